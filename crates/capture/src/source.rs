@@ -1,0 +1,87 @@
+//! The door between sources and the rest of the house.
+
+use arrayvec::ArrayVec;
+use std::path::PathBuf;
+
+/// Frames per burst, at most.
+pub const BURST: usize = 64;
+
+/// One captured frame, borrowed from its source until the next burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The bytes that were captured: as many as the snap length left.
+    pub bytes: &'a [u8],
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub time_ns: u64,
+    /// Octets on the wire, at least `bytes.len()`.
+    pub wire_bytes: u32,
+    /// LINKTYPE number (the tcpdump registry): 1 is Ethernet.
+    pub link: u16,
+    /// The capture gave a time outside 1970-2554, which was clamped.
+    pub time_clamped: bool,
+    /// Number of the interface within the input: 0 for pcap, the interface block's number for pcapng.
+    pub interface: u32,
+}
+
+/// Up to [`BURST`] frames in the order of capture; never empty.
+pub type Burst<'a> = ArrayVec<Frame<'a>, BURST>;
+
+/// How far a source has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Octets of input consumed (compressed octets if the input is compressed).
+    pub done_bytes: u64,
+    /// Octets of input altogether, if known.
+    pub total_bytes: Option<u64>,
+}
+
+/// Whatever hands over frames.
+pub trait Source {
+    /// The next frames; `None` at the end. After an error the next call goes on behind the damage
+    /// if that is possible, else it returns `None`: every frame before the damage has been delivered.
+    ///
+    /// # Errors
+    /// Damaged or unreadable input, with the place.
+    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error>;
+
+    /// How far it has come; cheap enough to ask once per burst.
+    fn progress(&self) -> Progress;
+}
+
+/// Input that cannot be read, wholly or from some place on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be opened or read.
+    #[error("{path}: {error}", path = path.display())]
+    Io {
+        /// The file, or `-` for standard input.
+        path: PathBuf,
+        /// What the operating system said.
+        error: std::io::Error,
+    },
+    /// Not a capture of any kind that Weir reads.
+    #[error("{path}: {what}", path = path.display())]
+    NotACapture {
+        /// The file.
+        path: PathBuf,
+        /// What it looks like, and what Weir reads.
+        what: String,
+    },
+    /// A capture that is damaged at some place.
+    #[error("{path}: at byte {offset}: {what}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where, in octets from the start of the (decompressed) capture.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+}
+
+impl Error {
+    /// Whether there was a capture at all: damage inside one is exit code 2, no capture is 1.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
+}

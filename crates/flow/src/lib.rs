@@ -1,0 +1,10 @@
+//! The meter: bursts of packets in, bidirectional flow records out.
+//!
+//! Always true: every packet given to [`Meter::absorb`] is in exactly one record, live or handed
+//! out, or in the count of what the full table dropped. Memory is fixed at the start.
+//! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
+#![forbid(unsafe_code)]
+
+mod record;
+
+pub use record::{Approximate, Direction, EndReason, Flow};

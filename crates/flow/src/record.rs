@@ -1,0 +1,292 @@
+//! What a bidirectional flow was.
+
+use std::net::IpAddr;
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address};
+
+/// Why a record ended; the numbers of IPFIX `flowEndReason` (element 136).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum EndReason {
+    /// Nothing seen for the idle timeout.
+    Idle = 1,
+    /// Open for the active timeout; the flow may go on in another record.
+    Active = 2,
+    /// FIN both ways, or RST.
+    EndOfFlow = 3,
+    /// End of input, or the probe was stopped.
+    Forced = 4,
+    /// The table was full.
+    LackOfResources = 5,
+}
+
+impl EndReason {
+    /// The value of the field `end_reason`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Active => "active",
+            Self::EndOfFlow => "end",
+            Self::Forced => "forced",
+            Self::LackOfResources => "resources",
+        }
+    }
+}
+
+/// In which way a record is not exact: a set of bits, 0 for an exact one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Approximate(pub u8);
+
+impl Approximate {
+    /// An overflow record: many flows summed per prefix and port because the table was full.
+    pub const OVERFLOW: u8 = 1;
+    /// Packets of one direction had different VLAN identifiers; the first is given.
+    pub const MIXED_VLAN: u8 = 2;
+    /// Packets of one direction had different MPLS labels; the first is given.
+    pub const MIXED_MPLS: u8 = 4;
+    /// Packets of one direction came through different tunnels; the first is given.
+    pub const MIXED_TUNNEL: u8 = 8;
+    /// Packets came in on different interfaces; the first is given.
+    pub const MIXED_INTERFACE: u8 = 16;
+    /// Some packets are fragments whose first fragment was not seen.
+    pub const FRAGMENTS: u8 = 32;
+
+    const NAMES: [(u8, &'static str); 6] = [
+        (Self::OVERFLOW, "overflow"),
+        (Self::MIXED_VLAN, "mixed_vlan"),
+        (Self::MIXED_MPLS, "mixed_mpls"),
+        (Self::MIXED_TUNNEL, "mixed_tunnel"),
+        (Self::MIXED_INTERFACE, "mixed_interface"),
+        (Self::FRAGMENTS, "fragments"),
+    ];
+
+    /// The words for the bits that are set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES.into_iter().filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
+    }
+}
+
+/// One direction of a flow. All but `packets` is meaningless while `packets` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direction {
+    /// Packets.
+    pub packets: u64,
+    /// Octets by the IP headers.
+    pub bytes: u64,
+    /// Octets of the frames on the wire.
+    pub frame_bytes: u64,
+    /// Earliest packet, nanoseconds since 1970 UTC.
+    pub first_ns: u64,
+    /// Latest packet.
+    pub last_ns: u64,
+    /// Smallest IP packet, octets.
+    pub size_min: u32,
+    /// Largest IP packet, octets.
+    pub size_max: u32,
+    /// Sum of squared packet sizes, octets², exact.
+    pub size_squares: u128,
+    /// Shortest gap between a packet and the one before it in this direction and record, ns;
+    /// 0 where time went back. Gaps are meaningless below 2 packets.
+    pub iat_min_ns: u64,
+    /// Longest gap.
+    pub iat_max_ns: u64,
+    /// Sum of gaps.
+    pub iat_sum_ns: u64,
+    /// Sum of squared gaps, ns², exact up to 2^128 and saturating there.
+    pub iat_squares: u128,
+    /// Time of the packet that came last (not always the latest).
+    pub previous_ns: u64,
+    /// Top MPLS label of the first packet, or `NO_LABEL`.
+    pub mpls_label: u32,
+    /// Tunnel identifier of the first packet, if it had one.
+    pub tunnel_id: Option<u32>,
+    /// Outermost VLAN identifier of the first packet, or `NO_VLAN`.
+    pub vlan: u16,
+    /// Second VLAN identifier, or `NO_VLAN`.
+    pub inner_vlan: u16,
+    /// TCP control bits of all packets together.
+    pub tcp_flags: u16,
+    /// Smallest TTL or hop limit.
+    pub ttl_min: u8,
+    /// Largest.
+    pub ttl_max: u8,
+    /// Type of service or traffic class of the first packet.
+    pub tos: u8,
+    /// ICMP type and code of the first packet.
+    pub icmp: [u8; 2],
+    /// The tunnel of the first packet.
+    pub tunnel_type: TunnelType,
+    /// Outer source address of the first packet.
+    pub outer_source: [u8; 16],
+    /// Outer destination address of the first packet.
+    pub outer_destination: [u8; 16],
+}
+
+impl Default for Direction {
+    fn default() -> Self {
+        Self {
+            packets: 0,
+            bytes: 0,
+            frame_bytes: 0,
+            first_ns: 0,
+            last_ns: 0,
+            size_min: 0,
+            size_max: 0,
+            size_squares: 0,
+            iat_min_ns: 0,
+            iat_max_ns: 0,
+            iat_sum_ns: 0,
+            iat_squares: 0,
+            previous_ns: 0,
+            mpls_label: NO_LABEL,
+            tunnel_id: None,
+            vlan: NO_VLAN,
+            inner_vlan: NO_VLAN,
+            tcp_flags: 0,
+            ttl_min: 0,
+            ttl_max: 0,
+            tos: 0,
+            icmp: [0; 2],
+            tunnel_type: TunnelType::None,
+            outer_source: [0; 16],
+            outer_destination: [0; 16],
+        }
+    }
+}
+
+impl Direction {
+    /// Mean IP packet size, octets.
+    pub fn size_mean(&self) -> f64 {
+        self.bytes as f64 / self.packets as f64
+    }
+
+    /// Population standard deviation of IP packet sizes, octets.
+    pub fn size_std(&self) -> f64 {
+        deviation(self.packets, self.bytes, self.size_squares)
+    }
+
+    /// Number of gaps: packets less one.
+    pub fn gaps(&self) -> u64 {
+        self.packets.saturating_sub(1)
+    }
+
+    /// Mean gap, ns; `None` below 2 packets.
+    pub fn iat_mean_ns(&self) -> Option<f64> {
+        (self.gaps() > 0).then(|| self.iat_sum_ns as f64 / self.gaps() as f64)
+    }
+
+    /// Population standard deviation of gaps, ns; `None` below 2 packets.
+    pub fn iat_std_ns(&self) -> Option<f64> {
+        (self.gaps() > 0).then(|| deviation(self.gaps(), self.iat_sum_ns, self.iat_squares))
+    }
+}
+
+/// Population standard deviation from a count, a sum and a sum of squares.
+fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
+    let (n_wide, sum_wide) = (u128::from(n), u128::from(sum));
+    let spread = match n_wide.checked_mul(squares) {
+        Some(all) => all.saturating_sub(sum_wide * sum_wide) as f64,
+        None => (n as f64 * squares as f64 - sum as f64 * sum as f64).max(0.0),
+    };
+    spread.sqrt() / n as f64
+}
+
+/// A bidirectional flow record. `source` is the initiator: the sender of the SYN, else of the first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Initiator's address; shape as [`Packet::source`].
+    pub source: [u8; 16],
+    /// Responder's address.
+    pub destination: [u8; 16],
+    /// Initiator's port as in [`Packet::source_port`].
+    pub source_port: u16,
+    /// Responder's port as in [`Packet::destination_port`].
+    pub destination_port: u16,
+    /// IP protocol; 255 for layer 2.
+    pub protocol: u8,
+    /// What carries the addresses.
+    pub network: Network,
+    /// Why the record ended.
+    pub end_reason: EndReason,
+    /// In which way it is not exact.
+    pub approximate: Approximate,
+    /// Interface of the first packet.
+    pub interface: u32,
+    /// From initiator to responder. Has no packets only in a flow whose later record saw none of them.
+    pub forward: Direction,
+    /// From responder to initiator.
+    pub reverse: Direction,
+}
+
+impl Flow {
+    /// Earliest packet of either direction, ns since 1970 UTC.
+    pub fn start_ns(&self) -> u64 {
+        self.over_directions(|d| d.first_ns, u64::min)
+    }
+
+    /// Latest packet of either direction.
+    pub fn end_ns(&self) -> u64 {
+        self.over_directions(|d| d.last_ns, u64::max)
+    }
+
+    fn over_directions(&self, field: fn(&Direction) -> u64, choose: fn(u64, u64) -> u64) -> u64 {
+        match (self.forward.packets, self.reverse.packets) {
+            (_, 0) => field(&self.forward),
+            (0, _) => field(&self.reverse),
+            _ => choose(field(&self.forward), field(&self.reverse)),
+        }
+    }
+
+    /// Packets of both directions.
+    pub fn packets(&self) -> u64 {
+        self.forward.packets + self.reverse.packets
+    }
+
+    /// Layer-2 octets of both directions.
+    pub fn frame_bytes(&self) -> u64 {
+        self.forward.frame_bytes + self.reverse.frame_bytes
+    }
+
+    /// Initiator's IP address; `None` for layer 2.
+    pub fn source_ip(&self) -> Option<IpAddr> {
+        address(self.network, self.source)
+    }
+
+    /// Responder's IP address; `None` for layer 2.
+    pub fn destination_ip(&self) -> Option<IpAddr> {
+        address(self.network, self.destination)
+    }
+
+    /// Whether the ports are ports (TCP, UDP, DCCP, SCTP, UDP-Lite).
+    pub fn has_ports(&self) -> bool {
+        self.network != Network::Layer2 && matches!(self.protocol, 6 | 17 | 33 | 132 | 136)
+    }
+
+    /// Whether this is ICMP over IPv4 or ICMPv6 over IPv6.
+    pub fn is_icmp(&self) -> bool {
+        matches!((self.network, self.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58))
+    }
+
+    /// EtherType of a layer-2 flow.
+    pub fn ethertype(&self) -> Option<u16> {
+        (self.network == Network::Layer2).then_some(self.source_port)
+    }
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        let packet = Packet::default();
+        Self {
+            source: packet.source,
+            destination: packet.destination,
+            source_port: 0,
+            destination_port: 0,
+            protocol: 0,
+            network: packet.network,
+            end_reason: EndReason::Forced,
+            approximate: Approximate(0),
+            interface: 0,
+            forward: Direction::default(),
+            reverse: Direction::default(),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The balance itself: lines for packets and bytes, records per sink, and the check.
+
+use crate::{Lost, Noted, Refused, Tally};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// One side of the balance: packets, or octets on the wire (layer 2, without preamble and FCS unless captured).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Everything the source handed over or says it lost.
+    pub received: u64,
+    /// Lost by the network card.
+    pub dropped_card: u64,
+    /// Lost by the kernel.
+    pub dropped_kernel: u64,
+    /// Lost between our own stages.
+    pub dropped_ring: u64,
+    /// Not metered because the flow table was full (policy `drop`).
+    pub dropped_table_full: u64,
+    /// Refused by the decoder, by reason.
+    pub refused: Tally<Refused, { Refused::ALL.len() }>,
+    /// Left out by a filter.
+    pub filtered: u64,
+    /// Entered into a flow record.
+    pub metered: u64,
+}
+
+impl Line {
+    fn accounted(&self) -> u64 {
+        self.dropped_card
+            + self.dropped_kernel
+            + self.dropped_ring
+            + self.dropped_table_full
+            + self.refused.total()
+            + self.filtered
+            + self.metered
+    }
+}
+
+/// Flow records of one fate, with the packets and wire octets they carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Records {
+    /// Flow records (a bidirectional record counts once).
+    pub flows: u64,
+    /// Packets in those records, both directions.
+    pub packets: u64,
+    /// Layer-2 octets in those records, both directions.
+    pub bytes: u64,
+}
+
+impl Records {
+    /// Counts one record.
+    pub fn add(&mut self, packets: u64, bytes: u64) {
+        self.flows += 1;
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
+    /// Adds many records.
+    pub fn merge(&mut self, other: Records) {
+        self.flows += other.flows;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What one sink did with the records it was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SinkLine {
+    /// The sink as the user wrote it.
+    pub sink: String,
+    /// Handed to the operating system without an error (UDP promises no more).
+    pub exported: Records,
+    /// Kept on disk for later.
+    pub spooled: Records,
+    /// Not delivered, by reason.
+    pub lost: BTreeMap<&'static str, Records>,
+    /// Records as the format counts them: two for a bidirectional flow in a unidirectional format.
+    pub wire_records: u64,
+    /// Messages or datagrams written (0 for formats without messages).
+    pub messages: u64,
+    /// Octets written.
+    pub octets: u64,
+}
+
+impl SinkLine {
+    /// Counts one record as lost.
+    pub fn lose(&mut self, reason: Lost, records: Records) {
+        self.lost.entry(reason.key()).or_default().merge(records);
+    }
+
+    /// Exported, spooled and lost together.
+    pub fn total(&self) -> Records {
+        let mut all = self.exported;
+        all.merge(self.spooled);
+        self.lost.values().for_each(|&lost| all.merge(lost));
+        all
+    }
+}
+
+/// The whole account of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    /// Packets by fate.
+    pub packets: Line,
+    /// Octets on the wire by fate.
+    pub bytes: Line,
+    /// Non-IP frames by EtherType (0: IEEE 802.3 without SNAP).
+    pub ethertypes: BTreeMap<u16, u64>,
+    /// Metered packets with something odd about them.
+    pub noted: Tally<Noted, { Noted::ALL.len() }>,
+    /// Flow records opened by the meter.
+    pub created: u64,
+    /// Flow records still in the table, with their packets and octets.
+    pub live: Records,
+    /// One line per sink.
+    pub sinks: Vec<SinkLine>,
+}
+
+/// One equation of the ledger that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imbalance {
+    /// The equation in words.
+    pub equation: String,
+    /// Its left side.
+    pub left: u64,
+    /// Its right side.
+    pub right: u64,
+}
+
+impl Ledger {
+    /// The equations that do not hold; empty when the ledger balances.
+    pub fn check(&self) -> Vec<Imbalance> {
+        let mut wrong = Vec::new();
+        let mut equal = |equation: String, left: u64, right: u64| {
+            if left != right {
+                wrong.push(Imbalance { equation, left, right });
+            }
+        };
+        for (what, line) in [("packets", &self.packets), ("bytes", &self.bytes)] {
+            equal(format!("{what} received = dropped + refused + filtered + metered"), line.received, line.accounted());
+        }
+        let non_ip: u64 = self.ethertypes.values().sum();
+        equal("non-IP frames = sum over EtherTypes".into(), self.packets.refused.get(Refused::NonIp), non_ip);
+        for sink in &self.sinks {
+            let mut all = sink.total();
+            all.merge(self.live);
+            let name = &sink.sink;
+            equal(format!("{name}: flows created = exported + spooled + lost + live"), self.created, all.flows);
+            equal(format!("{name}: packets metered = in records"), self.packets.metered, all.packets);
+            equal(format!("{name}: bytes metered = in records"), self.bytes.metered, all.bytes);
+        }
+        wrong
+    }
+
+    /// Whether every equation holds.
+    pub fn balanced(&self) -> bool {
+        self.check().is_empty()
+    }
+
+    /// Whether something that came in, or a record made of it, did not get through.
+    /// Non-IP frames and filtered packets are choices, not losses.
+    pub fn lossy(&self) -> bool {
+        let line = &self.packets;
+        line.refused.total() > line.refused.get(Refused::NonIp)
+            || line.dropped_card + line.dropped_kernel + line.dropped_ring + line.dropped_table_full > 0
+            || self.sinks.iter().any(|sink| !sink.lost.is_empty())
+    }
+
+    /// The ledger as the JSON object of `--stats`; keys as in `docs/metering.md`.
+    pub fn json(&self) -> impl Serialize + '_ {
+        #[derive(Serialize)]
+        struct Flows<'a> {
+            created: u64,
+            exported: u64,
+            spooled: u64,
+            lost: BTreeMap<&'a str, u64>,
+            live: u64,
+        }
+        #[derive(Serialize)]
+        struct Json<'a> {
+            packets: &'a Line,
+            bytes: &'a Line,
+            flows: Flows<'a>,
+            noted: &'a Tally<Noted, { Noted::ALL.len() }>,
+            ethertypes: BTreeMap<String, u64>,
+            sinks: &'a [SinkLine],
+            balanced: bool,
+        }
+        // The headline is the sink that delivered least; each sink has its own line below.
+        let worst = self.sinks.iter().min_by_key(|sink| sink.exported.flows);
+        Json {
+            packets: &self.packets,
+            bytes: &self.bytes,
+            flows: Flows {
+                created: self.created,
+                exported: worst.map_or(0, |sink| sink.exported.flows),
+                spooled: worst.map_or(0, |sink| sink.spooled.flows),
+                lost: worst.map_or_else(BTreeMap::new, |sink| sink.lost.iter().map(|(&k, r)| (k, r.flows)).collect()),
+                live: self.live.flows,
+            },
+            noted: &self.noted,
+            ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
+            sinks: &self.sinks,
+            balanced: self.balanced(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_ledger_balances() {
+        assert!(Ledger::default().balanced());
+    }
+
+    #[test]
+    fn a_missing_packet_is_named_with_both_sides() {
+        let mut ledger = Ledger::default();
+        ledger.packets.received = 3;
+        ledger.packets.metered = 1;
+        ledger.packets.refused.count(Refused::IpVersion);
+        let wrong = ledger.check();
+        assert_eq!(wrong.len(), 1);
+        assert_eq!((wrong[0].left, wrong[0].right), (3, 2));
+        assert!(ledger.lossy());
+    }
+
+    #[test]
+    fn reasons_appear_in_json_only_when_counted() {
+        let mut ledger = Ledger::default();
+        ledger.packets.received = 1;
+        ledger.bytes.received = 60;
+        ledger.packets.refused.count(Refused::NonIp);
+        ledger.bytes.refused.add(Refused::NonIp, 60);
+        ledger.ethertypes.insert(0x0806, 1);
+        let json = serde_json::to_value(ledger.json()).unwrap();
+        assert_eq!(json["packets"]["refused"], serde_json::json!({"non_ip": 1}));
+        assert_eq!(json["ethertypes"]["0x0806"], 1);
+        assert_eq!(json["balanced"], true);
+        assert!(!ledger.lossy());
+    }
+}
