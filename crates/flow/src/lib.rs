@@ -5,6 +5,8 @@
 //! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
 #![forbid(unsafe_code)]
 
+mod meter;
 mod record;
 
+pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};

@@ -1,1 +1,9 @@
-//! Placeholder while the room is being built.
+//! Pipelines: a source, the meter and the sinks joined, and the ledger kept.
+//!
+//! In: an open source, a meter's configuration, open sinks. Out: the [`Ledger`](weir_ledger::Ledger) of the run.
+//! Always true: the ledger balances at the end, or the run says by how much it does not.
+#![forbid(unsafe_code)]
+
+mod pipeline;
+
+pub use pipeline::{Pipeline, Settings};
