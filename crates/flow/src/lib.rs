@@ -5,7 +5,11 @@
 //! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
 #![forbid(unsafe_code)]
 
+mod fragments;
+mod key;
+mod list;
 mod meter;
+mod overflow;
 mod record;
 
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};

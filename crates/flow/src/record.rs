@@ -1,5 +1,6 @@
 //! What a bidirectional flow was.
 
+use crate::key::tunnel_id;
 use std::net::IpAddr;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address};
 
@@ -178,6 +179,68 @@ impl Direction {
     pub fn iat_std_ns(&self) -> Option<f64> {
         (self.gaps() > 0).then(|| deviation(self.gaps(), self.iat_sum_ns, self.iat_squares))
     }
+}
+
+/// Enters a packet into a direction (`docs/metering.md` section 6).
+pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
+    let d = direction;
+    if d.packets == 0 {
+        *d = Direction {
+            first_ns: packet.time_ns,
+            last_ns: packet.time_ns,
+            size_min: packet.ip_bytes,
+            ttl_min: packet.ttl,
+            tos: packet.tos,
+            icmp: packet.icmp,
+            vlan: packet.vlan,
+            inner_vlan: packet.inner_vlan,
+            mpls_label: packet.mpls_label,
+            tunnel_type: packet.tunnel_type,
+            tunnel_id: tunnel_id(packet),
+            outer_source: packet.outer_source,
+            outer_destination: packet.outer_destination,
+            ..Direction::default()
+        };
+    } else {
+        let gap = packet.time_ns.saturating_sub(d.previous_ns);
+        d.iat_min_ns = if d.packets == 1 { gap } else { d.iat_min_ns.min(gap) };
+        d.iat_max_ns = d.iat_max_ns.max(gap);
+        d.iat_sum_ns = d.iat_sum_ns.saturating_add(gap);
+        d.iat_squares = d.iat_squares.saturating_add(u128::from(gap) * u128::from(gap));
+        d.first_ns = d.first_ns.min(packet.time_ns);
+        d.last_ns = d.last_ns.max(packet.time_ns);
+        d.size_min = d.size_min.min(packet.ip_bytes);
+        d.ttl_min = d.ttl_min.min(packet.ttl);
+    }
+    d.previous_ns = packet.time_ns;
+    d.packets += 1;
+    d.bytes += u64::from(packet.ip_bytes);
+    d.frame_bytes += u64::from(packet.frame_bytes);
+    d.size_max = d.size_max.max(packet.ip_bytes);
+    d.size_squares += u128::from(packet.ip_bytes) * u128::from(packet.ip_bytes);
+    d.ttl_max = d.ttl_max.max(packet.ttl);
+    d.tcp_flags |= packet.control;
+}
+
+/// The bits of [`Approximate`] for what a packet has other than its direction's first packet.
+pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u8 {
+    let d = direction;
+    if d.packets == 0 {
+        return 0;
+    }
+    let mut bits = 0;
+    if (d.vlan, d.inner_vlan) != (packet.vlan, packet.inner_vlan) {
+        bits |= Approximate::MIXED_VLAN;
+    }
+    if d.mpls_label != packet.mpls_label {
+        bits |= Approximate::MIXED_MPLS;
+    }
+    if (d.tunnel_type, d.tunnel_id) != (packet.tunnel_type, tunnel_id(packet))
+        || (d.outer_source, d.outer_destination) != (packet.outer_source, packet.outer_destination)
+    {
+        bits |= Approximate::MIXED_TUNNEL;
+    }
+    bits
 }
 
 /// Population standard deviation from a count, a sum and a sum of squares.

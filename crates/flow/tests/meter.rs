@@ -1,0 +1,312 @@
+//! The meter against the sentences of `docs/metering.md` section 5, one test each.
+
+use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Policy};
+use weir_ledger::Noted;
+use weir_packet::{Flags, Network, Packet, mapped};
+
+const S: u64 = 1_000_000_000;
+const FIN: u16 = Packet::FIN | Packet::ACK;
+const SYN_ACK: u16 = Packet::SYN | Packet::ACK;
+
+/// A packet from host `a` to host `b` at second `t`: protocol 6, ports 4000 + host and 80 by the lower host.
+fn tcp(t: f64, a: u8, b: u8, control: u16, payload: u32) -> Packet {
+    let port = |host: u8| if host < 100 { 4000 + u16::from(host) } else { 80 };
+    Packet {
+        source: mapped([10, 0, 0, a]),
+        destination: mapped([10, 0, 0, b]),
+        source_port: port(a),
+        destination_port: port(b),
+        protocol: 6,
+        time_ns: (t * S as f64) as u64,
+        ip_bytes: 40 + payload,
+        frame_bytes: 54 + payload,
+        payload_bytes: payload,
+        control,
+        ttl: 64,
+        flags: Flags(Flags::PORTS | Flags::TCP),
+        ..Packet::default()
+    }
+}
+
+fn udp(t: f64, a: u8, b: u8) -> Packet {
+    Packet { protocol: 17, flags: Flags(Flags::PORTS), ..tcp(t, a, b, 0, 8) }
+}
+
+fn config() -> Config {
+    Config { flows: 1000, secret: Some(1), ..Config::default() }
+}
+
+/// Meters packets one burst each and checks the balance.
+fn meter(config: Config, packets: &[Packet]) -> (Vec<Flow>, Meter) {
+    let mut meter = Meter::new(config);
+    let mut out = Vec::new();
+    for packet in packets {
+        meter.absorb(&[*packet], &mut out);
+        let live = meter.live();
+        assert_eq!(live.flows + out.len() as u64, meter.counters().created);
+    }
+    meter.drain(&mut out);
+    assert_eq!(meter.live(), Default::default());
+    assert_eq!(out.len() as u64, meter.counters().created);
+    let metered: u64 = out.iter().map(Flow::packets).sum();
+    assert_eq!(metered + meter.counters().dropped_packets, packets.len() as u64);
+    let bytes: u64 = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum();
+    assert_eq!(out.iter().map(Flow::frame_bytes).sum::<u64>() + meter.counters().dropped_bytes, bytes);
+    (out, meter)
+}
+
+fn flows(packets: &[Packet]) -> Vec<Flow> {
+    meter(config(), packets).0
+}
+
+#[test]
+fn both_directions_meet_in_one_record_with_all_statistics() {
+    let mut packets = [udp(1.0, 1, 100), udp(2.0, 100, 1), udp(4.0, 1, 100), udp(10.0, 1, 100)];
+    packets[2].ip_bytes = 148;
+    packets[3].ttl = 60;
+    packets[3].tos = 8;
+    let flows = flows(&packets);
+    assert_eq!(flows.len(), 1);
+    let flow = &flows[0];
+    assert_eq!((flow.source_port, flow.destination_port, flow.end_reason), (4001, 80, EndReason::Forced));
+    let forward = &flow.forward;
+    assert_eq!((forward.packets, forward.bytes, forward.frame_bytes), (3, 48 + 148 + 48, 3 * 62));
+    assert_eq!((forward.size_min, forward.size_max), (48, 148));
+    assert!((forward.size_mean() - 81.333).abs() < 0.001);
+    assert!((forward.size_std() - 47.140).abs() < 0.001);
+    assert_eq!((forward.iat_min_ns, forward.iat_max_ns), (3 * S, 6 * S));
+    assert_eq!((forward.iat_mean_ns(), forward.iat_std_ns()), (Some(4.5e9), Some(1.5e9)));
+    assert_eq!((forward.ttl_min, forward.ttl_max, forward.tos), (60, 64, 0));
+    assert_eq!((flow.reverse.packets, flow.reverse.iat_mean_ns()), (1, None));
+    assert_eq!((flow.start_ns(), flow.end_ns()), (S, 10 * S));
+}
+
+#[test]
+fn idle_ends_at_the_timeout_and_not_before() {
+    assert_eq!(flows(&[udp(0.0, 1, 100), udp(119.9, 1, 100)]).len(), 1);
+    let flows = flows(&[udp(0.0, 1, 100), udp(120.0, 100, 1)]);
+    assert_eq!(flows.len(), 2);
+    assert_eq!(flows[0].end_reason, EndReason::Idle);
+    assert_eq!(flows[1].source_port, 80, "a new flow begins with its own first packet");
+}
+
+#[test]
+fn idle_flows_end_without_a_packet_of_their_own() {
+    let mut meter = Meter::new(config());
+    let mut out = Vec::new();
+    meter.absorb(&[udp(0.0, 1, 100)], &mut out);
+    meter.absorb(&[udp(121.0, 2, 100)], &mut out);
+    assert_eq!((out.len(), meter.live().flows), (1, 1));
+}
+
+#[test]
+fn active_timeout_cuts_a_record_and_keeps_the_initiator() {
+    let packets: Vec<Packet> = (0..8)
+        .map(|i| if i < 3 { udp(f64::from(i) * 100.0, 1, 100) } else { udp(f64::from(i) * 100.0, 100, 1) })
+        .collect();
+    let flows = flows(&packets);
+    assert_eq!(
+        flows.iter().map(|flow| flow.end_reason).collect::<Vec<_>>(),
+        [EndReason::Active, EndReason::Active, EndReason::Forced]
+    );
+    assert!(flows.iter().all(|flow| flow.source_port == 4001));
+    assert_eq!(
+        flows.iter().map(|f| (f.forward.packets, f.reverse.packets)).collect::<Vec<_>>(),
+        [(3, 0), (0, 3), (0, 2)]
+    );
+}
+
+#[test]
+fn active_records_leave_when_due_even_if_the_flow_is_silent() {
+    let mut meter = Meter::new(Config { idle_ns: 1000 * S, ..config() });
+    let mut out = Vec::new();
+    meter.absorb(&[udp(0.0, 1, 100)], &mut out);
+    meter.absorb(&[udp(300.0, 2, 100)], &mut out);
+    assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Active));
+    // Remembered for one idle timeout from the active deadline: 300 s + 1000 s.
+    meter.absorb(&[udp(1299.0, 100, 1)], &mut out);
+    meter.drain(&mut out);
+    assert_eq!(out.last().map(|flow| (flow.source_port, flow.reverse.packets)), Some((4001, 1)));
+}
+
+#[test]
+fn fin_both_ways_takes_the_last_acknowledgments_and_no_more() {
+    let end = [
+        tcp(0.0, 1, 100, Packet::SYN, 0),
+        tcp(0.1, 100, 1, SYN_ACK, 0),
+        tcp(0.2, 1, 100, FIN, 10),
+        tcp(0.3, 100, 1, FIN, 0),
+        tcp(0.4, 1, 100, Packet::ACK, 0),
+    ];
+    let one = flows(&end);
+    assert_eq!((one.len(), one[0].end_reason, one[0].packets()), (1, EndReason::EndOfFlow, 5));
+    let syn = flows(&[&end[..], &[tcp(0.5, 1, 100, Packet::SYN, 0)]].concat());
+    assert_eq!((syn.len(), syn[0].packets(), syn[1].end_reason), (2, 5, EndReason::Forced));
+    let data = flows(&[&end[..], &[tcp(0.5, 100, 1, Packet::ACK, 1)]].concat());
+    assert_eq!((data.len(), data[1].source_port), (2, 80));
+    let late = flows(&[&end[..], &[tcp(5.3, 1, 100, Packet::ACK, 0)]].concat());
+    assert_eq!(late.len(), 2);
+    assert_eq!(flows(&[&end[..], &[tcp(5.2, 1, 100, Packet::ACK, 0)]].concat()).len(), 1);
+}
+
+#[test]
+fn rst_ends_from_either_side() {
+    for rst in [tcp(0.1, 1, 100, Packet::RST, 0), tcp(0.1, 100, 1, Packet::RST | Packet::ACK, 0)] {
+        let flows = flows(&[tcp(0.0, 1, 100, Packet::SYN, 0), rst, tcp(0.2, 1, 100, Packet::SYN, 0)]);
+        assert_eq!((flows.len(), flows[0].end_reason), (2, EndReason::EndOfFlow));
+    }
+}
+
+#[test]
+fn the_initiator_is_the_sender_of_the_syn() {
+    assert_eq!(flows(&[tcp(0.0, 100, 1, SYN_ACK, 0)])[0].source_port, 4001);
+    assert_eq!(flows(&[tcp(0.0, 100, 1, Packet::ACK, 5), tcp(0.1, 1, 100, Packet::SYN, 0)])[0].source_port, 4001);
+    assert_eq!(flows(&[tcp(0.0, 100, 1, SYN_ACK, 0), tcp(0.1, 100, 1, Packet::SYN, 0)])[0].source_port, 4001);
+    assert_eq!(flows(&[tcp(0.0, 100, 1, Packet::ACK, 5), tcp(0.1, 1, 100, Packet::ACK, 0)])[0].source_port, 80);
+}
+
+#[test]
+fn unidirectional_flows_are_two_records_and_one_fin_closes() {
+    let config = Config { key: KeyOptions { unidirectional: true, ..KeyOptions::default() }, ..config() };
+    let packets = [tcp(0.0, 1, 100, FIN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
+    let (flows, _) = meter(config, &packets);
+    let mut ports: Vec<_> = flows.iter().map(|flow| (flow.source_port, flow.end_reason)).collect();
+    ports.sort();
+    assert_eq!(ports, [(80, EndReason::Forced), (4001, EndReason::EndOfFlow)]);
+}
+
+#[test]
+fn mixed_values_are_flagged_and_the_first_is_kept() {
+    let mut packets = [udp(0.0, 1, 100), udp(1.0, 1, 100), udp(2.0, 100, 1)];
+    packets[1].vlan = 7;
+    packets[1].interface = 3;
+    packets[2].mpls_label = 9;
+    let flow = flows(&packets)[0];
+    assert_eq!(flow.approximate.0, Approximate::MIXED_VLAN | Approximate::MIXED_INTERFACE);
+    let by_vlan = Config { key: KeyOptions { vlan: true, ..KeyOptions::default() }, ..config() };
+    assert_eq!(meter(by_vlan, &packets).0.len(), 2);
+}
+
+#[test]
+fn a_full_table_sums_the_excess_into_overflow_records() {
+    let config = Config { flows: 2, ..config() };
+    let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
+    let (flows, _) = meter(config, &packets);
+    assert_eq!(flows.len(), 3);
+    let overflow = flows.iter().find(|flow| flow.approximate.0 & Approximate::OVERFLOW != 0).unwrap();
+    assert_eq!((overflow.packets(), overflow.destination_port, overflow.source_port), (7, 80, 0));
+    assert_eq!(overflow.end_reason, EndReason::LackOfResources);
+}
+
+#[test]
+fn a_full_table_drops_and_counts() {
+    let config = Config { flows: 2, policy: Policy::Drop, ..config() };
+    let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
+    let (flows, meter) = meter(config, &packets);
+    assert_eq!((flows.len(), meter.counters().dropped_packets), (2, 7));
+}
+
+#[test]
+fn eviction_takes_the_oldest_but_no_answered_flow_for_a_syn() {
+    let config = Config { flows: 2, policy: Policy::EvictOldestIdle, ..config() };
+    let answered = [tcp(0.0, 1, 100, Packet::SYN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
+    let scan: Vec<Packet> = (0..50).map(|i| tcp(1.0 + f64::from(i), 2 + i, 101, Packet::SYN, 0)).collect();
+    let (flows, _) = meter(config, &[&answered[..], &scan[..]].concat());
+    let kept = flows.iter().find(|flow| flow.source_port == 4001).unwrap();
+    assert_eq!((kept.end_reason, kept.packets()), (EndReason::Forced, 2));
+    assert_eq!(flows.iter().filter(|flow| flow.end_reason == EndReason::LackOfResources).count(), 49);
+    // Data of a new flow may evict it.
+    let (flows, _) = meter(config, &[&answered[..], &[udp(2.0, 3, 100), udp(3.0, 4, 100)]].concat());
+    assert!(flows.iter().any(|flow| flow.source_port == 4001 && flow.end_reason == EndReason::LackOfResources));
+    // Only answered flows in the table: the SYN goes to an overflow record.
+    let one = Config { flows: 1, ..config };
+    let (flows, _) = meter(one, &[&answered[..], &scan[..1]].concat());
+    assert!(flows.iter().any(|flow| flow.approximate.0 == Approximate::OVERFLOW));
+}
+
+#[test]
+fn what_is_due_or_closing_makes_room_before_the_policy() {
+    let config = Config { flows: 1, policy: Policy::Drop, ..config() };
+    let (flows, meter) =
+        meter(config, &[udp(0.0, 1, 100), udp(120.0, 2, 100), tcp(240.0, 3, 100, Packet::RST, 0), udp(240.5, 4, 100)]);
+    assert_eq!((flows.len(), meter.counters().dropped_packets), (4, 0));
+    assert_eq!(flows[2].end_reason, EndReason::EndOfFlow);
+}
+
+#[test]
+fn a_step_back_is_counted_and_a_small_disorder_is_not() {
+    let (flows, meter) =
+        meter(config(), &[udp(1000.0, 1, 100), udp(999.5, 1, 100), udp(10.0, 1, 100), udp(11.0, 1, 100)]);
+    assert_eq!(meter.counters().noted.get(Noted::ClockWentBack), 1);
+    assert_eq!((flows.len(), flows[0].start_ns(), flows[0].end_ns()), (1, 10 * S, 1000 * S));
+    assert_eq!(flows[0].forward.iat_min_ns, 0);
+}
+
+#[test]
+fn a_visit_from_the_future_does_not_hold_up_expiry() {
+    let mut meter = Meter::new(config());
+    let mut out = Vec::new();
+    meter.absorb(&[udp(4_000_000_000.0, 9, 100)], &mut out);
+    for second in 0..400 {
+        meter.absorb(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
+    }
+    let live = meter.live().flows;
+    assert!(live <= 2, "{live} records live, though two of three are idle");
+}
+
+#[test]
+fn a_jump_of_the_clock_ends_records_a_few_at_a_time_and_all_of_them() {
+    let mut meter = Meter::new(Config { flows: 4096, ..config() });
+    let mut out = Vec::new();
+    for number in 0..4000u32 {
+        let [_, _, c, d] = number.to_be_bytes();
+        meter.absorb(&[Packet { source: mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
+    }
+    meter.absorb(&[udp(1e9, 1, 100)], &mut out);
+    assert!(out.len() <= 256);
+    for _ in 0..20 {
+        meter.absorb(&[udp(1e9, 1, 100)], &mut out);
+    }
+    assert_eq!((out.len(), meter.live().flows), (4000, 1));
+}
+
+#[test]
+fn later_fragments_join_the_first_and_strangers_are_flagged() {
+    let first = Packet { flags: Flags(Flags::FRAGMENT_FIRST | Flags::PORTS), identification: 5, ..udp(0.0, 1, 100) };
+    let later = Packet {
+        flags: Flags(Flags::FRAGMENT_LATER),
+        identification: 5,
+        source_port: 0,
+        destination_port: 0,
+        ..udp(0.1, 1, 100)
+    };
+    let stranger = Packet { identification: 6, ..later };
+    let (flows, meter) = meter(config(), &[first, later, stranger]);
+    assert_eq!(flows.len(), 2);
+    assert_eq!(flows.iter().find(|flow| flow.source_port == 4001).unwrap().packets(), 2);
+    assert_eq!(flows.iter().find(|flow| flow.source_port == 0).unwrap().approximate.0, Approximate::FRAGMENTS);
+    assert_eq!(meter.counters().noted.get(Noted::FragmentUnattributed), 1);
+}
+
+#[test]
+fn layer_2_frames_are_flows_of_their_own() {
+    let arp = Packet {
+        network: Network::Layer2,
+        source_port: 0x0806,
+        destination_port: 0x0806,
+        protocol: 255,
+        ip_bytes: 0,
+        ..udp(0.0, 1, 2)
+    };
+    let (flows, _) = meter(config(), &[arp, arp]);
+    assert_eq!((flows[0].ethertype(), flows[0].forward.packets, flows[0].forward.bytes), (Some(0x0806), 2, 0));
+    assert_eq!(flows[0].source_ip(), None);
+}
+
+#[test]
+fn records_do_not_depend_on_the_secret() {
+    let packets: Vec<Packet> = (0..60).map(|i| udp(f64::from(i) * 10.0, i as u8 % 7, 100 + i as u8 % 3)).collect();
+    let mut all = [1, 99].map(|secret| meter(Config { secret: Some(secret), ..config() }, &packets).0);
+    all.iter_mut().for_each(|flows| flows.sort_by_key(|flow| (flow.start_ns(), flow.source_port, flow.destination)));
+    assert_eq!(all[0], all[1]);
+}
