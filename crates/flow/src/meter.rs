@@ -193,15 +193,29 @@ impl Meter {
 
     /// Ends every record: call at the end of input.
     pub fn drain(&mut self, out: &mut Vec<Flow>) {
-        self.end_due(usize::MAX, out);
+        while self.drain_some(usize::MAX, out) {}
+    }
+
+    /// Ends up to `limit` records, so that draining needs no memory for all of them at once.
+    /// Whether any may be left.
+    pub fn drain_some(&mut self, limit: usize, out: &mut Vec<Flow>) -> bool {
+        let enough = out.len().saturating_add(limit);
+        if self.end_due(limit, out) == limit {
+            return true;
+        }
         for state in [State::Unanswered, State::Answered, State::Closing, State::Waiting] {
-            while let Some(at) = self.lists[state as usize].first() {
+            while out.len() < enough
+                && let Some(at) = self.lists[state as usize].first()
+            {
                 self.retire(at, EndReason::Forced, out);
             }
         }
-        while let Some(flow) = self.overflow.take() {
+        while out.len() < enough
+            && let Some(flow) = self.overflow.take()
+        {
             self.hand_out(flow, out);
         }
+        out.len() >= enough
     }
 
     /// Records in the table now, with their packets and octets.
@@ -432,8 +446,9 @@ impl Meter {
         }
     }
 
-    /// Ends up to `limit` records that are due, and forgets flows that nothing came for any more.
-    fn end_due(&mut self, limit: usize, out: &mut Vec<Flow>) {
+    /// Ends records that are due and forgets flows that nothing came for any more: up to `limit` of both.
+    /// How many there were.
+    fn end_due(&mut self, limit: usize, out: &mut Vec<Flow>) -> usize {
         let mut left = limit;
         while left > 0
             && let Some(at) = self.open.first()
@@ -474,6 +489,7 @@ impl Meter {
             self.hand_out(flow, out);
             left -= 1;
         }
+        limit - left
     }
 
     /// Hands out the record of a flow that goes on after the active timeout.

@@ -310,3 +310,16 @@ fn records_do_not_depend_on_the_secret() {
     all.iter_mut().for_each(|flows| flows.sort_by_key(|flow| (flow.start_ns(), flow.source_port, flow.destination)));
     assert_eq!(all[0], all[1]);
 }
+
+#[test]
+fn draining_in_steps_gives_the_same_records_as_at_once() {
+    let packets: Vec<Packet> = (0..200).map(|i| udp(f64::from(i) * 3.0, i as u8 % 50, 100 + i as u8 % 2)).collect();
+    let mut at_once = Meter::new(config());
+    let mut in_steps = Meter::new(config());
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    at_once.absorb(&packets, &mut one);
+    in_steps.absorb(&packets, &mut other);
+    at_once.drain(&mut one);
+    while in_steps.drain_some(3, &mut other) {}
+    assert_eq!(one, other);
+}

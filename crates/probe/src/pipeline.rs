@@ -1,8 +1,19 @@
 //! One pipeline: capture, decode, meter, export, run to completion on one thread.
+//!
+//! ```text
+//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> sinks
+//! ```
+//! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
+//! nothing, takes no lock and makes no system call. Records leave it in batches.
 
-use weir_capture::Source;
+use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
-use weir_ledger::Ledger;
+use weir_flow::{Flow, Meter};
+use weir_ledger::{Ledger, Noted, Refused};
+use weir_packet::{Network, Packet};
+
+/// Records handed to the sinks at a time.
+const BATCH: usize = 512;
 
 /// What one pipeline is told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,40 +28,150 @@ pub struct Settings {
 
 /// One pipeline. Feed it sources one after another, then finish it.
 pub struct Pipeline {
+    settings: Settings,
+    /// What happened to frames; the meter's and the sinks' parts are added on reading.
     ledger: Ledger,
+    packets: Box<[Packet; BURST]>,
+    meter: Meter,
+    flows: Vec<Flow>,
+    sinks: Vec<Outlet>,
+    errors: Vec<weir_export::Error>,
+}
+
+/// A sink, and whether it has ended early.
+struct Outlet {
+    sink: Box<dyn Sink>,
+    ended: bool,
 }
 
 impl Pipeline {
     /// Takes the meter's memory.
-    pub fn new(_settings: Settings, _sinks: Vec<Box<dyn Sink>>) -> Self {
-        Self { ledger: Ledger::default() }
+    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink>>) -> Self {
+        Self {
+            settings,
+            ledger: Ledger::default(),
+            packets: Box::new([Packet::default(); BURST]),
+            meter: Meter::new(settings.meter),
+            flows: Vec::with_capacity(2 * BATCH),
+            sinks: sinks.into_iter().map(|sink| Outlet { sink, ended: false }).collect(),
+            errors: Vec::new(),
+        }
     }
 
     /// Takes one burst from the source through the house. `Ok(false)` at the end of the source.
     ///
     /// # Errors
     /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::burst`].
-    pub fn step(&mut self, _source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
-        Ok(false)
+    pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
+        match source.burst()? {
+            Some(burst) => {
+                self.absorb(&burst);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn absorb(&mut self, burst: &Burst<'_>) {
+        let mut metered = 0;
+        for frame in burst {
+            metered += usize::from(self.decode(frame, metered));
+        }
+        self.meter.absorb(&self.packets[..metered], &mut self.flows);
+        if self.flows.len() >= BATCH {
+            self.export();
+        }
+    }
+
+    /// Decodes a frame into packet number `at` of the burst and says whether there is one.
+    fn decode(&mut self, frame: &Frame<'_>, at: usize) -> bool {
+        let wire_bytes = u64::from(frame.wire_bytes);
+        self.ledger.packets.received += 1;
+        self.ledger.bytes.received += wire_bytes;
+        let packet = &mut self.packets[at];
+        packet.time_ns = frame.time_ns;
+        packet.interface = frame.interface;
+        let refused = match weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet)
+        {
+            Ok(notes) if packet.network != Network::Layer2 || self.settings.layer2 => {
+                if !notes.is_empty() {
+                    notes.iter().for_each(|noted| self.ledger.noted.count(noted));
+                }
+                if frame.time_clamped {
+                    self.ledger.noted.count(Noted::TimeClamped);
+                }
+                self.ledger.packets.metered += 1;
+                self.ledger.bytes.metered += wire_bytes;
+                return true;
+            }
+            Ok(_) => {
+                *self.ledger.ethertypes.entry(packet.source_port).or_default() += 1;
+                Refused::NonIp
+            }
+            Err(refused) => refused,
+        };
+        self.ledger.packets.refused.count(refused);
+        self.ledger.bytes.refused.add(refused, wire_bytes);
+        false
+    }
+
+    /// Hands the records that have ended to every sink.
+    fn export(&mut self) {
+        for outlet in &mut self.sinks {
+            let result = outlet.sink.write(&self.flows);
+            outlet.note(result, &mut self.errors);
+        }
+        self.flows.clear();
     }
 
     /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).
     pub fn abandoned(&self) -> bool {
-        false
+        !self.sinks.is_empty() && self.sinks.iter().all(|outlet| outlet.ended)
     }
 
     /// Errors with which sinks ended, each told once.
     pub fn sink_errors(&mut self) -> Vec<weir_export::Error> {
-        Vec::new()
+        std::mem::take(&mut self.errors)
     }
 
-    /// The account so far.
+    /// The account so far. Records that have ended but are not yet with the sinks count as live.
     pub fn ledger(&self) -> Ledger {
-        self.ledger.clone()
+        let counters = self.meter.counters();
+        let mut ledger = self.ledger.clone();
+        // The meter is the one to know what it had no room for.
+        ledger.packets.metered -= counters.dropped_packets;
+        ledger.packets.dropped_table_full = counters.dropped_packets;
+        ledger.bytes.metered -= counters.dropped_bytes;
+        ledger.bytes.dropped_table_full = counters.dropped_bytes;
+        ledger.noted.merge(&counters.noted);
+        ledger.created = counters.created;
+        ledger.live = self.meter.live();
+        self.flows.iter().for_each(|flow| ledger.live.add(flow.packets(), flow.frame_bytes()));
+        ledger.sinks = self.sinks.iter().map(|outlet| outlet.sink.line().clone()).collect();
+        ledger
     }
 
     /// Ends every flow, finishes every sink and gives the final account.
-    pub fn finish(self) -> (Ledger, Vec<weir_export::Error>) {
-        (self.ledger, Vec::new())
+    pub fn finish(mut self) -> (Ledger, Vec<weir_export::Error>) {
+        while self.meter.drain_some(BATCH, &mut self.flows) {
+            self.export();
+        }
+        self.export();
+        for outlet in &mut self.sinks {
+            let result = outlet.sink.finish();
+            outlet.note(result, &mut self.errors);
+        }
+        (self.ledger(), std::mem::take(&mut self.errors))
+    }
+}
+
+impl Outlet {
+    /// Keeps the error with which a sink ended; later ones say nothing new.
+    fn note(&mut self, result: Result<(), weir_export::Error>, errors: &mut Vec<weir_export::Error>) {
+        if let Err(error) = result
+            && !std::mem::replace(&mut self.ended, true)
+        {
+            errors.push(error);
+        }
     }
 }
