@@ -22,9 +22,9 @@ build: ## Build the release binary.
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
 
-bench: ## Measure packets per second on traffic made in memory, beside other meters that are installed.
+bench: ## Measure weir beside other meters that are installed, on the same traffic, as ratios.
 	@scripts/bootstrap build
-	@scripts/bench
+	@scripts/with-rust scripts/bench
 
 deny: ## Check licences, sources and known vulnerabilities of all dependencies (needs cargo-deny).
 	@scripts/deny
