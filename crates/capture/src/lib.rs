@@ -4,8 +4,18 @@
 //! Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the wire, link type, interface.
 //! Always true: every record of the input becomes one frame or one [`Error`] that names the place;
 //! frames before damage are delivered. Nothing here looks inside a frame.
-#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+mod decompress;
+mod input;
+mod map;
+mod merge;
+mod open;
+mod pcap;
+mod pcapng;
+mod reader;
 mod source;
 
+pub use merge::merge;
+pub use open::{from_bytes, from_reader, open};
 pub use source::{BURST, Burst, Error, Frame, Progress, Source};
