@@ -59,12 +59,12 @@ impl Pcap {
                 head.len()
             ));
         };
-        let word = |at: usize| order(swapped, header, at);
         let half = |at: usize| {
             let value = u16::from_ne_bytes([header[at], header[at + 1]]);
             if swapped { value.swap_bytes() } else { value }
         };
         let (major, minor) = (half(4), half(6));
+        let link = u32::from_ne_bytes([header[20], header[21], header[22], header[23]]);
         // 543 was in files of some early tcpdump programs, whose records are like those of 2.2.
         if major != 2 && major != 543 {
             return Err(format!("it looks like a pcap file of version {major}.{minor}, of which Weir knows 2.x only"));
@@ -75,8 +75,16 @@ impl Pcap {
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
             either_way_round: major == 543 || minor < 4,
             // The upper half holds the length of the frame check sequence, if there is one.
-            link: word(20) as u16,
+            link: (if swapped { link.swap_bytes() } else { link }) as u16,
         })
+    }
+
+    /// Seconds, fraction, captured length, original length.
+    #[inline]
+    fn words(&self, header: &[u8; RECORD_HEADER]) -> [u32; 4] {
+        let (words, _) = header.as_chunks::<4>();
+        let words = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
+        if self.swapped { words.map(u32::swap_bytes) } else { words }
     }
 
     #[cold]
@@ -87,19 +95,11 @@ impl Pcap {
     }
 }
 
-/// The four octets at `at` in the file's byte order.
-#[inline]
-fn order<const N: usize>(swapped: bool, header: &[u8; N], at: usize) -> u32 {
-    let value = u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if swapped { value.swap_bytes() } else { value }
-}
-
 impl Format for Pcap {
     #[inline]
     fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(header) = rest.first_chunk::<RECORD_HEADER>() else { return Step::More };
-        let word = |at: usize| order(self.swapped, header, at);
-        let (mut captured, mut wire) = (word(8), word(12));
+        let [seconds, fraction, mut captured, mut wire] = self.words(header);
         if captured > wire {
             if self.either_way_round {
                 std::mem::swap(&mut captured, &mut wire);
@@ -114,7 +114,7 @@ impl Format for Pcap {
         let Some(bytes) = rest.get(self.header_bytes..end) else { return Step::More };
         let frame = Frame {
             bytes,
-            time_ns: u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)) * self.unit_ns,
+            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
             wire_bytes: wire,
             link: self.link,
             time_clamped: false,
@@ -128,8 +128,8 @@ impl Format for Pcap {
         match rest.first_chunk::<RECORD_HEADER>().filter(|_| there >= self.header_bytes) {
             None => format!("the file is cut in a record header, after {there} of {} octets", self.header_bytes),
             Some(header) => {
-                let (a, b) = (order(self.swapped, header, 8), order(self.swapped, header, 12));
-                let captured = if self.either_way_round { a.min(b) } else { a };
+                let [.., first, second] = self.words(header);
+                let captured = if self.either_way_round { first.min(second) } else { first };
                 let there = there - self.header_bytes;
                 format!("the file is cut in a packet, after {there} of {captured} captured octets")
             }

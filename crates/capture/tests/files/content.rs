@@ -1,0 +1,131 @@
+//! What a file is, by its content; compression.
+
+use crate::*;
+use std::io::Write;
+
+fn capture() -> Vec<u8> {
+    (0..300).fold(Pcap::new(false, 0xa1b2_c3d4), |file, n| file.record(n, n, n % 90, 100)).done()
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+fn ng() -> Vec<u8> {
+    Ng::section(true).interface(1, 0, &[]).enhanced(0, 1, 4, 4).done()
+}
+
+#[test]
+fn compressed_captures_are_the_captures() {
+    let plain = intact(&capture());
+    assert_eq!(plain.len(), 300);
+    assert_eq!(intact(&gzip(&capture())), plain);
+    assert_eq!(intact(&zstd(&capture())), plain);
+    assert_eq!(intact(&gzip(&ng())), intact(&ng()));
+    assert_eq!(intact(&zstd(&ng())), intact(&ng()));
+}
+
+#[test]
+fn members_and_frames_are_joined_wherever_they_are_split() {
+    let file = capture();
+    let plain = intact(&file);
+    let skippable = [&[0x51, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    for split in [0, 1, 24, 30, 1000, file.len()] {
+        let (front, back) = file.split_at(split);
+        assert_eq!(intact(&[gzip(front), gzip(back)].concat()), plain, "gzip at {split}");
+        let frames = [&skippable[..], &zstd(front), &skippable, &skippable, &zstd(back), &skippable].concat();
+        assert_eq!(intact(&frames), plain, "zstd at {split}");
+    }
+}
+
+#[test]
+fn compressed_captures_cut_anywhere_are_damaged_or_no_captures() {
+    let file = capture();
+    let plain = intact(&file);
+    for whole in [gzip(&file), zstd(&file)] {
+        for cut in 0..whole.len() {
+            let part = &whole[..cut];
+            let (frames, errors) = match from_bytes(Path::new("input"), part.to_vec()) {
+                Ok(_) => damage(part),
+                Err(Error::NotACapture { .. }) => continue,
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(frames, plain[..frames.len()], "cut at {cut}");
+            assert_eq!(errors.len(), 1, "cut at {cut}");
+            assert!(errors[0].1.contains("stream is cut"), "cut at {cut}: {}", errors[0].1);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_checksum_is_damage_after_all_frames() {
+    let mut file = gzip(&capture());
+    let checksum = file.len() - 8;
+    file[checksum] ^= 1;
+    let (frames, errors) = damage(&file);
+    assert_eq!((frames.len(), errors.len()), (300, 1));
+    assert!(errors[0].1.contains("gzip"), "{}", errors[0].1);
+}
+
+#[test]
+fn what_follows_a_compressed_stream_is_not_lost_without_a_word() {
+    for whole in [gzip(&capture()), zstd(&capture())] {
+        let (frames, errors) = damage(&[&whole[..], b"something else"].concat());
+        assert_eq!((frames.len(), errors.len()), (300, 1));
+    }
+}
+
+#[test]
+fn a_zstd_window_beyond_the_bound_is_refused_with_a_way_out() {
+    // Window descriptor 0xa0: 2^30 octets.
+    let what = refusal(vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0]);
+    assert!(what.contains("window of 1073741824") && what.contains("--long=31"), "{what}");
+}
+
+#[test]
+fn one_layer_of_compression_is_entered() {
+    for (outer, name) in [(gzip(&gzip(&capture())), "gzip"), (gzip(&zstd(&capture())), "zstd")] {
+        let what = refusal(outer);
+        assert!(what.contains("inside gzip") && what.contains(&format!("{name} once more")), "{what}");
+    }
+}
+
+#[test]
+fn what_is_no_capture_is_called_by_its_name() {
+    let erf = [&[1, 2, 3, 4][..], &1_700_000_000_u32.to_le_bytes(), &[2, 4, 0, 80, 0, 0, 0, 60], &[0; 64]].concat();
+    for (bytes, name) in [
+        (b"".to_vec(), "empty"),
+        (b"x".to_vec(), "only 1 octets"),
+        (b"Hello, world\n".to_vec(), "text"),
+        ("Größe: ä€".as_bytes()[..11].to_vec(), "text"),
+        (gzip(b"Hello, world\n"), "inside gzip, it looks like text"),
+        (gzip(b""), "inside gzip, it is empty"),
+        (zstd(b"Hello, world, hello\n"), "inside zstd, it looks like text"),
+        (b"snoop\0\0\0\0\0\0\x02\0\0\0\x04".to_vec(), "snoop"),
+        (b"\xfd7zXZ\0\0\0".to_vec(), "xz -dc"),
+        (b"BZh91AY&SY".to_vec(), "bzip2 -dc"),
+        (b"PK\x03\x04\0\0".to_vec(), "zip"),
+        (erf, "ERF"),
+        (vec![0x1f, 0x8b, 9, 9], "looks like gzip"),
+        (vec![0x28, 0xb5, 0x2f, 0xfd], "looks like zstd"),
+        (vec![0xff; 30], "ff ff ff ff"),
+        (vec![0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 1, 2, 3, 4, 0, 0], "byte order mark"),
+    ] {
+        let what = refusal(bytes);
+        assert!(what.contains(name), "{name}: {what}");
+        assert!(what.contains("Weir reads pcap and pcapng"), "{what}");
+    }
+}
+
+#[test]
+fn a_first_block_of_impossible_length_is_no_capture() {
+    let mut file = ng();
+    file[4..8].copy_from_slice(&[0xff; 4]);
+    assert!(refusal(file).contains("length of 4294967295"));
+}

@@ -1,0 +1,37 @@
+//! Capture files built octet by octet, and what the reader makes of them: each test is one sentence of the promise.
+
+mod content;
+mod make;
+mod merging;
+mod names;
+mod pcap;
+mod pcapng;
+mod streams;
+
+use make::{Kept, Ng, Pcap, read, read_stream, same_either_way};
+use std::path::Path;
+use weir_capture::{Error, from_bytes, merge, open};
+
+fn refusal(bytes: Vec<u8>) -> String {
+    match from_bytes(Path::new("input"), bytes) {
+        Ok(_) => panic!("this is no capture"),
+        Err(Error::NotACapture { what, .. }) => what,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// Frames, and the offsets and words of damage.
+fn damage(bytes: &[u8]) -> (Vec<Kept>, Vec<(u64, String)>) {
+    let (frames, errors) = same_either_way(bytes);
+    let places = errors.into_iter().map(|error| match error {
+        Error::Damaged { offset, what, .. } => (offset, what),
+        other => panic!("{other}"),
+    });
+    (frames, places.collect())
+}
+
+fn intact(bytes: &[u8]) -> Vec<Kept> {
+    let (frames, errors) = damage(bytes);
+    assert_eq!(errors, []);
+    frames
+}

@@ -1,0 +1,85 @@
+//! Names, and what the operating system has to say.
+
+use crate::*;
+use std::fs;
+
+#[test]
+fn the_name_of_a_file_does_not_matter_but_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture.txt");
+    let mut bytes = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 4, 4).done();
+    bytes.push(0);
+    fs::write(&path, bytes).unwrap();
+    let (frames, errors) = read(&mut *open(&path).unwrap());
+    assert_eq!(frames.len(), 1);
+    assert!(errors[0].to_string().starts_with(&format!("{}: at byte 44: ", path.display())), "{}", errors[0]);
+}
+
+#[test]
+fn folders_missing_and_empty_files_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let message = |path: &Path| open(path).err().unwrap().to_string();
+    assert!(message(folder.path()).contains("directory"));
+    assert!(matches!(open(&folder.path().join("missing")), Err(Error::Io { .. })));
+    let empty = folder.path().join("empty");
+    fs::write(&empty, b"").unwrap();
+    assert!(message(&empty).contains("empty"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_cannot_be_mapped_is_read_as_a_stream() {
+    let message = |path: &str| open(Path::new(path)).err().unwrap().to_string();
+    assert!(message("/proc/self/status").contains("text"));
+    assert!(message("/dev/null").contains("empty"));
+}
+
+#[test]
+fn a_read_error_comes_after_the_frames_before_it() {
+    struct Failing(std::io::Cursor<Vec<u8>>);
+    impl std::io::Read for Failing {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(std::io::Error::from_raw_os_error(5)),
+                octets => Ok(octets),
+            }
+        }
+    }
+    let capture = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 4, 4).record(2, 0, 4, 4).done();
+    let zipped = {
+        use std::io::Write;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+        encoder.write_all(&capture).unwrap();
+        let mut bytes = encoder.finish().unwrap();
+        bytes.truncate(bytes.len() - 4);
+        bytes
+    };
+    for bytes in [capture, zipped] {
+        let mut source =
+            weir_capture::from_reader(Path::new("-"), Box::new(Failing(std::io::Cursor::new(bytes)))).unwrap();
+        let (frames, errors) = read(&mut *source);
+        assert_eq!(frames.len(), 2);
+        assert_eq!(errors.len(), 1);
+        assert!(matches!(&errors[0], Error::Io { path, .. } if path == Path::new("-")), "{:?}", errors[0]);
+    }
+}
+
+#[test]
+fn progress_ends_at_the_length_of_the_input() {
+    let bytes = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 40, 40).record(2, 0, 40, 40).done();
+    let length = bytes.len() as u64;
+    let mut mapped = from_bytes(Path::new("input"), bytes.clone()).unwrap();
+    assert_eq!((mapped.progress().done_bytes, mapped.progress().total_bytes), (24, Some(length)));
+    read(&mut *mapped);
+    assert_eq!(mapped.progress().done_bytes, length);
+    let mut stream = read_stream(bytes.clone(), 7);
+    read(&mut *stream);
+    assert_eq!((stream.progress().done_bytes, stream.progress().total_bytes), (length, None));
+    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut zipped, &bytes).unwrap();
+    let zipped = zipped.finish().unwrap();
+    let length = zipped.len() as u64;
+    let mut source = from_bytes(Path::new("input"), zipped).unwrap();
+    read(&mut *source);
+    assert_eq!((source.progress().done_bytes, source.progress().total_bytes), (length, Some(length)));
+}
