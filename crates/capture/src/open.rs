@@ -14,6 +14,9 @@ use std::path::Path;
 /// Octets that are enough to tell any format.
 const HEAD_BYTES: usize = 24;
 
+/// Octets that are enough to say what something else looks like.
+const LOOK_BYTES: usize = 64;
+
 /// What Weir reads, for people who gave it something else.
 const READS: &str = "Weir reads pcap and pcapng, plain or compressed with gzip or zstd";
 
@@ -127,7 +130,9 @@ fn capture(path: &Path, mut input: Input, within: Option<Compression>) -> Result
             }
         }
     }
-    Err(refused(describe(input.window())))
+    input.fill(LOOK_BYTES).map_err(|trouble| unreadable(path, trouble, within))?;
+    let window = input.window();
+    Err(refused(describe(&window[..window.len().min(LOOK_BYTES)])))
 }
 
 /// Trouble before it was clear what the input is.

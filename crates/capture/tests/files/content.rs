@@ -115,6 +115,7 @@ fn what_is_no_capture_is_called_by_its_name() {
         (vec![0x1f, 0x8b, 9, 9], "looks like gzip"),
         (vec![0x28, 0xb5, 0x2f, 0xfd], "looks like zstd"),
         (vec![0xff; 30], "ff ff ff ff"),
+        ([vec![b'a'; 70], vec![0xff; 70]].concat(), "text"),
         (vec![0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 1, 2, 3, 4, 0, 0], "byte order mark"),
     ] {
         let what = refusal(bytes);

@@ -12,7 +12,9 @@ use make::{Kept, Ng, Pcap, read, read_stream, same_either_way};
 use std::path::Path;
 use weir_capture::{Error, from_bytes, merge, open};
 
+/// Why this is no capture, which memory and streams must agree about.
 fn refusal(bytes: Vec<u8>) -> String {
+    same_either_way(&bytes);
     match from_bytes(Path::new("input"), bytes) {
         Ok(_) => panic!("this is no capture"),
         Err(Error::NotACapture { what, .. }) => what,
