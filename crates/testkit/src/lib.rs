@@ -1,1 +1,38 @@
-//! Placeholder while the room is being built.
+//! The test room: what the rest of the house is judged by. Nothing here is part of the program.
+//!
+//! [`reference`] is the obvious meter, slow and plain, written from `docs/metering.md` alone;
+//! [`traffic`] makes hostile but meaningful frames; [`real`] runs the program's own pipeline over
+//! them; [`compare`] says in words where two lists of records differ; [`truth`] reads what other
+//! tools counted in captures.
+//! Always true: [`reference`] shares no code with the decoder and the meter that it judges, only
+//! the plain data they exchange.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod real;
+pub mod reference;
+pub mod traffic;
+pub mod truth;
+
+/// One captured frame that owns its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RawFrame {
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub time_ns: u64,
+    /// Octets on the wire.
+    pub wire_bytes: u32,
+    /// LINKTYPE number.
+    pub link: u16,
+    /// Number of the interface.
+    pub interface: u32,
+    /// What was captured.
+    pub bytes: Vec<u8>,
+}
+
+impl std::fmt::Debug for RawFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ns, link {}, interface {}, ", self.time_ns, self.link, self.interface)?;
+        write!(f, "{} of {} octets: ", self.bytes.len(), self.wire_bytes)?;
+        self.bytes.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
+    }
+}

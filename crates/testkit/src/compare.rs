@@ -1,0 +1,163 @@
+//! Two lists of records, compared as multisets and field by field.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use weir_flow::{Direction, Flow};
+use weir_packet::{NO_LABEL, NO_VLAN, Network};
+
+/// A record as names and values. What has no meaning (a direction without packets, gaps of one packet) is left out.
+type Fields = Vec<(String, String)>;
+
+/// Whether both lists hold the same records, in any order.
+///
+/// # Errors
+/// The smallest difference in words: the pair of records that has the fewest fields apart.
+pub fn flows(ours: &[Flow], theirs: &[Flow]) -> Result<(), String> {
+    let mut balance: HashMap<Fields, i64> = HashMap::new();
+    ours.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() += 1);
+    theirs.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() -= 1);
+    balance.retain(|_, count| *count != 0);
+    if balance.is_empty() {
+        return Ok(());
+    }
+    let mut left: Vec<(&Fields, i64)> = balance.iter().map(|(fields, &count)| (fields, count)).collect();
+    left.sort();
+    let apart = |one: &Fields, other: &Fields| {
+        let all = one.iter().chain(other.iter().filter(|(name, _)| value(one, name).is_none()));
+        all.filter(|(name, _)| value(one, name) != value(other, name)).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let mut nearest: Option<(Vec<String>, &Fields, &Fields)> = None;
+    for &(our, _) in left.iter().filter(|(_, count)| *count > 0) {
+        for &(their, _) in left.iter().filter(|(_, count)| *count < 0) {
+            let names = apart(our, their);
+            if nearest.as_ref().is_none_or(|(fewest, _, _)| names.len() < fewest.len()) {
+                nearest = Some((names, our, their));
+            }
+        }
+    }
+    let mut text = format!("{} records against {}", ours.len(), theirs.len());
+    match nearest {
+        Some((names, our, their)) => {
+            let _ = writeln!(text, "; the nearest pair that is not equal: {}", title(our));
+            for name in names {
+                let show = |side| value(side, &name).unwrap_or("nothing");
+                let _ = writeln!(text, "  {name}: {} against {}", show(our), show(their));
+            }
+        }
+        None => {
+            let (fields, count) = left[0];
+            let side = if count > 0 { "the first" } else { "the second" };
+            let _ = writeln!(text, "; only in {side} list: {}", title(fields));
+            fields.iter().for_each(|(name, value)| {
+                let _ = writeln!(text, "  {name}: {value}");
+            });
+        }
+    }
+    Err(text)
+}
+
+fn value<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    fields.iter().find(|(other, _)| other == name).map(|(_, value)| &value[..])
+}
+
+fn title(fields: &Fields) -> String {
+    let of = |name| value(fields, name).unwrap_or_default();
+    format!("protocol {}, {} to {}", of("protocol"), of("source"), of("destination"))
+}
+
+fn address(network: Network, octets: [u8; 16]) -> String {
+    match weir_packet::address(network, octets) {
+        Some(ip) => ip.to_string(),
+        None => octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"),
+    }
+}
+
+fn fields(flow: &Flow) -> Fields {
+    let mut fields = Fields::new();
+    let mut add = |name: &str, value: String| fields.push((name.to_string(), value));
+    add("network", format!("{:?}", flow.network));
+    add("protocol", flow.protocol.to_string());
+    add("source", format!("{} port {}", address(flow.network, flow.source), flow.source_port));
+    add("destination", format!("{} port {}", address(flow.network, flow.destination), flow.destination_port));
+    // The words above hide the shape of an address: it is compared whole.
+    add("source octets", format!("{:02x?}", flow.source));
+    add("destination octets", format!("{:02x?}", flow.destination));
+    add("end reason", flow.end_reason.name().to_string());
+    add("approximate", flow.approximate.names().collect::<Vec<_>>().join(" "));
+    add("interface", flow.interface.to_string());
+    for (name, direction) in [("forward", &flow.forward), ("reverse", &flow.reverse)] {
+        for (field, value) in direction_fields(direction) {
+            add(&format!("{name} {field}"), value);
+        }
+    }
+    fields
+}
+
+fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("packets", d.packets.to_string())];
+    if d.packets == 0 {
+        return fields;
+    }
+    let or_none = |absent: bool, value: String| if absent { "none".to_string() } else { value };
+    fields.extend([
+        ("bytes", d.bytes.to_string()),
+        ("frame bytes", d.frame_bytes.to_string()),
+        ("first", d.first_ns.to_string()),
+        ("last", d.last_ns.to_string()),
+        ("smallest", d.size_min.to_string()),
+        ("largest", d.size_max.to_string()),
+        ("squared sizes", d.size_squares.to_string()),
+        ("time of what came last", d.previous_ns.to_string()),
+        ("label", or_none(d.mpls_label == NO_LABEL, d.mpls_label.to_string())),
+        ("vlan", or_none(d.vlan == NO_VLAN, d.vlan.to_string())),
+        ("inner vlan", or_none(d.inner_vlan == NO_VLAN, d.inner_vlan.to_string())),
+        ("tcp flags", format!("{:#05x}", d.tcp_flags)),
+        ("smallest ttl", d.ttl_min.to_string()),
+        ("largest ttl", d.ttl_max.to_string()),
+        ("tos", d.tos.to_string()),
+        ("icmp", format!("{:?}", d.icmp)),
+        ("tunnel", format!("{} {:?}", d.tunnel_type.name().unwrap_or("none"), d.tunnel_id)),
+        ("outer addresses", format!("{:02x?} {:02x?}", d.outer_source, d.outer_destination)),
+    ]);
+    if d.gaps() > 0 {
+        fields.extend([
+            ("shortest gap", d.iat_min_ns.to_string()),
+            ("longest gap", d.iat_max_ns.to_string()),
+            ("gaps", d.iat_sum_ns.to_string()),
+            ("squared gaps", d.iat_squares.to_string()),
+        ]);
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(port: u16, packets: u64) -> Flow {
+        Flow { source_port: port, forward: Direction { packets, ..Direction::default() }, ..Flow::default() }
+    }
+
+    #[test]
+    fn order_says_nothing_and_number_does() {
+        assert_eq!(flows(&[flow(1, 1), flow(2, 1)], &[flow(2, 1), flow(1, 1)]), Ok(()));
+        assert!(flows(&[flow(1, 1), flow(1, 1)], &[flow(1, 1)]).unwrap_err().contains("only in the first list"));
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_not_compared() {
+        let mut other = flow(1, 1);
+        other.reverse.bytes = 7;
+        other.forward.iat_max_ns = 7;
+        assert_eq!(flows(&[flow(1, 1)], &[other]), Ok(()));
+    }
+
+    #[test]
+    fn the_nearest_pair_is_told_field_by_field() {
+        let mut other = flow(1, 2);
+        other.forward.ttl_max = 9;
+        let told = flows(&[flow(1, 2), flow(5, 3)], &[flow(7, 9), other]).unwrap_err();
+        assert!(told.contains("forward largest ttl: 0 against 9"), "{told}");
+        assert!(!told.contains("packets"), "{told}");
+    }
+}

@@ -1,0 +1,121 @@
+//! The program's own pipeline over frames in memory, with its records kept.
+
+use crate::RawFrame;
+use std::cell::RefCell;
+use std::rc::Rc;
+use weir_capture::{Burst, Error, Frame, Progress, Source};
+use weir_export::Sink;
+use weir_flow::{Flow, Meter};
+use weir_ledger::{Ledger, SinkLine};
+use weir_packet::Packet;
+use weir_probe::{Pipeline, Settings};
+
+/// What the program made of some frames.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Every record, in the order of its end.
+    pub flows: Vec<Flow>,
+    /// The account.
+    pub ledger: Ledger,
+    /// Damage that the source told of.
+    pub damage: Vec<String>,
+}
+
+/// Meters frames, `burst` of them at a time (1 to [`weir_capture::BURST`]).
+pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
+    run(&mut Memory { frames, burst }, settings)
+}
+
+/// Meters packets that are decoded already, `burst` of them at a time.
+pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> (Vec<Flow>, Meter) {
+    let (mut meter, mut flows) = (Meter::new(config), Vec::new());
+    packets.chunks(burst).for_each(|burst| meter.absorb(burst, &mut flows));
+    meter.drain(&mut flows);
+    (flows, meter)
+}
+
+/// Meters a source to its end, going on behind damage.
+pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
+    let kept = Rc::new(RefCell::new(Vec::new()));
+    let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
+    let mut pipeline = Pipeline::new(settings, vec![Box::new(sink)]);
+    let mut damage = Vec::new();
+    loop {
+        match pipeline.step(source) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => damage.push(error.to_string()),
+        }
+    }
+    let (ledger, errors) = pipeline.finish();
+    assert!(errors.is_empty(), "a sink in memory cannot fail");
+    let flows = kept.take();
+    Outcome { flows, ledger, damage }
+}
+
+/// Every frame of a source with the damage it told of.
+pub fn frames(source: &mut dyn Source) -> (Vec<RawFrame>, Vec<String>) {
+    let (mut frames, mut damage) = (Vec::new(), Vec::new());
+    loop {
+        match source.burst() {
+            Ok(Some(burst)) => frames.extend(burst.iter().map(|frame| RawFrame {
+                time_ns: frame.time_ns,
+                wire_bytes: frame.wire_bytes,
+                link: frame.link,
+                interface: frame.interface,
+                bytes: frame.bytes.to_vec(),
+            })),
+            Ok(None) => return (frames, damage),
+            Err(error) => damage.push(error.to_string()),
+        }
+    }
+}
+
+struct Memory<'a> {
+    frames: &'a [RawFrame],
+    burst: usize,
+}
+
+impl Source for Memory<'_> {
+    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+        let (now, later) = self.frames.split_at(self.burst.min(self.frames.len()));
+        self.frames = later;
+        let burst: Burst<'_> = now
+            .iter()
+            .map(|frame| Frame {
+                bytes: &frame.bytes,
+                time_ns: frame.time_ns,
+                wire_bytes: frame.wire_bytes,
+                link: frame.link,
+                time_clamped: false,
+                interface: frame.interface,
+            })
+            .collect();
+        Ok((!burst.is_empty()).then_some(burst))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+}
+
+struct Keep {
+    flows: Rc<RefCell<Vec<Flow>>>,
+    line: SinkLine,
+}
+
+impl Sink for Keep {
+    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+        self.flows.borrow_mut().extend(flows);
+        flows.iter().for_each(|flow| self.line.exported.add(flow.packets(), flow.frame_bytes()));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), weir_export::Error> {
+        Ok(())
+    }
+
+    fn line(&self) -> &SinkLine {
+        &self.line
+    }
+}

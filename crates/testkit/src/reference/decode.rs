@@ -1,0 +1,646 @@
+//! Sections 1 to 3: from a frame to what its headers say.
+//!
+//! Every read is an `Option`; an enclosing IP packet cuts the bytes that the inner headers may use.
+
+use crate::RawFrame;
+use std::collections::BTreeSet;
+use weir_ledger::{Noted, Refused};
+use weir_packet::{Flags, Network, Packet, TunnelType, mapped};
+
+const VLAN: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
+const MPLS: [u16; 2] = [0x8847, 0x8848];
+const PPPOE: u16 = 0x8864;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const ETHERNET: u16 = 0x6558;
+const PPP: u16 = 0x880b;
+/// An EtherType or IEEE 802.3 length: lengths end here.
+const LONGEST_8023: u16 = 1500;
+const MOST_HEADERS: usize = 16;
+const MOST_TUNNELS: usize = 8;
+
+type Notes = BTreeSet<Noted>;
+
+fn slice(bytes: &[u8], at: usize, length: usize) -> Option<&[u8]> {
+    bytes.get(at..at.checked_add(length)?)
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    slice(bytes, at, 2).map(|b| u16::from(b[0]) << 8 | u16::from(b[1]))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(be16(bytes, at)?) << 16 | u32::from(be16(bytes, at + 2)?))
+}
+
+pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Notes), Refused> {
+    let bytes = &frame.bytes[..];
+    let mut outside = Outside::default();
+    let (start, at) = link(frame.link, bytes, &mut outside)?;
+    let mut packet = Packet {
+        time_ns: frame.time_ns,
+        interface: frame.interface,
+        frame_bytes: frame.wire_bytes,
+        ..Packet::default()
+    };
+    let found = walk(bytes, start, at, &mut outside)?;
+    let tag = |number: usize| outside.vlans.get(number).copied().unwrap_or(weir_packet::NO_VLAN);
+    (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
+    packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
+
+    let mut notes = Notes::new();
+    let mut inside = match found {
+        Found::Ip(version, at) => ip(bytes, at, version, frame.wire_bytes, &mut packet, &mut notes)?,
+        Found::Other(ethertype) => {
+            packet.network = Network::Layer2;
+            packet.source[10..].copy_from_slice(&outside.macs[0]);
+            packet.destination[10..].copy_from_slice(&outside.macs[1]);
+            (packet.source_port, packet.destination_port) = (ethertype, ethertype);
+            packet.protocol = 255;
+            packet.flags = Flags(Flags::PORTS);
+            return Ok((packet, notes));
+        }
+    };
+    for depth in 0.. {
+        if !decapsulate {
+            break;
+        }
+        // Inner headers can use no more than the IP packet around them has.
+        let around = &bytes[..bytes.len().min(inside.end)];
+        match enter(around, &packet, &inside, frame.wire_bytes) {
+            Tunnel::None => break,
+            Tunnel::Malformed => {
+                notes.insert(Noted::TunnelMalformed);
+                break;
+            }
+            Tunnel::Entered(_) if depth == MOST_TUNNELS => {
+                notes.insert(Noted::TunnelTooDeep);
+                break;
+            }
+            Tunnel::Entered(entered) => {
+                let (inner_packet, inner_inside, inner_notes) = *entered;
+                packet = inner_packet;
+                inside = inner_inside;
+                notes.extend(inner_notes);
+            }
+        }
+    }
+    Ok((packet, notes))
+}
+
+// ---- From the link to IP ----
+
+/// What the headers before the outermost IP header said.
+#[derive(Default)]
+struct Outside {
+    vlans: Vec<u16>,
+    label: Option<u32>,
+    /// Source and destination.
+    macs: [[u8; 6]; 2],
+}
+
+/// What comes next on the way to IP.
+#[derive(Clone, Copy)]
+enum Next {
+    Ethernet,
+    EtherType(u16),
+    /// PPP, and the EtherType that it stands under if it leads nowhere.
+    Ppp(u16),
+    /// IPv4 or IPv6 by the first nibble.
+    Nibble,
+}
+
+/// Where the way led.
+enum Found {
+    Ip(u8, usize),
+    Other(u16),
+}
+
+fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize), Refused> {
+    let mac = |at| slice(bytes, at, 6).map(|b| b.try_into().expect("six octets"));
+    let cut = Refused::LinkTruncated;
+    match link {
+        1 => {
+            outside.macs = [mac(6).ok_or(cut)?, mac(0).ok_or(cut)?];
+            Ok((Next::Ethernet, 0))
+        }
+        12 | 14 | 101 => Ok((Next::Nibble, 0)),
+        228 => Ok((Next::EtherType(IPV4), 0)),
+        229 => Ok((Next::EtherType(IPV6), 0)),
+        113 => {
+            let header = slice(bytes, 0, 16).ok_or(cut)?;
+            if be16(header, 4) == Some(6) {
+                outside.macs[0] = mac(6).ok_or(cut)?;
+            }
+            Ok((Next::EtherType(be16(header, 14).ok_or(cut)?), 16))
+        }
+        276 => {
+            let header = slice(bytes, 0, 20).ok_or(cut)?;
+            if header[11] == 6 {
+                outside.macs[0] = mac(12).ok_or(cut)?;
+            }
+            Ok((Next::EtherType(be16(header, 0).ok_or(cut)?), 20))
+        }
+        0 | 108 => {
+            let family = be32(bytes, 0).ok_or(cut)?;
+            let is = |number: u32| family == number || family == number.swap_bytes();
+            let ethertype = if is(2) {
+                IPV4
+            } else if [10, 24, 28, 30].into_iter().any(is) {
+                IPV6
+            } else {
+                0
+            };
+            Ok((Next::EtherType(ethertype), 4))
+        }
+        _ => Err(Refused::LinkType),
+    }
+}
+
+fn walk(bytes: &[u8], mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, Refused> {
+    let cut = Refused::LinkTruncated;
+    let mut headers = 0;
+    let mut one_more = || {
+        headers += 1;
+        if headers > MOST_HEADERS { Err(Refused::TooManyHeaders) } else { Ok(()) }
+    };
+    loop {
+        next = match next {
+            Next::Ethernet => {
+                let header = slice(bytes, at, 14).ok_or(cut)?;
+                at += 14;
+                Next::EtherType(be16(header, 12).ok_or(cut)?)
+            }
+            Next::Nibble => match bytes.get(at).map(|octet| octet >> 4) {
+                Some(version @ (4 | 6)) => return Ok(Found::Ip(version, at)),
+                Some(_) => return Err(Refused::IpVersion),
+                None => return Err(cut),
+            },
+            Next::EtherType(IPV4) => return Ok(Found::Ip(4, at)),
+            Next::EtherType(IPV6) => return Ok(Found::Ip(6, at)),
+            Next::EtherType(ethertype) if VLAN.contains(&ethertype) => {
+                one_more()?;
+                outside.vlans.push(be16(bytes, at).ok_or(cut)? & 0x0fff);
+                let inner = be16(bytes, at + 2).ok_or(cut)?;
+                at += 4;
+                Next::EtherType(inner)
+            }
+            Next::EtherType(ethertype) if MPLS.contains(&ethertype) => {
+                one_more()?;
+                let (label, bottom) = labels(bytes, at)?;
+                outside.label.get_or_insert(label);
+                at = bottom;
+                match bytes.get(at).ok_or(Refused::MplsTruncated)? >> 4 {
+                    4 => Next::EtherType(IPV4),
+                    6 => Next::EtherType(IPV6),
+                    0 => {
+                        at += 4;
+                        Next::Ethernet
+                    }
+                    _ => Next::Ethernet,
+                }
+            }
+            Next::EtherType(PPPOE) => {
+                one_more()?;
+                slice(bytes, at, 6).ok_or(cut)?;
+                at += 6;
+                Next::Ppp(PPPOE)
+            }
+            Next::EtherType(length) if length <= LONGEST_8023 => match slice(bytes, at, 8) {
+                Some([0xaa, 0xaa, 3, 0, 0, 0, ..]) => {
+                    one_more()?;
+                    at += 8;
+                    Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
+                }
+                _ => return Ok(Found::Other(0)),
+            },
+            Next::EtherType(ethertype) => return Ok(Found::Other(ethertype)),
+            Next::Ppp(ethertype) => {
+                let first = *bytes.get(at).ok_or(cut)?;
+                // An odd first octet is a whole, compressed protocol number.
+                let protocol = if first & 1 == 1 {
+                    at += 1;
+                    u16::from(first)
+                } else {
+                    at += 2;
+                    be16(bytes, at - 2).ok_or(cut)?
+                };
+                match protocol {
+                    0x0021 => Next::EtherType(IPV4),
+                    0x0057 => Next::EtherType(IPV6),
+                    0x0281 => Next::EtherType(MPLS[0]),
+                    _ => return Ok(Found::Other(ethertype)),
+                }
+            }
+        };
+    }
+}
+
+/// The top label of a stack, and where the stack ends.
+fn labels(bytes: &[u8], at: usize) -> Result<(u32, usize), Refused> {
+    let mut top = None;
+    for number in 0..MOST_HEADERS {
+        let entry = be32(bytes, at + 4 * number).ok_or(Refused::MplsTruncated)?;
+        let top = *top.get_or_insert(entry >> 12);
+        if entry & 0x100 != 0 {
+            return Ok((top, at + 4 * number + 4));
+        }
+    }
+    Err(Refused::TooManyHeaders)
+}
+
+// ---- IP and transport ----
+
+/// Where things are in one IP packet.
+#[derive(Clone, Copy)]
+struct Inside {
+    /// Start of what the IP headers carry.
+    payload: usize,
+    /// End of the IP packet by its own header, counted in the frame.
+    end: usize,
+    /// Whether the chain of headers was walked to its end.
+    whole: bool,
+}
+
+fn ip(
+    bytes: &[u8],
+    at: usize,
+    version: u8,
+    wire_bytes: u32,
+    packet: &mut Packet,
+    notes: &mut Notes,
+) -> Result<Inside, Refused> {
+    let inside = match version {
+        4 => ipv4(bytes, at, wire_bytes, packet, notes)?,
+        _ => ipv6(bytes, at, wire_bytes, packet, notes)?,
+    };
+    if at as u64 + u64::from(packet.ip_bytes) > u64::from(wire_bytes) {
+        notes.insert(Noted::LengthBeyondFrame);
+    }
+    packet.payload_bytes = inside.end.saturating_sub(inside.payload) as u32;
+    if inside.whole && !packet.flags.has(Flags::FRAGMENT_LATER) {
+        transport(bytes, &inside, packet, notes);
+    }
+    Ok(inside)
+}
+
+fn set(packet: &mut Packet, flag: u8) {
+    packet.flags = Flags(packet.flags.0 | flag);
+}
+
+fn ipv4(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
+    let cut = Refused::Ipv4Truncated;
+    if bytes.get(at).ok_or(cut)? >> 4 != 4 {
+        return Err(Refused::IpVersion);
+    }
+    let header = slice(bytes, at, 20).ok_or(cut)?;
+    let header_bytes = u32::from(header[0] & 15) * 4;
+    if header_bytes < 20 {
+        return Err(Refused::Ipv4HeaderLength);
+    }
+    packet.ip_bytes = u32::from(be16(header, 2).ok_or(cut)?);
+    if packet.ip_bytes == 0 {
+        packet.ip_bytes = wire_bytes.saturating_sub(at as u32);
+        notes.insert(Noted::LengthFromFrame);
+    }
+    if packet.ip_bytes < header_bytes {
+        return Err(Refused::Ipv4TotalLength);
+    }
+    packet.network = Network::Ipv4;
+    packet.tos = header[1];
+    packet.ttl = header[8];
+    packet.protocol = header[9];
+    packet.identification = u32::from(be16(header, 4).ok_or(cut)?);
+    packet.source = mapped(header[12..16].try_into().expect("four octets"));
+    packet.destination = mapped(header[16..20].try_into().expect("four octets"));
+    let fragment = be16(header, 6).ok_or(cut)?;
+    if fragment & 0x1fff != 0 {
+        set(packet, Flags::FRAGMENT_LATER);
+    } else if fragment & 0x2000 != 0 {
+        set(packet, Flags::FRAGMENT_FIRST);
+    }
+    Ok(Inside { payload: at + header_bytes as usize, end: at + packet.ip_bytes as usize, whole: true })
+}
+
+fn ipv6(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
+    let cut = Refused::Ipv6Truncated;
+    if bytes.get(at).ok_or(cut)? >> 4 != 6 {
+        return Err(Refused::IpVersion);
+    }
+    let header = slice(bytes, at, 40).ok_or(cut)?;
+    packet.network = Network::Ipv6;
+    packet.tos = (header[0] << 4) | (header[1] >> 4);
+    packet.ttl = header[7];
+    packet.source = header[8..24].try_into().expect("sixteen octets");
+    packet.destination = header[24..40].try_into().expect("sixteen octets");
+    let after = wire_bytes.saturating_sub(at as u32 + 40);
+    packet.ip_bytes = 40
+        + match u32::from(be16(header, 4).ok_or(cut)?) {
+            0 => match jumbo(bytes, at + 40, header[6]) {
+                Some(length) => length.min(u32::MAX - 40),
+                None if after > 0 => {
+                    notes.insert(Noted::LengthFromFrame);
+                    after
+                }
+                None => 0,
+            },
+            length => length,
+        };
+    let end = at + packet.ip_bytes as usize;
+    let reach = bytes.len().min(end);
+    let (mut next, mut at) = (header[6], at + 40);
+    let mut whole = true;
+    for walked in 0.. {
+        if ![0, 43, 44, 51, 60, 135, 139, 140].contains(&next) {
+            break;
+        }
+        let header = slice(bytes, at, 8).filter(|_| walked < MOST_HEADERS && at + 8 <= reach);
+        let length = header.map(|header| match next {
+            44 => 8,
+            51 => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        });
+        let (Some(header), Some(length)) = (header, length.filter(|length| at + length <= reach)) else {
+            notes.insert(Noted::ExtensionMalformed);
+            whole = false;
+            break;
+        };
+        if next == 44 {
+            packet.identification = be32(header, 4).expect("eight octets");
+            let offset = be16(header, 2).expect("eight octets");
+            next = header[0];
+            at += 8;
+            if offset & 0xfff8 != 0 {
+                set(packet, Flags::FRAGMENT_LATER);
+                break;
+            } else if offset & 1 == 1 {
+                set(packet, Flags::FRAGMENT_FIRST);
+            }
+        } else {
+            next = header[0];
+            at += length;
+        }
+    }
+    packet.protocol = next;
+    Ok(Inside { payload: at, end, whole })
+}
+
+/// The length in a jumbo payload option, if the first header is hop-by-hop and has one.
+fn jumbo(bytes: &[u8], at: usize, next: u8) -> Option<u32> {
+    if next != 0 {
+        return None;
+    }
+    let length = (usize::from(*bytes.get(at + 1)?) + 1) * 8;
+    let options = slice(bytes, at, length)?;
+    let mut at = 2;
+    loop {
+        match *options.get(at)? {
+            0 => at += 1,
+            0xc2 if options.get(at + 1) == Some(&4) => return be32(options, at + 2),
+            _ => at += 2 + usize::from(*options.get(at + 1)?),
+        }
+    }
+}
+
+fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Notes) {
+    let at = inside.payload;
+    let by_length = inside.end.saturating_sub(at);
+    let icmp = matches!((packet.network, packet.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58));
+    let ports = matches!(packet.protocol, 6 | 17 | 33 | 132 | 136);
+    if !icmp && !ports {
+        return;
+    }
+    let needed = if icmp { 2 } else { 4 };
+    if by_length < needed {
+        notes.insert(Noted::TransportMalformed);
+        return;
+    }
+    let Some(first) = slice(bytes, at, needed) else {
+        notes.insert(Noted::PortsNotCaptured);
+        return;
+    };
+    set(packet, Flags::PORTS);
+    if icmp {
+        packet.icmp = [first[0], first[1]];
+        packet.source_port = u16::from(first[0]);
+        packet.destination_port = counterpart(packet.protocol, first[0]).unwrap_or(0x100 | u16::from(first[1]));
+        return;
+    }
+    packet.source_port = be16(first, 0).expect("four octets");
+    packet.destination_port = be16(first, 2).expect("four octets");
+    if packet.protocol != 6 {
+        return;
+    }
+    if by_length < 20 {
+        notes.insert(Noted::TransportMalformed);
+        return;
+    }
+    let Some(tcp) = slice(bytes, at, 20) else { return };
+    set(packet, Flags::TCP);
+    packet.sequence = be32(tcp, 4).expect("twenty octets");
+    packet.acknowledgment = be32(tcp, 8).expect("twenty octets");
+    packet.control = be16(tcp, 12).expect("twenty octets") & 0x0fff;
+    packet.window = be16(tcp, 14).expect("twenty octets");
+    let header_bytes = usize::from(tcp[12] >> 4) * 4;
+    if header_bytes < 20 || header_bytes > by_length {
+        notes.insert(Noted::TransportMalformed);
+    }
+    packet.payload_bytes = by_length.saturating_sub(header_bytes.max(20)) as u32;
+}
+
+/// The type that answers an ICMP type, or that it answers.
+fn counterpart(protocol: u8, kind: u8) -> Option<u16> {
+    let pairs: &[(u8, u8)] = match protocol {
+        1 => &[(8, 0), (13, 14), (15, 16), (17, 18), (10, 9)],
+        _ => &[(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)],
+    };
+    pairs.iter().find_map(|&(one, other)| match kind {
+        _ if kind == one => Some(u16::from(other)),
+        _ if kind == other => Some(u16::from(one)),
+        _ => None,
+    })
+}
+
+// ---- Tunnels ----
+
+enum Tunnel {
+    /// No tunnel, or one that carries no IP.
+    None,
+    Malformed,
+    Entered(Box<(Packet, Inside, Notes)>),
+}
+
+/// What a tunnel header said: type, identifier, what follows, where.
+struct Header {
+    kind: TunnelType,
+    id: Option<u32>,
+    next: Next,
+    at: usize,
+}
+
+/// Why a tunnel header leads nowhere.
+enum Stop {
+    Malformed,
+    NotIp,
+}
+
+/// Tries to go one tunnel deeper. `bytes` end where the IP packet around ends.
+fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, wire_bytes: u32) -> Tunnel {
+    if !inside.whole || outer.flags.has(Flags::FRAGMENT_LATER) {
+        return Tunnel::None;
+    }
+    let at = inside.payload;
+    let header = match (outer.protocol, outer.network) {
+        (4, Network::Ipv4) => ip_in_ip(TunnelType::Ipip, IPV4, at),
+        (4, _) => ip_in_ip(TunnelType::FourInSix, IPV4, at),
+        (41, Network::Ipv4) => ip_in_ip(TunnelType::SixInFour, IPV6, at),
+        (41, _) => ip_in_ip(TunnelType::SixInSix, IPV6, at),
+        (47, _) => gre(bytes, at),
+        (17, _) if outer.flags.has(Flags::PORTS) => match outer.destination_port {
+            4789 => vxlan(bytes, at + 8),
+            6081 => geneve(bytes, at + 8),
+            2152 => gtpu(bytes, at + 8),
+            _ => return Tunnel::None,
+        },
+        _ => return Tunnel::None,
+    };
+    let header = match header {
+        Ok(header) => header,
+        Err(Stop::Malformed) => return Tunnel::Malformed,
+        Err(Stop::NotIp) => return Tunnel::None,
+    };
+    let (version, at) = match walk(bytes, header.next, header.at, &mut Outside::default()) {
+        Ok(Found::Ip(version, at)) => (version, at),
+        Ok(Found::Other(_)) => return Tunnel::None,
+        Err(_) => return Tunnel::Malformed,
+    };
+    let mut inner = Packet {
+        time_ns: outer.time_ns,
+        interface: outer.interface,
+        frame_bytes: outer.frame_bytes,
+        vlan: outer.vlan,
+        inner_vlan: outer.inner_vlan,
+        mpls_label: outer.mpls_label,
+        tunnel_type: header.kind,
+        tunnel_id: header.id.unwrap_or(0),
+        flags: Flags(if header.id.is_some() { Flags::TUNNEL_ID } else { 0 }),
+        outer_source: outer.source,
+        outer_destination: outer.destination,
+        ..Packet::default()
+    };
+    let mut notes = Notes::new();
+    match ip(bytes, at, version, wire_bytes, &mut inner, &mut notes) {
+        Ok(inside) => Tunnel::Entered(Box::new((inner, inside, notes))),
+        Err(_) => Tunnel::Malformed,
+    }
+}
+
+fn ip_in_ip(kind: TunnelType, ethertype: u16, at: usize) -> Result<Header, Stop> {
+    Ok(Header { kind, id: None, next: Next::EtherType(ethertype), at })
+}
+
+fn gre(bytes: &[u8], mut at: usize) -> Result<Header, Stop> {
+    let flags = be16(bytes, at).ok_or(Stop::Malformed)?;
+    let protocol = be16(bytes, at + 2).ok_or(Stop::Malformed)?;
+    at += 4;
+    let mut id = None;
+    let [checksum, routing, key, sequence, acknowledgment] =
+        [0x8000, 0x4000, 0x2000, 0x1000, 0x0080].map(|bit| flags & bit != 0);
+    match flags & 7 {
+        0 => {
+            if routing {
+                return Err(Stop::Malformed);
+            }
+            at += if checksum { 4 } else { 0 };
+            if key {
+                id = Some(be32(bytes, at).ok_or(Stop::Malformed)?);
+                at += 4;
+            }
+            at += if sequence { 4 } else { 0 };
+        }
+        1 => {
+            if !key || protocol != PPP {
+                return Err(Stop::Malformed);
+            }
+            id = Some(u32::from(be16(bytes, at + 2).ok_or(Stop::Malformed)?));
+            at += 4 + if sequence { 4 } else { 0 } + if acknowledgment { 4 } else { 0 };
+            if !sequence {
+                // No sequence number, no payload: an acknowledgment alone.
+                slice(bytes, 0, at).ok_or(Stop::Malformed)?;
+                return Err(Stop::NotIp);
+            }
+        }
+        _ => return Err(Stop::Malformed),
+    }
+    slice(bytes, 0, at).ok_or(Stop::Malformed)?;
+    let next = match protocol {
+        PPP => {
+            if slice(bytes, at, 2) == Some(&[0xff, 3]) {
+                at += 2;
+            }
+            Next::Ppp(PPP)
+        }
+        ETHERNET => Next::Ethernet,
+        IPV4 | IPV6 => Next::EtherType(protocol),
+        _ if MPLS.contains(&protocol) || VLAN.contains(&protocol) => Next::EtherType(protocol),
+        _ => return Err(Stop::NotIp),
+    };
+    Ok(Header { kind: TunnelType::Gre, id, next, at })
+}
+
+fn vxlan(bytes: &[u8], at: usize) -> Result<Header, Stop> {
+    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+    if header[0] & 8 == 0 {
+        return Err(Stop::Malformed);
+    }
+    let id = Some(be32(header, 4).ok_or(Stop::Malformed)? >> 8);
+    Ok(Header { kind: TunnelType::Vxlan, id, next: Next::Ethernet, at: at + 8 })
+}
+
+fn geneve(bytes: &[u8], at: usize) -> Result<Header, Stop> {
+    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+    if header[0] >> 6 != 0 {
+        return Err(Stop::Malformed);
+    }
+    let length = 8 + usize::from(header[0] & 0x3f) * 4;
+    slice(bytes, at, length).ok_or(Stop::Malformed)?;
+    let next = match be16(header, 2) {
+        Some(ETHERNET) => Next::Ethernet,
+        Some(ethertype @ (IPV4 | IPV6)) => Next::EtherType(ethertype),
+        _ => return Err(Stop::NotIp),
+    };
+    let id = Some(be32(header, 4).ok_or(Stop::Malformed)? >> 8);
+    Ok(Header { kind: TunnelType::Geneve, id, next, at: at + length })
+}
+
+fn gtpu(bytes: &[u8], at: usize) -> Result<Header, Stop> {
+    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+    // Version 1 and protocol type GTP.
+    if header[0] >> 4 != 0b0011 {
+        return Err(Stop::Malformed);
+    }
+    if header[1] != 255 {
+        return Err(Stop::NotIp);
+    }
+    let id = Some(be32(header, 4).ok_or(Stop::Malformed)?);
+    let mut end = at + 8;
+    if header[0] & 7 != 0 {
+        let optional = slice(bytes, end, 4).ok_or(Stop::Malformed)?;
+        end += 4;
+        let mut next = if header[0] & 4 != 0 { optional[3] } else { 0 };
+        while next != 0 {
+            let length = usize::from(*bytes.get(end).ok_or(Stop::Malformed)?) * 4;
+            if length == 0 {
+                return Err(Stop::Malformed);
+            }
+            next = *slice(bytes, end, length).and_then(<[u8]>::last).ok_or(Stop::Malformed)?;
+            end += length;
+        }
+    }
+    let next = match bytes.get(end).ok_or(Stop::Malformed)? >> 4 {
+        4 => Next::EtherType(IPV4),
+        6 => Next::EtherType(IPV6),
+        _ => return Err(Stop::NotIp),
+    };
+    Ok(Header { kind: TunnelType::Gtpu, id, next, at: end })
+}

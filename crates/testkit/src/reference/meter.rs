@@ -1,0 +1,486 @@
+//! Sections 4 to 6: from packets to records.
+//!
+//! Every packet is judged against every flow that is remembered, and a record keeps the packets it
+//! was made of: its figures are taken from that list when it ends.
+
+use super::Outcome;
+use std::collections::BTreeMap;
+use weir_flow::{Approximate, Config, Direction, EndReason, Flow, Policy};
+use weir_ledger::Noted;
+use weir_packet::{Flags, Network, Packet, TunnelType};
+
+const SECOND: u128 = 1_000_000_000;
+const TCP: u8 = 6;
+const FRAGMENTS: usize = 65_536;
+const OVERFLOWS: usize = 65_536;
+
+type Endpoint = ([u8; 16], u16);
+
+/// What makes packets one flow. What is not asked for is `None`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    network: Network,
+    protocol: u8,
+    /// Lower endpoint first; in one-way flows the source.
+    endpoints: [Endpoint; 2],
+    vlans: Option<(u16, u16)>,
+    interface: Option<u32>,
+    tunnel: Option<(TunnelType, Option<u32>)>,
+}
+
+/// A flow that is remembered.
+struct Remembered {
+    key: Key,
+    initiator: Endpoint,
+    responder: Endpoint,
+    /// Whether the initiator can no longer change.
+    settled: bool,
+    /// Who has sent a FIN, in any record of the flow.
+    fins: Vec<Endpoint>,
+    /// Who has sent anything, in any record of the flow.
+    senders: Vec<Endpoint>,
+    /// The clock, and the number of the packet for ties, at the last packet.
+    last: (u128, u64),
+    phase: Phase,
+}
+
+enum Phase {
+    /// A record is open since then.
+    Open { since: (u128, u64), record: Record },
+    /// FIN or RST was seen then.
+    Closing { since: (u128, u64), record: Record },
+    /// Between two records: the active deadline, and when the record had begun.
+    Waiting { since: (u128, u64) },
+}
+
+/// The packets of one record.
+#[derive(Default)]
+struct Record {
+    forward: Vec<Packet>,
+    reverse: Vec<Packet>,
+    interfaces: Vec<u32>,
+    unattributed: bool,
+}
+
+/// A record for packets that found no room.
+struct Overflow {
+    network: Network,
+    protocol: u8,
+    source: Endpoint,
+    destination: Endpoint,
+    since: u128,
+    record: Record,
+}
+
+/// What names the packet that fragments belong to.
+type FragmentName = (Network, [u8; 16], [u8; 16], u8, u32, TunnelType, Option<u32>);
+
+/// A first fragment that is remembered.
+struct FirstFragment {
+    name: FragmentName,
+    since: u128,
+    ports: (u16, u16),
+    icmp: [u8; 2],
+}
+
+pub(super) struct Meter {
+    config: Config,
+    /// Time that has passed by the capture, ns. It only grows.
+    clock: u128,
+    /// The time from which the clock goes on.
+    newest: Option<u64>,
+    packets: u64,
+    flows: Vec<Remembered>,
+    overflows: Vec<Overflow>,
+    fragments: Vec<FirstFragment>,
+    ended: Vec<Flow>,
+    noted: BTreeMap<Noted, u64>,
+    dropped_packets: u64,
+    dropped_bytes: u64,
+}
+
+fn tunnel_id(packet: &Packet) -> Option<u32> {
+    packet.flags.has(Flags::TUNNEL_ID).then_some(packet.tunnel_id)
+}
+
+impl Meter {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            clock: 0,
+            newest: None,
+            packets: 0,
+            flows: Vec::new(),
+            overflows: Vec::new(),
+            fragments: Vec::new(),
+            ended: Vec::new(),
+            noted: BTreeMap::new(),
+            dropped_packets: 0,
+            dropped_bytes: 0,
+        }
+    }
+
+    pub fn absorb(&mut self, mut packet: Packet) {
+        self.packets += 1;
+        self.advance(packet.time_ns);
+        self.end_what_is_due();
+        let unattributed = !self.attribute(&mut packet);
+        let key = self.key(&packet);
+        let at = match self.flows.iter().position(|flow| flow.key == key) {
+            Some(at) if self.ends_closing(at, &packet) => {
+                self.end(at, EndReason::EndOfFlow);
+                None
+            }
+            at => at,
+        };
+        let at = match at {
+            Some(at) => at,
+            None if self.make_room(&packet) => {
+                self.flows.push(Remembered {
+                    key,
+                    initiator: (packet.source, packet.source_port),
+                    responder: (packet.destination, packet.destination_port),
+                    settled: false,
+                    fins: Vec::new(),
+                    senders: Vec::new(),
+                    last: (self.clock, self.packets),
+                    phase: Phase::Open { since: (self.clock, self.packets), record: Record::default() },
+                });
+                self.flows.len() - 1
+            }
+            None if self.config.policy == Policy::Drop => {
+                self.dropped_packets += 1;
+                self.dropped_bytes += u64::from(packet.frame_bytes);
+                return;
+            }
+            None => return self.sum_up(packet, unattributed),
+        };
+        self.enter(at, packet, unattributed);
+    }
+
+    pub fn finish(mut self, outcome: &mut Outcome) {
+        self.end_what_is_due();
+        while !self.flows.is_empty() {
+            self.end(0, EndReason::Forced);
+        }
+        while !self.overflows.is_empty() {
+            self.end_overflow(0);
+        }
+        outcome.flows = self.ended;
+        outcome.dropped_packets = self.dropped_packets;
+        outcome.dropped_bytes = self.dropped_bytes;
+        for (note, count) in self.noted {
+            *outcome.noted.entry(note).or_default() += count;
+        }
+    }
+
+    // ---- Clock and timeouts ----
+
+    /// The clock runs by the steps forward; a step back sets only where the next step is counted from.
+    fn advance(&mut self, time: u64) {
+        let newest = *self.newest.get_or_insert(time);
+        if time >= newest {
+            self.clock += u128::from(time - newest);
+            self.newest = Some(time);
+        } else if u128::from(newest - time) > SECOND {
+            self.newest = Some(time);
+            *self.noted.entry(Noted::ClockWentBack).or_default() += 1;
+        }
+    }
+
+    fn end_what_is_due(&mut self) {
+        let (idle, active) = (u128::from(self.config.idle_ns), u128::from(self.config.active_ns));
+        let mut at = 0;
+        while at < self.flows.len() {
+            let flow = &mut self.flows[at];
+            let reason = match flow.phase {
+                Phase::Closing { since, .. } if self.clock >= since.0 + idle.min(5 * SECOND) => EndReason::EndOfFlow,
+                Phase::Open { since, .. }
+                    if self.clock >= flow.last.0 + idle && flow.last.0 + idle <= since.0 + active =>
+                {
+                    EndReason::Idle
+                }
+                Phase::Open { since, .. } if self.clock >= since.0 + active => {
+                    let waiting = Phase::Waiting { since: (since.0 + active, since.1) };
+                    let open = std::mem::replace(&mut flow.phase, waiting);
+                    flow.settled = true;
+                    if let Phase::Open { record, .. } = open {
+                        self.ended.push(finished(flow, &record, EndReason::Active));
+                    }
+                    continue;
+                }
+                Phase::Waiting { since } if self.clock >= since.0 + idle => EndReason::Idle,
+                _ => {
+                    at += 1;
+                    continue;
+                }
+            };
+            self.end(at, reason);
+        }
+        while let Some(at) = self.overflows.iter().position(|overflow| self.clock >= overflow.since + active) {
+            self.end_overflow(at);
+        }
+    }
+
+    /// Forgets a flow; its record, if it has one, is done.
+    fn end(&mut self, at: usize, reason: EndReason) {
+        let flow = self.flows.remove(at);
+        match &flow.phase {
+            Phase::Open { record, .. } => self.ended.push(finished(&flow, record, reason)),
+            Phase::Closing { record, .. } => self.ended.push(finished(&flow, record, EndReason::EndOfFlow)),
+            Phase::Waiting { .. } => {}
+        }
+    }
+
+    // ---- Fragments ----
+
+    /// Remembers a first fragment, gives a later one its ports. False if they are not known.
+    fn attribute(&mut self, packet: &mut Packet) -> bool {
+        let name = (
+            packet.network,
+            packet.source,
+            packet.destination,
+            packet.protocol,
+            packet.identification,
+            packet.tunnel_type,
+            tunnel_id(packet),
+        );
+        if packet.flags.has(Flags::FRAGMENT_FIRST) {
+            self.fragments.retain(|first| first.name != name);
+            if self.fragments.len() == FRAGMENTS {
+                self.fragments.remove(0);
+            }
+            let ports = (packet.source_port, packet.destination_port);
+            self.fragments.push(FirstFragment { name, since: self.clock, ports, icmp: packet.icmp });
+        } else if packet.flags.has(Flags::FRAGMENT_LATER) {
+            let known = |first: &&FirstFragment| first.name == name && self.clock < first.since + 30 * SECOND;
+            let Some(first) = self.fragments.iter().find(known) else {
+                *self.noted.entry(Noted::FragmentUnattributed).or_default() += 1;
+                return false;
+            };
+            (packet.source_port, packet.destination_port) = first.ports;
+            packet.icmp = first.icmp;
+        }
+        true
+    }
+
+    // ---- Flows ----
+
+    fn key(&self, packet: &Packet) -> Key {
+        let options = self.config.key;
+        let mut endpoints = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
+        if !options.unidirectional {
+            endpoints.sort();
+        }
+        Key {
+            network: packet.network,
+            protocol: packet.protocol,
+            endpoints,
+            vlans: options.vlan.then_some((packet.vlan, packet.inner_vlan)),
+            interface: options.interface.then_some(packet.interface),
+            tunnel: options.tunnel.then_some((packet.tunnel_type, tunnel_id(packet))),
+        }
+    }
+
+    /// Whether a flow is closing and the packet is not one of its last acknowledgments.
+    fn ends_closing(&self, at: usize, packet: &Packet) -> bool {
+        matches!(self.flows[at].phase, Phase::Closing { .. })
+            && (packet.payload_bytes > 0 || packet.control & Packet::SYN != 0)
+    }
+
+    /// Whether there is room for one more flow, or has been made.
+    fn make_room(&mut self, packet: &Packet) -> bool {
+        if self.flows.len() < self.config.flows as usize {
+            return true;
+        }
+        let oldest = |rank: &dyn Fn(&Remembered) -> Option<(u128, bool, u64)>| {
+            let ranked = self.flows.iter().enumerate().filter_map(|(at, flow)| Some((rank(flow)?, at)));
+            ranked.min().map(|(_, at)| at)
+        };
+        let closing = oldest(&|flow| match flow.phase {
+            Phase::Closing { since, .. } => Some((since.0, false, since.1)),
+            _ => None,
+        });
+        let waiting = oldest(&|flow| match flow.phase {
+            Phase::Waiting { since } => Some((since.0, false, since.1)),
+            _ => None,
+        });
+        let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
+        let idle = oldest(&|flow| {
+            let answered = flow.senders.len() == 2;
+            let evictable = self.config.policy == Policy::EvictOldestIdle && !(begins_with_syn && answered);
+            evictable.then_some((flow.last.0, answered, flow.last.1))
+        });
+        match closing.or(waiting).or(idle) {
+            Some(at) => {
+                self.end(at, EndReason::LackOfResources);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn enter(&mut self, at: usize, packet: Packet, unattributed: bool) {
+        let now = (self.clock, self.packets);
+        let one_way = self.config.key.unidirectional;
+        let flow = &mut self.flows[at];
+        let sender = (packet.source, packet.source_port);
+        let receiver = (packet.destination, packet.destination_port);
+        if !flow.senders.contains(&sender) {
+            flow.senders.push(sender);
+        }
+        if let Phase::Waiting { .. } = flow.phase {
+            flow.phase = Phase::Open { since: now, record: Record::default() };
+        }
+        let (Phase::Open { record, .. } | Phase::Closing { record, .. }) = &mut flow.phase else {
+            unreachable!("a record was opened above");
+        };
+        if packet.control & Packet::SYN != 0 && !flow.settled && !one_way {
+            let answers = packet.control & Packet::ACK != 0;
+            let (initiator, responder) = if answers { (receiver, sender) } else { (sender, receiver) };
+            if initiator != flow.initiator {
+                std::mem::swap(&mut record.forward, &mut record.reverse);
+                (flow.initiator, flow.responder) = (initiator, responder);
+            }
+            flow.settled = true;
+        }
+        record.interfaces.push(packet.interface);
+        record.unattributed |= unattributed;
+        let list = if sender == flow.initiator { &mut record.forward } else { &mut record.reverse };
+        list.push(packet);
+        if let Phase::Open { since: _, record } = &mut flow.phase {
+            flow.last = now;
+            if packet.control & Packet::FIN != 0 && !flow.fins.contains(&sender) {
+                flow.fins.push(sender);
+            }
+            let both = flow.fins.len() == 2 || (one_way && flow.fins.len() == 1);
+            if packet.protocol == TCP && (both || packet.control & Packet::RST != 0) {
+                let record = std::mem::take(record);
+                flow.phase = Phase::Closing { since: now, record };
+            }
+        }
+    }
+
+    // ---- Overflow records ----
+
+    fn sum_up(&mut self, packet: Packet, unattributed: bool) {
+        let kept = match packet.network {
+            Network::Ipv4 => 15,
+            Network::Ipv6 => 6,
+            Network::Layer2 => 13,
+        };
+        let prefix = |address: [u8; 16]| std::array::from_fn(|at| if at < kept { address[at] } else { 0 });
+        // The lower port stays where it is; of two equal ones, the source's.
+        let lower_is_source = packet.source_port <= packet.destination_port;
+        let mut source = (prefix(packet.source), if lower_is_source { packet.source_port } else { 0 });
+        let mut destination = (prefix(packet.destination), if lower_is_source { 0 } else { packet.destination_port });
+        let position = |overflows: &[Overflow], source, destination| {
+            overflows.iter().position(|overflow| {
+                (overflow.network, overflow.protocol) == (packet.network, packet.protocol)
+                    && (overflow.source, overflow.destination) == (source, destination)
+            })
+        };
+        let mut at = position(&self.overflows, source, destination);
+        if at.is_none() && self.overflows.len() >= OVERFLOWS {
+            (source, destination) = (([0; 16], 0), ([0; 16], 0));
+            at = position(&self.overflows, source, destination);
+        }
+        let at = at.unwrap_or_else(|| {
+            self.overflows.push(Overflow {
+                network: packet.network,
+                protocol: packet.protocol,
+                source,
+                destination,
+                since: self.clock,
+                record: Record::default(),
+            });
+            self.overflows.len() - 1
+        });
+        let record = &mut self.overflows[at].record;
+        record.interfaces.push(packet.interface);
+        record.unattributed |= unattributed;
+        record.forward.push(packet);
+    }
+
+    fn end_overflow(&mut self, at: usize) {
+        let overflow = self.overflows.remove(at);
+        let mut flow = flow(&overflow.record, EndReason::LackOfResources);
+        (flow.network, flow.protocol) = (overflow.network, overflow.protocol);
+        (flow.source, flow.source_port) = overflow.source;
+        (flow.destination, flow.destination_port) = overflow.destination;
+        flow.approximate.0 |= Approximate::OVERFLOW;
+        self.ended.push(flow);
+    }
+}
+
+// ---- Section 6: figures ----
+
+fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> Flow {
+    let mut flow = flow(record, reason);
+    (flow.network, flow.protocol) = (remembered.key.network, remembered.key.protocol);
+    (flow.source, flow.source_port) = remembered.initiator;
+    (flow.destination, flow.destination_port) = remembered.responder;
+    flow
+}
+
+fn flow(record: &Record, end_reason: EndReason) -> Flow {
+    let mut approximate = 0;
+    let mut flag = |set: bool, bit: u8| approximate |= if set { bit } else { 0 };
+    flag(record.unattributed, Approximate::FRAGMENTS);
+    flag(mixed(&record.interfaces, |&interface| interface), Approximate::MIXED_INTERFACE);
+    for packets in [&record.forward, &record.reverse] {
+        flag(mixed(packets, |packet| (packet.vlan, packet.inner_vlan)), Approximate::MIXED_VLAN);
+        flag(mixed(packets, |packet| packet.mpls_label), Approximate::MIXED_MPLS);
+        let tunnel =
+            |packet: &Packet| (packet.tunnel_type, tunnel_id(packet), packet.outer_source, packet.outer_destination);
+        flag(mixed(packets, tunnel), Approximate::MIXED_TUNNEL);
+    }
+    Flow {
+        end_reason,
+        approximate: Approximate(approximate),
+        interface: record.interfaces[0],
+        forward: direction(&record.forward),
+        reverse: direction(&record.reverse),
+        ..Flow::default()
+    }
+}
+
+fn mixed<T, V: PartialEq>(list: &[T], value: impl Fn(&T) -> V) -> bool {
+    list.iter().any(|item| value(item) != value(&list[0]))
+}
+
+fn direction(packets: &[Packet]) -> Direction {
+    let [first, ..] = packets else { return Direction::default() };
+    let times: Vec<u64> = packets.iter().map(|packet| packet.time_ns).collect();
+    let sizes: Vec<u32> = packets.iter().map(|packet| packet.ip_bytes).collect();
+    let ttls: Vec<u8> = packets.iter().map(|packet| packet.ttl).collect();
+    let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    let square = |value: u64| u128::from(value) * u128::from(value);
+    Direction {
+        packets: packets.len() as u64,
+        bytes: sizes.iter().map(|&size| u64::from(size)).sum(),
+        frame_bytes: packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum(),
+        first_ns: *times.iter().min().expect("not empty"),
+        last_ns: *times.iter().max().expect("not empty"),
+        size_min: *sizes.iter().min().expect("not empty"),
+        size_max: *sizes.iter().max().expect("not empty"),
+        size_squares: sizes.iter().map(|&size| square(size.into())).sum(),
+        iat_min_ns: gaps.iter().min().copied().unwrap_or(0),
+        iat_max_ns: gaps.iter().max().copied().unwrap_or(0),
+        iat_sum_ns: gaps.iter().fold(0, |sum: u64, &gap| sum.saturating_add(gap)),
+        iat_squares: gaps.iter().fold(0, |sum: u128, &gap| sum.saturating_add(square(gap))),
+        previous_ns: *times.last().expect("not empty"),
+        mpls_label: first.mpls_label,
+        tunnel_id: tunnel_id(first),
+        vlan: first.vlan,
+        inner_vlan: first.inner_vlan,
+        tcp_flags: packets.iter().fold(0, |all, packet| all | packet.control),
+        ttl_min: *ttls.iter().min().expect("not empty"),
+        ttl_max: *ttls.iter().max().expect("not empty"),
+        tos: first.tos,
+        icmp: first.icmp,
+        tunnel_type: first.tunnel_type,
+        outer_source: first.outer_source,
+        outer_destination: first.outer_destination,
+    }
+}

@@ -1,0 +1,77 @@
+//! The obvious meter: `docs/metering.md` sections 1 to 6, as plainly as they can be written.
+//!
+//! In: frames. Out: every record, and the counts of what was refused, noted and dropped.
+//! Linear scans, lists of packets, everything judged at every packet: slow, and easy to check
+//! against the page. It shares no code with the decoder and the meter of the program.
+
+mod decode;
+mod meter;
+
+use crate::RawFrame;
+use std::collections::BTreeMap;
+use weir_flow::Flow;
+use weir_ledger::{Noted, Refused};
+use weir_packet::{Network, Packet};
+use weir_probe::Settings;
+
+/// What became of some frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Every record; the order says nothing.
+    pub flows: Vec<Flow>,
+    /// Frames by the reason why they became no packet.
+    pub refused: BTreeMap<Refused, u64>,
+    /// Their octets on the wire.
+    pub refused_bytes: BTreeMap<Refused, u64>,
+    /// Remarks on metered packets.
+    pub noted: BTreeMap<Noted, u64>,
+    /// Frames without IP by EtherType.
+    pub ethertypes: BTreeMap<u16, u64>,
+    /// Packets that a full table dropped.
+    pub dropped_packets: u64,
+    /// Their octets on the wire.
+    pub dropped_bytes: u64,
+}
+
+/// What the headers of one frame say, and what is odd about them.
+///
+/// # Errors
+/// Why there is no packet.
+pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+    decode::decode(frame, decapsulate).map(|(packet, notes)| (packet, notes.into_iter().collect()))
+}
+
+/// Meters frames from the first to the last.
+pub fn meter(frames: &[RawFrame], settings: Settings) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut meter = meter::Meter::new(settings.meter);
+    for frame in frames {
+        let refused = match decode(frame, settings.decode.decapsulate) {
+            Ok((packet, notes)) if packet.network != Network::Layer2 || settings.layer2 => {
+                for note in notes {
+                    *outcome.noted.entry(note).or_default() += 1;
+                }
+                meter.absorb(packet);
+                continue;
+            }
+            Ok((packet, _)) => {
+                *outcome.ethertypes.entry(packet.source_port).or_default() += 1;
+                Refused::NonIp
+            }
+            Err(refused) => refused,
+        };
+        *outcome.refused.entry(refused).or_default() += 1;
+        *outcome.refused_bytes.entry(refused).or_default() += u64::from(frame.wire_bytes);
+    }
+    meter.finish(&mut outcome);
+    outcome
+}
+
+/// Meters packets that are decoded already.
+pub fn meter_packets(packets: &[Packet], config: weir_flow::Config) -> Outcome {
+    let mut meter = meter::Meter::new(config);
+    packets.iter().for_each(|&packet| meter.absorb(packet));
+    let mut outcome = Outcome::default();
+    meter.finish(&mut outcome);
+    outcome
+}

@@ -1,0 +1,1 @@
+//! What other tools counted in captures.

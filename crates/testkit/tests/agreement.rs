@@ -1,0 +1,112 @@
+//! The program against the reference, on random traffic with every option.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use weir_ledger::{Noted, Refused};
+use weir_packet::{Packet, decode};
+use weir_probe::Settings;
+use weir_testkit::{RawFrame, compare, real, reference, traffic};
+
+const SEEDS: u64 = 1500;
+
+fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(), String> {
+    if real == reference { Ok(()) } else { Err(format!("{what}: {real:?} against {reference:?} by the reference")) }
+}
+
+fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+    let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
+    let options = weir_packet::Options { decapsulate };
+    let notes = decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
+    if packet.protocol != 6 {
+        // Only of TCP does anything depend on it, and only of TCP is it compared.
+        packet.payload_bytes = 0;
+    }
+    Ok((packet, notes.iter().collect()))
+}
+
+fn decoded_by_reference(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+    let (mut packet, notes) = reference::decode(frame, decapsulate)?;
+    if packet.protocol != 6 {
+        packet.payload_bytes = 0;
+    }
+    Ok((packet, notes))
+}
+
+#[test]
+fn the_decoder_agrees_on_every_field() {
+    traffic::check(SEEDS, &traffic::steps(60), |steps| {
+        for frame in traffic::frames(&steps) {
+            for decapsulate in [false, true] {
+                let (ours, theirs) = (decoded(&frame, decapsulate), decoded_by_reference(&frame, decapsulate));
+                same(&format!("decapsulate {decapsulate}, {frame:?}"), ours, theirs)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The packets of some frames by the reference, so that the meter is judged alone.
+fn packets(frames: &[RawFrame], settings: Settings) -> Vec<Packet> {
+    let decode = |frame| reference::decode(frame, settings.decode.decapsulate).ok();
+    frames.iter().filter_map(decode).map(|(packet, _)| packet).collect()
+}
+
+fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
+    let packets = packets(frames, settings);
+    let (flows, meter) = real::meter_packets(&packets, burst, settings.meter);
+    let theirs = reference::meter_packets(&packets, settings.meter);
+    compare::flows(&flows, &theirs.flows)?;
+    let counters = meter.counters();
+    same("records created", counters.created, theirs.flows.len() as u64)?;
+    same("packets dropped", counters.dropped_packets, theirs.dropped_packets)?;
+    same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
+    same("notes", counters.noted.nonzero().collect(), theirs.noted)?;
+    same("live records", meter.live(), weir_ledger::Records::default())?;
+    let all: u64 = flows.iter().map(weir_flow::Flow::packets).sum();
+    same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
+}
+
+#[test]
+fn the_meter_agrees_on_the_same_packets() {
+    let case = (traffic::steps(80), 1..64_usize, traffic::settings());
+    traffic::check(SEEDS, &case, |(steps, burst, settings)| {
+        the_meter_agrees(&traffic::frames(&steps), burst, settings)
+    });
+}
+
+#[test]
+fn the_meter_agrees_when_time_jumps() {
+    let case = (traffic::jumps(80), 1..64_usize, traffic::settings());
+    traffic::check(SEEDS, &case, |(steps, burst, settings)| {
+        the_meter_agrees(&traffic::frames(&steps), burst, settings)
+    });
+}
+
+fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
+    let ours = real::meter(frames, burst, settings);
+    let theirs = reference::meter(frames, settings);
+    same("equations that do not hold", ours.ledger.check(), vec![])?;
+    compare::flows(&ours.flows, &theirs.flows)?;
+    let (packets, bytes) = (&ours.ledger.packets, &ours.ledger.bytes);
+    same("refused", packets.refused.nonzero().collect::<BTreeMap<_, _>>(), theirs.refused)?;
+    same("octets refused", bytes.refused.nonzero().collect::<BTreeMap<_, _>>(), theirs.refused_bytes)?;
+    same("noted", ours.ledger.noted.nonzero().collect::<BTreeMap<_, _>>(), theirs.noted)?;
+    same("EtherTypes", ours.ledger.ethertypes, theirs.ethertypes)?;
+    same("dropped", packets.dropped_table_full, theirs.dropped_packets)?;
+    same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;
+    same("received", packets.received, frames.len() as u64)?;
+    same("octets received", bytes.received, frames.iter().map(|frame| u64::from(frame.wire_bytes)).sum())?;
+    let metered: u64 = theirs.flows.iter().map(weir_flow::Flow::packets).sum();
+    same("metered", packets.metered, metered)?;
+    same("records", ours.ledger.created, theirs.flows.len() as u64)
+}
+
+#[test]
+fn the_pipeline_agrees_and_its_ledger_balances() {
+    let time = prop_oneof![3 => traffic::steps(60).boxed(), 1 => traffic::jumps(60).boxed()];
+    let case = (time, 1..=weir_capture::BURST, traffic::settings());
+    traffic::check(SEEDS, &case, |(steps, burst, settings)| {
+        the_pipeline_agrees(&traffic::frames(&steps), burst, settings)
+    });
+}
