@@ -70,8 +70,7 @@ impl Fragments {
         let found = self.table.find(hash, |&at| self.entries[at as usize].name == name).copied();
         if packet.flags.has(Flags::FRAGMENT_LATER) {
             let Some(entry) = found.map(|at| self.entries[at as usize]) else { return false };
-            // A clock that was set back leaves entries in its future; they are no older than now.
-            if clock_ns.saturating_sub(entry.since_ns) >= TIMEOUT_NS {
+            if clock_ns - entry.since_ns >= TIMEOUT_NS {
                 return false;
             }
             (packet.source_port, packet.destination_port) = (entry.source_port, entry.destination_port);
@@ -93,6 +92,15 @@ impl Fragments {
             }
         }
         true
+    }
+
+    /// Forgets everything: time has jumped.
+    pub fn forget(&mut self) {
+        if !self.entries.is_empty() {
+            self.table.clear();
+            self.entries.clear();
+            self.order = List::default();
+        }
     }
 
     fn insert(&mut self, hash: u64, entry: Entry) {

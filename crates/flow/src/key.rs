@@ -57,6 +57,11 @@ impl Key {
         (key, side)
     }
 
+    /// Whether the two sides can be told apart.
+    pub fn has_sides(&self) -> bool {
+        (self.low, self.low_port) != (self.high, self.high_port)
+    }
+
     /// Address and port of one side.
     pub fn endpoint(&self, side: Side) -> ([u8; 16], u16) {
         if side == 0 { (self.low, self.low_port) } else { (self.high, self.high_port) }

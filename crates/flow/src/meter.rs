@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
-/// A packet may be this much older than the newest before the clock is set back to it.
+/// A packet may be this much older than the newest before that is noted.
 const REORDERING_NS: u64 = 1_000_000_000;
 /// How long a flow that has ended still takes its last acknowledgments.
 const CLOSING_NS: u64 = 5_000_000_000;
@@ -229,7 +229,7 @@ impl Meter {
     }
 
     fn enter(&mut self, packet: &Packet, out: &mut Vec<Flow>) {
-        self.advance_clock(packet.time_ns);
+        self.advance_clock(packet.time_ns, out);
         let mut approximate = 0;
         let with_ports;
         let packet = if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0 {
@@ -255,12 +255,20 @@ impl Meter {
         }
     }
 
-    fn advance_clock(&mut self, time_ns: u64) {
+    /// The clock is the time of the newest packet, until time jumps back further than records live.
+    fn advance_clock(&mut self, time_ns: u64, out: &mut Vec<Flow>) {
         if time_ns >= self.clock_ns {
             self.clock_ns = time_ns;
-        } else if self.clock_ns - time_ns > REORDERING_NS {
-            self.clock_ns = time_ns;
+            return;
+        }
+        let behind_ns = self.clock_ns - time_ns;
+        if behind_ns > REORDERING_NS {
             self.counters.noted.count(Noted::ClockWentBack);
+            if behind_ns > self.config.idle_ns {
+                self.drain(out);
+                self.fragments.forget();
+                self.clock_ns = time_ns;
+            }
         }
     }
 
@@ -416,10 +424,7 @@ impl Meter {
         }
         enter(&mut slot.sides[side], packet);
         slot.seen |= 1 << side;
-        if packet.protocol == TCP
-            && !slot.settled
-            && packet.control & Packet::SYN != 0
-            && !self.config.key.unidirectional
+        if packet.control & Packet::SYN != 0 && !slot.settled && !self.config.key.unidirectional && slot.key.has_sides()
         {
             let answers = packet.control & Packet::ACK != 0;
             slot.initiator = (side ^ usize::from(answers)) as u8;
@@ -453,14 +458,10 @@ impl Meter {
         while left > 0
             && let Some(at) = self.open.first()
         {
-            let slot = &mut self.slots[at as usize];
-            if slot.began_ns > self.clock_ns {
-                // The clock was set back behind it: it counts as begun now.
-                slot.began_ns = self.clock_ns;
-                self.open.renew(&mut self.open_links, at);
-            } else if !self.active_over(&self.slots[at as usize]) {
+            let slot = &self.slots[at as usize];
+            if !self.active_over(slot) {
                 break;
-            } else if self.active_first(&self.slots[at as usize]) {
+            } else if self.active_first(slot) {
                 self.hand_out_active(at, out);
             } else {
                 self.retire(at, EndReason::Idle, out);
@@ -471,15 +472,10 @@ impl Meter {
             while left > 0
                 && let Some(at) = self.lists[state as usize].first()
             {
-                let slot = &mut self.slots[at as usize];
-                if slot.touched_ns > self.clock_ns {
-                    slot.touched_ns = self.clock_ns;
-                    self.lists[state as usize].renew(&mut self.links, at);
-                } else if !self.over(&self.slots[at as usize]) {
+                if !self.over(&self.slots[at as usize]) {
                     break;
-                } else {
-                    self.retire(at, EndReason::Idle, out);
                 }
+                self.retire(at, EndReason::Idle, out);
                 left -= 1;
             }
         }

@@ -62,13 +62,7 @@ impl Overflow {
 
     /// The next record that began `age_ns` ago or more.
     pub fn due(&mut self, age_ns: u64, clock_ns: u64) -> Option<Flow> {
-        let &(began_ns, name) = self.order.front()?;
-        // Begun in the future of a clock that was set back: it counts as begun now.
-        if began_ns > clock_ns {
-            self.order.pop_front();
-            self.order.push_back((clock_ns, name));
-            return None;
-        }
+        let &(began_ns, _) = self.order.front()?;
         if began_ns.saturating_add(age_ns) > clock_ns { None } else { self.take() }
     }
 
@@ -92,9 +86,9 @@ impl Overflow {
     }
 }
 
-/// Prefixes of both addresses; the lower port stays where it is, the other is 0 (a tie: the source's).
+/// Prefixes of both addresses; the lower port stays where it is, the other becomes 0 (a tie: the source's stays).
 fn name(packet: &Packet) -> Name {
-    let (source_port, destination_port) = if packet.source_port < packet.destination_port {
+    let (source_port, destination_port) = if packet.source_port <= packet.destination_port {
         (packet.source_port, 0)
     } else {
         (0, packet.destination_port)

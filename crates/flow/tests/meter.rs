@@ -234,12 +234,23 @@ fn what_is_due_or_closing_makes_room_before_the_policy() {
 }
 
 #[test]
-fn a_step_back_is_counted_and_a_small_disorder_is_not() {
+fn disorder_is_counted_beyond_a_second_and_changes_nothing_within_the_idle_timeout() {
     let (flows, meter) =
-        meter(config(), &[udp(1000.0, 1, 100), udp(999.5, 1, 100), udp(10.0, 1, 100), udp(11.0, 1, 100)]);
+        meter(config(), &[udp(1000.0, 1, 100), udp(999.5, 1, 100), udp(880.0, 1, 100), udp(1001.0, 1, 100)]);
     assert_eq!(meter.counters().noted.get(Noted::ClockWentBack), 1);
-    assert_eq!((flows.len(), flows[0].start_ns(), flows[0].end_ns()), (1, 10 * S, 1000 * S));
+    assert_eq!((flows.len(), flows[0].start_ns(), flows[0].end_ns()), (1, 880 * S, 1001 * S));
     assert_eq!(flows[0].forward.iat_min_ns, 0);
+}
+
+#[test]
+fn a_jump_back_ends_every_record() {
+    let jump = [udp(1000.0, 1, 100), tcp(1000.0, 2, 100, Packet::RST, 0), udp(879.9, 1, 100), udp(880.0, 1, 100)];
+    let (flows, meter) = meter(config(), &jump);
+    assert_eq!(meter.counters().noted.get(Noted::ClockWentBack), 1);
+    assert_eq!(
+        flows.iter().map(|flow| (flow.end_reason, flow.packets())).collect::<Vec<_>>(),
+        [(EndReason::Forced, 1), (EndReason::EndOfFlow, 1), (EndReason::Forced, 2)]
+    );
 }
 
 #[test]
@@ -250,8 +261,14 @@ fn a_visit_from_the_future_does_not_hold_up_expiry() {
     for second in 0..400 {
         meter.absorb(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
     }
-    let live = meter.live().flows;
-    assert!(live <= 2, "{live} records live, though two of three are idle");
+    assert_eq!(meter.live().flows, 1);
+}
+
+#[test]
+fn between_equal_endpoints_every_packet_is_the_initiators() {
+    let land = Packet { destination_port: 4001, ..tcp(0.0, 1, 1, SYN_ACK, 0) };
+    let flows = flows(&[land, land]);
+    assert_eq!((flows.len(), flows[0].forward.packets), (1, 2));
 }
 
 #[test]
