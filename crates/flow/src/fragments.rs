@@ -94,15 +94,6 @@ impl Fragments {
         true
     }
 
-    /// Forgets everything: time has jumped.
-    pub fn forget(&mut self) {
-        if !self.entries.is_empty() {
-            self.table.clear();
-            self.entries.clear();
-            self.order = List::default();
-        }
-    }
-
     fn insert(&mut self, hash: u64, entry: Entry) {
         let at = if self.entries.len() < ENTRIES {
             self.entries.push(entry);

@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
-/// A packet may be this much older than the newest before that is noted.
+/// A packet may be this much older than the newest before that counts as a step of time back.
 const REORDERING_NS: u64 = 1_000_000_000;
 /// How long a flow that has ended still takes its last acknowledgments.
 const CLOSING_NS: u64 = 5_000_000_000;
@@ -140,8 +140,10 @@ pub struct Meter {
     config: Config,
     counters: Counters,
     live: Records,
-    /// Time of the newest packet.
+    /// Time that has passed by the capture; it never goes back.
     clock_ns: u64,
+    /// The packet time that the clock stands at.
+    newest_ns: u64,
     hasher: RandomState,
     table: HashTable<u32>,
     slots: Vec<Slot>,
@@ -170,6 +172,7 @@ impl Meter {
             counters: Counters::default(),
             live: Records::default(),
             clock_ns: 0,
+            newest_ns: 0,
             table: HashTable::with_capacity(flows),
             slots: Vec::with_capacity(flows),
             free: Vec::with_capacity(flows),
@@ -229,7 +232,7 @@ impl Meter {
     }
 
     fn enter(&mut self, packet: &Packet, out: &mut Vec<Flow>) {
-        self.advance_clock(packet.time_ns, out);
+        self.advance_clock(packet.time_ns);
         let mut approximate = 0;
         let with_ports;
         let packet = if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0 {
@@ -255,20 +258,14 @@ impl Meter {
         }
     }
 
-    /// The clock is the time of the newest packet, until time jumps back further than records live.
-    fn advance_clock(&mut self, time_ns: u64, out: &mut Vec<Flow>) {
-        if time_ns >= self.clock_ns {
-            self.clock_ns = time_ns;
-            return;
-        }
-        let behind_ns = self.clock_ns - time_ns;
-        if behind_ns > REORDERING_NS {
+    /// The clock runs by the steps of time forward; a step back only sets where the next is counted from.
+    fn advance_clock(&mut self, time_ns: u64) {
+        if time_ns >= self.newest_ns {
+            self.clock_ns = self.clock_ns.saturating_add(time_ns - self.newest_ns);
+            self.newest_ns = time_ns;
+        } else if self.newest_ns - time_ns > REORDERING_NS {
+            self.newest_ns = time_ns;
             self.counters.noted.count(Noted::ClockWentBack);
-            if behind_ns > self.config.idle_ns {
-                self.drain(out);
-                self.fragments.forget();
-                self.clock_ns = time_ns;
-            }
         }
     }
 

@@ -76,7 +76,7 @@ reasons! {
         TunnelMalformed = "tunnel_malformed",
         /// A later fragment whose first fragment was not seen: ports count as 0.
         FragmentUnattributed = "fragment_unattributed",
-        /// The packet is older than the newest by more than 1 s: time went back, or jumped before and came back.
+        /// The packet is older than the newest by more than 1 s: time went back.
         ClockWentBack = "clock_went_back",
         /// The packet's time lies outside 1970-2554 and was clamped.
         TimeClamped = "time_clamped",
