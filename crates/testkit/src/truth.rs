@@ -1,1 +1,126 @@
-//! What other tools counted in captures.
+//! What other tools counted in captures: the JSON files beside them.
+//!
+//! `exact` counts the outermost IP layer, tunnels not entered, later fragments with ports 0; the lists
+//! of `tshark` count every layer that it dissects. Third-party captures lie in a folder of their own
+//! (`truth/NAME.json` below it); those that Weir ships have `NAME.truth.json` beside them.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A conversation by tshark: both ends, packets from the first to the second, and back.
+pub type Conversation = (String, String, u64, u64);
+
+/// What other tools say of one capture.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Truth {
+    /// Counted by a program of a few lines that keeps everything.
+    pub exact: Exact,
+    /// Counted by tshark.
+    pub tshark: Tshark,
+    /// TCP conversations by tshark.
+    #[serde(default)]
+    pub tshark_conv_tcp: Vec<Conversation>,
+    /// UDP conversations by tshark.
+    #[serde(default)]
+    pub tshark_conv_udp: Vec<Conversation>,
+    /// SCTP conversations by tshark.
+    #[serde(default)]
+    pub tshark_conv_sctp: Vec<Conversation>,
+    /// Pairs of IPv4 addresses by tshark.
+    #[serde(default)]
+    pub tshark_conv_ipv4: Vec<Conversation>,
+    /// Pairs of IPv6 addresses by tshark.
+    #[serde(default)]
+    pub tshark_conv_ipv6: Vec<Conversation>,
+}
+
+/// Counts of the outermost IP layer.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Exact {
+    /// Frames.
+    pub packets: u64,
+    /// Octets captured.
+    pub caplen: u64,
+    /// Octets on the wire.
+    pub origlen: u64,
+    /// Frames with IPv4.
+    pub ip4: u64,
+    /// Frames with IPv6.
+    pub ip6: u64,
+    /// Frames without IP.
+    pub non_ip: u64,
+    /// Packets by protocol number, in decimal.
+    pub ip_protocols: BTreeMap<String, u64>,
+    /// Pairs of endpoints: `tcp`, `udp` and `other`.
+    pub conversations: BTreeMap<String, u64>,
+}
+
+/// What tshark counted.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Tshark {
+    /// Frames.
+    pub frames: u64,
+}
+
+/// A capture and what others say of it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The capture's file name.
+    pub name: String,
+    /// The capture.
+    pub path: PathBuf,
+    /// What others say of it.
+    pub truth: Truth,
+}
+
+fn checkout() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep").into()
+}
+
+/// Where Weir's own captures and tables lie.
+pub fn testdata() -> PathBuf {
+    checkout().join("testdata")
+}
+
+/// The folder of third-party captures: `WEIR_CAPTURES`, else `../shared/captures` beside the checkout, if there is one.
+pub fn third_party() -> Option<PathBuf> {
+    match std::env::var_os("WEIR_CAPTURES") {
+        Some(folder) => Some(folder.into()),
+        None => Some(checkout().join("../shared/captures")).filter(|folder| folder.is_dir()),
+    }
+}
+
+/// Every capture that has a truth, third-party ones and shipped ones, in the order of their names.
+///
+/// # Panics
+/// A truth that cannot be read, or that has no capture.
+pub fn cases() -> Vec<Case> {
+    let shipped = testdata().join("captures");
+    let mut cases = read(&shipped, &shipped, ".truth.json");
+    if let Some(folder) = third_party() {
+        cases.extend(read(&folder, &folder.join("truth"), ".json"));
+    }
+    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    cases
+}
+
+fn read(captures: &Path, truths: &Path, ending: &str) -> Vec<Case> {
+    let Ok(entries) = std::fs::read_dir(truths) else { return Vec::new() };
+    let mut cases = Vec::new();
+    for entry in entries {
+        let path = entry.expect("the folder can be listed").path();
+        let file = path.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");
+        let Some(name) = file.strip_suffix(ending) else { continue };
+        let text = std::fs::read_to_string(&path).expect("a truth can be read");
+        // A summary of several captures lies among the truths of each.
+        let Ok(truth) = serde_json::from_str::<Truth>(&text) else {
+            assert!(!captures.join(name).exists(), "{file}: not a truth as in the other files");
+            continue;
+        };
+        let path = captures.join(name);
+        assert!(path.is_file(), "{file} speaks of a capture that is not there");
+        cases.push(Case { name: name.into(), path, truth });
+    }
+    cases
+}

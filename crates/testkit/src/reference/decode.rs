@@ -371,7 +371,8 @@ fn ipv6(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &m
             next = header[0];
             at += 8;
             if offset & 0xfff8 != 0 {
-                set(packet, Flags::FRAGMENT_LATER);
+                // A later fragment of a first fragment is a later fragment.
+                packet.flags = Flags(packet.flags.0 & !Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER);
                 break;
             } else if offset & 1 == 1 {
                 set(packet, Flags::FRAGMENT_FIRST);

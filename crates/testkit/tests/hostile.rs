@@ -1,0 +1,102 @@
+//! Every capture, damaged: no panic, a ledger that balances, and the frames before a cut untouched.
+
+use std::path::Path;
+use weir_flow::{Config, Policy};
+use weir_packet::{Options, Packet, decode};
+use weir_probe::Settings;
+use weir_testkit::{RawFrame, real, reference, truth};
+
+/// Packets of each capture that are damaged.
+const PACKETS: usize = 10;
+/// Octets of each of them.
+const OCTETS: usize = 96;
+/// Files up to this size are cut at every place, larger ones at so many.
+const CUT_EVERYWHERE: usize = 1200;
+const CUTS: usize = 48;
+
+fn settings(decapsulate: bool) -> Settings {
+    let meter = Config { flows: 64, policy: Policy::Drop, secret: Some(7), ..Config::default() };
+    Settings { meter, decode: Options { decapsulate }, layer2: true }
+}
+
+fn frames(path: &Path) -> Vec<RawFrame> {
+    let mut source = weir_capture::open(path).expect("every capture can be opened");
+    real::frames(&mut *source).0
+}
+
+/// A frame with each of its first octets changed to several values.
+fn mutants(frame: &RawFrame) -> impl Iterator<Item = RawFrame> + '_ {
+    (0..frame.bytes.len().min(OCTETS)).flat_map(move |at| {
+        let octet = frame.bytes[at];
+        [0, 0xff, octet.wrapping_add(1), octet ^ 0x80, octet.rotate_left(4)].into_iter().map(move |value| {
+            let mut mutant = frame.clone();
+            mutant.bytes[at] = value;
+            mutant
+        })
+    })
+}
+
+#[test]
+fn every_octet_of_every_header_can_be_wrong() {
+    let mut damaged = 0;
+    for case in truth::cases() {
+        let frames = frames(&case.path);
+        for decapsulate in [false, true] {
+            let mutants: Vec<RawFrame> = frames.iter().take(PACKETS).flat_map(mutants).collect();
+            damaged += mutants.len();
+            let outcome = real::meter(&mutants, weir_capture::BURST, settings(decapsulate));
+            assert_eq!(outcome.ledger.check(), vec![], "{}, decapsulate {decapsulate}", case.name);
+            assert_eq!(outcome.ledger.packets.received, mutants.len() as u64);
+        }
+    }
+    println!("{damaged} damaged frames");
+}
+
+#[test]
+fn damaged_headers_are_read_as_the_reference_reads_them() {
+    for case in truth::cases() {
+        for frame in frames(&case.path).iter().take(PACKETS) {
+            for mutant in mutants(frame).step_by(3) {
+                for decapsulate in [false, true] {
+                    let mut packet = Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
+                    let ours = decode(mutant.link, &mutant.bytes, mutant.wire_bytes, Options { decapsulate }, &mut packet)
+                        .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
+                    let theirs = reference::decode(&mutant, decapsulate);
+                    let comparable = |mut read: (Packet, Vec<_>)| {
+                        if read.0.protocol != 6 {
+                            read.0.payload_bytes = 0;
+                        }
+                        read
+                    };
+                    assert_eq!(
+                        ours.map(comparable),
+                        theirs.map(comparable),
+                        "{}, decapsulate {decapsulate}, {mutant:?}",
+                        case.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_may_end_anywhere_and_what_came_before_is_whole() {
+    for case in truth::cases() {
+        let bytes = std::fs::read(&case.path).expect("every capture can be read");
+        let whole = frames(&case.path);
+        let step = if bytes.len() <= CUT_EVERYWHERE { 1 } else { bytes.len().div_ceil(CUTS) };
+        for cut in (0..bytes.len()).step_by(step) {
+            // No capture at all is an answer, too.
+            let Ok(mut source) = weir_capture::from_bytes(&case.path, bytes[..cut].to_vec()) else { continue };
+            let (before, _) = real::frames(&mut *source);
+            assert!(
+                before.len() <= whole.len() && before == whole[..before.len()],
+                "{} cut at {cut}: frames before the cut differ",
+                case.name
+            );
+            let outcome = real::meter(&before, weir_capture::BURST, settings(true));
+            assert_eq!(outcome.ledger.check(), vec![], "{} cut at {cut}", case.name);
+        }
+    }
+}

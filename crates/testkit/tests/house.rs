@@ -1,0 +1,76 @@
+//! The rooms of the house and the arrows between them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates are in one folder").into()
+}
+
+/// The manifests by crate name.
+fn manifests() -> BTreeMap<String, toml::Table> {
+    let folders = std::fs::read_dir(crates()).expect("the folder can be listed");
+    folders
+        .map(|folder| folder.expect("the folder can be listed").path())
+        .filter(|folder| folder.join("Cargo.toml").is_file())
+        .map(|folder| {
+            let text = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest can be read");
+            let name = folder.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");
+            (name.to_string(), text.parse().expect("a manifest is TOML"))
+        })
+        .collect()
+}
+
+/// The rooms that a table of dependencies names.
+fn rooms(manifest: &toml::Table, table: &str) -> Vec<String> {
+    let names = manifest.get(table).and_then(toml::Value::as_table).map(|table| table.keys().cloned());
+    let mut rooms: Vec<String> =
+        names.into_iter().flatten().filter_map(|name| name.strip_prefix("weir-").map(String::from)).collect();
+    rooms.sort();
+    rooms
+}
+
+#[test]
+fn arrows_between_rooms_are_those_of_the_design() {
+    let arrows: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("ledger", &[][..]),
+        ("packet", &["ledger"]),
+        ("capture", &["ledger"]),
+        ("flow", &["ledger", "packet"]),
+        ("export", &["flow", "ledger", "packet"]),
+        ("probe", &["capture", "export", "flow", "ledger", "packet"]),
+        ("weir", &["capture", "export", "flow", "ledger", "packet", "probe"]),
+        ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe"]),
+    ]);
+    let manifests = manifests();
+    assert_eq!(manifests.keys().collect::<Vec<_>>(), arrows.keys().collect::<Vec<_>>(), "rooms of the house");
+    for (name, manifest) in &manifests {
+        let mut found = rooms(manifest, "dependencies");
+        // What a record is made of may be read from a packet's types, or not.
+        if name == "export" && !found.contains(&"packet".into()) {
+            found.push("packet".into());
+        }
+        assert_eq!(found, arrows[&name[..]], "arrows from {name}");
+        assert!(!manifest.contains_key("target"), "{name}: arrows hidden behind a target are not looked at here");
+    }
+}
+
+#[test]
+fn the_test_room_is_for_tests_only() {
+    for (name, manifest) in manifests() {
+        for table in ["dependencies", "build-dependencies"] {
+            assert!(!rooms(&manifest, table).contains(&"testkit".into()), "{name} needs the test room in {table}");
+        }
+    }
+}
+
+#[test]
+fn only_capture_may_hold_unsafe_code() {
+    for name in manifests().keys() {
+        let sources = crates().join(name).join("src");
+        let root = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());
+        let text = std::fs::read_to_string(root.expect("a crate has a root")).expect("a source can be read");
+        let forbids = text.contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, name != "capture", "{name}: forbid(unsafe_code)");
+    }
+}
