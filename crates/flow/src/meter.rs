@@ -140,10 +140,10 @@ pub struct Meter {
     config: Config,
     counters: Counters,
     live: Records,
-    /// Time that has passed by the capture; it never goes back.
+    /// Time that has passed by the capture since its first packet; it never goes back.
     clock_ns: u64,
     /// The packet time that the clock stands at.
-    newest_ns: u64,
+    newest_ns: Option<u64>,
     hasher: RandomState,
     table: HashTable<u32>,
     slots: Vec<Slot>,
@@ -172,7 +172,7 @@ impl Meter {
             counters: Counters::default(),
             live: Records::default(),
             clock_ns: 0,
-            newest_ns: 0,
+            newest_ns: None,
             table: HashTable::with_capacity(flows),
             slots: Vec::with_capacity(flows),
             free: Vec::with_capacity(flows),
@@ -260,11 +260,12 @@ impl Meter {
 
     /// The clock runs by the steps of time forward; a step back only sets where the next is counted from.
     fn advance_clock(&mut self, time_ns: u64) {
-        if time_ns >= self.newest_ns {
-            self.clock_ns = self.clock_ns.saturating_add(time_ns - self.newest_ns);
-            self.newest_ns = time_ns;
-        } else if self.newest_ns - time_ns > REORDERING_NS {
-            self.newest_ns = time_ns;
+        let newest_ns = *self.newest_ns.get_or_insert(time_ns);
+        if time_ns >= newest_ns {
+            self.clock_ns = self.clock_ns.saturating_add(time_ns - newest_ns);
+            self.newest_ns = Some(time_ns);
+        } else if newest_ns - time_ns > REORDERING_NS {
+            self.newest_ns = Some(time_ns);
             self.counters.noted.count(Noted::ClockWentBack);
         }
     }
@@ -293,26 +294,23 @@ impl Meter {
 
     /// Whether a slot has waited for as long as its state allows.
     fn over(&self, slot: &Slot) -> bool {
-        self.clock_ns >= self.deadline(slot)
+        self.clock_ns - slot.touched_ns >= self.patience(slot)
     }
 
-    fn deadline(&self, slot: &Slot) -> u64 {
+    fn patience(&self, slot: &Slot) -> u64 {
         let idle = self.config.idle_ns;
-        slot.touched_ns.saturating_add(if slot.state == State::Closing { idle.min(CLOSING_NS) } else { idle })
+        if slot.state == State::Closing { idle.min(CLOSING_NS) } else { idle }
     }
 
-    /// Until when an open record may stay open although packets come.
-    fn active_deadline(&self, slot: &Slot) -> u64 {
-        slot.began_ns.saturating_add(self.config.active_ns)
-    }
-
+    /// Whether an open record has been open for as long as it may although packets come.
     fn active_over(&self, slot: &Slot) -> bool {
-        self.clock_ns >= self.active_deadline(slot)
+        self.clock_ns - slot.began_ns >= self.config.active_ns
     }
 
     /// Whether the active timeout comes before the idle timeout.
     fn active_first(&self, slot: &Slot) -> bool {
-        self.active_deadline(slot) < self.deadline(slot)
+        let deadline = |since: u64, wait: u64| u128::from(since) + u128::from(wait);
+        deadline(slot.began_ns, self.config.active_ns) < deadline(slot.touched_ns, self.patience(slot))
     }
 
     /// Takes a slot for a new flow; `None` if there is none to be had.
@@ -495,7 +493,7 @@ impl Meter {
         slot.settled = true;
         // Remembered for one idle timeout after its active end; records end in the order they began,
         // so that the list stays in the order of its deadlines.
-        slot.touched_ns = slot.began_ns.saturating_add(self.config.active_ns);
+        slot.touched_ns = slot.began_ns + self.config.active_ns;
         self.lists[State::Waiting as usize].push(&mut self.links, at);
         self.hand_out(flow, out);
     }

@@ -63,7 +63,7 @@ impl Overflow {
     /// The next record that began `age_ns` ago or more.
     pub fn due(&mut self, age_ns: u64, clock_ns: u64) -> Option<Flow> {
         let &(began_ns, _) = self.order.front()?;
-        if began_ns.saturating_add(age_ns) > clock_ns { None } else { self.take() }
+        if clock_ns - began_ns < age_ns { None } else { self.take() }
     }
 
     /// The oldest record.
