@@ -3,8 +3,23 @@
 //! In: batches of [`weir_flow::Flow`]. Out: IPFIX, NetFlow v9 and v5, JSON, CSV.
 //! Always true: every record given to a sink is in its [`SinkLine`](weir_ledger::SinkLine) as
 //! exported or as lost with a reason. It keeps no flow and decides no timeout.
+//!
+//! The list of fields (`fields`) is the source of all formats; `docs/fields.md` is written from it.
 #![forbid(unsafe_code)]
 
+mod account;
+mod community_id;
+mod element;
+mod fields;
+mod layout;
+mod netflow5;
+mod output;
+mod page;
 mod sink;
+mod templated;
+mod text;
+mod udp;
+mod uptime;
 
+pub use page::fields_markdown;
 pub use sink::{Error, ExportOptions, Sink, open};

@@ -1,0 +1,52 @@
+//! What a piece of output carries, entered into the ledger when its fate is known.
+
+use weir_flow::Flow;
+use weir_ledger::{Lost, Records, SinkLine};
+
+/// Flow records that a piece of output completes, and records as the format counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub flows: Records,
+    pub wire_records: u64,
+}
+
+impl Carried {
+    /// One flow, written as so many records.
+    pub fn one(flow: &Flow, wire_records: u64) -> Self {
+        Self { flows: records(flow), wire_records }
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.flows.merge(other.flows);
+        self.wire_records += other.wire_records;
+    }
+
+    /// The operating system took it.
+    pub fn exported(self, line: &mut SinkLine) {
+        line.exported.merge(self.flows);
+        line.wire_records += self.wire_records;
+    }
+
+    /// It will not arrive.
+    pub fn lost(self, reason: Lost, line: &mut SinkLine) {
+        if self.flows != Records::default() {
+            line.lose(reason, self.flows);
+        }
+    }
+
+    /// It was counted as exported, and then turned out to be lost.
+    pub fn take_back(self, reason: Lost, line: &mut SinkLine) {
+        line.exported.flows -= self.flows.flows;
+        line.exported.packets -= self.flows.packets;
+        line.exported.bytes -= self.flows.bytes;
+        line.wire_records -= self.wire_records;
+        self.lost(reason, line);
+    }
+}
+
+/// A flow as the ledger counts it.
+pub(crate) fn records(flow: &Flow) -> Records {
+    let mut records = Records::default();
+    records.add(flow.packets(), flow.frame_bytes());
+    records
+}

@@ -1,0 +1,143 @@
+//! Community ID version 1, seed 0 (github.com/corelight/community-id-spec): one short text for both directions of a
+//! flow, the same in every tool that has it. Computed at export; no record keeps it.
+
+use crate::fields::is_overflow;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+use std::net::IpAddr;
+use weir_flow::Flow;
+use weir_packet::{Network, address};
+
+const SEED: u16 = 0;
+const LENGTH: usize = "1:".len() + 28;
+
+/// The text: `1:` and the SHA-1 sum in base 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommunityId([u8; LENGTH]);
+
+impl CommunityId {
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("base 64 is ASCII")
+    }
+}
+
+/// The flow's identifier; none for layer 2, and none for overflow records, whose addresses are prefixes.
+pub(crate) fn of(flow: &Flow) -> Option<CommunityId> {
+    if flow.network == Network::Layer2 || is_overflow(flow) {
+        return None;
+    }
+    let ports = match flow.protocol {
+        _ if flow.is_icmp() => Some((flow.source_port, flow.destination_port)),
+        6 | 17 | 132 => Some((flow.source_port, flow.destination_port)),
+        _ => None,
+    };
+    let (source_port, destination_port) = ports.unwrap_or((0, 0));
+    // ICMP types without a counterpart are kept as 0x100 | code (see `weir_packet::Packet`), and stay as they were sent.
+    let one_way = flow.is_icmp() && destination_port > 0xff;
+    let mut ends = [(flow.source, source_port), (flow.destination, destination_port & if one_way { 0xff } else { !0 })];
+    if !one_way {
+        ends.sort_unstable();
+    }
+    // Seed, addresses, protocol, padding, ports: at most 2 + 32 + 2 + 4 octets.
+    let mut text = [0; 40];
+    let mut length = 0;
+    let mut append = |octets: &[u8]| {
+        text[length..length + octets.len()].copy_from_slice(octets);
+        length += octets.len();
+    };
+    append(&SEED.to_be_bytes());
+    for (end, _) in ends {
+        match address(flow.network, end)? {
+            IpAddr::V4(address) => append(&address.octets()),
+            IpAddr::V6(address) => append(&address.octets()),
+        }
+    }
+    append(&[flow.protocol, 0]);
+    if ports.is_some() {
+        ends.iter().for_each(|(_, port)| append(&port.to_be_bytes()));
+    }
+    let mut id = [0; LENGTH];
+    id[..2].copy_from_slice(b"1:");
+    let written = STANDARD.encode_slice(Sha1::digest(&text[..length]), &mut id[2..]);
+    debug_assert_eq!(written, Ok(LENGTH - 2), "20 octets are 28 characters");
+    Some(CommunityId(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_flow::Approximate;
+    use weir_packet::mapped;
+
+    /// Protocol, source, destination, ports (ICMP: type and the counterpart's type, or type and 0x100 | code), and the
+    /// identifier, from the baseline of the specification.
+    const VECTORS: &[(u8, &str, &str, u16, u16, &str)] = &[
+        (1, "192.168.0.89", "192.168.0.1", 8, 0, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
+        (1, "192.168.0.1", "192.168.0.89", 0, 8, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
+        (1, "10.0.0.1", "10.0.0.2", 11, 0x100, "1:YHxtAirCG//0OzkcVAukqKQN9xM="),
+        (58, "fe80::200:86ff:fe05:80da", "fe80::260:97ff:fe07:69ea", 135, 136, "1:dGHyGvjMfljg6Bppwm3bg0LO8TY="),
+        (58, "fe80::260:97ff:fe07:69ea", "fe80::200:86ff:fe05:80da", 136, 135, "1:dGHyGvjMfljg6Bppwm3bg0LO8TY="),
+        (58, "fe80::260:97ff:fe07:69ea", "fe80::200:86ff:fe05:80da", 135, 136, "1:zavyT/cezQr1fmImYCwYnMXbgck="),
+        (58, "3ffe:501:1800:2345::2", "3ffe:507:0:1:200:86ff:fe05:80da", 3, 0x100, "1:2ObVBgIn28oZvibYZhZMBgh7WdQ="),
+        (
+            58,
+            "3ffe:501:410:0:2c0:dfff:fe47:33e",
+            "3ffe:507:0:1:200:86ff:fe05:80da",
+            1,
+            0x104,
+            "1:hLZd0XGWojozrvxqE0dWB1iM6R0=",
+        ),
+        (58, "3ffe:507:0:1:200:86ff:fe05:80da", "3ffe:501:0:1001::2", 128, 129, "1:+TW+HtLHvV1xnGhV1lv7XoJrqQg="),
+        (58, "fe80::200:86ff:fe05:80da", "ff02::2", 133, 134, "1:hO+sN4H+MG5MY/8hIrXPqc4ZQz0="),
+        (58, "fe80::260:97ff:fe07:69ea", "ff02::1", 134, 133, "1:pkvHqCL88/tg1k4cPigmZXUtL00="),
+        (
+            6,
+            "2001:470:e5bf:dead:4957:2174:e82c:4887",
+            "2607:f8b0:400c:c03::1a",
+            63943,
+            25,
+            "1:/qFaeAR+gFe1KYjMzVDsMv+wgU4=",
+        ),
+        (
+            6,
+            "2607:f8b0:400c:c03::1a",
+            "2001:470:e5bf:dead:4957:2174:e82c:4887",
+            25,
+            63943,
+            "1:/qFaeAR+gFe1KYjMzVDsMv+wgU4=",
+        ),
+        (6, "128.232.110.120", "66.35.250.204", 34855, 80, "1:LQU9qZlK+B5F3KDmev6m5PMibrg="),
+        (6, "66.35.250.204", "128.232.110.120", 80, 34855, "1:LQU9qZlK+B5F3KDmev6m5PMibrg="),
+        (17, "192.168.1.52", "8.8.8.8", 54585, 53, "1:d/FP5EW3wiY1vCndhwleRRKHowQ="),
+        (132, "192.168.170.8", "192.168.170.56", 7, 7, "1:MP2EtRCAUIZvTw6MxJHLV7N7JDs="),
+        (46, "10.1.12.1", "10.1.12.2", 0, 0, "1:KHlLkgoJW7ifUTyTSgyVfkFHzKw="),
+        (46, "10.1.12.2", "10.1.12.1", 0, 0, "1:KHlLkgoJW7ifUTyTSgyVfkFHzKw="),
+    ];
+
+    fn flow(protocol: u8, source: &str, destination: &str, source_port: u16, destination_port: u16) -> Flow {
+        let octets = |text: &str| match text.parse().unwrap() {
+            IpAddr::V4(address) => mapped(address.octets()),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let network = if source.contains(':') { Network::Ipv6 } else { Network::Ipv4 };
+        let (source, destination) = (octets(source), octets(destination));
+        Flow { source, destination, source_port, destination_port, protocol, network, ..Flow::default() }
+    }
+
+    #[test]
+    fn the_vectors_of_the_specification_hold() {
+        for &(protocol, source, destination, source_port, destination_port, id) in VECTORS {
+            let flow = flow(protocol, source, destination, source_port, destination_port);
+            assert_eq!(of(&flow).unwrap().as_str(), id, "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn prefixes_and_layer_two_have_none() {
+        let mut flow = flow(6, "10.0.0.0", "10.0.1.0", 0, 80);
+        flow.approximate = Approximate(Approximate::OVERFLOW);
+        assert_eq!(of(&flow), None);
+        assert_eq!(of(&Flow { network: Network::Layer2, ..Flow::default() }), None);
+    }
+}

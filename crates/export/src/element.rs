@@ -1,0 +1,209 @@
+//! Information elements: how a value goes into a template record of IPFIX (RFC 7011) or NetFlow v9 (RFC 3954).
+
+use crate::fields::Value;
+use std::net::IpAddr;
+use weir_packet::Network;
+
+/// Private enterprise number of the elements that IANA has no number for. 32473 is the one for examples
+/// and documentation (RFC 5612): see docs/decisions/0010.
+pub(crate) const OWN_ENTERPRISE: u32 = 32473;
+/// Private enterprise number that turns an IANA element into that of the reverse direction (RFC 5103 section 6.1).
+pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
+/// Added to the number of an own element, it is that of the reverse direction (RFC 5103 section 6.2).
+pub(crate) const OWN_REVERSE: u16 = 0x4000;
+
+/// Abstract data types (RFC 7011 section 6.1, RFC 5610 section 3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum DataType {
+    OctetArray = 0,
+    Unsigned8 = 1,
+    Unsigned16 = 2,
+    Unsigned32 = 3,
+    Unsigned64 = 4,
+    Float64 = 10,
+    MacAddress = 12,
+    DateTimeMilliseconds = 15,
+    DateTimeNanoseconds = 17,
+    Ipv4Address = 18,
+    Ipv6Address = 19,
+}
+
+impl DataType {
+    /// The name in the registry.
+    #[cfg(test)]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OctetArray => "octetArray",
+            Self::Unsigned8 => "unsigned8",
+            Self::Unsigned16 => "unsigned16",
+            Self::Unsigned32 => "unsigned32",
+            Self::Unsigned64 => "unsigned64",
+            Self::Float64 => "float64",
+            Self::MacAddress => "macAddress",
+            Self::DateTimeMilliseconds => "dateTimeMilliseconds",
+            Self::DateTimeNanoseconds => "dateTimeNanoseconds",
+            Self::Ipv4Address => "ipv4Address",
+            Self::Ipv6Address => "ipv6Address",
+        }
+    }
+
+    /// Octets in full length. The only octet array here is a label stack entry without its TTL.
+    const fn octets(self) -> u16 {
+        match self {
+            Self::Unsigned8 => 1,
+            Self::Unsigned16 => 2,
+            Self::OctetArray => 3,
+            Self::Unsigned32 | Self::Ipv4Address => 4,
+            Self::MacAddress => 6,
+            Self::Unsigned64 | Self::Float64 | Self::DateTimeMilliseconds | Self::DateTimeNanoseconds => 8,
+            Self::Ipv6Address => 16,
+        }
+    }
+}
+
+/// Semantics of own elements (RFC 5610 section 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Semantics {
+    Default = 0,
+    Quantity = 1,
+    Identifier = 4,
+    Flags = 5,
+}
+
+/// Units of own elements (RFC 5610 section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(crate) enum Units {
+    None = 0,
+    Octets = 2,
+    Nanoseconds = 8,
+}
+
+/// Which formats have the element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Formats {
+    Ipfix,
+    Netflow9,
+    Both,
+}
+
+/// One element of a template.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Element {
+    /// Number, in IANA's registry or among our own.
+    pub number: u16,
+    pub name: &'static str,
+    pub data_type: DataType,
+    /// Octets in a record: those of the type, or less (reduced-size encoding, RFC 7011 section 6.2).
+    pub octets: u16,
+    /// Semantics and units if it is our own.
+    pub own: Option<(Semantics, Units)>,
+    pub formats: Formats,
+    /// Only for flows of this network.
+    network: Option<Network>,
+}
+
+impl Element {
+    /// An element of IANA's registry that only IPFIX has.
+    pub const fn iana(number: u16, name: &'static str, data_type: DataType) -> Self {
+        let octets = data_type.octets();
+        Self { number, name, data_type, octets, own: None, formats: Formats::Ipfix, network: None }
+    }
+
+    /// An element that IANA has no number for.
+    pub const fn own(number: u16, name: &'static str, data_type: DataType, semantics: Semantics, units: Units) -> Self {
+        Self { own: Some((semantics, units)), ..Self::iana(number, name, data_type) }
+    }
+
+    /// NetFlow v9 has it too, under the same number.
+    pub const fn also_netflow9(self) -> Self {
+        Self { formats: Formats::Both, ..self }
+    }
+
+    /// Only NetFlow v9 has it.
+    pub const fn only_netflow9(self) -> Self {
+        Self { formats: Formats::Netflow9, ..self }
+    }
+
+    /// Sent in fewer octets than the type has.
+    pub const fn in_octets(self, octets: u16) -> Self {
+        Self { octets, ..self }
+    }
+
+    /// Only for flows of one network.
+    pub const fn of(self, network: Network) -> Self {
+        Self { network: Some(network), ..self }
+    }
+
+    /// Whether it can tell this value.
+    pub fn takes(&self, value: &Value, network: Network) -> bool {
+        let fits = match value {
+            Value::Absent => false,
+            Value::Ip(IpAddr::V4(_)) => self.data_type == DataType::Ipv4Address,
+            Value::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
+            _ => true,
+        };
+        fits && self.network.is_none_or(|only| only == network)
+    }
+
+    /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
+    pub fn write(&self, value: &Value, boot_ms: u64, out: &mut Vec<u8>) {
+        match (self.data_type, *value) {
+            (DataType::DateTimeMilliseconds, Value::Time(ns)) => out.extend((ns / 1_000_000).to_be_bytes()),
+            (DataType::DateTimeNanoseconds, Value::Time(ns)) => out.extend(ntp(ns).to_be_bytes()),
+            (DataType::Unsigned32, Value::Time(ns)) => out.extend(uptime(ns, boot_ms).to_be_bytes()),
+            // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
+            (DataType::OctetArray, Value::Unsigned(label)) => self.write_unsigned(label << 4, out),
+            (_, Value::Unsigned(number)) => self.write_unsigned(number, out),
+            (_, Value::Code(number, _)) => self.write_unsigned(u64::from(number), out),
+            (_, Value::Words(set)) => self.write_unsigned(u64::from(set.0), out),
+            (_, Value::Float(number)) => out.extend(number.to_be_bytes()),
+            (_, Value::Ip(IpAddr::V4(address))) => out.extend(address.octets()),
+            (_, Value::Ip(IpAddr::V6(address))) => out.extend(address.octets()),
+            (_, Value::Mac(address)) => out.extend(address),
+            (_, Value::Time(_) | Value::Text(_) | Value::Absent) => unreachable!("no field has such an element"),
+        }
+    }
+
+    fn write_unsigned(&self, number: u64, out: &mut Vec<u8>) {
+        let octets = number.to_be_bytes();
+        out.extend(&octets[octets.len() - usize::from(self.octets)..]);
+    }
+}
+
+/// Milliseconds between boot and a time, as far as 32 bits tell.
+pub(crate) fn uptime(time_ns: u64, boot_ms: u64) -> u32 {
+    u32::try_from((time_ns / 1_000_000).saturating_sub(boot_ms)).unwrap_or(u32::MAX)
+}
+
+/// The NTP format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of 2^-32 s. The fraction is
+/// rounded up, so that whoever turns it back into nanoseconds, cutting or rounding, gets the very nanosecond.
+fn ntp(time_ns: u64) -> u64 {
+    const SECONDS_1900_TO_1970: u64 = 2_208_988_800;
+    let (seconds, ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let era = (seconds + SECONDS_1900_TO_1970) & u64::from(u32::MAX);
+    era << 32 | (ns << 32).div_ceil(1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ntp_fractions_give_back_the_very_nanosecond() {
+        for ns in (0..1_000_000_000).step_by(9973).chain([0, 1, 2, 499_999_999, 999_999_998, 999_999_999]) {
+            let fraction = ntp(7_000_000_000 + ns) & u64::from(u32::MAX);
+            assert_eq!(fraction * 1_000_000_000 >> 32, ns, "cut");
+            assert_eq!((fraction * 1_000_000_000 + (1 << 31)) >> 32, ns, "rounded");
+        }
+    }
+
+    #[test]
+    fn ntp_seconds_count_from_1900_and_begin_again_in_2036() {
+        assert_eq!(ntp(0) >> 32, 2_208_988_800);
+        assert_eq!(ntp(2_085_978_496_000_000_000), 0);
+        assert_eq!(ntp(2_085_978_497_500_000_000), 1 << 32 | 1 << 31);
+    }
+}

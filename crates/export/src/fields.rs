@@ -1,0 +1,312 @@
+//! Every field once: its name, what it means, how it is read from a flow, and which element carries it.
+//!
+//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from [`FIELDS`]. Whether a
+//! field applies to a flow is decided here alone: what does not is [`Value::Absent`], which is null in
+//! JSON, empty in CSV and not in the template.
+
+use crate::community_id::{self, CommunityId};
+use crate::element::{DataType, Element, Semantics, Units};
+use std::net::{IpAddr, Ipv6Addr};
+use weir_flow::{Approximate, Direction, Flow};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
+
+use DataType::{
+    DateTimeMilliseconds, DateTimeNanoseconds, Float64, Ipv4Address, Ipv6Address, MacAddress, OctetArray, Unsigned8,
+    Unsigned16, Unsigned32, Unsigned64,
+};
+
+/// What a field holds for one flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// The field does not apply.
+    Absent,
+    Unsigned(u64),
+    /// Always finite.
+    Float(f64),
+    /// Nanoseconds since 1970 UTC.
+    Time(u64),
+    Ip(IpAddr),
+    Mac([u8; 6]),
+    /// A number with a word for it.
+    Code(u8, &'static str),
+    Words(Approximate),
+    Text(CommunityId),
+}
+
+/// One flow, or one of its directions, on its way out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    pub flow: &'a Flow,
+    /// The direction that is asked for.
+    pub direction: &'a Direction,
+    /// The flow is the way back of a two-way flow, so that its source is the responder.
+    pub from_responder: bool,
+}
+
+/// One field.
+pub(crate) struct Field {
+    pub name: &'static str,
+    /// Its name for the opposite direction, if it has one there.
+    pub reverse: Option<&'static str>,
+    /// Type in JSON and CSV.
+    pub kind: &'static str,
+    pub unit: &'static str,
+    pub sentence: &'static str,
+    pub elements: &'static [Element],
+    pub read: fn(&Record<'_>) -> Value,
+}
+
+impl Field {
+    /// The field's value in the record's direction.
+    pub fn value(&self, record: &Record<'_>) -> Value {
+        (self.read)(record)
+    }
+}
+
+/// A list of fields: of the `flow`, or of `each` direction.
+macro_rules! fields {
+    (@reverse flow $name:literal) => { None };
+    (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
+    ($($of:ident $name:literal, $kind:literal, $unit:literal, $sentence:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
+        &[$(Field {
+            name: $name,
+            reverse: fields!(@reverse $of $name),
+            kind: $kind,
+            unit: $unit,
+            sentence: $sentence,
+            elements: &[$($element),*],
+            read: $read,
+        },)+]
+    };
+}
+
+/// Every field of JSON and CSV, in their order. Those of the opposite direction follow after the last.
+#[rustfmt::skip]
+pub(crate) const FIELDS: &[Field] = fields![
+    flow "start", "time", "", "Time of the earliest packet of either direction, UTC with nanoseconds.",
+        [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
+         Element::iana(152, "flowStartMilliseconds", DateTimeMilliseconds).also_netflow9(),
+         Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
+        |r| Value::Time(r.flow.start_ns());
+    flow "end", "time", "", "Time of the latest packet of either direction.",
+        [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9(),
+         Element::iana(153, "flowEndMilliseconds", DateTimeMilliseconds).also_netflow9(),
+         Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
+        |r| Value::Time(r.flow.end_ns());
+    flow "duration_ns", "integer", "ns", "End less start.",
+        [],
+        |r| Value::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
+    flow "src_ip", "address", "", "Address of the initiator: the sender of the SYN, else of the first packet.",
+        [Element::iana(8, "sourceIPv4Address", Ipv4Address).also_netflow9(),
+         Element::iana(27, "sourceIPv6Address", Ipv6Address).also_netflow9()],
+        |r| r.flow.source_ip().map_or(Value::Absent, Value::Ip);
+    flow "dst_ip", "address", "", "Address of the responder.",
+        [Element::iana(12, "destinationIPv4Address", Ipv4Address).also_netflow9(),
+         Element::iana(28, "destinationIPv6Address", Ipv6Address).also_netflow9()],
+        |r| r.flow.destination_ip().map_or(Value::Absent, Value::Ip);
+    flow "src_port", "integer", "", "Port of the initiator (TCP, UDP, UDP-Lite, SCTP, DCCP).",
+        [Element::iana(7, "sourceTransportPort", Unsigned16).also_netflow9()],
+        |r| when(r.flow.has_ports(), r.flow.source_port);
+    flow "dst_port", "integer", "", "Port of the responder.",
+        [Element::iana(11, "destinationTransportPort", Unsigned16).also_netflow9()],
+        |r| when(r.flow.has_ports(), r.flow.destination_port);
+    flow "protocol", "integer", "", "IP protocol number, behind the extension headers.",
+        [Element::iana(4, "protocolIdentifier", Unsigned8).also_netflow9()],
+        |r| when(is_ip(r), r.flow.protocol);
+    each "packets", "integer", "packets", "Packets.",
+        [Element::iana(2, "packetDeltaCount", Unsigned64).also_netflow9()],
+        |r| Value::Unsigned(r.direction.packets);
+    each "bytes", "integer", "octets", "Octets by the IP headers, these included; 0 in layer-2 flows.",
+        [Element::iana(1, "octetDeltaCount", Unsigned64).also_netflow9()],
+        |r| Value::Unsigned(r.direction.bytes);
+    each "l2_bytes", "integer", "octets", "Octets of the frames on the wire.",
+        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)],
+        |r| Value::Unsigned(r.direction.frame_bytes);
+    each "tcp_flags", "integer", "", "TCP control bits of all packets together, 12 bits as on the wire.",
+        [Element::iana(6, "tcpControlBits", Unsigned16).also_netflow9()],
+        |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| Value::Unsigned(d.tcp_flags.into()));
+    each "tos", "integer", "", "Type of service or traffic class of the first packet.",
+        [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()],
+        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.tos.into()));
+    each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
+        [Element::iana(52, "minimumTTL", Unsigned8).also_netflow9()],
+        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.ttl_min.into()));
+    each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
+        [Element::iana(53, "maximumTTL", Unsigned8).also_netflow9()],
+        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.ttl_max.into()));
+    each "packet_size_min", "integer", "octets", "Smallest IP packet.",
+        [Element::iana(25, "minimumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
+        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.size_min.into()));
+    each "packet_size_max", "integer", "octets", "Largest IP packet.",
+        [Element::iana(26, "maximumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
+        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.size_max.into()));
+    each "packet_size_mean", "number", "octets", "Mean IP packet size.",
+        [Element::own(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets)],
+        |r| of_packets(r, is_ip(r), |d| Value::Float(d.size_mean()));
+    each "packet_size_std", "number", "octets", "Population standard deviation of IP packet sizes.",
+        [Element::own(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
+        |r| of_packets(r, is_ip(r), |d| Value::Float(d.size_std()));
+    each "iat_min_ns", "integer", "ns", "Shortest gap between consecutive packets of the direction; from 2 packets on.",
+        [Element::own(3, "interArrivalTimeMinimum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| of_packets(r, r.direction.gaps() > 0, |d| Value::Unsigned(d.iat_min_ns));
+    each "iat_max_ns", "integer", "ns", "Longest gap.",
+        [Element::own(4, "interArrivalTimeMaximum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| of_packets(r, r.direction.gaps() > 0, |d| Value::Unsigned(d.iat_max_ns));
+    each "iat_mean_ns", "number", "ns", "Mean gap.",
+        [Element::own(5, "interArrivalTimeMean", Float64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| r.direction.iat_mean_ns().map_or(Value::Absent, Value::Float);
+    each "iat_std_ns", "number", "ns", "Population standard deviation of gaps.",
+        [Element::own(6, "interArrivalTimeStandardDeviation", Float64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| r.direction.iat_std_ns().map_or(Value::Absent, Value::Float);
+    each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
+        [Element::iana(58, "vlanId", Unsigned16).also_netflow9(),
+         Element::iana(243, "dot1qVlanId", Unsigned16).also_netflow9()],
+        |r| of_packets(r, r.direction.vlan != NO_VLAN, |d| Value::Unsigned(d.vlan.into()));
+    each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
+        [Element::iana(245, "dot1qCustomerVlanId", Unsigned16).also_netflow9()],
+        |r| of_packets(r, r.direction.inner_vlan != NO_VLAN, |d| Value::Unsigned(d.inner_vlan.into()));
+    each "mpls_label", "integer", "", "Top label of the outermost MPLS stack of the first packet.",
+        [Element::iana(70, "mplsTopLabelStackSection", OctetArray).also_netflow9()],
+        |r| of_packets(r, r.direction.mpls_label != NO_LABEL, |d| Value::Unsigned(d.mpls_label.into()));
+    each "tunnel_type", "word", "", "The innermost tunnel that the first packet was taken out of: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (with --decap; numbers 1 to 8 in IPFIX).",
+        [Element::own(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(Value::Absent, |name| Value::Code(d.tunnel_type as u8, name)));
+    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.",
+        [Element::own(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| d.tunnel_id.map_or(Value::Absent, |id| Value::Unsigned(id.into())));
+    each "outer_src_ip", "address", "", "Source of the IP header that carried the tunnel.",
+        [Element::own(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::own(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| outer(d).map_or(Value::Absent, |(source, _)| Value::Ip(source)));
+    each "outer_dst_ip", "address", "", "Destination of that header.",
+        [Element::own(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::own(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| outer(d).map_or(Value::Absent, |(_, destination)| Value::Ip(destination)));
+    each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
+        [Element::iana(176, "icmpTypeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
+         Element::iana(178, "icmpTypeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
+        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[0].into()));
+    each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
+        [Element::iana(177, "icmpCodeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
+         Element::iana(179, "icmpCodeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
+        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[1].into()));
+    flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",
+        [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
+        |r| Value::Unsigned(r.flow.interface.into());
+    flow "end_reason", "word", "", "Why the record ended: idle, active (timeouts), end (FIN or RST), forced (end of input), resources (full table); 1 to 5 in IPFIX.",
+        [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
+        |r| Value::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
+    flow "community_id", "text", "", "Community ID version 1 with seed 0; none for overflow records.",
+        [],
+        |r| community_id::of(r.flow).map_or(Value::Absent, Value::Text);
+    flow "approximate", "words", "", "In which way the record is not exact, words with a space between: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments; bits 1 to 32 in IPFIX.",
+        [Element::own(13, "approximateRecord", Unsigned8, Semantics::Flags, Units::None)],
+        |r| if r.flow.approximate.0 == 0 { Value::Absent } else { Value::Words(r.flow.approximate) };
+    flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for IEEE 802.3 without SNAP.",
+        [Element::iana(256, "ethernetType", Unsigned16).also_netflow9()],
+        // An overflow record has it in one of the ports only.
+        |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
+    flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
+        [Element::iana(56, "sourceMacAddress", MacAddress).also_netflow9()],
+        |r| if is_ip(r) { Value::Absent } else { Value::Mac(mac(r.flow.source)) };
+    flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
+        [Element::iana(80, "destinationMacAddress", MacAddress).also_netflow9()],
+        |r| if is_ip(r) { Value::Absent } else { Value::Mac(mac(r.flow.destination)) };
+];
+
+/// What only the templates have: other shapes of the fields above that collectors look for.
+#[rustfmt::skip]
+pub(crate) const EXTRA: &[Field] = fields![
+    each "icmp_type, icmp_code", "integer", "", "Type * 256 + code.",
+        [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).of(Network::Ipv4).also_netflow9(),
+         Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).of(Network::Ipv6).also_netflow9()],
+        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(u16::from_be_bytes(d.icmp).into()));
+    each "tunnel_id", "integer", "", "VXLAN network identifier below the octet 1 for VXLAN.",
+        [Element::iana(351, "layer2SegmentId", Unsigned64)],
+        |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
+            |d| d.tunnel_id.map_or(Value::Absent, |id| Value::Unsigned(1 << 56 | u64::from(id))));
+    flow "src_ip", "integer", "", "1: the source is the initiator; 2: the record is the way back of a two-way flow.",
+        [Element::iana(239, "biflowDirection", Unsigned8)],
+        |r| Value::Unsigned(if r.from_responder { 2 } else { 1 });
+];
+
+/// One column: a field in one direction.
+#[derive(Clone, Copy)]
+pub(crate) struct Column {
+    pub name: &'static str,
+    pub field: &'static Field,
+    pub reverse: bool,
+}
+
+impl Column {
+    /// Both directions of `fields`: the forward one whole, then the reverse.
+    pub fn all(fields: impl Iterator<Item = &'static Field> + Clone) -> impl Iterator<Item = Self> {
+        let forward = fields.clone().map(|field| Self { name: field.name, field, reverse: false });
+        let reverse = fields.filter_map(|field| field.reverse.map(|name| Self { name, field, reverse: true }));
+        forward.chain(reverse)
+    }
+
+    /// Its value in a flow.
+    pub fn value(&self, flow: &Flow, from_responder: bool) -> Value {
+        let direction = if self.reverse { &flow.reverse } else { &flow.forward };
+        self.field.value(&Record { flow, direction, from_responder })
+    }
+}
+
+/// A flow as one-way flows, one per direction that has packets, and whether it is the way back. Never none.
+pub(crate) fn one_way(flow: &Flow) -> impl Iterator<Item = (Flow, bool)> {
+    let there = Flow { reverse: Direction::default(), ..*flow };
+    let back = Flow {
+        source: flow.destination,
+        destination: flow.source,
+        source_port: flow.destination_port,
+        destination_port: flow.source_port,
+        forward: flow.reverse,
+        reverse: Direction::default(),
+        ..*flow
+    };
+    let has_back = flow.reverse.packets > 0;
+    let has_there = flow.forward.packets > 0 || !has_back;
+    [(has_there, (there, false)), (has_back, (back, true))].into_iter().filter_map(|(has, part)| has.then_some(part))
+}
+
+fn is_ip(record: &Record<'_>) -> bool {
+    record.flow.network != Network::Layer2
+}
+
+/// An overflow record sums many types; without type and code in the packet both ports are 0 (docs/metering.md section 2).
+fn knows_icmp(record: &Record<'_>) -> bool {
+    let flow = record.flow;
+    flow.is_icmp() && !is_overflow(flow) && (flow.source_port, flow.destination_port) != (0, 0)
+}
+
+pub(crate) fn is_overflow(flow: &Flow) -> bool {
+    flow.approximate.0 & Approximate::OVERFLOW != 0
+}
+
+fn when(applies: bool, number: impl Into<u64>) -> Value {
+    if applies { Value::Unsigned(number.into()) } else { Value::Absent }
+}
+
+/// What means nothing without packets in the direction.
+fn of_packets(record: &Record<'_>, applies: bool, read: impl FnOnce(&Direction) -> Value) -> Value {
+    if applies && record.direction.packets > 0 { read(record.direction) } else { Value::Absent }
+}
+
+/// Both outer addresses, in the family that the tunnel's type says or the addresses themselves.
+fn outer(direction: &Direction) -> Option<(IpAddr, IpAddr)> {
+    let (source, destination) = (Ipv6Addr::from(direction.outer_source), Ipv6Addr::from(direction.outer_destination));
+    match direction.tunnel_type {
+        TunnelType::None => None,
+        TunnelType::FourInSix | TunnelType::SixInSix => Some((source.into(), destination.into())),
+        _ => Some(match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
+            (Some(source), Some(destination)) => (source.into(), destination.into()),
+            _ => (source.into(), destination.into()),
+        }),
+    }
+}
+
+fn mac(address: [u8; 16]) -> [u8; 6] {
+    let [.., a, b, c, d, e, f] = address;
+    [a, b, c, d, e, f]
+}

@@ -1,0 +1,243 @@
+//! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, lines end with LF alone).
+//!
+//! Lines are written into one buffer that is reused. No word, address or number that a field can hold has a character
+//! that JSON or CSV would need to escape (tested), so nothing is looked through for them.
+
+use crate::account::Carried;
+use crate::fields::{Column, FIELDS, Value, one_way};
+use crate::output::{Output, Piece};
+use crate::sink::{Error, ExportOptions, Sink};
+use std::io::Write;
+use weir_flow::Flow;
+use weir_ledger::SinkLine;
+
+/// Octets that are collected before they are handed to the operating system.
+const BUFFER: usize = 1 << 16;
+
+/// Which text format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Csv,
+}
+
+/// A sink of lines.
+pub(crate) struct Text {
+    format: Format,
+    uniflow: bool,
+    /// Each column with what stands before its value: `,"name":` or a comma.
+    columns: Vec<(Column, String)>,
+    buffer: Vec<u8>,
+    pieces: Vec<Piece>,
+    output: Output,
+    line: SinkLine,
+}
+
+impl Text {
+    pub fn create(sink: &str, path: &str, format: Format, options: &ExportOptions) -> Result<Self, Error> {
+        let output = Output::create(sink, path)?;
+        let columns: Vec<Column> = Column::all(FIELDS.iter()).collect();
+        let mut buffer = Vec::with_capacity(BUFFER + 4096);
+        if format == Format::Csv {
+            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+            buffer.extend(names.join(",").into_bytes());
+            buffer.push(b'\n');
+        }
+        let before = |at: usize, column: &Column| match format {
+            Format::Json => format!("{}\"{}\":", if at == 0 { "{" } else { "," }, column.name),
+            Format::Csv => if at == 0 { "" } else { "," }.into(),
+        };
+        Ok(Self {
+            format,
+            uniflow: options.uniflow,
+            columns: columns.iter().enumerate().map(|(at, &column)| (column, before(at, &column))).collect(),
+            buffer,
+            pieces: Vec::new(),
+            output,
+            line: SinkLine { sink: sink.into(), ..SinkLine::default() },
+        })
+    }
+
+    fn append(&mut self, flow: &Flow, from_responder: bool) {
+        for (column, before) in &self.columns {
+            self.buffer.extend(before.as_bytes());
+            append_value(self.format, &column.value(flow, from_responder), &mut self.buffer);
+        }
+        if self.format == Format::Json {
+            self.buffer.push(b'}');
+        }
+        self.buffer.push(b'\n');
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let result = self.output.write(&self.buffer, &self.pieces, &mut self.line);
+        self.buffer.clear();
+        self.pieces.clear();
+        result
+    }
+}
+
+impl Sink for Text {
+    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+        let mut result = Ok(());
+        for flow in flows {
+            let mut lines = 1;
+            if self.uniflow {
+                lines = 0;
+                for (part, from_responder) in one_way(flow) {
+                    self.append(&part, from_responder);
+                    lines += 1;
+                }
+            } else {
+                self.append(flow, false);
+            }
+            self.pieces.push(Piece { end: self.buffer.len(), carried: Carried::one(flow, lines) });
+            if self.buffer.len() >= BUFFER {
+                result = result.and(self.flush());
+            }
+        }
+        // Whoever reads a pipe has each batch at once.
+        result.and(self.flush())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.flush()
+    }
+
+    fn line(&self) -> &SinkLine {
+        &self.line
+    }
+}
+
+fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
+    let quote: &[u8] = match (format, value) {
+        (Format::Json, Value::Absent) => return out.extend(b"null"),
+        (Format::Json, Value::Unsigned(_) | Value::Float(_)) | (Format::Csv, _) => b"",
+        (Format::Json, _) => b"\"",
+    };
+    out.extend(quote);
+    match value {
+        Value::Absent => {}
+        Value::Unsigned(number) => out.extend(itoa::Buffer::new().format(*number).as_bytes()),
+        Value::Float(number) => out.extend(zmij::Buffer::new().format(*number).as_bytes()),
+        Value::Time(ns) => append_time(*ns, out),
+        Value::Ip(address) => write!(out, "{address}").expect("memory takes every octet"),
+        Value::Mac(octets) => {
+            const DIGITS: &[u8; 16] = b"0123456789abcdef";
+            for (at, octet) in octets.iter().enumerate() {
+                out.extend((at > 0).then_some(b':'));
+                out.extend([DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
+            }
+        }
+        Value::Code(_, word) => out.extend(word.as_bytes()),
+        Value::Words(set) => {
+            for (at, word) in set.names().enumerate() {
+                out.extend((at > 0).then_some(b' '));
+                out.extend(word.as_bytes());
+            }
+        }
+        Value::Text(text) => out.extend(text.as_str().as_bytes()),
+    }
+    out.extend(quote);
+}
+
+/// `2026-11-20T12:00:00.123456789Z` (RFC 3339).
+fn append_time(time_ns: u64, out: &mut Vec<u8>) {
+    let (seconds, ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    let mut put = |range: std::ops::Range<usize>, mut number: u64| {
+        for digit in text[range].iter_mut().rev() {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    };
+    put(0..4, year);
+    put(5..7, month);
+    put(8..10, day);
+    put(11..13, second / 3600);
+    put(14..16, second / 60 % 60);
+    put(17..19, second % 60);
+    put(20..29, ns);
+    out.extend(text);
+}
+
+/// Year, month and day of a day since 1970-01-01. Years are counted from March, so that the leap day is the last of
+/// its year, in eras of 400 years (146 097 days) from 0000-03-01 on.
+fn date(days_since_1970: u64) -> (u64, u64, u64) {
+    let days = days_since_1970 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Months from March on have 31 30 31 30 31 days, again and again: 153 days in five.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_flow::{Approximate, EndReason};
+    use weir_packet::TunnelType;
+
+    fn time(ns: u64) -> String {
+        let mut text = Vec::new();
+        append_time(ns, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn times_are_rfc_3339_with_nanoseconds() {
+        assert_eq!(time(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(time(951_782_400_000_000_001), "2000-02-29T00:00:00.000000001Z");
+        assert_eq!(time(1_795_176_000_123_456_789), "2026-11-20T12:00:00.123456789Z");
+        assert_eq!(time(4_107_542_399_999_999_999), "2100-02-28T23:59:59.999999999Z");
+        assert_eq!(time(4_107_542_400_000_000_000), "2100-03-01T00:00:00.000000000Z");
+        assert_eq!(time(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+    }
+
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let mut last = (1969, 12, 31);
+        for days in 0..=u64::MAX / 86_400_000_000_000 {
+            let (year, month, day) = date(days);
+            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let lengths = [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+            assert!((1..=lengths[month as usize - 1]).contains(&day));
+            let follows = match (month, day) {
+                (1, 1) => last == (year - 1, 12, 31),
+                (_, 1) => (last.0, last.1) == (year, month - 1) && last.2 >= 28,
+                _ => last == (year, month, day - 1),
+            };
+            assert!(follows, "{last:?} and then {year}-{month}-{day}");
+            last = (year, month, day);
+        }
+    }
+
+    #[test]
+    fn no_name_and_no_word_needs_to_be_escaped() {
+        let names = Column::all(FIELDS.iter()).map(|column| column.name);
+        let tunnels = [
+            TunnelType::Gre,
+            TunnelType::Ipip,
+            TunnelType::SixInFour,
+            TunnelType::FourInSix,
+            TunnelType::SixInSix,
+            TunnelType::Vxlan,
+            TunnelType::Geneve,
+            TunnelType::Gtpu,
+        ];
+        let reasons =
+            [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
+        let words = names
+            .chain(tunnels.iter().filter_map(|tunnel| tunnel.name()))
+            .chain(reasons.iter().map(|reason| reason.name()))
+            .chain(Approximate(0xff).names());
+        for word in words {
+            assert!(word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'), "{word}");
+        }
+    }
+}
