@@ -1,7 +1,14 @@
-//! The decoder's door.
+//! The decoder's door: link, IP, tunnels, transport, one after the other.
 
-use crate::{Notes, Packet};
-use weir_ledger::Refused;
+use crate::link::{self, Content, Envelope};
+use crate::octets::Octets;
+use crate::transport;
+use crate::tunnel::{DEPTH, Tunnel};
+use crate::{Flags, Network, Notes, Packet};
+use weir_ledger::{Noted, Refused};
+
+/// Protocol of a packet without IP.
+const NO_PROTOCOL: u8 = 255;
 
 /// What the decoder enters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +31,69 @@ pub fn decode(
     options: Options,
     packet: &mut Packet,
 ) -> Result<Notes, Refused> {
-    let _ = (link, bytes, frame_bytes, options, packet);
-    Err(Refused::LinkType)
+    let mut envelope = Envelope::EMPTY;
+    let content = link::read(link, Octets::of_frame(bytes, frame_bytes), &mut envelope)?;
+    *packet = Packet {
+        time_ns: packet.time_ns,
+        interface: packet.interface,
+        frame_bytes,
+        vlan: envelope.vlan,
+        inner_vlan: envelope.inner_vlan,
+        mpls_label: envelope.mpls_label,
+        ..Packet::default()
+    };
+    let mut notes = Notes::default();
+    match content {
+        Content::Other(ethertype) => describe_layer2(ethertype, &envelope, packet),
+        Content::Ip(ip) => {
+            let mut octets = ip.describe(packet, &mut notes);
+            if options.decapsulate {
+                octets = enter_tunnels(octets, packet, &mut notes);
+            }
+            if let Some(octets) = octets {
+                transport::describe(octets, packet, &mut notes);
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// A frame without IP: who sent what to whom.
+fn describe_layer2(ethertype: u16, envelope: &Envelope, packet: &mut Packet) {
+    packet.source = mac(envelope.source);
+    packet.destination = mac(envelope.destination);
+    packet.source_port = ethertype;
+    packet.destination_port = ethertype;
+    packet.protocol = NO_PROTOCOL;
+    packet.network = Network::Layer2;
+    packet.flags = Flags(Flags::PORTS);
+}
+
+/// A MAC address in the shape of [`Packet::source`].
+fn mac([a, b, c, d, e, f]: [u8; 6]) -> [u8; 16] {
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f]
+}
+
+/// Makes `packet` the innermost one, and gives what was captured behind its IP headers.
+fn enter_tunnels<'a>(mut octets: Option<Octets<'a>>, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+    for depth in 0..=DEPTH {
+        match Tunnel::split(packet, octets?) {
+            Ok(Some(tunnel)) if depth < DEPTH => {
+                packet.outer_source = packet.source;
+                packet.outer_destination = packet.destination;
+                packet.tunnel_type = tunnel.kind;
+                packet.tunnel_id = tunnel.identifier.unwrap_or(0);
+                octets = tunnel.ip.describe(packet, notes);
+                if tunnel.identifier.is_some() {
+                    packet.flags.0 |= Flags::TUNNEL_ID;
+                }
+                continue;
+            }
+            Ok(Some(_)) => notes.add(Noted::TunnelTooDeep),
+            Ok(None) => {}
+            Err(_) => notes.add(Noted::TunnelMalformed),
+        }
+        break;
+    }
+    octets
 }

@@ -5,10 +5,27 @@
 //! Always true: nothing allocates, panics or loops without a bound; lengths come from the IP
 //! header, so a snapped capture gives the same packet as a full one.
 //! Not here: reassembly (later fragments are resolved by the meter), flows, time.
+//!
+//! ```text
+//! link      Ethernet, cooked, loopback, raw; VLAN, MPLS, PPPoE, SNAP   -> IP, or an EtherType
+//! ip        IPv4, IPv6 and its extension headers                       -> addresses, lengths, fragments
+//! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request            -> ip again, up to 8 times
+//! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6               -> ports, control bits
+//! ```
+//! One protocol is one file, and each is built alike: a type that borrows the header's octets,
+//! `split`, which alone can fail, and getters, which cannot. What everything means is in `docs/metering.md`.
 #![forbid(unsafe_code)]
 
 mod decode;
+mod ip;
+mod link;
+mod octets;
 mod packet;
+mod transport;
+mod tunnel;
+
+#[cfg(test)]
+mod tests;
 
 pub use decode::{Options, decode};
 pub use packet::{Flags, NO_LABEL, NO_VLAN, Network, Notes, Packet, TunnelType, address, mapped};

@@ -1,0 +1,267 @@
+//! IPv4 (RFC 791). Options are skipped, not read; the checksum is not checked.
+
+use super::fragment_flags;
+use crate::octets::Octets;
+use crate::{Flags, Network, Notes, Packet, mapped};
+use weir_ledger::{Noted, Refused};
+
+/// Octets of a header without options.
+const FIXED_BYTES: u32 = 20;
+
+/// A whole IPv4 header but for its options, with lengths that are possible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ipv4<'a> {
+    fixed: &'a [u8; 20],
+    /// What follows the fixed header: options first.
+    rest: Octets<'a>,
+}
+
+impl<'a> Ipv4<'a> {
+    /// Splits captured octets into this header and whatever follows it.
+    ///
+    /// # Errors
+    /// `Ipv4Truncated` if the capture ends inside the fixed header; `IpVersion`; `Ipv4HeaderLength` if it
+    /// claims less than 5 words; `Ipv4TotalLength` if the packet is shorter than its header.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Result<Self, Refused> {
+        let (fixed, rest) = octets.split::<20>().ok_or(Refused::Ipv4Truncated)?;
+        let header = Self { fixed, rest };
+        if fixed[0] >> 4 != 4 {
+            return Err(Refused::IpVersion);
+        }
+        if header.header_bytes() < FIXED_BYTES {
+            return Err(Refused::Ipv4HeaderLength);
+        }
+        if header.ip_bytes() < header.header_bytes() {
+            return Err(Refused::Ipv4TotalLength);
+        }
+        Ok(header)
+    }
+
+    /// Octets of the header with its options.
+    #[inline]
+    fn header_bytes(self) -> u32 {
+        u32::from(self.fixed[0] & 0x0f) * 4
+    }
+
+    /// Type of service: code point and congestion bits.
+    #[inline]
+    fn tos(self) -> u8 {
+        self.fixed[1]
+    }
+
+    /// Octets of the packet as its header has them: 0 says nothing.
+    #[inline]
+    fn total_length(self) -> u32 {
+        u16::from_be_bytes([self.fixed[2], self.fixed[3]]).into()
+    }
+
+    /// Octets of the packet: the total length, or what the frame had if that is 0.
+    #[inline]
+    fn ip_bytes(self) -> u32 {
+        match self.total_length() {
+            0 => self.wire(),
+            length => length,
+        }
+    }
+
+    /// Octets that the frame had from the start of this header on.
+    #[inline]
+    fn wire(self) -> u32 {
+        // The fixed header was split from that many.
+        FIXED_BYTES + self.rest.wire()
+    }
+
+    /// Names the fragments of one packet.
+    #[inline]
+    fn identification(self) -> u16 {
+        u16::from_be_bytes([self.fixed[4], self.fixed[5]])
+    }
+
+    /// First or later fragment, or none.
+    #[inline]
+    fn fragment(self) -> Flags {
+        let field = u16::from_be_bytes([self.fixed[6], self.fixed[7]]);
+        fragment_flags(field & 0x1fff, field & 0x2000 != 0)
+    }
+
+    /// Time to live.
+    #[inline]
+    fn ttl(self) -> u8 {
+        self.fixed[8]
+    }
+
+    /// Protocol number of what follows.
+    #[inline]
+    fn protocol(self) -> u8 {
+        self.fixed[9]
+    }
+
+    /// Source address.
+    #[inline]
+    fn source(self) -> [u8; 4] {
+        let [_, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, ..] = *self.fixed;
+        [a, b, c, d]
+    }
+
+    /// Destination address.
+    #[inline]
+    fn destination(self) -> [u8; 4] {
+        let [.., a, b, c, d] = *self.fixed;
+        [a, b, c, d]
+    }
+
+    /// See [`super::Ip::describe`].
+    #[inline]
+    pub fn describe(self, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+        let ip_bytes = self.ip_bytes();
+        if self.total_length() == 0 {
+            notes.add(Noted::LengthFromFrame);
+        }
+        if ip_bytes > self.wire() {
+            notes.add(Noted::LengthBeyondFrame);
+        }
+        packet.source = mapped(self.source());
+        packet.destination = mapped(self.destination());
+        packet.network = Network::Ipv4;
+        packet.ip_bytes = ip_bytes;
+        packet.payload_bytes = ip_bytes - self.header_bytes();
+        packet.tos = self.tos();
+        packet.ttl = self.ttl();
+        packet.protocol = self.protocol();
+        packet.identification = self.identification().into();
+        packet.flags = self.fragment();
+        let options_bytes = self.header_bytes() - FIXED_BYTES;
+        let Some(payload) = self.rest.end_at(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
+            notes.add(Noted::ExtensionMalformed);
+            return None;
+        };
+        (!packet.flags.has(Flags::FRAGMENT_LATER)).then_some(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::build::*;
+
+    #[test]
+    fn every_field_is_read() {
+        let mut ip = udp_in_v4(5, 6, b"payload");
+        ip[1] = 0xb9;
+        ip[4..6].copy_from_slice(&[0x12, 0x34]);
+        ip[6] = 0x40;
+        let (packet, notes) = decoded(&ethernet(0x0800, &ip));
+        assert!(notes.is_empty());
+        assert_eq!((packet.source, packet.destination), (mapped([10, 0, 0, 1]), mapped([10, 0, 0, 2])));
+        assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv4, 17, 64, 0xb9));
+        assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (35, 7, 49));
+        assert_eq!((packet.identification, packet.flags.0), (0x1234, Flags::PORTS));
+    }
+
+    #[test]
+    fn padding_of_short_frames_does_not_count() {
+        let mut frame = ethernet(0x0800, &udp_in_v4(5, 6, b"x"));
+        let short = decoded(&frame).0;
+        frame.resize(60, 0xee);
+        let (packet, notes) = decoded(&frame);
+        assert!(notes.is_empty());
+        assert_eq!(packet, Packet { frame_bytes: 60, ..short });
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (29, 1));
+    }
+
+    #[test]
+    fn options_are_skipped_and_if_cut_noted() {
+        let mut ip = udp_in_v4(5, 6, b"x");
+        ip.splice(20..20, [1; 40]);
+        ip[0] = 0x4f;
+        ip[3] += 40;
+        let (packet, notes) = decoded_as(228, &ip);
+        assert!(notes.is_empty());
+        assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (5, 69, 1));
+        for cut in 20..60 {
+            let (packet, notes) = snapped(228, &ip, cut);
+            assert_eq!(noted(notes), [Noted::ExtensionMalformed]);
+            assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (0, 69, 9));
+            assert!(!packet.flags.has(Flags::PORTS));
+        }
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_refused() {
+        for cut in 0..20 {
+            assert_eq!(refused(228, &udp_in_v4(5, 6, b"x")[..cut]), Refused::Ipv4Truncated);
+        }
+        assert_eq!(refused(101, &[]), Refused::LinkTruncated);
+        assert_eq!(refused(101, &[0x45]), Refused::Ipv4Truncated);
+    }
+
+    #[test]
+    fn impossible_versions_and_lengths_are_refused() {
+        let with = |first, total: u16| {
+            let mut ip = udp_in_v4(5, 6, b"x");
+            ip[0] = first;
+            ip[2..4].copy_from_slice(&total.to_be_bytes());
+            ip
+        };
+        assert_eq!(refused(228, &with(0x65, 29)), Refused::IpVersion);
+        assert_eq!(refused(1, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))), Refused::IpVersion);
+        assert_eq!(refused(101, &with(0x55, 29)), Refused::IpVersion);
+        for words in 0..5 {
+            assert_eq!(refused(228, &with(0x40 | words, 29)), Refused::Ipv4HeaderLength);
+        }
+        assert_eq!(refused(228, &with(0x45, 19)), Refused::Ipv4TotalLength);
+        assert_eq!(refused(228, &with(0x46, 23)), Refused::Ipv4TotalLength);
+        assert_eq!(decoded_as(228, &with(0x45, 20)).0.ip_bytes, 20);
+    }
+
+    #[test]
+    fn a_total_length_of_0_is_taken_from_the_frame() {
+        let mut ip = udp_in_v4(5, 6, &[0; 1000]);
+        ip[2..4].fill(0);
+        let (packet, notes) = decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip)));
+        assert_eq!(noted(notes), [Noted::LengthFromFrame]);
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (1028, 1000));
+        let (snapped, _) = snapped(1, &ethernet(0x8100, &vlan(1, 0x0800, &ip)), 60);
+        assert_eq!(snapped, packet);
+    }
+
+    #[test]
+    fn a_length_of_0_in_a_frame_shorter_than_the_header_is_refused() {
+        let mut ip = udp_in_v4(5, 6, b"x");
+        ip.truncate(22);
+        ip[0] = 0x46;
+        ip[2..4].fill(0);
+        let mut packet = Packet::default();
+        let result = crate::decode(228, &ip, 22, crate::Options::default(), &mut packet);
+        assert_eq!(result, Err(Refused::Ipv4TotalLength));
+    }
+
+    #[test]
+    fn a_length_beyond_the_frame_is_believed() {
+        let mut ip = udp_in_v4(5, 6, b"x");
+        ip[2..4].copy_from_slice(&1500_u16.to_be_bytes());
+        let (packet, notes) = decoded_as(228, &ip);
+        assert_eq!(noted(notes), [Noted::LengthBeyondFrame]);
+        assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (1500, 1472, 5));
+    }
+
+    #[test]
+    fn fragments_are_flagged_and_only_the_first_has_ports() {
+        let fragment = |field: u16| {
+            let mut ip = udp_in_v4(5, 6, b"x");
+            ip[4..6].copy_from_slice(&[0x12, 0x34]);
+            ip[6..8].copy_from_slice(&field.to_be_bytes());
+            let (packet, notes) = decoded_as(228, &ip);
+            assert!(notes.is_empty());
+            assert_eq!(packet.identification, 0x1234);
+            (packet.flags.0, packet.source_port, packet.payload_bytes)
+        };
+        assert_eq!(fragment(0x2000), (Flags::FRAGMENT_FIRST | Flags::PORTS, 5, 1));
+        for field in [0x2001, 0x0001, 0x1fff] {
+            assert_eq!(fragment(field), (Flags::FRAGMENT_LATER, 0, 9));
+        }
+        // The reserved bit and "do not fragment" make no fragment.
+        assert_eq!(fragment(0xc000), (Flags::PORTS, 5, 1));
+    }
+}

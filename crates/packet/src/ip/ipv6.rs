@@ -1,0 +1,188 @@
+//! IPv6 (RFC 8200), with the length of jumbograms (RFC 2675).
+
+use super::extension::{self, End, HOP_BY_HOP};
+use crate::octets::Octets;
+use crate::{Network, Notes, Packet};
+use weir_ledger::{Noted, Refused};
+
+/// Octets of the fixed header.
+const FIXED_BYTES: u32 = 40;
+
+/// A whole IPv6 header but for its extension headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ipv6<'a> {
+    /// The fixed header up to its addresses.
+    fixed: &'a [u8; 8],
+    source: &'a [u8; 16],
+    destination: &'a [u8; 16],
+    /// What follows the fixed header: extension headers first.
+    rest: Octets<'a>,
+}
+
+impl<'a> Ipv6<'a> {
+    /// Splits captured octets into this header and whatever follows it.
+    ///
+    /// # Errors
+    /// `Ipv6Truncated` if the capture ends inside the fixed header; `IpVersion`.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Result<Self, Refused> {
+        let header = Self::split_unchecked(octets).ok_or(Refused::Ipv6Truncated)?;
+        if header.fixed[0] >> 4 != 6 {
+            return Err(Refused::IpVersion);
+        }
+        Ok(header)
+    }
+
+    /// Splits a header of any version; `None` if the capture ends inside it.
+    #[inline]
+    fn split_unchecked(octets: Octets<'a>) -> Option<Self> {
+        let (fixed, rest) = octets.split()?;
+        let (source, rest) = rest.split()?;
+        let (destination, rest) = rest.split()?;
+        Some(Self { fixed, source, destination, rest })
+    }
+
+    /// Code point and congestion bits.
+    #[inline]
+    fn traffic_class(self) -> u8 {
+        self.fixed[0] << 4 | self.fixed[1] >> 4
+    }
+
+    /// Octets after the fixed header as it has them; 0 says nothing.
+    #[inline]
+    fn payload_length(self) -> u32 {
+        u16::from_be_bytes([self.fixed[4], self.fixed[5]]).into()
+    }
+
+    /// Protocol number of what follows the fixed header.
+    #[inline]
+    fn next_header(self) -> u8 {
+        self.fixed[6]
+    }
+
+    /// Hop limit.
+    #[inline]
+    fn hop_limit(self) -> u8 {
+        self.fixed[7]
+    }
+
+    /// Octets after the fixed header, and whether the frame had to say it.
+    #[inline]
+    fn rest_bytes(self) -> (u32, bool) {
+        let length = self.payload_length();
+        if length > 0 {
+            return (length, false);
+        }
+        let jumbo = if self.next_header() == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
+        match jumbo {
+            Some(length) => (length, false),
+            None => (self.rest.wire(), self.rest.wire() > 0),
+        }
+    }
+
+    /// See [`super::Ip::describe`].
+    #[inline]
+    pub fn describe(self, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+        let (rest_bytes, from_frame) = self.rest_bytes();
+        if from_frame {
+            notes.add(Noted::LengthFromFrame);
+        }
+        if rest_bytes > self.rest.wire() {
+            notes.add(Noted::LengthBeyondFrame);
+        }
+        let rest = self.rest.end_at(rest_bytes);
+        let chain = extension::walk(self.next_header(), rest);
+        packet.source = *self.source;
+        packet.destination = *self.destination;
+        packet.network = Network::Ipv6;
+        // Only a jumbogram of 4 GiB could be longer.
+        packet.ip_bytes = rest_bytes.saturating_add(FIXED_BYTES);
+        packet.payload_bytes = rest_bytes - (rest.wire() - chain.rest.wire());
+        packet.tos = self.traffic_class();
+        packet.ttl = self.hop_limit();
+        packet.protocol = chain.protocol;
+        packet.identification = chain.identification;
+        packet.flags = chain.fragment;
+        match chain.end {
+            End::Transport => Some(chain.rest),
+            End::LaterFragment => None,
+            End::Malformed => {
+                notes.add(Noted::ExtensionMalformed);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Flags;
+    use crate::tests::build::*;
+
+    #[test]
+    fn every_field_is_read() {
+        let mut ip = udp_in_v6(5, 6, b"payload");
+        ip[0] = 0x6b;
+        ip[1] = 0x9f;
+        let (packet, notes) = decoded(&ethernet(0x86dd, &ip));
+        assert!(notes.is_empty());
+        assert_eq!((packet.source[0], packet.source[15], packet.destination[15]), (0xfd, 1, 2));
+        assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv6, 17, 64, 0xb9));
+        assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (55, 7, 69));
+        assert_eq!((packet.identification, packet.flags.0), (0, Flags::PORTS));
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_refused() {
+        for cut in 0..40 {
+            assert_eq!(refused(229, &udp_in_v6(5, 6, b"x")[..cut]), Refused::Ipv6Truncated);
+        }
+        assert_eq!(refused(101, &[0x60]), Refused::Ipv6Truncated);
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let mut ip = udp_in_v6(5, 6, b"x");
+        ip[0] = 0x40;
+        assert_eq!(refused(229, &ip), Refused::IpVersion);
+    }
+
+    #[test]
+    fn a_payload_length_of_0_is_taken_from_the_frame_if_octets_follow() {
+        let mut ip = udp_in_v6(5, 6, b"x");
+        ip[4..6].fill(0);
+        let (packet, notes) = decoded_as(229, &ip);
+        assert_eq!(noted(notes), [Noted::LengthFromFrame]);
+        assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (49, 1, 5));
+
+        let (packet, notes) = decoded_as(229, &ipv6(59, &[]));
+        assert!(notes.is_empty());
+        assert_eq!((packet.ip_bytes, packet.protocol), (40, 59));
+    }
+
+    #[test]
+    fn a_jumbo_payload_option_gives_the_length() {
+        let options = [17, 0, 0xc2, 4, 0, 1, 0x86, 0xa0];
+        let mut ip = ipv6(0, &[&options[..], &udp(5, 6, &[0; 16])].concat());
+        ip[4..6].fill(0);
+        let mut packet = Packet::default();
+        let notes = crate::decode(229, &ip, 40 + 100_000, crate::Options::default(), &mut packet).unwrap();
+        assert!(notes.is_empty());
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (100_040, 100_000 - 8 - 8));
+        assert_eq!((packet.protocol, packet.source_port), (17, 5));
+
+        // With a payload length, the option says nothing.
+        ip[5] = 32;
+        assert_eq!(decoded_as(229, &ip).0.ip_bytes, 72);
+    }
+
+    #[test]
+    fn a_jumbogram_of_all_the_octets_there_can_be_does_not_overflow() {
+        let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6]);
+        ip[4..6].fill(0);
+        let (packet, notes) = decoded_as(229, &ip);
+        assert_eq!(noted(notes), [Noted::LengthBeyondFrame]);
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 16));
+    }
+}

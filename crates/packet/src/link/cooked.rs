@@ -1,0 +1,112 @@
+//! Linux cooked captures (LINKTYPE_LINUX_SLL and LINKTYPE_LINUX_SLL2 of the tcpdump registry).
+//!
+//! Version 1: packet type, ARP hardware type, address length (2 octets each), address (8), protocol (2).
+//! Version 2: protocol, reserved (2 each), interface (4), hardware type (2), packet type, address length
+//! (1 each), address (8).
+
+use super::Next;
+use crate::octets::Octets;
+
+/// Protocol number of IEEE 802.2 frames (`ETH_P_802_2` of Linux), which is no EtherType.
+const LLC: u16 = 0x0004;
+
+/// A whole cooked header of either version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cooked<'a> {
+    V1(&'a [u8; 16]),
+    V2(&'a [u8; 20]),
+}
+
+impl<'a> Cooked<'a> {
+    /// Splits a header of version 1 from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split_v1(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(header, rest)| (Self::V1(header), rest))
+    }
+
+    /// Splits a header of version 2 from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split_v2(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(header, rest)| (Self::V2(header), rest))
+    }
+
+    /// The sender's address if it is a MAC address, else 0.
+    #[inline]
+    pub fn source(self) -> [u8; 6] {
+        let (length, address) = match self {
+            Self::V1(&[_, _, _, _, high, low, a, b, c, d, e, f, ..]) => ([high, low], [a, b, c, d, e, f]),
+            Self::V2(&[_, _, _, _, _, _, _, _, _, _, _, low, a, b, c, d, e, f, ..]) => ([0, low], [a, b, c, d, e, f]),
+        };
+        if length == [0, 6] { address } else { [0; 6] }
+    }
+
+    /// What follows.
+    #[inline]
+    pub fn next(self) -> Next {
+        let protocol = match self {
+            Self::V1(&[.., a, b]) | Self::V2(&[a, b, ..]) => u16::from_be_bytes([a, b]),
+        };
+        if protocol == LLC { Next::Llc } else { Next::of_ethertype(protocol) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::build::*;
+    use crate::{Network, mapped};
+    use weir_ledger::Refused;
+
+    fn v1(protocol: u16, address_bytes: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0, 0, 0, 1, 0, address_bytes, 2, 0, 0, 0, 0, 9, 0xff, 0xff];
+        frame.extend(protocol.to_be_bytes());
+        frame.extend(payload);
+        frame
+    }
+
+    fn v2(protocol: u16, address_bytes: u8, payload: &[u8]) -> Vec<u8> {
+        let mut frame = protocol.to_be_bytes().to_vec();
+        frame.extend([0, 0, 0, 0, 0, 3, 0, 1, 0, address_bytes, 2, 0, 0, 0, 0, 9, 0xff, 0xff]);
+        frame.extend(payload);
+        frame
+    }
+
+    #[test]
+    fn both_versions_lead_to_ip() {
+        for (link, frame) in
+            [(113, v1(0x0800, 6, &udp_in_v4(5, 6, b"x"))), (276, v2(0x0800, 6, &udp_in_v4(5, 6, b"x")))]
+        {
+            let (packet, notes) = decoded_as(link, &frame);
+            assert!(notes.is_empty());
+            assert_eq!((packet.source, packet.source_port, packet.ip_bytes), (mapped([10, 0, 0, 1]), 5, 29));
+        }
+    }
+
+    #[test]
+    fn only_an_address_of_six_octets_is_a_mac_address() {
+        for (link, frame) in [(113, v1(0x0806, 6, &[])), (276, v2(0x0806, 6, &[]))] {
+            let packet = decoded_as(link, &frame).0;
+            assert_eq!((packet.network, packet.source_port), (Network::Layer2, 0x0806));
+            assert_eq!(packet.source, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 9]);
+            assert_eq!(packet.destination, [0; 16]);
+        }
+        for (link, frame) in [(113, v1(0x0806, 8, &[])), (276, v2(0x0806, 4, &[]))] {
+            assert_eq!(decoded_as(link, &frame).0.source, [0; 16]);
+        }
+    }
+
+    #[test]
+    fn protocol_numbers_of_linux_are_not_ethertypes() {
+        assert_eq!(decoded_as(113, &v1(0x000c, 0, &[1; 16])).0.source_port, 0);
+        let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &udp_in_v4(5, 6, b"x")[..]].concat();
+        assert_eq!(decoded_as(276, &v2(0x0004, 6, &snap)).0.source_port, 5);
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_refused() {
+        for (link, frame) in [(113, v1(0x0806, 6, &[])), (276, v2(0x0806, 6, &[]))] {
+            for cut in 0..frame.len() {
+                assert_eq!(refused(link, &frame[..cut]), Refused::LinkTruncated);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! BSD loopback (LINKTYPE_NULL and LINKTYPE_LOOP of the tcpdump registry): an address family of four octets.
+//!
+//! The first has it in the byte order of the capturing host, the second in network order; writers
+//! mix them up, and no family is another one backwards, so both are read either way.
+
+use super::Next;
+use crate::octets::Octets;
+
+/// A whole loopback header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loopback<'a>(&'a [u8; 4]);
+
+impl<'a> Loopback<'a> {
+    /// Splits the header from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// What follows. The families are those of the BSDs, Darwin and Linux.
+    #[inline]
+    pub fn next(self) -> Next {
+        let ([0, 0, 0, family] | [family, 0, 0, 0]) = *self.0 else { return Next::Other(0) };
+        match family {
+            2 => Next::Ipv4,
+            10 | 24 | 28 | 30 => Next::Ipv6,
+            _ => Next::Other(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::build::*;
+    use crate::{Network, Packet};
+    use weir_ledger::Refused;
+
+    fn decode(link: u16, family: [u8; 4], payload: &[u8]) -> Packet {
+        decoded_as(link, &[&family, payload].concat()).0
+    }
+
+    #[test]
+    fn families_are_read_in_either_byte_order() {
+        for link in [0, 108] {
+            for family in [[2, 0, 0, 0], [0, 0, 0, 2]] {
+                assert_eq!(decode(link, family, &udp_in_v4(5, 6, b"x")).network, Network::Ipv4);
+            }
+            for family in [10, 24, 28, 30] {
+                for family in [[family, 0, 0, 0], [0, 0, 0, family]] {
+                    assert_eq!(decode(link, family, &udp_in_v6(5, 6, b"x")).network, Network::Ipv6);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_families_are_not_ip() {
+        for family in [[0; 4], [7, 0, 0, 0], [2, 0, 0, 2], [0, 2, 0, 0]] {
+            let packet = decode(0, family, &udp_in_v4(5, 6, b"x"));
+            assert_eq!((packet.network, packet.source_port, packet.source), (Network::Layer2, 0, [0; 16]));
+        }
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_refused() {
+        for cut in 0..4 {
+            assert_eq!(refused(108, &[0, 0, 0, 2][..cut]), Refused::LinkTruncated);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! PPPoE sessions (RFC 2516 section 4): version and type, code, session, length, then PPP.
+
+use super::{Next, PPPOE_SESSION};
+use crate::octets::Octets;
+
+/// A whole PPPoE header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pppoe<'a>(&'a [u8; 6]);
+
+impl<'a> Pppoe<'a> {
+    /// Splits the header from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// What follows: PPP, if version and type are 1 and the code is that of session data.
+    #[inline]
+    pub fn next(self) -> Next {
+        let [version_and_type, code, ..] = *self.0;
+        if version_and_type == 0x11 && code == 0 { Next::Ppp } else { Next::Other(PPPOE_SESSION) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::build::*;
+    use crate::{NO_LABEL, Network};
+    use weir_ledger::Refused;
+
+    #[test]
+    fn a_session_leads_to_ip_with_and_without_a_compressed_protocol() {
+        for protocol in [&[0x00, 0x21][..], &[0x21]] {
+            let packet = decoded(&ethernet(0x8864, &pppoe(protocol, &udp_in_v4(5, 6, b"x")))).0;
+            assert_eq!((packet.network, packet.source_port), (Network::Ipv4, 5));
+        }
+        for protocol in [&[0x00, 0x57][..], &[0x57]] {
+            let packet = decoded(&ethernet(0x8864, &pppoe(protocol, &udp_in_v6(5, 6, b"x")))).0;
+            assert_eq!((packet.network, packet.source_port), (Network::Ipv6, 5));
+        }
+    }
+
+    #[test]
+    fn a_session_may_carry_a_label_stack() {
+        let frame = ethernet(0x8864, &pppoe(&[0x02, 0x81], &mpls(&[17], &udp_in_v4(5, 6, b"x"))));
+        let packet = decoded(&frame).0;
+        assert_eq!((packet.mpls_label, packet.source_port), (17, 5));
+    }
+
+    #[test]
+    fn other_protocols_and_impossible_headers_are_not_ip() {
+        let lcp = ethernet(0x8864, &pppoe(&[0xc0, 0x21], &[1, 1, 0, 4]));
+        let compressed = ethernet(0x8864, &pppoe(&[0xfd], &[1, 1, 0, 4]));
+        let mut version = ethernet(0x8864, &pppoe(&[0x21], &udp_in_v4(5, 6, b"x")));
+        version[14] = 0x21;
+        for frame in [lcp, compressed, version] {
+            let packet = decoded(&frame).0;
+            assert_eq!((packet.network, packet.source_port), (Network::Layer2, 0x8864));
+            assert_eq!(packet.mpls_label, NO_LABEL);
+        }
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_refused() {
+        let frame = ethernet(0x8864, &pppoe(&[0, 0x21], &udp_in_v4(5, 6, b"x")));
+        for cut in 14..22 {
+            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+        }
+        assert_eq!(refused(1, &frame[..22]), Refused::Ipv4Truncated);
+    }
+}

@@ -1,0 +1,89 @@
+//! VLAN tags (IEEE 802.1Q clause 9): priority and identifier, then the next EtherType or length.
+
+use super::Next;
+use crate::octets::Octets;
+
+/// Whether an EtherType announces a tag: customer, service, and what came before the standard.
+#[inline]
+pub(crate) fn is_vlan(ethertype: u16) -> bool {
+    matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200 | 0x9300)
+}
+
+/// A whole tag, without the EtherType that announced it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vlan<'a>(&'a [u8; 4]);
+
+impl<'a> Vlan<'a> {
+    /// Splits the tag from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(tag, rest)| (Self(tag), rest))
+    }
+
+    /// VLAN identifier: 12 bits, 0 in a tag that only gives a priority.
+    #[inline]
+    pub fn identifier(self) -> u16 {
+        let [a, b, ..] = *self.0;
+        u16::from_be_bytes([a, b]) & 0x0fff
+    }
+
+    /// What follows.
+    #[inline]
+    pub fn next(self) -> Next {
+        let [.., a, b] = *self.0;
+        Next::of_ethertype_or_length(u16::from_be_bytes([a, b]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HEADERS;
+    use crate::NO_VLAN;
+    use crate::tests::build::*;
+    use weir_ledger::Refused;
+
+    #[test]
+    fn the_first_two_identifiers_are_kept_and_every_tag_is_passed() {
+        let ip = udp_in_v4(5, 6, b"x");
+        let one = ethernet(0x8100, &vlan(0xe000 | 7, 0x0800, &ip));
+        let three = ethernet(0x88a8, &vlan(100, 0x9100, &vlan(200, 0x9300, &vlan(300, 0x0800, &ip))));
+        let (one, three) = (decoded(&one).0, decoded(&three).0);
+        assert_eq!((one.vlan, one.inner_vlan, one.source_port), (7, NO_VLAN, 5));
+        assert_eq!((three.vlan, three.inner_vlan, three.source_port), (100, 200, 5));
+    }
+
+    #[test]
+    fn a_priority_tag_is_a_tag() {
+        assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.vlan, 0);
+        assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.inner_vlan, 9);
+    }
+
+    #[test]
+    fn a_tagged_frame_may_hold_a_length() {
+        let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &udp_in_v4(5, 6, b"x")[..]].concat();
+        assert_eq!(decoded(&ethernet(0x8100, &vlan(3, 37, &snap))).0.source_port, 5);
+    }
+
+    #[test]
+    fn a_tag_cut_anywhere_is_refused() {
+        let frame = ethernet(0x8100, &vlan(1, 0x0806, &[]));
+        for cut in 14..18 {
+            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+        }
+    }
+
+    #[test]
+    fn more_tags_than_the_bound_are_refused() {
+        let tagged = |count| {
+            let mut payload = udp_in_v4(5, 6, b"x");
+            let mut ethertype = 0x0800;
+            for identifier in 0..count {
+                payload = vlan(identifier, ethertype, &payload);
+                ethertype = 0x8100;
+            }
+            ethernet(ethertype, &payload)
+        };
+        assert_eq!(decoded(&tagged(HEADERS as u16)).0.source_port, 5);
+        assert_eq!(refused(1, &tagged(HEADERS as u16 + 1)), Refused::TooManyHeaders);
+    }
+}

@@ -1,0 +1,151 @@
+//! Frames by hand: each function puts one header before a payload.
+
+use crate::{Notes, Options, Packet, TunnelType, decode, mapped};
+use std::ops::Range;
+use weir_ledger::{Noted, Refused};
+
+pub(crate) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// Behind an EtherType that announces it.
+pub(crate) fn vlan(tag: u16, ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    [&tag.to_be_bytes(), &ethertype.to_be_bytes(), payload].concat()
+}
+
+pub(crate) fn mpls(labels: &[u32], payload: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (at, label) in labels.iter().enumerate() {
+        let bottom = u32::from(at + 1 == labels.len());
+        octets.extend((label << 12 | bottom << 8 | 64).to_be_bytes());
+    }
+    octets.extend(payload);
+    octets
+}
+
+pub(crate) fn pppoe(protocol: &[u8], payload: &[u8]) -> Vec<u8> {
+    let length = (protocol.len() + payload.len()) as u16;
+    [&[0x11, 0, 0, 7][..], &length.to_be_bytes(), protocol, payload].concat()
+}
+
+pub(crate) fn ipv4_from(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (20 + payload.len() as u16).to_be_bytes();
+    let fixed = [0x45, 0, high, low, 0, 0, 0, 0, 64, protocol, 0, 0];
+    [&fixed[..], &source, &destination, payload].concat()
+}
+
+pub(crate) fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    ipv4_from([10, 0, 0, 1], [10, 0, 0, 2], protocol, payload)
+}
+
+pub(crate) fn ipv6(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    let address = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    [&[0x60, 0, 0, 0, high, low, protocol, 64][..], &address(1), &address(2), payload].concat()
+}
+
+pub(crate) fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
+    let length = 8 + payload.len() as u16;
+    [&source.to_be_bytes(), &destination.to_be_bytes(), &length.to_be_bytes(), &[0, 0][..], payload].concat()
+}
+
+pub(crate) fn udp_in_v4(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
+    ipv4(17, &udp(source, destination, payload))
+}
+
+pub(crate) fn udp_in_v6(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
+    ipv6(17, &udp(source, destination, payload))
+}
+
+pub(crate) fn udp_from(
+    source: [u8; 4],
+    destination: [u8; 4],
+    source_port: u16,
+    destination_port: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    ipv4_from(source, destination, 17, &udp(source_port, destination_port, payload))
+}
+
+pub(crate) fn tcp(source: u16, destination: u16, control: u16, payload: &[u8]) -> Vec<u8> {
+    let mut octets = [&source.to_be_bytes(), &destination.to_be_bytes(), &[0; 8][..]].concat();
+    octets.extend((0x5000 | control).to_be_bytes());
+    octets.extend([0; 6]);
+    octets.extend(payload);
+    octets
+}
+
+/// An Ethernet frame, captured whole.
+pub(crate) fn decoded(frame: &[u8]) -> (Packet, Notes) {
+    decoded_as(1, frame)
+}
+
+/// A frame of a link type, captured whole.
+pub(crate) fn decoded_as(link: u16, frame: &[u8]) -> (Packet, Notes) {
+    snapped(link, frame, frame.len())
+}
+
+/// A frame of which only the first `captured` octets were captured.
+pub(crate) fn snapped(link: u16, frame: &[u8], captured: usize) -> (Packet, Notes) {
+    with_options(link, frame, captured, Options { decapsulate: false }).expect("the frame is decoded")
+}
+
+/// A frame captured whole, with tunnels entered.
+pub(crate) fn entered(link: u16, frame: &[u8]) -> (Packet, Notes) {
+    with_options(link, frame, frame.len(), Options { decapsulate: true }).expect("the frame is decoded")
+}
+
+pub(crate) fn with_options(
+    link: u16,
+    frame: &[u8],
+    captured: usize,
+    options: Options,
+) -> Result<(Packet, Notes), Refused> {
+    let mut packet = Packet::default();
+    decode(link, &frame[..captured], frame.len() as u32, options, &mut packet).map(|notes| (packet, notes))
+}
+
+/// Why there is no packet in what was captured of a long frame.
+pub(crate) fn refused(link: u16, captured: &[u8]) -> Refused {
+    let mut packet = Packet::default();
+    decode(link, captured, 1514, Options::default(), &mut packet).expect_err("the frame is refused")
+}
+
+pub(crate) fn noted(notes: Notes) -> Vec<Noted> {
+    notes.iter().collect()
+}
+
+/// The innermost tunnel ran between the addresses of the tests.
+pub(crate) fn assert_outer_v4(packet: &Packet) {
+    assert_eq!(packet.outer_source, mapped([192, 0, 2, 1]));
+    assert_eq!(packet.outer_destination, mapped([192, 0, 2, 2]));
+}
+
+/// With tunnels entered, the packet is metered on its own addresses and noted as `expected`.
+pub(crate) fn assert_not_entered(link: u16, frame: &[u8], expected: &[Noted]) {
+    let (packet, notes) = entered(link, frame);
+    assert_eq!(noted(notes), expected);
+    assert_eq!(packet, decoded_as(link, frame).0);
+    assert_eq!(packet.tunnel_type, TunnelType::None);
+}
+
+/// The packet is not entered because a header is cut or impossible.
+pub(crate) fn assert_malformed(link: u16, frame: &[u8]) {
+    assert_not_entered(link, frame, &[Noted::TunnelMalformed]);
+}
+
+/// Captured up to anywhere in `cuts`, the packet is not entered; captured up to their end, it is.
+pub(crate) fn assert_entered_from(link: u16, frame: &[u8], cuts: Range<usize>) {
+    let options = Options { decapsulate: true };
+    for cut in cuts.clone() {
+        let (packet, notes) = with_options(link, frame, cut, options).expect("the outer packet is decoded");
+        assert_eq!(noted(notes), [Noted::TunnelMalformed], "cut at {cut}");
+        assert_eq!(packet, snapped(link, frame, cut).0, "cut at {cut}");
+    }
+    let (packet, _) = with_options(link, frame, cuts.end, options).expect("the inner packet is decoded");
+    assert_ne!(packet.tunnel_type, TunnelType::None);
+    assert_eq!(packet.ip_bytes, entered(link, frame).0.ip_bytes);
+}

@@ -1,0 +1,6 @@
+//! Claims about the whole decoder, and what the tests of the parts build their frames with.
+
+pub(crate) mod build;
+mod oracle;
+mod properties;
+mod tunnels;

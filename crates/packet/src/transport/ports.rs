@@ -1,0 +1,119 @@
+//! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and SCTP (RFC 9260).
+
+use crate::octets::Octets;
+
+/// Protocol number of UDP.
+pub(crate) const UDP: u8 = 17;
+pub(super) const DCCP: u8 = 33;
+pub(super) const SCTP: u8 = 132;
+pub(super) const UDP_LITE: u8 = 136;
+
+/// Octets of the shortest header that such a protocol can have; `None` for one without ports, and for TCP, which has more to say.
+#[inline]
+pub(super) fn header_bytes(protocol: u8) -> Option<u32> {
+    Some(match protocol {
+        UDP | UDP_LITE => 8,
+        DCCP | SCTP => 12,
+        _ => return None,
+    })
+}
+
+/// Both ports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports<'a>(&'a [u8; 4]);
+
+impl<'a> Ports<'a> {
+    /// Octets that they take.
+    pub const BYTES: u32 = 4;
+
+    /// Splits the ports from what follows; `None` if the capture ends inside them.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(ports, rest)| (Self(ports), rest))
+    }
+
+    /// Source port.
+    #[inline]
+    pub fn source(self) -> u16 {
+        let [a, b, ..] = *self.0;
+        u16::from_be_bytes([a, b])
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn destination(self) -> u16 {
+        let [.., a, b] = *self.0;
+        u16::from_be_bytes([a, b])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Flags;
+    use crate::tests::build::*;
+    use weir_ledger::Noted;
+
+    /// A payload that begins with ports 5 and 6.
+    fn payload(length: usize) -> Vec<u8> {
+        [0, 5, 0, 6].into_iter().chain(std::iter::repeat(0)).take(length).collect()
+    }
+
+    #[test]
+    fn five_protocols_have_ports_over_both_networks() {
+        for (protocol, payload_bytes) in [(UDP, 32), (DCCP, 40), (SCTP, 28), (UDP_LITE, 40)] {
+            for ip in [ipv4(protocol, &payload(40)), ipv6(protocol, &payload(40))] {
+                let (packet, notes) = decoded_as(101, &ip);
+                assert!(notes.is_empty());
+                assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (5, 6, Flags::PORTS));
+                assert_eq!((packet.protocol, packet.payload_bytes, packet.control), (protocol, payload_bytes, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn other_protocols_have_none() {
+        for protocol in [2, 4, 41, 46, 47, 58, 89, 103, 112, 255] {
+            let (packet, notes) = decoded_as(228, &ipv4(protocol, &payload(40)));
+            assert!(notes.is_empty());
+            assert_eq!((packet.source_port, packet.flags.0, packet.payload_bytes), (0, 0, 40));
+        }
+    }
+
+    #[test]
+    fn a_capture_that_ends_before_them_is_told_from_a_packet_that_does() {
+        for protocol in [UDP, DCCP, SCTP, UDP_LITE] {
+            let whole = ipv4(protocol, &payload(40));
+            for cut in 0..4 {
+                for ((packet, notes), expected) in [
+                    (snapped(228, &whole, 20 + cut), Noted::PortsNotCaptured),
+                    (decoded_as(228, &ipv4(protocol, &payload(cut))), Noted::TransportMalformed),
+                ] {
+                    assert_eq!(noted(notes), [expected]);
+                    assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (0, 0, 0));
+                }
+            }
+            assert_eq!(snapped(228, &whole, 24).0, decoded_as(228, &whole).0);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_ends_behind_them_but_inside_the_header_is_malformed() {
+        for (protocol, header) in [(UDP, 8), (DCCP, 12), (SCTP, 12), (UDP_LITE, 8)] {
+            for length in 4..=header {
+                let (packet, notes) = decoded_as(228, &ipv4(protocol, &payload(length)));
+                assert_eq!(packet.source_port, 5);
+                assert_eq!(noted(notes), if length < header { vec![Noted::TransportMalformed] } else { vec![] });
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_shorter_than_its_packet_did_not_capture_them() {
+        let mut ip = ipv4(UDP, &[]);
+        ip[3] = 100;
+        let (packet, notes) = decoded_as(228, &ip);
+        assert_eq!(noted(notes), [Noted::LengthBeyondFrame, Noted::PortsNotCaptured]);
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (100, 72));
+    }
+}

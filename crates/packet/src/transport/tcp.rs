@@ -1,0 +1,136 @@
+//! TCP (RFC 9293 section 3.1). Options are not read: the data offset says how long they are.
+
+use crate::octets::Octets;
+
+/// Protocol number.
+pub(super) const PROTOCOL: u8 = 6;
+/// Octets of a header without options.
+pub(super) const FIXED_BYTES: u32 = 20;
+
+/// A whole TCP header but for its options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tcp<'a>(&'a [u8; 20]);
+
+impl<'a> Tcp<'a> {
+    /// Splits the fixed header from what follows; `None` if the capture ends inside it.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+        octets.split().map(|(header, rest)| (Self(header), rest))
+    }
+
+    /// Source port.
+    #[inline]
+    pub fn source_port(self) -> u16 {
+        let [a, b, ..] = *self.0;
+        u16::from_be_bytes([a, b])
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn destination_port(self) -> u16 {
+        let [_, _, a, b, ..] = *self.0;
+        u16::from_be_bytes([a, b])
+    }
+
+    /// Sequence number of the first payload octet, or of the SYN if set.
+    #[inline]
+    pub fn sequence(self) -> u32 {
+        let [_, _, _, _, a, b, c, d, ..] = *self.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// The next sequence number that the sender expects.
+    #[inline]
+    pub fn acknowledgment(self) -> u32 {
+        let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = *self.0;
+        u32::from_be_bytes([a, b, c, d])
+    }
+
+    /// Octets of the header with its options, as the data offset has them.
+    #[inline]
+    pub fn header_bytes(self) -> u32 {
+        u32::from(self.0[12] >> 4) * 4
+    }
+
+    /// Control bits with the reserved ones: 12 bits.
+    #[inline]
+    pub fn control(self) -> u16 {
+        u16::from_be_bytes([self.0[12], self.0[13]]) & 0x0fff
+    }
+
+    /// Window, not scaled.
+    #[inline]
+    pub fn window(self) -> u16 {
+        u16::from_be_bytes([self.0[14], self.0[15]])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::build::*;
+    use crate::{Flags, Packet};
+    use weir_ledger::Noted;
+
+    #[test]
+    fn every_field_is_read() {
+        let mut segment = tcp(0x0102, 0x0304, 0xf12, b"hello");
+        segment[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        segment[14..16].copy_from_slice(&[9, 10]);
+        let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
+        assert!(notes.is_empty());
+        assert_eq!((packet.source_port, packet.destination_port), (0x0102, 0x0304));
+        assert_eq!((packet.sequence, packet.acknowledgment), (0x0102_0304, 0x0506_0708));
+        assert_eq!((packet.control, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
+        assert_eq!(packet.flags.0, Flags::PORTS | Flags::TCP);
+    }
+
+    #[test]
+    fn options_are_no_payload_and_need_not_be_captured() {
+        let mut segment = tcp(5, 6, Packet::SYN, &[1; 45]);
+        segment[12] = 0xf0;
+        let ip = ipv6(6, &segment);
+        let (packet, notes) = decoded_as(229, &ip);
+        assert!(notes.is_empty());
+        assert_eq!((packet.payload_bytes, packet.control), (5, Packet::SYN));
+        assert_eq!(snapped(229, &ip, 60).0, packet);
+    }
+
+    #[test]
+    fn a_cut_capture_has_ports_or_nothing() {
+        let ip = ipv4(6, &tcp(5, 6, Packet::SYN, b"hello"));
+        for cut in 20..40 {
+            let (packet, notes) = snapped(228, &ip, cut);
+            let ports = if cut < 24 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
+            assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
+            assert_eq!(noted(notes), if cut < 24 { vec![Noted::PortsNotCaptured] } else { vec![] });
+            assert_eq!((packet.control, packet.ip_bytes, packet.payload_bytes), (0, 45, 5));
+        }
+    }
+
+    #[test]
+    fn a_packet_that_ends_inside_the_header_is_malformed() {
+        let segment = tcp(5, 6, Packet::SYN, b"");
+        for length in 0..20 {
+            let (packet, notes) = decoded_as(228, &ipv4(6, &segment[..length]));
+            assert_eq!(noted(notes), [Noted::TransportMalformed]);
+            let ports = if length < 4 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
+            assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
+            assert_eq!((packet.control, packet.payload_bytes), (0, 0));
+            // What lies behind the packet in the frame does not belong to it.
+            let mut frame = ethernet(0x0800, &ipv4(6, &segment[..length]));
+            frame.resize(100, 0xee);
+            assert_eq!(decoded(&frame).0.source_port, ports.0);
+        }
+    }
+
+    #[test]
+    fn an_impossible_data_offset_is_noted_and_the_fixed_header_used() {
+        for (offset, payload_bytes) in [(0x00, 5), (0x40, 5), (0x70, 0), (0xf0, 0)] {
+            let mut segment = tcp(5, 6, Packet::SYN, b"hello");
+            segment[12] = offset;
+            let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
+            assert_eq!(noted(notes), [Noted::TransportMalformed]);
+            assert_eq!((packet.control, packet.payload_bytes), (Packet::SYN, payload_bytes));
+        }
+    }
+}

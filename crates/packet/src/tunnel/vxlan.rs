@@ -1,0 +1,86 @@
+//! VXLAN (RFC 7348 section 5): a network identifier, then Ethernet.
+
+use super::Malformed;
+use crate::octets::Octets;
+
+/// UDP destination port.
+pub(super) const PORT: u16 = 4789;
+/// The flag that says that the identifier is valid.
+const IDENTIFIER_VALID: u8 = 0x08;
+
+/// A whole VXLAN header with a valid identifier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vxlan<'a>(&'a [u8; 8]);
+
+impl<'a> Vxlan<'a> {
+    /// Splits the header from what follows.
+    ///
+    /// # Errors
+    /// It is cut, or has no valid identifier.
+    #[inline]
+    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), Malformed> {
+        let (header, rest) = octets.split().ok_or(Malformed)?;
+        if header[0] & IDENTIFIER_VALID == 0 {
+            return Err(Malformed);
+        }
+        Ok((Self(header), rest))
+    }
+
+    /// VXLAN network identifier: 24 bits.
+    #[inline]
+    pub fn identifier(self) -> u32 {
+        let [_, _, _, _, a, b, c, _] = *self.0;
+        u32::from_be_bytes([0, a, b, c])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PORT;
+    use crate::tests::build::*;
+    use crate::{Flags, TunnelType};
+
+    fn vxlan(flags: u8, payload: &[u8]) -> Vec<u8> {
+        let header = [flags, 0, 0, 0, 0x12, 0x34, 0x56, 0xff];
+        udp_from([192, 0, 2, 1], [192, 0, 2, 2], 50_000, PORT, &[&header, payload].concat())
+    }
+
+    #[test]
+    fn the_inner_frame_is_entered() {
+        for payload in
+            [ethernet(0x0800, &udp_in_v4(5, 6, b"x")), ethernet(0x8100, &vlan(1, 0x86dd, &udp_in_v6(5, 6, b"x")))]
+        {
+            let (packet, notes) = entered(228, &vxlan(0x08, &payload));
+            assert!(notes.is_empty());
+            assert_eq!((packet.tunnel_type, packet.tunnel_id, packet.source_port), (TunnelType::Vxlan, 0x12_3456, 5));
+            assert_eq!((packet.flags.0, packet.vlan), (Flags::TUNNEL_ID | Flags::PORTS, crate::NO_VLAN));
+            assert_outer_v4(&packet);
+        }
+    }
+
+    #[test]
+    fn arp_inside_is_no_fault() {
+        assert_not_entered(228, &vxlan(0x08, &ethernet(0x0806, &[0; 28])), &[]);
+    }
+
+    #[test]
+    fn without_a_valid_identifier_it_is_not_entered() {
+        assert_malformed(228, &vxlan(0x00, &ethernet(0x0800, &udp_in_v4(5, 6, b"x"))));
+        assert_malformed(228, &vxlan(0x08, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))));
+    }
+
+    #[test]
+    fn only_the_destination_port_makes_a_tunnel() {
+        let mut packet = vxlan(0x08, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
+        packet[20..24].rotate_left(2);
+        let (packet, notes) = entered(228, &packet);
+        assert!(notes.is_empty());
+        assert_eq!((packet.tunnel_type, packet.source_port), (TunnelType::None, PORT));
+    }
+
+    #[test]
+    fn a_header_cut_anywhere_is_not_entered() {
+        let packet = vxlan(0x08, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
+        assert_entered_from(228, &packet, 24..28 + 8 + 14 + 20);
+    }
+}
