@@ -1,2 +1,79 @@
-//! Placeholder while the binary is being built.
-fn main() {}
+//! The one binary. It reads what the user wrote, opens sources and sinks, lets a pipeline run, and says
+//! what came of it: in words on the screen, in the ledger, and in the exit code.
+//!
+//! Exit codes: 0 done; 1 wrong use, or input that cannot be read at all (nothing was metered); 2 finished,
+//! but some input was malformed or some record was not delivered.
+//! Always true: standard output carries what was asked for and nothing else; a reader that goes away
+//! (`| head`) ends the run quietly.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod files;
+mod pages;
+mod progress;
+mod protocols;
+mod read;
+mod summary;
+mod table;
+mod units;
+
+use arguments::{Arguments, Command};
+use clap::{CommandFactory, Parser};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Everything was metered and delivered.
+    Done,
+    /// Finished, but some input was malformed or something was not delivered.
+    Flawed,
+}
+
+/// Why nothing was done: a line or more for the user.
+#[derive(Debug)]
+struct Refusal(String);
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = error.print();
+            return ExitCode::from(u8::from(error.use_stderr()));
+        }
+    };
+    let result = match arguments.command {
+        Some(Command::Read(read)) => read::run(&read),
+        Some(Command::Fields(fields)) => pages::fields(&fields),
+        Some(Command::Completions(completions)) => pages::completions(&completions),
+        Some(Command::Man(man)) => pages::man(&man),
+        None => Ok(print(Arguments::command().render_help().to_string().as_bytes())),
+    };
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Flawed) => ExitCode::from(2),
+        Err(Refusal(why)) => {
+            why.lines().for_each(say);
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Says something on standard error. If nobody can hear it, the exit code still tells.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "weir: {line}");
+}
+
+/// Writes a whole text to standard output. A reader that had enough is no flaw.
+fn print(text: &[u8]) -> Outcome {
+    let mut output = io::stdout().lock();
+    match output.write_all(text).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&format!("standard output: {error}{}", files::advice(&error)));
+            Outcome::Flawed
+        }
+        _ => Outcome::Done,
+    }
+}

@@ -1,0 +1,173 @@
+//! What the user can write. The comments of this file are the help texts.
+
+use crate::units::{parse_duration, parse_flows};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Exact flow records from network traffic: every packet and byte accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir read capture.pcap                      a table of the largest flows, and a summary
+  weir read *.pcapng.gz -o csv:flows.csv      several files as one, in time order, into CSV
+  tcpdump -w - -i eth0 | weir read -          from a pipe
+  weir read capture.pcap -v                   and where each packet went
+
+Exit codes:
+  0  done
+  1  wrong use, or input that cannot be read at all; nothing was metered
+  2  finished, but some input was malformed or some record was not delivered: the counts say which";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Read(Box<Read>),
+    Fields(Fields),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Meter captures: flow records to a table, files and collectors
+#[derive(Debug, Args)]
+#[command(after_help = READ_EXAMPLES)]
+pub struct Read {
+    /// Captures (pcap or pcapng, plain, gzip or zstd), or - for standard input; several are merged in time order
+    #[arg(value_name = "FILE")]
+    pub files: Vec<OsString>,
+
+    /// A source: a file, or -; repeatable
+    #[arg(short = 'i', long = "input", value_name = "SOURCE")]
+    pub inputs: Vec<OsString>,
+
+    /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
+    /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
+    #[arg(short = 'o', long = "output", value_name = "SINK")]
+    pub outputs: Vec<String>,
+
+    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+
+    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
+    #[arg(long)]
+    pub decap: bool,
+
+    /// Meter frames without IP as flows of MAC addresses and EtherType
+    #[arg(long)]
+    pub layer2: bool,
+
+    /// What else distinguishes flows
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub key: Vec<KeyPart>,
+
+    /// One-way flows: each direction is metered as a flow of its own
+    #[arg(long)]
+    pub uniflow_key: bool,
+
+    /// Write a two-way flow as two one-way records
+    #[arg(long)]
+    pub uniflow: bool,
+
+    /// End a record when nothing came for so long (ms, s, m, h; a plain number is seconds)
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub idle: u64,
+
+    /// End a record when it has been open for so long; the flow goes on in another record
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub active: u64,
+
+    /// Flows in memory at a time, with k, M or G [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub flows: Option<u32>,
+
+    /// What a full table does with the packets of new flows
+    #[arg(long, value_name = "POLICY", default_value = "overflow")]
+    pub full: Full,
+
+    /// Observation domain (IPFIX), source ID (NetFlow v9), engine ID (v5, the low octet)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub domain: u32,
+
+    /// Write the ledger as JSON; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// Print the ledger in words: where each packet and record went
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// No summary and no progress; errors and losses are still told
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const READ_EXAMPLES: &str = "\
+Examples:
+  weir read capture.pcap                              the 20 largest flows, and a summary
+  weir read capture.pcap --top 0                      all flows
+  weir read a.pcap b.pcapng.zst -o csv:flows.csv      two files as one, into CSV
+  weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
+  weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
+  weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
+  weir read capture.pcap -v --stats ledger.json       the ledger, in words and as JSON
+
+Exit codes:
+  0  done (also when the reader of the output went away, as in weir read ... | head)
+  1  wrong use, or an input or output that cannot be opened; nothing was metered
+  2  finished, but an input is damaged or was not read to its end, packets were refused as malformed
+     or dropped by a full table, or records were not delivered: the counts say which";
+
+/// What `--key` adds to the flow key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyPart {
+    /// Both VLAN identifiers
+    Vlan,
+    /// The interface
+    Interface,
+    /// The tunnel's type and identifier (with --decap)
+    Tunnel,
+}
+
+/// What a full table does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Full {
+    /// Sum them into overflow records per prefix and port
+    Overflow,
+    /// End the record that has been idle for longest; an unanswered SYN evicts only unanswered flows
+    EvictOldestIdle,
+    /// Drop them, and count them
+    Drop,
+}
+
+/// List every field of a flow record
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weir fields | less")]
+pub struct Fields {}
+
+/// Write completions for a shell to standard output
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  weir completions bash > /etc/bash_completion.d/weir
+  weir completions zsh > /usr/share/zsh/site-functions/_weir
+  weir completions fish > ~/.config/fish/completions/weir.fish")]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the manual pages
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  weir man | man -l -                       the page of weir itself
+  weir man -o /usr/local/share/man/man1     all pages, one per command")]
+pub struct Man {
+    /// Folder for the pages of all commands [default: the page of weir itself to standard output]
+    #[arg(short = 'o', long = "output", value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}

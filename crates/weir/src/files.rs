@@ -1,0 +1,207 @@
+//! Sources and sinks as the user writes them, opened; nothing is written before everything could be opened,
+//! and nothing that is read is written over.
+
+use crate::arguments::Read;
+use crate::table::Table;
+use crate::{Refusal, units};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use weir_capture::{Burst, Error, Progress, Source};
+use weir_export::{ExportOptions, Sink};
+
+/// A source that can say how many frames came before damage.
+struct Counted {
+    source: Box<dyn Source + Send>,
+    frames: u64,
+}
+
+impl Source for Counted {
+    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+        match self.source.burst() {
+            Ok(Some(burst)) => {
+                self.frames += burst.len() as u64;
+                Ok(Some(burst))
+            }
+            Ok(None) => Ok(None),
+            Err(Error::Damaged { path, offset, what }) => {
+                let what = format!("{what}; {} packets before it were read", self.frames);
+                Err(Error::Damaged { path, offset, what })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.progress()
+    }
+}
+
+/// Opens every source and joins them in time order. All that cannot be opened are named.
+pub fn open_sources(sources: &[&OsStr]) -> Result<Box<dyn Source + Send>, Refusal> {
+    let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
+    let mut troubles = Vec::new();
+    for &source in sources {
+        match open_source(source) {
+            Ok(source) => opened.push(Box::new(Counted { source, frames: 0 })),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    if troubles.is_empty() { Ok(weir_capture::merge(opened)) } else { Err(Refusal(troubles.join("\n"))) }
+}
+
+fn open_source(source: &OsStr) -> Result<Box<dyn Source + Send>, String> {
+    weir_capture::open(Path::new(source)).map_err(|error| match &error {
+        Error::Io { error: cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+            format!("{error}; is the name right?{}", live(source))
+        }
+        Error::Io { error: cause, .. } => format!("{error}{}", advice(cause)),
+        _ => error.to_string(),
+    })
+}
+
+/// What to say of sources that other versions may have.
+fn live(source: &OsStr) -> &'static str {
+    let live = ["af_packet:", "af_xdp:", "dpdk:", "packets:"];
+    match source.to_str() {
+        Some(text) if live.iter().any(|scheme| text.starts_with(scheme)) => {
+            " This version reads files and pipes; for a network card: tcpdump -w - -i eth0 | weir read -"
+        }
+        _ => "",
+    }
+}
+
+/// What the user can do about trouble with a file; starts with punctuation.
+pub fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; you need the permission for it",
+        io::ErrorKind::NotFound => "; does its folder exist?",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::StorageFull => "; make room, or write elsewhere",
+        _ => "",
+    }
+}
+
+/// Where an output goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Standard,
+    /// A file.
+    File(PathBuf),
+    /// A collector.
+    Network,
+}
+
+impl Target {
+    /// Of a sink as the user wrote it. What is no sink at all is refused when it is opened.
+    pub fn of_sink(sink: &str) -> Self {
+        match sink.split_once(':') {
+            Some((_, path)) if !path.starts_with("//") => Self::of_path(Path::new(path)),
+            _ => Self::Network,
+        }
+    }
+
+    /// Of a file name.
+    pub fn of_path(path: &Path) -> Self {
+        if path == Path::new("-") { Self::Standard } else { Self::File(path.into()) }
+    }
+}
+
+/// Refuses outputs that would write over an input or over each other.
+pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result<(), Refusal> {
+    let inputs: Vec<(&OsStr, Identity)> = sources
+        .iter()
+        .map(|&source| (source, Identity::of(if source == "-" { "/dev/stdin".as_ref() } else { source })))
+        .collect();
+    let mut taken: Vec<(&String, Identity)> = Vec::new();
+    for (output, target) in targets {
+        let identity = match target {
+            Target::Standard => Identity::StandardOutput,
+            Target::File(path) => Identity::of(path.as_os_str()),
+            Target::Network => Identity::None,
+        };
+        if identity == Identity::None {
+            continue;
+        }
+        if let Some((input, _)) = inputs.iter().find(|(_, other)| *other == identity) {
+            let input = input.display();
+            return Err(Refusal(format!(
+                "{output} is also the input {input} and would write over it; name another file"
+            )));
+        }
+        if let Some((other, _)) = taken.iter().find(|(_, other)| *other == identity) {
+            return Err(Refusal(format!("{output} and {other} would be mixed in one place; give each its own file")));
+        }
+        taken.push((output, identity));
+    }
+    Ok(())
+}
+
+/// What makes two names one file. Devices and pipes may be shared.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    StandardOutput,
+    /// A regular file: device and number.
+    File(u64, u64),
+    /// A file that is not there yet.
+    Name(PathBuf),
+    None,
+}
+
+impl Identity {
+    fn of(path: &OsStr) -> Self {
+        match fs::metadata(path) {
+            Ok(file) if file.is_file() => Self::File(file.dev(), file.ino()),
+            Ok(_) => Self::None,
+            Err(_) => Self::Name(path.into()),
+        }
+    }
+}
+
+/// Opens a sink.
+pub fn open_sink(sink: &str, read: &Read) -> Result<Box<dyn Sink>, Refusal> {
+    if let Some(path) = sink.strip_prefix("table:") {
+        return Ok(match Target::of_path(Path::new(path)) {
+            Target::File(_) if path.is_empty() => {
+                return Err(Refusal(format!("{sink}: a file name, or -, must follow")));
+            }
+            Target::File(path) => Box::new(Table::new(sink, read.top, Box::new(create(&path)?), None)),
+            _ => Box::new(Table::new(sink, read.top, Box::new(io::stdout()), terminal_columns())),
+        });
+    }
+    let options = ExportOptions { uniflow: read.uniflow, observation_domain: read.domain };
+    weir_export::open(sink, &options).map_err(|error| {
+        let what_to_do = match &error {
+            weir_export::Error::Io { error, .. } => advice(error),
+            weir_export::Error::Spec { .. } => "",
+        };
+        Refusal(format!("{error}{what_to_do}"))
+    })
+}
+
+/// Creates a file.
+pub fn create(path: &Path) -> Result<File, Refusal> {
+    File::create(path).map_err(|error| Refusal(format!("{}: {error}{}", path.display(), advice(&error))))
+}
+
+/// Refuses a flow table for which there is no memory, which would end the program later.
+pub fn check_memory(flows: u32) -> Result<(), Refusal> {
+    // What the meter takes per flow: a record, its key and its places in index and lists.
+    let octets = u64::from(flows) * (size_of::<weir_flow::Flow>() as u64 + 128);
+    let mut probe: Vec<u8> = Vec::new();
+    match usize::try_from(octets).map(|octets| probe.try_reserve_exact(octets)) {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Refusal(format!(
+            "--flows {flows}: a table of that size needs {} of memory, which this machine does not have",
+            units::quantity(octets, "B")
+        ))),
+    }
+}
+
+/// Width of the terminal at standard output, if it is one.
+fn terminal_columns() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
+}

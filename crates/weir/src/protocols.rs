@@ -1,0 +1,61 @@
+//! Names of protocols for people. Numbers stay what records carry.
+
+/// Name of an IP protocol (IANA "Protocol Numbers", in the short form that people use), or its number.
+pub fn ip_protocol(number: u8) -> String {
+    let name = match number {
+        0 => "hopopt",
+        1 => "icmp",
+        2 => "igmp",
+        4 => "ipip",
+        6 => "tcp",
+        8 => "egp",
+        9 => "igp",
+        17 => "udp",
+        33 => "dccp",
+        41 => "ipv6",
+        46 => "rsvp",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        58 => "icmp6",
+        59 => "nonext",
+        88 => "eigrp",
+        89 => "ospf",
+        97 => "etherip",
+        103 => "pim",
+        108 => "ipcomp",
+        112 => "vrrp",
+        115 => "l2tp",
+        132 => "sctp",
+        136 => "udplite",
+        137 => "mpls",
+        other => return other.to_string(),
+    };
+    name.into()
+}
+
+/// Name of an EtherType (IEEE registry), or its number; 0 is a frame that has a length instead.
+pub fn ethertype(number: u16) -> String {
+    let name = match number {
+        0 => "802.3",
+        0x0800 => "ipv4",
+        0x0806 => "arp",
+        0x0842 => "wol",
+        0x22f3 => "trill",
+        0x8035 => "rarp",
+        0x80f3 => "aarp",
+        0x8137 => "ipx",
+        0x86dd => "ipv6",
+        0x8808 => "pause",
+        0x8809 => "lacp",
+        0x8863 => "pppoe",
+        0x888e => "eapol",
+        0x88cc => "lldp",
+        0x88e5 => "macsec",
+        0x88f7 => "ptp",
+        0x8902 => "cfm",
+        0x8906 => "fcoe",
+        other => return format!("0x{other:04x}"),
+    };
+    name.into()
+}

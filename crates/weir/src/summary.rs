@@ -1,0 +1,315 @@
+//! What a run came to, in words: the summary for everybody, and the ledger line by line.
+
+use crate::{protocols, units};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+use weir_export::{Error, Sink};
+use weir_flow::Flow;
+use weir_ledger::{Ledger, Line, Lost, Records, Refused, SinkLine};
+use weir_packet::Network;
+
+/// What the records of a run add up to.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    flows: u64,
+    bytes: u64,
+    frame_bytes: u64,
+    first_ns: u64,
+    last_ns: u64,
+    /// Octets on the wire by IP protocol, and of layer-2 flows behind them.
+    by_protocol: [u64; LAYER2 + 1],
+}
+
+const LAYER2: usize = 256;
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self { flows: 0, bytes: 0, frame_bytes: 0, first_ns: u64::MAX, last_ns: 0, by_protocol: [0; LAYER2 + 1] }
+    }
+}
+
+impl Totals {
+    fn add(&mut self, flow: &Flow) {
+        self.flows += 1;
+        self.bytes += flow.forward.bytes + flow.reverse.bytes;
+        self.frame_bytes += flow.frame_bytes();
+        self.first_ns = self.first_ns.min(flow.start_ns());
+        self.last_ns = self.last_ns.max(flow.end_ns());
+        let protocol = if flow.network == Network::Layer2 { LAYER2 } else { usize::from(flow.protocol) };
+        self.by_protocol[protocol] += flow.frame_bytes();
+    }
+
+    fn span_ns(&self) -> u64 {
+        self.last_ns.saturating_sub(self.first_ns)
+    }
+}
+
+/// A sink that adds up what passes through to another.
+pub struct Observed {
+    pub sink: Box<dyn Sink>,
+    pub totals: Rc<RefCell<Totals>>,
+}
+
+impl Sink for Observed {
+    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+        let mut totals = self.totals.borrow_mut();
+        flows.iter().for_each(|flow| totals.add(flow));
+        self.sink.write(flows)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        self.sink.finish()
+    }
+
+    fn line(&self) -> &SinkLine {
+        self.sink.line()
+    }
+}
+
+/// Whether the run is one that "finished, but": packets refused as malformed or dropped, or records that were
+/// not delivered for another reason than that the reader had enough.
+pub fn flawed(ledger: &Ledger) -> bool {
+    let packets = &ledger.packets;
+    packets.refused.total() > packets.refused.get(Refused::NonIp)
+        || packets.dropped_card + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full > 0
+        || ledger.sinks.iter().any(|sink| sink.lost.keys().any(|&reason| reason != Lost::Closed.key()))
+        || !ledger.balanced()
+}
+
+/// The summary: one fact a line.
+pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<10} {value}");
+    };
+    let (received, metered) = (ledger.packets.received, ledger.packets.metered);
+    fact("packets", format!("{received} received, {metered} metered"));
+    if totals.flows > 0 {
+        let human = |octets: u64| match octets {
+            0..10_000 => String::new(),
+            _ => format!(" ({})", units::quantity(octets, "B")),
+        };
+        let (ip, wire) = (totals.bytes, totals.frame_bytes);
+        fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", human(ip), human(wire)));
+        fact("flows", totals.flows.to_string());
+        fact("span", when(totals));
+        if let Some(rate) = rate(totals, metered) {
+            fact("mean rate", rate);
+        }
+        fact("protocols", shares(totals));
+    }
+    for (reason, packets) in ledger.packets.refused.nonzero() {
+        let of_which = if reason == Refused::NonIp { ethertypes(ledger) } else { String::new() };
+        fact("refused", format!("{}{of_which}: {}", units::count(packets, "packet"), reason.sentence()));
+    }
+    for (count, what) in dropped(&ledger.packets) {
+        fact("dropped", format!("{} {what}", units::count(count, "packet")));
+    }
+    for (noted, packets) in ledger.noted.nonzero() {
+        fact("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence()));
+    }
+    for sink in &ledger.sinks {
+        for (&reason, records) in &sink.lost {
+            fact(
+                "lost",
+                format!("{} for {}: {}", units::count(records.flows, "flow"), sink.sink, lost_sentence(reason)),
+            );
+        }
+    }
+    text
+}
+
+fn when(totals: &Totals) -> String {
+    let ((day, time), (last_day, last_time)) = (units::utc(totals.first_ns), units::utc(totals.last_ns));
+    let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
+    format!("{day} {time} to {until} UTC ({})", units::span(totals.span_ns()))
+}
+
+/// Bits and packets per second, if time passed at all.
+fn rate(totals: &Totals, packets: u64) -> Option<String> {
+    let seconds = totals.span_ns() as f64 / 1e9;
+    let rate = |n: f64, unit: &str| units::rate(n / seconds, unit);
+    (seconds > 0.0).then(|| {
+        let bits = rate(8.0 * totals.frame_bytes as f64, "bit/s");
+        format!("{bits} on the wire, {}", rate(packets as f64, "packets/s"))
+    })
+}
+
+/// The protocols with the most octets on the wire, and their shares.
+fn shares(totals: &Totals) -> String {
+    const NAMED: usize = 5;
+    let mut protocols: Vec<(usize, u64)> =
+        totals.by_protocol.iter().copied().enumerate().filter(|&(_, octets)| octets > 0).collect();
+    protocols.sort_by_key(|&(protocol, octets)| (std::cmp::Reverse(octets), protocol));
+    let percent = |octets: u64| 100.0 * octets as f64 / totals.frame_bytes as f64;
+    let mut shares: Vec<String> = Vec::new();
+    for &(protocol, octets) in protocols.iter().take(NAMED) {
+        let name = u8::try_from(protocol).map_or_else(|_| "layer 2".into(), protocols::ip_protocol);
+        shares.push(format!("{name} {:.1} %", percent(octets)));
+    }
+    let others: u64 = protocols.iter().skip(NAMED).map(|&(_, octets)| octets).sum();
+    if others > 0 {
+        shares.push(format!("others {:.1} %", percent(others)));
+    }
+    shares.join(", ") + " of the bytes on the wire"
+}
+
+/// The EtherTypes of refused frames, the most frequent first.
+fn ethertypes(ledger: &Ledger) -> String {
+    const NAMED: usize = 6;
+    let mut types: Vec<(u16, u64)> = ledger.ethertypes.iter().map(|(&ethertype, &n)| (ethertype, n)).collect();
+    types.sort_by_key(|&(ethertype, n)| (std::cmp::Reverse(n), ethertype));
+    let mut named: Vec<String> =
+        types.iter().take(NAMED).map(|&(ethertype, n)| format!("{} {n}", protocols::ethertype(ethertype))).collect();
+    if types.len() > NAMED {
+        named.push(format!("{} more types", types.len() - NAMED));
+    }
+    format!(" ({})", named.join(", "))
+}
+
+fn dropped(line: &Line) -> impl Iterator<Item = (u64, &'static str)> {
+    [
+        (line.dropped_card, "by the network card"),
+        (line.dropped_kernel, "by the kernel"),
+        (line.dropped_ring, "between our own stages"),
+        (line.dropped_table_full, "because the flow table was full (see --flows and --full)"),
+    ]
+    .into_iter()
+    .filter(|&(count, _)| count > 0)
+}
+
+fn lost_sentence(key: &str) -> &'static str {
+    Lost::ALL.iter().find(|lost| lost.key() == key).map_or("", |lost| lost.sentence())
+}
+
+/// The ledger in words: every line that is not 0, and whether it balances.
+pub fn ledger_in_words(ledger: &Ledger) -> String {
+    let mut text = format!("{:<32} {:>20} {:>20}\n", "ledger", "packets", "bytes on the wire");
+    let mut line = |name: &str, packets: u64, bytes: u64| {
+        let _ = writeln!(text, "{name:<32} {packets:>20} {bytes:>20}");
+    };
+    let (packets, bytes) = (&ledger.packets, &ledger.bytes);
+    line("received", packets.received, bytes.received);
+    for (name, figure) in [
+        ("dropped by the card", (|line| line.dropped_card) as fn(&Line) -> u64),
+        ("dropped by the kernel", |line| line.dropped_kernel),
+        ("dropped between stages", |line| line.dropped_ring),
+        ("dropped, table full", |line| line.dropped_table_full),
+        ("filtered", |line| line.filtered),
+    ] {
+        if figure(packets) > 0 {
+            line(&format!("- {name}"), figure(packets), figure(bytes));
+        }
+    }
+    for (reason, count) in packets.refused.nonzero() {
+        line(&format!("- refused, {}", reason.key()), count, bytes.refused.get(reason));
+    }
+    line("= metered", packets.metered, bytes.metered);
+    for (noted, count) in ledger.noted.nonzero() {
+        let _ = writeln!(text, "{:<32} {count:>20}", format!("  of these noted, {}", noted.key()));
+    }
+    let _ = writeln!(text, "{:<32} {:>20} {:>20} {:>20}", "records", "flows", "packets", "bytes on the wire");
+    let mut line = |name: &str, records: Records| {
+        let Records { flows, packets, bytes } = records;
+        let _ = writeln!(text, "{name:<32} {flows:>20} {packets:>20} {bytes:>20}");
+    };
+    line("created", Records { flows: ledger.created, packets: packets.metered, bytes: bytes.metered });
+    if ledger.live.flows > 0 {
+        line("- live", ledger.live);
+    }
+    for sink in &ledger.sinks {
+        line(&format!("= {}, exported", sink.sink), sink.exported);
+        if sink.spooled.flows > 0 {
+            line("  + spooled", sink.spooled);
+        }
+        for (reason, &records) in &sink.lost {
+            line(&format!("  + lost, {reason}"), records);
+        }
+    }
+    match ledger.check().as_slice() {
+        [] => text += "the ledger balances\n",
+        wrong => {
+            for imbalance in wrong {
+                let (equation, left, right) = (&imbalance.equation, imbalance.left, imbalance.right);
+                let _ = writeln!(
+                    text,
+                    "THE LEDGER DOES NOT BALANCE: {equation}: {left} is not {right}; please report this"
+                );
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_ledger::Noted;
+
+    #[test]
+    fn frames_without_ip_are_no_flaw_and_malformed_ones_are() {
+        let mut ledger = Ledger::default();
+        ledger.packets.received = 1;
+        ledger.packets.refused.count(Refused::NonIp);
+        ledger.ethertypes.insert(0x0806, 1);
+        assert!(!flawed(&ledger));
+        ledger.packets.received = 2;
+        ledger.packets.refused.count(Refused::Ipv4Truncated);
+        assert!(flawed(&ledger));
+    }
+
+    #[test]
+    fn records_that_the_reader_did_not_want_are_no_flaw() {
+        let mut ledger = Ledger { created: 1, ..Ledger::default() };
+        let mut sink = SinkLine::default();
+        sink.lose(Lost::Closed, Records { flows: 1, packets: 0, bytes: 0 });
+        ledger.sinks.push(sink);
+        assert!(!flawed(&ledger));
+        ledger.created = 2;
+        ledger.sinks[0].lose(Lost::WriteFailed, Records { flows: 1, packets: 0, bytes: 0 });
+        assert!(flawed(&ledger));
+    }
+
+    #[test]
+    fn an_imbalance_is_a_flaw_and_is_told_with_both_sides() {
+        let mut ledger = Ledger::default();
+        ledger.packets.received = 3;
+        assert!(flawed(&ledger));
+        assert!(ledger_in_words(&ledger).contains("3 is not 0"));
+    }
+
+    #[test]
+    fn the_summary_gives_the_reason_of_everything_that_was_not_metered() {
+        let mut ledger = Ledger::default();
+        ledger.packets.received = 9;
+        ledger.packets.metered = 3;
+        ledger.packets.dropped_table_full = 2;
+        ledger.packets.refused.add(Refused::NonIp, 3);
+        ledger.packets.refused.count(Refused::IpVersion);
+        ledger.ethertypes.extend([(0x0806, 2), (0x88cc, 1)]);
+        ledger.noted.count(Noted::TimeClamped);
+        let text = summary(&ledger, &Totals::default());
+        for part in [
+            "9 received, 3 metered",
+            "3 packets (arp 2, lldp 1): A frame",
+            Refused::IpVersion.sentence(),
+            "table was full",
+            "clamped",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_mean_rate_needs_time() {
+        let mut totals = Totals { first_ns: 5, last_ns: 5, frame_bytes: u64::MAX, ..Totals::default() };
+        assert_eq!(rate(&totals, 1), None);
+        totals.last_ns = 6;
+        assert!(rate(&totals, u64::MAX).is_some());
+        totals.last_ns = 2_000_000_005;
+        totals.frame_bytes = 2500;
+        assert_eq!(rate(&totals, 20_000).as_deref(), Some("10.0 kbit/s on the wire, 10.0 kpackets/s"));
+        assert_eq!(rate(&totals, 1).as_deref(), Some("10.0 kbit/s on the wire, 0.50 packets/s"));
+    }
+}

@@ -1,0 +1,105 @@
+//! What the program says about itself.
+
+mod common;
+use common::{parts, weir};
+
+#[test]
+fn alone_it_prints_short_help() {
+    let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    for command in ["read", "fields", "completions", "man"] {
+        assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
+    }
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    for command in ["read", "fields", "completions", "man"] {
+        let (code, out, _) = parts(&weir([command, "--help"]));
+        assert_eq!(code, 0);
+        assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
+    }
+    let (code, out, _) = parts(&weir(["--help"]));
+    assert_eq!(code, 0);
+    assert!(out.contains("Exit codes:"), "{out}");
+}
+
+#[test]
+fn the_version_is_one_line() {
+    assert_eq!(parts(&weir(["--version"])), (0, format!("weir {}\n", env!("CARGO_PKG_VERSION")), String::new()));
+}
+
+#[test]
+fn wrong_use_is_exit_code_1_with_a_reason() {
+    for (arguments, reason) in [
+        (&["nonsense"][..], "nonsense"),
+        (&["read"], "nothing to read"),
+        (&["read", "-", "-"], "only once"),
+        (&["read", "-", "--idle", "5d"], "unit of time"),
+        (&["read", "-", "--idle", "0"], "longer than 0"),
+        (&["read", "-", "--active", "soon"], "soon"),
+        (&["read", "-", "--flows", "0"], "must be from 1"),
+        (&["read", "-", "--flows", "5G"], "must be from 1"),
+        (&["read", "-", "--top", "-1"], "-1"),
+        (&["read", "-", "--key", "vlan,color"], "color"),
+        (&["read", "-", "--full", "panic"], "panic"),
+        (&["read", "-", "--domain", "4294967296"], "4294967296"),
+        (&["read", "-", "--unknown"], "--unknown"),
+        (&["read", "-", "-o", "table:-", "-o", "json:-"], "mixed"),
+        (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
+        (&["read", "af_packet:eth0"], "This version reads files"),
+        (&["completions", "dos"], "dos"),
+    ] {
+        let (code, out, err) = parts(&weir(arguments));
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains(reason), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let (code, out, _) = parts(&weir(["completions", shell]));
+        assert_eq!(code, 0);
+        assert!(out.contains("decap"), "{shell}");
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let (code, out, _) = parts(&weir(["man"]));
+    assert_eq!(code, 0);
+    assert!(out.contains(".TH weir 1"), "{out}");
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man1");
+    let (code, _, err) = parts(&weir(["man".as_ref(), "-o".as_ref(), pages.as_os_str()]));
+    assert_eq!(code, 0, "{err}");
+    for page in ["weir", "weir-read", "weir-fields", "weir-completions", "weir-man"] {
+        let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
+        assert!(text.contains("Examples:"), "{page}");
+    }
+}
+
+#[test]
+fn the_fields_are_listed_with_their_names() {
+    let (code, out, _) = parts(&weir(["fields"]));
+    assert_eq!(code, 0);
+    for field in ["src_ip", "rev_packets", "community_id", "iat_mean_ns"] {
+        assert!(out.contains(field), "{field}: {out}");
+    }
+}
+
+#[test]
+fn a_closed_standard_output_is_a_quiet_end() {
+    for arguments in [&["--help"][..], &["fields"], &["completions", "bash"], &["man"]] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let (code, _, err) = parts(&child.wait_with_output().unwrap());
+        assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+    }
+}
