@@ -56,6 +56,22 @@ pub fn flows(ours: &[Flow], theirs: &[Flow]) -> Result<(), String> {
     Err(text)
 }
 
+/// Whether two values are equal.
+///
+/// # Errors
+/// The lines of their debug form that are not.
+pub fn debug<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs {
+        return Ok(());
+    }
+    let (one, other) = (format!("{ours:#?}"), format!("{theirs:#?}"));
+    let only = |lines: &str, in_other: &str| {
+        let absent = lines.lines().filter(|line| !in_other.lines().any(|other| other == *line));
+        absent.map(|line| format!("  {}\n", line.trim())).collect::<String>()
+    };
+    Err(format!("only on the first side:\n{}only on the second side:\n{}", only(&one, &other), only(&other, &one)))
+}
+
 fn value<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
     fields.iter().find(|(other, _)| other == name).map(|(_, value)| &value[..])
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use weir_flow::{Config, Policy};
 use weir_packet::{Options, Packet, decode};
 use weir_probe::Settings;
-use weir_testkit::{RawFrame, real, reference, truth};
+use weir_testkit::{RawFrame, compare, real, reference, truth};
 
 /// Packets of each capture that are damaged.
 const PACKETS: usize = 10;
@@ -58,9 +58,11 @@ fn damaged_headers_are_read_as_the_reference_reads_them() {
         for frame in frames(&case.path).iter().take(PACKETS) {
             for mutant in mutants(frame).step_by(3) {
                 for decapsulate in [false, true] {
-                    let mut packet = Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
-                    let ours = decode(mutant.link, &mutant.bytes, mutant.wire_bytes, Options { decapsulate }, &mut packet)
-                        .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
+                    let mut packet =
+                        Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
+                    let ours =
+                        decode(mutant.link, &mutant.bytes, mutant.wire_bytes, Options { decapsulate }, &mut packet)
+                            .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
                     let theirs = reference::decode(&mutant, decapsulate);
                     let comparable = |mut read: (Packet, Vec<_>)| {
                         if read.0.protocol != 6 {
@@ -68,12 +70,9 @@ fn damaged_headers_are_read_as_the_reference_reads_them() {
                         }
                         read
                     };
-                    assert_eq!(
-                        ours.map(comparable),
-                        theirs.map(comparable),
-                        "{}, decapsulate {decapsulate}, {mutant:?}",
-                        case.name
-                    );
+                    if let Err(apart) = compare::debug(&ours.map(comparable), &theirs.map(comparable)) {
+                        panic!("{}, decapsulate {decapsulate}, {mutant:?}\n{apart}", case.name);
+                    }
                 }
             }
         }

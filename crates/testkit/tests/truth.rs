@@ -135,7 +135,14 @@ fn compared(case: &Case) -> Differences {
     count("UDP conversations", pairs(&|protocol| protocol == 17), theirs_of("udp"));
     count("other conversations", pairs(&|protocol| !matches!(protocol, 6 | 17)), theirs_of("other"));
 
-    let all = || outer.flows.iter().chain(inner.flows.iter().filter(|f| f.forward.tunnel_type != TunnelType::None || f.reverse.tunnel_type != TunnelType::None));
+    let all = || {
+        outer.flows.iter().chain(
+            inner
+                .flows
+                .iter()
+                .filter(|f| f.forward.tunnel_type != TunnelType::None || f.reverse.tunnel_type != TunnelType::None),
+        )
+    };
     let kinds: [(&str, bool, &[Conversation], &dyn Fn(&&Flow) -> bool); 5] = [
         ("tcp", true, &truth.tshark_conv_tcp, &|flow| flow.protocol == 6),
         ("udp", true, &truth.tshark_conv_udp, &|flow| flow.protocol == 17),

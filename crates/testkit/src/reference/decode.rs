@@ -14,8 +14,8 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ETHERNET: u16 = 0x6558;
 const PPP: u16 = 0x880b;
-/// An EtherType or IEEE 802.3 length: lengths end here.
-const LONGEST_8023: u16 = 1500;
+/// Lower values where an EtherType can stand are IEEE 802.3 lengths.
+const LOWEST_ETHERTYPE: u16 = 0x0600;
 const MOST_HEADERS: usize = 16;
 const MOST_TUNNELS: usize = 8;
 
@@ -34,7 +34,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Notes), Refused> {
-    let bytes = &frame.bytes[..];
+    let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
     let (start, at) = link(frame.link, bytes, &mut outside)?;
     let mut packet = Packet {
@@ -43,14 +43,14 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Not
         frame_bytes: frame.wire_bytes,
         ..Packet::default()
     };
-    let found = walk(bytes, start, at, &mut outside)?;
+    let found = walk(bytes, frame.wire_bytes as usize, start, at, &mut outside)?;
     let tag = |number: usize| outside.vlans.get(number).copied().unwrap_or(weir_packet::NO_VLAN);
     (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
     packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
 
     let mut notes = Notes::new();
     let mut inside = match found {
-        Found::Ip(version, at) => ip(bytes, at, version, frame.wire_bytes, &mut packet, &mut notes)?,
+        Found::Ip(version, at) => ip(bytes, at, version, frame.wire_bytes as usize, &mut packet, &mut notes)?,
         Found::Other(ethertype) => {
             packet.network = Network::Layer2;
             packet.source[10..].copy_from_slice(&outside.macs[0]);
@@ -61,13 +61,15 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Not
             return Ok((packet, notes));
         }
     };
+    let mut end = frame.wire_bytes as usize;
     for depth in 0.. {
         if !decapsulate {
             break;
         }
-        // Inner headers can use no more than the IP packet around them has.
-        let around = &bytes[..bytes.len().min(inside.end)];
-        match enter(around, &packet, &inside, frame.wire_bytes) {
+        // Inner headers can use no more than the IP packet around them has, and that no more than the frame.
+        end = end.min(inside.end);
+        let around = &bytes[..bytes.len().min(end)];
+        match enter(around, &packet, &inside, end) {
             Tunnel::None => break,
             Tunnel::Malformed => {
                 notes.insert(Noted::TunnelMalformed);
@@ -104,10 +106,15 @@ struct Outside {
 enum Next {
     Ethernet,
     EtherType(u16),
+    /// An EtherType, or the length of IEEE 802.3, which LLC follows.
+    TypeOrLength(u16),
+    Llc,
     /// PPP, and the EtherType that it stands under if it leads nowhere.
     Ppp(u16),
     /// IPv4 or IPv6 by the first nibble.
     Nibble,
+    /// Nothing that leads to IP, under this EtherType.
+    Nothing(u16),
 }
 
 /// Where the way led.
@@ -120,10 +127,7 @@ fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize),
     let mac = |at| slice(bytes, at, 6).map(|b| b.try_into().expect("six octets"));
     let cut = Refused::LinkTruncated;
     match link {
-        1 => {
-            outside.macs = [mac(6).ok_or(cut)?, mac(0).ok_or(cut)?];
-            Ok((Next::Ethernet, 0))
-        }
+        1 => Ok((Next::Ethernet, 0)),
         12 | 14 | 101 => Ok((Next::Nibble, 0)),
         228 => Ok((Next::EtherType(IPV4), 0)),
         229 => Ok((Next::EtherType(IPV6), 0)),
@@ -132,14 +136,14 @@ fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize),
             if be16(header, 4) == Some(6) {
                 outside.macs[0] = mac(6).ok_or(cut)?;
             }
-            Ok((Next::EtherType(be16(header, 14).ok_or(cut)?), 16))
+            Ok((cooked(be16(header, 14).ok_or(cut)?), 16))
         }
         276 => {
             let header = slice(bytes, 0, 20).ok_or(cut)?;
             if header[11] == 6 {
                 outside.macs[0] = mac(12).ok_or(cut)?;
             }
-            Ok((Next::EtherType(be16(header, 0).ok_or(cut)?), 20))
+            Ok((cooked(be16(header, 0).ok_or(cut)?), 20))
         }
         0 | 108 => {
             let family = be32(bytes, 0).ok_or(cut)?;
@@ -157,20 +161,29 @@ fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize),
     }
 }
 
-fn walk(bytes: &[u8], mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, Refused> {
+/// Linux has a protocol number of its own for IEEE 802.2.
+fn cooked(protocol: u16) -> Next {
+    if protocol == 4 { Next::Llc } else { Next::EtherType(protocol) }
+}
+
+/// Follows headers to IP or to something else; `end` is where the frame ended on the wire.
+fn walk(bytes: &[u8], end: usize, mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, Refused> {
     let cut = Refused::LinkTruncated;
     let mut headers = 0;
-    let mut one_more = || {
-        headers += 1;
-        if headers > MOST_HEADERS { Err(Refused::TooManyHeaders) } else { Ok(()) }
-    };
     loop {
+        if headers > MOST_HEADERS {
+            return Err(Refused::TooManyHeaders);
+        }
         next = match next {
             Next::Ethernet => {
                 let header = slice(bytes, at, 14).ok_or(cut)?;
                 at += 14;
-                Next::EtherType(be16(header, 12).ok_or(cut)?)
+                // The addresses of a frame in a frame are those of the inner one.
+                outside.macs = [6, 0].map(|at| header[at..at + 6].try_into().expect("six octets"));
+                Next::TypeOrLength(be16(header, 12).ok_or(cut)?)
             }
+            Next::TypeOrLength(length) if length < LOWEST_ETHERTYPE => Next::Llc,
+            Next::TypeOrLength(ethertype) => Next::EtherType(ethertype),
             Next::Nibble => match bytes.get(at).map(|octet| octet >> 4) {
                 Some(version @ (4 | 6)) => return Ok(Found::Ip(version, at)),
                 Some(_) => return Err(Refused::IpVersion),
@@ -179,14 +192,14 @@ fn walk(bytes: &[u8], mut next: Next, mut at: usize, outside: &mut Outside) -> R
             Next::EtherType(IPV4) => return Ok(Found::Ip(4, at)),
             Next::EtherType(IPV6) => return Ok(Found::Ip(6, at)),
             Next::EtherType(ethertype) if VLAN.contains(&ethertype) => {
-                one_more()?;
+                headers += 1;
                 outside.vlans.push(be16(bytes, at).ok_or(cut)? & 0x0fff);
                 let inner = be16(bytes, at + 2).ok_or(cut)?;
                 at += 4;
-                Next::EtherType(inner)
+                Next::TypeOrLength(inner)
             }
             Next::EtherType(ethertype) if MPLS.contains(&ethertype) => {
-                one_more()?;
+                headers += 1;
                 let (label, bottom) = labels(bytes, at)?;
                 outside.label.get_or_insert(label);
                 at = bottom;
@@ -201,20 +214,25 @@ fn walk(bytes: &[u8], mut next: Next, mut at: usize, outside: &mut Outside) -> R
                 }
             }
             Next::EtherType(PPPOE) => {
-                one_more()?;
-                slice(bytes, at, 6).ok_or(cut)?;
+                headers += 1;
+                let header = slice(bytes, at, 6).ok_or(cut)?;
                 at += 6;
-                Next::Ppp(PPPOE)
+                // Version 1, type 1, session data.
+                if header[..2] == [0x11, 0] { Next::Ppp(PPPOE) } else { Next::Nothing(PPPOE) }
             }
-            Next::EtherType(length) if length <= LONGEST_8023 => match slice(bytes, at, 8) {
-                Some([0xaa, 0xaa, 3, 0, 0, 0, ..]) => {
-                    one_more()?;
-                    at += 8;
-                    Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
+            Next::Llc => {
+                let snap = [0xaa, 0xaa, 3, 0, 0, 0];
+                let captured = bytes.get(at..).unwrap_or_default();
+                if captured.iter().zip(&snap).any(|(octet, snap)| octet != snap) || end < at + 8 {
+                    return Ok(Found::Other(0));
                 }
-                _ => return Ok(Found::Other(0)),
-            },
-            Next::EtherType(ethertype) => return Ok(Found::Other(ethertype)),
+                headers += 1;
+                at += 8;
+                Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
+            }
+            Next::EtherType(length) if length < LOWEST_ETHERTYPE => Next::Nothing(0),
+            Next::EtherType(ethertype) => Next::Nothing(ethertype),
+            Next::Nothing(ethertype) => return Ok(Found::Other(ethertype)),
             Next::Ppp(ethertype) => {
                 let first = *bytes.get(at).ok_or(cut)?;
                 // An odd first octet is a whole, compressed protocol number.
@@ -266,15 +284,15 @@ fn ip(
     bytes: &[u8],
     at: usize,
     version: u8,
-    wire_bytes: u32,
+    frame_end: usize,
     packet: &mut Packet,
     notes: &mut Notes,
 ) -> Result<Inside, Refused> {
     let inside = match version {
-        4 => ipv4(bytes, at, wire_bytes, packet, notes)?,
-        _ => ipv6(bytes, at, wire_bytes, packet, notes)?,
+        4 => ipv4(bytes, at, frame_end, packet, notes)?,
+        _ => ipv6(bytes, at, frame_end, packet, notes)?,
     };
-    if at as u64 + u64::from(packet.ip_bytes) > u64::from(wire_bytes) {
+    if at + packet.ip_bytes as usize > frame_end {
         notes.insert(Noted::LengthBeyondFrame);
     }
     packet.payload_bytes = inside.end.saturating_sub(inside.payload) as u32;
@@ -288,19 +306,19 @@ fn set(packet: &mut Packet, flag: u8) {
     packet.flags = Flags(packet.flags.0 | flag);
 }
 
-fn ipv4(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
+fn ipv4(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
     let cut = Refused::Ipv4Truncated;
-    if bytes.get(at).ok_or(cut)? >> 4 != 4 {
+    let header = slice(bytes, at, 20).ok_or(cut)?;
+    if header[0] >> 4 != 4 {
         return Err(Refused::IpVersion);
     }
-    let header = slice(bytes, at, 20).ok_or(cut)?;
     let header_bytes = u32::from(header[0] & 15) * 4;
     if header_bytes < 20 {
         return Err(Refused::Ipv4HeaderLength);
     }
     packet.ip_bytes = u32::from(be16(header, 2).ok_or(cut)?);
     if packet.ip_bytes == 0 {
-        packet.ip_bytes = wire_bytes.saturating_sub(at as u32);
+        packet.ip_bytes = (frame_end - at) as u32;
         notes.insert(Noted::LengthFromFrame);
     }
     if packet.ip_bytes < header_bytes {
@@ -319,21 +337,26 @@ fn ipv4(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &m
     } else if fragment & 0x2000 != 0 {
         set(packet, Flags::FRAGMENT_FIRST);
     }
-    Ok(Inside { payload: at + header_bytes as usize, end: at + packet.ip_bytes as usize, whole: true })
+    let payload = at + header_bytes as usize;
+    let whole = payload <= bytes.len();
+    if !whole {
+        notes.insert(Noted::ExtensionMalformed);
+    }
+    Ok(Inside { payload, end: at + packet.ip_bytes as usize, whole })
 }
 
-fn ipv6(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
+fn ipv6(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
     let cut = Refused::Ipv6Truncated;
-    if bytes.get(at).ok_or(cut)? >> 4 != 6 {
+    let header = slice(bytes, at, 40).ok_or(cut)?;
+    if header[0] >> 4 != 6 {
         return Err(Refused::IpVersion);
     }
-    let header = slice(bytes, at, 40).ok_or(cut)?;
     packet.network = Network::Ipv6;
     packet.tos = (header[0] << 4) | (header[1] >> 4);
     packet.ttl = header[7];
     packet.source = header[8..24].try_into().expect("sixteen octets");
     packet.destination = header[24..40].try_into().expect("sixteen octets");
-    let after = wire_bytes.saturating_sub(at as u32 + 40);
+    let after = (frame_end - at - 40) as u32;
     packet.ip_bytes = 40
         + match u32::from(be16(header, 4).ok_or(cut)?) {
             0 => match jumbo(bytes, at + 40, header[6]) {
@@ -357,6 +380,8 @@ fn ipv6(bytes: &[u8], at: usize, wire_bytes: u32, packet: &mut Packet, notes: &m
         let header = slice(bytes, at, 8).filter(|_| walked < MOST_HEADERS && at + 8 <= reach);
         let length = header.map(|header| match next {
             44 => 8,
+            // Without its fixed part of three words it is none.
+            51 if header[1] == 0 => usize::MAX / 2,
             51 => (usize::from(header[1]) + 2) * 4,
             _ => (usize::from(header[1]) + 1) * 8,
         });
@@ -397,7 +422,7 @@ fn jumbo(bytes: &[u8], at: usize, next: u8) -> Option<u32> {
     loop {
         match *options.get(at)? {
             0 => at += 1,
-            0xc2 if options.get(at + 1) == Some(&4) => return be32(options, at + 2),
+            0xc2 => return be32(options, at + 2).filter(|_| options[at + 1] == 4),
             _ => at += 2 + usize::from(*options.get(at + 1)?),
         }
     }
@@ -410,6 +435,9 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     let ports = matches!(packet.protocol, 6 | 17 | 33 | 132 | 136);
     if !icmp && !ports {
         return;
+    }
+    if packet.protocol == 6 {
+        packet.payload_bytes = by_length.saturating_sub(20) as u32;
     }
     let needed = if icmp { 2 } else { 4 };
     if by_length < needed {
@@ -429,11 +457,16 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     }
     packet.source_port = be16(first, 0).expect("four octets");
     packet.destination_port = be16(first, 2).expect("four octets");
-    if packet.protocol != 6 {
+    let fixed = match packet.protocol {
+        6 => 20,
+        17 | 136 => 8,
+        _ => 12,
+    };
+    if by_length < fixed {
+        notes.insert(Noted::TransportMalformed);
         return;
     }
-    if by_length < 20 {
-        notes.insert(Noted::TransportMalformed);
+    if packet.protocol != 6 {
         return;
     }
     let Some(tcp) = slice(bytes, at, 20) else { return };
@@ -485,8 +518,8 @@ enum Stop {
     NotIp,
 }
 
-/// Tries to go one tunnel deeper. `bytes` end where the IP packet around ends.
-fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, wire_bytes: u32) -> Tunnel {
+/// Tries to go one tunnel deeper. `bytes` end where the IP packet around ends, which on the wire was at `frame_end`.
+fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, frame_end: usize) -> Tunnel {
     if !inside.whole || outer.flags.has(Flags::FRAGMENT_LATER) {
         return Tunnel::None;
     }
@@ -510,7 +543,7 @@ fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, wire_bytes: u32) -> Tunn
         Err(Stop::Malformed) => return Tunnel::Malformed,
         Err(Stop::NotIp) => return Tunnel::None,
     };
-    let (version, at) = match walk(bytes, header.next, header.at, &mut Outside::default()) {
+    let (version, at) = match walk(bytes, frame_end, header.next, header.at, &mut Outside::default()) {
         Ok(Found::Ip(version, at)) => (version, at),
         Ok(Found::Other(_)) => return Tunnel::None,
         Err(_) => return Tunnel::Malformed,
@@ -530,7 +563,7 @@ fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, wire_bytes: u32) -> Tunn
         ..Packet::default()
     };
     let mut notes = Notes::new();
-    match ip(bytes, at, version, wire_bytes, &mut inner, &mut notes) {
+    match ip(bytes, at, version, frame_end, &mut inner, &mut notes) {
         Ok(inside) => Tunnel::Entered(Box::new((inner, inside, notes))),
         Err(_) => Tunnel::Malformed,
     }
@@ -560,13 +593,14 @@ fn gre(bytes: &[u8], mut at: usize) -> Result<Header, Stop> {
             at += if sequence { 4 } else { 0 };
         }
         1 => {
-            if !key || protocol != PPP {
+            if checksum || routing || !key || protocol != PPP {
                 return Err(Stop::Malformed);
             }
+            let payload_length = be16(bytes, at).ok_or(Stop::Malformed)?;
             id = Some(u32::from(be16(bytes, at + 2).ok_or(Stop::Malformed)?));
             at += 4 + if sequence { 4 } else { 0 } + if acknowledgment { 4 } else { 0 };
-            if !sequence {
-                // No sequence number, no payload: an acknowledgment alone.
+            if payload_length == 0 {
+                // An acknowledgment alone.
                 slice(bytes, 0, at).ok_or(Stop::Malformed)?;
                 return Err(Stop::NotIp);
             }
@@ -629,9 +663,11 @@ fn gtpu(bytes: &[u8], at: usize) -> Result<Header, Stop> {
         let optional = slice(bytes, end, 4).ok_or(Stop::Malformed)?;
         end += 4;
         let mut next = if header[0] & 4 != 0 { optional[3] } else { 0 };
+        let mut extensions = 0;
         while next != 0 {
+            extensions += 1;
             let length = usize::from(*bytes.get(end).ok_or(Stop::Malformed)?) * 4;
-            if length == 0 {
+            if length == 0 || extensions > MOST_HEADERS {
                 return Err(Stop::Malformed);
             }
             next = *slice(bytes, end, length).and_then(<[u8]>::last).ok_or(Stop::Malformed)?;
