@@ -195,7 +195,7 @@ mod tests {
     fn ntp_fractions_give_back_the_very_nanosecond() {
         for ns in (0..1_000_000_000).step_by(9973).chain([0, 1, 2, 499_999_999, 999_999_998, 999_999_999]) {
             let fraction = ntp(7_000_000_000 + ns) & u64::from(u32::MAX);
-            assert_eq!(fraction * 1_000_000_000 >> 32, ns, "cut");
+            assert_eq!((fraction * 1_000_000_000) >> 32, ns, "cut");
             assert_eq!((fraction * 1_000_000_000 + (1 << 31)) >> 32, ns, "rounded");
         }
     }

@@ -138,7 +138,8 @@ impl Templated {
             self.uptime.enter(flow);
         }
         if self.announcement_due() {
-            result = result.and(self.announce());
+            // At the start of a message, for collectors that begin to listen with it.
+            result = result.and(self.send()).and(self.announce());
         }
         self.encode(flow);
         for at in 0..self.parts.len() {

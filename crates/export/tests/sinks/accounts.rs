@@ -1,0 +1,151 @@
+//! Every record that a sink is given is in its account once, whatever happens to the output.
+
+use crate::flows::{answered, plain};
+use crate::sum;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::net::UdpSocket;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+use weir_export::{ExportOptions, Sink, open};
+use weir_flow::Flow;
+use weir_ledger::{Lost, Records};
+
+fn flows(count: u32) -> Vec<Flow> {
+    (0..count).map(|number| answered(number, 1 + u64::from(number % 5))).collect()
+}
+
+fn lost(sink: &dyn Sink, reason: Lost) -> Records {
+    sink.line().lost.get(reason.key()).copied().unwrap_or_default()
+}
+
+#[test]
+fn a_full_disk_ends_the_sink_and_loses_the_rest() {
+    for scheme in ["json", "csv", "ipfix"] {
+        let mut sink = open(&format!("{scheme}:/dev/full"), &ExportOptions::default()).unwrap();
+        let flows = flows(300);
+        assert!(sink.write(&flows).is_err(), "{scheme}");
+        assert!(sink.write(&flows).is_ok(), "an end is told once");
+        assert!(sink.finish().is_ok());
+        assert_eq!(sink.line().exported, Records::default());
+        assert_eq!(lost(&*sink, Lost::WriteFailed).flows, 600);
+        assert_eq!((sink.line().octets, sink.line().messages, sink.line().wire_records), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_has_the_lines_that_count_as_exported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let path = path.clone();
+        move || {
+            let mut taken = vec![0; 100_000];
+            OpenOptions::new().read(true).open(path).unwrap().read_exact(&mut taken).unwrap();
+            taken
+        }
+    });
+    let mut sink = open(&format!("json:{}", path.display()), &ExportOptions::default()).unwrap();
+    let flows = flows(2000);
+    let error = sink.write(&flows).expect_err("the reader goes away");
+    assert!(error.is_closed_pipe());
+    sink.finish().unwrap();
+    let taken = reader.join().unwrap();
+    let whole = taken.iter().filter(|&&octet| octet == b'\n').count() as u64;
+    let line = sink.line();
+    // The pipe holds some octets that the reader left in it.
+    assert!(line.exported.flows >= whole && line.octets >= 100_000);
+    assert_eq!(line.wire_records, line.exported.flows);
+    assert_eq!(line.total(), sum(&flows));
+    assert_eq!(lost(&*sink, Lost::Closed).flows, 2000 - line.exported.flows);
+}
+
+#[test]
+fn a_limit_in_the_middle_of_a_line_loses_that_line() {
+    // A shell limits its children to files of 20 blocks of 512 octets, and this test runs itself below it.
+    let name = "accounts::a_limit_in_the_middle_of_a_line_loses_that_line";
+    if let Some(path) = std::env::var_os("WEIR_TEST_LIMITED_FILE") {
+        let path = path.into_string().unwrap();
+        let mut sink = open(&format!("json:{path}"), &ExportOptions::default()).unwrap();
+        let flows = flows(100);
+        assert!(sink.write(&flows).is_err());
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = sink.line();
+        assert_eq!(text.len(), 20 * 512);
+        assert!(!text.ends_with('\n'));
+        let whole = text.matches('\n').count();
+        assert_eq!((line.exported, line.octets), (sum(&flows[..whole]), text.len() as u64));
+        assert_eq!(lost(&*sink, Lost::WriteFailed), sum(&flows[whole..]));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let status = Command::new("sh")
+        .arg("-c")
+        // Without the signal the write fails, as on a full disk.
+        .arg("trap '' XFSZ; ulimit -f 20; exec \"$0\" --exact \"$1\"")
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env("WEIR_TEST_LIMITED_FILE", folder.path().join("limited"))
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_collector_that_is_not_there_has_refused_every_flow() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for scheme in ["ipfix+udp", "netflow9+udp", "netflow5+udp"] {
+        let mut sink = open(&format!("{scheme}://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
+        let flows = flows(500);
+        for batch in flows.chunks(50) {
+            sink.write(batch).unwrap();
+        }
+        sink.finish().unwrap();
+        assert_eq!(sink.line().exported, Records::default(), "{scheme}");
+        assert_eq!(lost(&*sink, Lost::Refused), sum(&flows), "{scheme}");
+        assert!(sink.line().messages > 0);
+    }
+}
+
+#[test]
+fn a_collector_that_comes_later_is_sent_the_templates_again() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut sink = open(&format!("ipfix+udp://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
+    sink.write(&[plain(1, 1)]).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    // The first message after the pause tells that the one before was refused.
+    sink.write(&[plain(2, 1)]).unwrap();
+    let listener = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+    sink.write(&[plain(3, 1)]).unwrap();
+    sink.finish().unwrap();
+    let mut datagram = [0; 2000];
+    let octets = listener.recv(&mut datagram).unwrap();
+    assert_eq!(datagram[16..18], [0, 3], "it begins with the types of our own elements");
+    assert_eq!(crate::decode::Decoder::new().message(&datagram[..octets]).len(), 1);
+    assert_eq!((sink.line().exported.flows, lost(&*sink, Lost::Refused).flows), (1, 2));
+}
+
+#[test]
+fn many_datagrams_of_one_flow_are_refused_together() {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut sink = open(&format!("netflow5+udp://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
+    let mut large = plain(1, 1);
+    large.forward.bytes = 200 * u64::from(u32::MAX);
+    let flows = [plain(2, 1), large, plain(3, 1)];
+    sink.write(&flows).unwrap();
+    sink.finish().unwrap();
+    assert_eq!(lost(&*sink, Lost::Refused), sum(&flows));
+    assert_eq!(sink.line().total(), sum(&flows));
+}
+
+#[test]
+fn a_file_that_cannot_be_made_is_an_error_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
+    for path in [folder.path().join("no/such/folder"), folder.path().into(), socket] {
+        assert!(open(&format!("json:{}", path.display()), &ExportOptions::default()).is_err());
+    }
+}

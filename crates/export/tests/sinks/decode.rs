@@ -1,0 +1,229 @@
+//! A decoder of IPFIX and NetFlow v9 that knows the registry of IANA and learns all else from the messages.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+/// What an element holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Unsigned(u64),
+    Float(f64),
+    Ip(IpAddr),
+    Octets(Vec<u8>),
+}
+
+/// A data record: element name to value. The reverse direction's names begin with `reverse `.
+pub type Record = BTreeMap<String, Value>;
+
+/// A collector's memory.
+#[derive(Default)]
+pub struct Decoder {
+    /// Number to name and type; IANA's from the registry, own ones from type information records.
+    registry: HashMap<(u32, u16), (String, String)>,
+    templates: HashMap<u16, Vec<Field>>,
+    types_id: Option<u16>,
+    /// How many templates, sent again or not.
+    pub templates_seen: usize,
+    /// Type information records.
+    pub types_seen: usize,
+    pub messages: Vec<Header>,
+}
+
+/// What a message said of itself, and the records in it.
+#[derive(Clone, Debug, Default)]
+pub struct Header {
+    pub sequence: u32,
+    pub domain: u32,
+    /// NetFlow v9: uptime in ms and seconds since 1970.
+    pub up_ms: u32,
+    pub seconds: u32,
+    pub octets: usize,
+    pub data_records: u32,
+}
+
+struct Field {
+    enterprise: u32,
+    number: u16,
+    octets: usize,
+}
+
+/// Takes octets from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, octets: usize) -> &'a [u8] {
+        let (front, rest) = self.0.split_at_checked(octets).expect("the message is whole");
+        self.0 = rest;
+        front
+    }
+
+    fn number(&mut self, octets: usize) -> u64 {
+        self.take(octets).iter().fold(0, |number, &octet| number << 8 | u64::from(octet))
+    }
+}
+
+const REVERSE: u32 = 29305;
+
+impl Decoder {
+    pub fn new() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/iana/ipfix-elements.csv");
+        let text = std::fs::read_to_string(path).expect("the registry ships with the project");
+        let mut decoder = Self::default();
+        for line in text.lines().skip(1) {
+            let columns: Vec<&str> = line.split(',').collect();
+            let number = columns[0].parse().expect("a number");
+            decoder.registry.insert((0, number), (columns[1].into(), columns[2].into()));
+        }
+        decoder
+    }
+
+    /// Messages one after the other, as in a file.
+    pub fn file(&mut self, octets: &[u8]) -> Vec<Record> {
+        let mut rest = octets;
+        let mut records = Vec::new();
+        while !rest.is_empty() {
+            let (message, after) = rest.split_at(usize::from(u16::from_be_bytes([rest[2], rest[3]])));
+            records.extend(self.message(message));
+            rest = after;
+        }
+        records
+    }
+
+    pub fn message(&mut self, octets: &[u8]) -> Vec<Record> {
+        let mut reader = Reader(octets);
+        let mut header = Header { octets: octets.len(), ..Header::default() };
+        let version = reader.number(2);
+        let counted = reader.number(2);
+        match version {
+            10 => {
+                assert_eq!(counted as usize, octets.len(), "the header's length is the message's");
+                header.seconds = reader.number(4) as u32;
+            }
+            9 => {
+                header.up_ms = reader.number(4) as u32;
+                header.seconds = reader.number(4) as u32;
+            }
+            other => panic!("version {other}"),
+        }
+        header.sequence = reader.number(4) as u32;
+        header.domain = reader.number(4) as u32;
+        let mut records = Vec::new();
+        let mut all = 0;
+        while !reader.0.is_empty() {
+            let id = reader.number(2) as u16;
+            let octets = reader.number(2) as usize;
+            assert_eq!(octets % 4, 0, "sets are padded");
+            let set = reader.take(octets - 4);
+            all += match id {
+                0 | 2 => self.templates(set, version),
+                3 => self.options(set),
+                _ => {
+                    let before = records.len();
+                    let types = self.data(id, set, &mut records);
+                    header.data_records += (types + records.len() - before) as u32;
+                    types + records.len() - before
+                }
+            };
+        }
+        if version == 9 {
+            assert_eq!(counted as usize, all, "the header counts every record");
+        }
+        self.messages.push(header);
+        records
+    }
+
+    fn templates(&mut self, set: &[u8], version: u64) -> usize {
+        let mut reader = Reader(set);
+        let mut seen = 0;
+        while reader.0.len() >= 4 {
+            let id = reader.number(2) as u16;
+            assert!(id >= 256);
+            let count = reader.number(2);
+            let fields = (0..count).map(|_| field(&mut reader, version)).collect();
+            self.templates.insert(id, fields);
+            seen += 1;
+        }
+        assert!(reader.0.iter().all(|&octet| octet == 0));
+        self.templates_seen += seen;
+        seen
+    }
+
+    fn options(&mut self, set: &[u8]) -> usize {
+        let mut reader = Reader(set);
+        let id = reader.number(2) as u16;
+        let count = reader.number(2);
+        assert_eq!(reader.number(2), 2, "two scope fields");
+        let fields: Vec<Field> = (0..count).map(|_| field(&mut reader, 10)).collect();
+        let numbers: Vec<u16> = fields.iter().map(|field| field.number).collect();
+        assert_eq!(numbers, [346, 303, 339, 344, 345, 341]);
+        assert!(reader.0.len() < 4);
+        self.types_id = Some(id);
+        1
+    }
+
+    /// Data records; the number of type information records is returned.
+    fn data(&mut self, id: u16, set: &[u8], records: &mut Vec<Record>) -> usize {
+        let mut reader = Reader(set);
+        if self.types_id == Some(id) {
+            let mut types = 0;
+            while reader.0.len() >= 4 {
+                let enterprise = reader.number(4) as u32;
+                let number = reader.number(2) as u16;
+                let data_type = match reader.number(1) {
+                    1..=4 => "unsigned",
+                    10 => "float64",
+                    18 => "ipv4Address",
+                    19 => "ipv6Address",
+                    other => panic!("type {other}"),
+                };
+                let _semantics_and_units = reader.number(3);
+                let length = reader.number(1) as usize;
+                let name = String::from_utf8(reader.take(length).to_vec()).expect("a name is UTF-8");
+                self.registry.insert((enterprise, number), (name, data_type.into()));
+                types += 1;
+            }
+            self.types_seen += types;
+            return types;
+        }
+        let fields = self.templates.get(&id).expect("a template is sent before its data");
+        let shortest: usize = fields.iter().map(|field| field.octets).sum();
+        while reader.0.len() >= shortest {
+            let mut record = Record::new();
+            for field in fields {
+                let (enterprise, prefix) =
+                    if field.enterprise == REVERSE { (0, "reverse ") } else { (field.enterprise, "") };
+                let (name, data_type) = &self.registry[&(enterprise, field.number)];
+                let old = record.insert(format!("{prefix}{name}"), value(data_type, reader.take(field.octets)));
+                assert_eq!(old, None, "{name} is there once");
+            }
+            records.push(record);
+        }
+        assert!(reader.0.len() < 4 && reader.0.iter().all(|&octet| octet == 0), "padding is short and zero");
+        0
+    }
+}
+
+fn field(reader: &mut Reader<'_>, version: u64) -> Field {
+    let number = reader.number(2) as u16;
+    let octets = reader.number(2) as usize;
+    let has_enterprise = version == 10 && number & 0x8000 != 0;
+    let enterprise = if has_enterprise { reader.number(4) as u32 } else { 0 };
+    Field { enterprise, number: number & 0x7fff, octets }
+}
+
+fn value(data_type: &str, octets: &[u8]) -> Value {
+    let number = octets.iter().fold(0u64, |number, &octet| number << 8 | u64::from(octet));
+    match data_type {
+        "float64" => Value::Float(f64::from_bits(number)),
+        "ipv4Address" => Value::Ip(Ipv4Addr::from(<[u8; 4]>::try_from(octets).unwrap()).into()),
+        "ipv6Address" => Value::Ip(Ipv6Addr::from(<[u8; 16]>::try_from(octets).unwrap()).into()),
+        "macAddress" | "octetArray" => Value::Octets(octets.into()),
+        // Whole nanoseconds since 1900, modulo 2^32 seconds.
+        "dateTimeNanoseconds" => {
+            let fraction = u128::from(number & u64::from(u32::MAX));
+            Value::Unsigned((number >> 32) * 1_000_000_000 + (fraction * 1_000_000_000 >> 32) as u64)
+        }
+        _ => Value::Unsigned(number),
+    }
+}

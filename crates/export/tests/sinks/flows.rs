@@ -1,0 +1,195 @@
+//! Random flows: every network, protocol and encapsulation, with extreme counters.
+
+use proptest::prelude::*;
+use weir_flow::{Approximate, Direction, EndReason, Flow};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, mapped};
+
+/// Counters up to this add up without overflow in every ledger of these tests.
+const MOST: u64 = 1 << 52;
+
+const TUNNELS: [TunnelType; 9] = [
+    TunnelType::None,
+    TunnelType::Gre,
+    TunnelType::Ipip,
+    TunnelType::SixInFour,
+    TunnelType::FourInSix,
+    TunnelType::SixInSix,
+    TunnelType::Vxlan,
+    TunnelType::Geneve,
+    TunnelType::Gtpu,
+];
+const REASONS: [EndReason; 5] =
+    [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
+
+fn counter() -> impl Strategy<Value = u64> {
+    prop_oneof![1u64..100, 1..=u64::from(u32::MAX) + 5, 1..=MOST, Just(MOST)]
+}
+
+fn address(network: Network) -> BoxedStrategy<[u8; 16]> {
+    match network {
+        Network::Ipv4 => any::<[u8; 4]>().prop_map(mapped).boxed(),
+        Network::Ipv6 => prop_oneof![9 => any::<[u8; 16]>(), 1 => any::<[u8; 4]>().prop_map(mapped)].boxed(),
+        Network::Layer2 => any::<[u8; 6]>()
+            .prop_map(|mac| {
+                let mut octets = [0; 16];
+                octets[10..].copy_from_slice(&mac);
+                octets
+            })
+            .boxed(),
+    }
+}
+
+/// Encapsulation: VLAN, inner VLAN, label, tunnel, its identifier, whether the outer addresses are IPv6, and these.
+type Around = (u16, u16, u32, TunnelType, Option<u32>, bool, [u8; 16], [u8; 16]);
+
+fn around() -> impl Strategy<Value = Around> {
+    let vlan = || prop_oneof![3 => Just(NO_VLAN), 1 => 0u16..4096];
+    let label = prop_oneof![3 => Just(NO_LABEL), 1 => 0u32..1 << 20];
+    let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TUNNELS[..])];
+    (vlan(), vlan(), label, tunnel, any::<Option<u32>>(), any::<bool>(), any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(
+        |(vlan, inner, label, tunnel, id, six, source, destination)| {
+            let six = match tunnel {
+                TunnelType::Ipip | TunnelType::SixInFour => false,
+                TunnelType::FourInSix | TunnelType::SixInSix => true,
+                _ => six,
+            };
+            let outer = |octets: [u8; 16]| {
+                let [a, b, c, d, ..] = octets;
+                if six { octets } else { mapped([a, b, c, d]) }
+            };
+            let none = tunnel == TunnelType::None;
+            let inner = if vlan == NO_VLAN { NO_VLAN } else { inner };
+            (vlan, inner, label, tunnel, id.filter(|_| !none), six, outer(source), outer(destination))
+        },
+    )
+}
+
+fn direction() -> impl Strategy<Value = Direction> {
+    let times = prop_oneof![
+        4 => (1_500_000_000_000_000_000u64..1_800_000_000_000_000_000, 0u64..400_000_000_000),
+        1 => (any::<u64>(), any::<u64>()),
+    ];
+    let counters = (counter(), counter(), counter(), any::<u128>());
+    let sizes = (any::<u32>(), any::<u32>());
+    let gaps = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u128>());
+    let rest = (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<[u8; 2]>());
+    (counters, times, sizes, gaps, rest, around()).prop_map(|(counters, times, sizes, gaps, rest, around)| {
+        let (packets, bytes, frame_bytes, size_squares) = counters;
+        let (first_ns, length_ns) = times;
+        let (iat_min_ns, iat_max_ns, iat_sum_ns, iat_squares) = gaps;
+        let (tcp_flags, ttl_min, ttl_max, tos, icmp) = rest;
+        let (vlan, inner_vlan, mpls_label, tunnel_type, tunnel_id, _, outer_source, outer_destination) = around;
+        Direction {
+            packets,
+            bytes,
+            frame_bytes,
+            first_ns,
+            last_ns: first_ns.saturating_add(length_ns),
+            size_min: sizes.0,
+            size_max: sizes.1,
+            size_squares,
+            iat_min_ns,
+            iat_max_ns,
+            iat_sum_ns,
+            iat_squares,
+            previous_ns: first_ns,
+            mpls_label,
+            tunnel_id,
+            vlan,
+            inner_vlan,
+            tcp_flags: tcp_flags & 0xfff,
+            ttl_min,
+            ttl_max,
+            tos,
+            icmp,
+            tunnel_type,
+            outer_source,
+            outer_destination,
+        }
+    })
+}
+
+/// Any flow that has at least one packet.
+pub fn flow() -> impl Strategy<Value = Flow> {
+    let network = prop_oneof![4 => Just(Network::Ipv4), 3 => Just(Network::Ipv6), 1 => Just(Network::Layer2)];
+    network.prop_flat_map(|network| {
+        let protocol = prop_oneof![
+            4 => prop::sample::select(vec![6u8, 17, 1, 58, 132, 33, 136, 47, 50]),
+            1 => any::<u8>(),
+        ];
+        let approximate = prop_oneof![3 => Just(0u8), 1 => 0u8..64];
+        (
+            (address(network), address(network), any::<u16>(), any::<u16>(), protocol),
+            (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8),
+            (direction(), direction()),
+        )
+            .prop_map(move |(key, rest, (forward, reverse))| {
+                let (source, destination, mut source_port, mut destination_port, mut protocol) = key;
+                let (end_reason, approximate, interface, sides) = rest;
+                match network {
+                    Network::Layer2 => {
+                        protocol = 255;
+                        destination_port = source_port;
+                    }
+                    Network::Ipv4 if protocol == 1 => source_port = forward.icmp[0].into(),
+                    Network::Ipv6 if protocol == 58 => source_port = forward.icmp[0].into(),
+                    _ => {}
+                }
+                Flow {
+                    source,
+                    destination,
+                    source_port,
+                    destination_port,
+                    protocol,
+                    network,
+                    end_reason,
+                    approximate: Approximate(approximate),
+                    interface,
+                    forward: if sides == 2 { Direction::default() } else { forward },
+                    reverse: if sides == 1 { Direction::default() } else { reverse },
+                }
+            })
+    })
+}
+
+/// Brings both ways of a flow to within 40 days and before 2100, as far as the 32 bits of NetFlow go.
+pub fn within_uptime(flow: &mut Flow) {
+    let start_ns = flow.start_ns() % 4_100_000_000_000_000_000;
+    for direction in [&mut flow.forward, &mut flow.reverse] {
+        let length_ns = (direction.last_ns - direction.first_ns) % (20 * 86_400_000_000_000);
+        direction.first_ns = start_ns + direction.first_ns % (20 * 86_400_000_000_000);
+        direction.last_ns = direction.first_ns + length_ns;
+    }
+}
+
+/// A plain flow for tests that count: UDP over IPv4, `packets` there and none back.
+pub fn plain(number: u32, packets: u64) -> Flow {
+    let first_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
+    Flow {
+        source: mapped(number.to_be_bytes()),
+        destination: mapped([192, 0, 2, 1]),
+        source_port: number as u16,
+        destination_port: 53,
+        protocol: 17,
+        forward: Direction {
+            packets,
+            bytes: packets * 100,
+            frame_bytes: packets * 114,
+            first_ns,
+            last_ns: first_ns + 5_000_000,
+            size_min: 100,
+            size_max: 100,
+            size_squares: u128::from(packets) * 10_000,
+            ttl_min: 64,
+            ttl_max: 64,
+            ..Direction::default()
+        },
+        ..Flow::default()
+    }
+}
+
+/// The same with an answer.
+pub fn answered(number: u32, packets: u64) -> Flow {
+    let flow = plain(number, packets);
+    Flow { reverse: flow.forward, ..flow }
+}

@@ -1,0 +1,159 @@
+//! IPFIX, in files and over UDP.
+
+use crate::decode::{Decoder, Header, Record};
+use crate::flows::{answered, flow, plain};
+use crate::{expect, export, send, sum, uniflow};
+use netflow_parser::{NetflowPacket, NetflowParser};
+use proptest::prelude::*;
+use weir_export::ExportOptions;
+use weir_flow::{Direction, Flow};
+
+/// What a file sink writes.
+fn file(options: &ExportOptions, flows: &[Flow]) -> (weir_ledger::SinkLine, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.ipfix");
+    let line = export(&format!("ipfix:{}", path.display()), options, flows);
+    (line, std::fs::read(path).unwrap())
+}
+
+/// Sequence numbers count the data records before each message.
+fn assert_sequence(messages: &[Header]) {
+    let mut expected = 0u32;
+    for message in messages {
+        assert_eq!(message.sequence, expected);
+        expected = expected.wrapping_add(message.data_records);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_field_of_every_flow_comes_back(flows in prop::collection::vec(flow(), 1..60), uniflow: bool) {
+        let options = ExportOptions { uniflow, observation_domain: 77 };
+        let (line, octets) = file(&options, &flows);
+        let mut decoder = Decoder::new();
+        let records = decoder.file(&octets);
+        let expected: Vec<Record> = flows.iter().flat_map(|flow| expect::ipfix(flow, uniflow)).collect();
+        prop_assert_eq!(&records, &expected);
+        prop_assert_eq!(line.exported, sum(&flows));
+        prop_assert_eq!(line.wire_records, expected.len() as u64);
+        prop_assert_eq!(line.octets, octets.len() as u64);
+        prop_assert_eq!(line.messages, decoder.messages.len() as u64);
+        prop_assert!(decoder.messages.iter().all(|message| message.domain == 77));
+        assert_sequence(&decoder.messages);
+    }
+
+    #[test]
+    fn an_independent_parser_finds_every_record(flows in prop::collection::vec(flow(), 1..40)) {
+        let (line, octets) = file(&ExportOptions::default(), &flows);
+        let mut parser = NetflowParser::default();
+        let parsed = parser.parse_bytes(&octets);
+        prop_assert!(parsed.error.is_none(), "{:?}", parsed.error);
+        let mut records = 0;
+        for packet in &parsed.packets {
+            let NetflowPacket::IPFix(message) = packet else { panic!("{packet:?}") };
+            for set in &message.flowsets {
+                if let netflow_parser::variable_versions::ipfix::FlowSetBody::Data(data) = &set.body {
+                    records += data.fields.len() as u64;
+                }
+            }
+        }
+        prop_assert_eq!(records, line.wire_records);
+    }
+}
+
+#[test]
+fn extreme_counters_come_back() {
+    let extreme = Direction {
+        packets: u64::MAX,
+        bytes: u64::MAX,
+        frame_bytes: u64::MAX,
+        last_ns: u64::MAX,
+        size_squares: u128::MAX,
+        iat_sum_ns: u64::MAX,
+        iat_squares: u128::MAX,
+        ..Direction::default()
+    };
+    for flow in
+        [Flow { forward: extreme, ..Flow::default() }, Flow { reverse: extreme, ..Flow::default() }, Flow::default()]
+    {
+        let (line, octets) = file(&ExportOptions::default(), &[flow]);
+        assert_eq!(Decoder::new().file(&octets), expect::ipfix(&flow, false));
+        assert_eq!(line.exported, sum([&flow]));
+    }
+}
+
+#[test]
+fn messages_of_a_file_fill_what_16_bits_of_length_hold() {
+    let flows: Vec<Flow> = (0..20_000).map(|number| plain(number, 1)).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.ipfix");
+    let mut sink = weir_export::open(&format!("ipfix:{}", path.display()), &ExportOptions::default()).unwrap();
+    sink.write(&flows).unwrap();
+    sink.finish().unwrap();
+    let mut decoder = Decoder::new();
+    assert_eq!(decoder.file(&std::fs::read(path).unwrap()).len(), flows.len());
+    let (last, full) = decoder.messages.split_last().unwrap();
+    assert!(full.len() > 10 && last.octets <= 65_535);
+    assert!(full.iter().all(|message| (65_000..=65_535).contains(&message.octets)));
+    assert_eq!(decoder.templates_seen, 1, "a file has a template once");
+    assert_sequence(&decoder.messages);
+}
+
+#[test]
+fn own_elements_are_announced_once_in_a_file_and_before_all_else() {
+    let (_, octets) = file(&ExportOptions::default(), &[answered(1, 2)]);
+    let mut decoder = Decoder::new();
+    decoder.file(&octets);
+    // Thirteen elements; all but the one about the whole record have a reverse.
+    assert_eq!(decoder.types_seen, 25);
+}
+
+#[test]
+fn a_run_without_flows_is_an_empty_file() {
+    let (line, octets) = file(&ExportOptions::default(), &[]);
+    assert_eq!((octets.len(), line.messages, line.octets), (0, 0, 0));
+}
+
+#[test]
+fn a_two_way_flow_is_one_record_or_two() {
+    let flow = answered(7, 3);
+    for (options, records) in [(ExportOptions::default(), 1), (uniflow(), 2)] {
+        let (line, octets) = file(&options, &[flow]);
+        assert_eq!(Decoder::new().file(&octets).len(), records);
+        assert_eq!((line.exported.flows, line.wire_records), (1, records as u64));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn datagrams_keep_to_the_mtu(flows in prop::collection::vec(flow(), 1..60), mtu in 600usize..2000) {
+        let (line, datagrams) = send("ipfix+udp", &format!("?mtu={mtu}"), &ExportOptions::default(), &flows);
+        let mut decoder = Decoder::new();
+        let records: Vec<Record> = datagrams.iter().flat_map(|datagram| decoder.message(datagram)).collect();
+        let expected: Vec<Record> = flows.iter().flat_map(|flow| expect::ipfix(flow, false)).collect();
+        prop_assert_eq!(records, expected);
+        prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= mtu));
+        prop_assert_eq!(line.exported, sum(&flows));
+        assert_sequence(&decoder.messages);
+    }
+}
+
+#[test]
+fn templates_are_sent_again_after_a_thousand_messages() {
+    let flows: Vec<Flow> = (0..9000).map(|number| answered(number, 2)).collect();
+    let (line, datagrams) = send("ipfix+udp", "?mtu=600&rate=20000", &ExportOptions::default(), &flows);
+    assert!(line.messages > 2000, "{}", line.messages);
+    let mut decoder = Decoder::new();
+    let records: usize = datagrams.iter().map(|datagram| decoder.message(datagram).len()).sum();
+    assert_eq!(records, flows.len());
+    let times = 1 + (line.messages as usize - 1) / 1000;
+    assert_eq!((decoder.templates_seen, decoder.types_seen), (times, 25 * times));
+    assert_sequence(&decoder.messages);
+    // Whoever listens late understands all that follows the second time.
+    let again = datagrams.iter().skip(1).position(|datagram| datagram[16..18] == [0, 3]).unwrap() + 1;
+    let mut late = Decoder::new();
+    let records: usize = datagrams[again..].iter().map(|datagram| late.message(datagram).len()).sum();
+    assert!(records > flows.len() / 2);
+}

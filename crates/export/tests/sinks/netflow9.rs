@@ -1,0 +1,92 @@
+//! NetFlow v9 over UDP.
+
+use crate::decode::{Decoder, Record, Value};
+use crate::flows::{answered, flow, within_uptime};
+use crate::{expect, send, sum};
+use netflow_parser::{NetflowPacket, NetflowParser};
+use proptest::prelude::*;
+use weir_export::ExportOptions;
+use weir_flow::Flow;
+
+/// Decodes datagrams, checks the times of uptime against the absolute ones and takes them out.
+fn decode(datagrams: &[Vec<u8>]) -> (Decoder, Vec<Record>) {
+    let mut decoder = Decoder::new();
+    let mut all = Vec::new();
+    for datagram in datagrams {
+        let mut records = decoder.message(datagram);
+        let header = decoder.messages.last().unwrap();
+        let boot_ms = u64::from(header.seconds) * 1000 - u64::from(header.up_ms);
+        for record in &mut records {
+            let mut take = |name: &str| match record.remove(name) {
+                Some(Value::Unsigned(number)) => number,
+                other => panic!("{name}: {other:?}"),
+            };
+            let (first, last) = (take("flowStartSysUpTime"), take("flowEndSysUpTime"));
+            let (Value::Unsigned(start), Value::Unsigned(end)) =
+                (&record["flowStartMilliseconds"], &record["flowEndMilliseconds"])
+            else {
+                panic!("{record:?}")
+            };
+            assert_eq!((boot_ms + first, boot_ms + last), (*start, *end));
+            assert!(last <= u64::from(header.up_ms), "nothing is later than its export");
+        }
+        all.extend(records);
+    }
+    (decoder, all)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn every_field_of_every_flow_comes_back(mut flows in prop::collection::vec(flow(), 1..60)) {
+        flows.iter_mut().for_each(within_uptime);
+        let options = ExportOptions { observation_domain: 5, ..ExportOptions::default() };
+        let (line, datagrams) = send("netflow9+udp", "?mtu=900", &options, &flows);
+        let (decoder, records) = decode(&datagrams);
+        let expected: Vec<Record> = flows.iter().flat_map(expect::netflow9).collect();
+        prop_assert_eq!(records, expected.as_slice());
+        prop_assert_eq!(line.exported, sum(&flows));
+        prop_assert_eq!(line.wire_records, expected.len() as u64);
+        prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= 900));
+        for (number, message) in decoder.messages.iter().enumerate() {
+            prop_assert_eq!((message.sequence, message.domain), (number as u32, 5), "sequence counts messages");
+        }
+        let mut parser = NetflowParser::default();
+        let mut found = 0;
+        for datagram in &datagrams {
+            let parsed = parser.parse_bytes(datagram);
+            prop_assert!(parsed.error.is_none(), "{:?}", parsed.error);
+            for packet in &parsed.packets {
+                let NetflowPacket::V9(message) = packet else { panic!("{packet:?}") };
+                for set in &message.flowsets {
+                    if let netflow_parser::variable_versions::v9::FlowSetBody::Data(data) = &set.body {
+                        found += data.fields.len() as u64;
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(found, line.wire_records);
+    }
+}
+
+#[test]
+fn a_capture_of_a_year_is_told_with_a_new_boot_where_needed() {
+    let day_ns = 86_400_000_000_000;
+    let flows: Vec<Flow> = (0..365)
+        .map(|day| {
+            let mut flow = answered(day, 1);
+            for direction in [&mut flow.forward, &mut flow.reverse] {
+                direction.first_ns += u64::from(day) * day_ns;
+                direction.last_ns += u64::from(day) * day_ns;
+            }
+            flow
+        })
+        .collect();
+    let (_, datagrams) = send("netflow9+udp", "", &ExportOptions::default(), &flows);
+    let (decoder, records) = decode(&datagrams);
+    assert_eq!(records.len(), 2 * flows.len());
+    let mut boots: Vec<u64> =
+        decoder.messages.iter().map(|m| u64::from(m.seconds) * 1000 - u64::from(m.up_ms)).collect();
+    boots.dedup();
+    assert_eq!(boots.len(), 8, "one boot lasts for 48.7 days");
+}
