@@ -75,7 +75,8 @@ impl<'a> Ipv6<'a> {
         }
         let jumbo = if self.next_header() == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
         match jumbo {
-            Some(length) => (length, false),
+            // A packet of 4 GiB is a few octets longer than can be said.
+            Some(length) => (length.min(u32::MAX - FIXED_BYTES), false),
             None => (self.rest.wire(), self.rest.wire() > 0),
         }
     }
@@ -95,8 +96,7 @@ impl<'a> Ipv6<'a> {
         packet.source = *self.source;
         packet.destination = *self.destination;
         packet.network = Network::Ipv6;
-        // Only a jumbogram of 4 GiB could be longer.
-        packet.ip_bytes = rest_bytes.saturating_add(FIXED_BYTES);
+        packet.ip_bytes = FIXED_BYTES + rest_bytes;
         packet.payload_bytes = rest_bytes - (rest.wire() - chain.rest.wire());
         packet.tos = self.traffic_class();
         packet.ttl = self.hop_limit();
@@ -183,6 +183,6 @@ mod tests {
         ip[4..6].fill(0);
         let (packet, notes) = decoded_as(229, &ip);
         assert_eq!(noted(notes), [Noted::LengthBeyondFrame]);
-        assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 16));
+        assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
     }
 }

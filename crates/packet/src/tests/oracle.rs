@@ -1,1 +1,183 @@
+//! Another decoder as judge: what `etherparse` makes of a frame, field by field, where it can tell.
 
+use super::build::decoded_as;
+use super::frames::{framed, headers, ip_packet};
+use crate::{Flags, NO_VLAN, Network, Packet, mapped};
+use etherparse::{
+    Icmpv4Slice, Icmpv6Slice, IpNumber, Ipv4Slice, Ipv6ExtensionSlice, Ipv6Slice, LinkExtSlice, NetSlice, SlicedPacket,
+    TcpSlice, UdpHeaderSlice,
+};
+use proptest::prelude::*;
+
+/// How far a frame could be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compared {
+    /// The oracle knows nothing of it, or does not like it.
+    Nothing,
+    /// IP headers, and as much of the transport header as there is.
+    Ip,
+}
+
+/// Compares a frame, captured whole, with what the oracle sees.
+fn compare(link: u16, frame: &[u8]) -> Compared {
+    let sliced = match link {
+        1 => SlicedPacket::from_ethernet(frame),
+        113 => SlicedPacket::from_linux_sll(frame),
+        _ => SlicedPacket::from_ip(frame),
+    };
+    let Ok(sliced) = sliced else { return Compared::Nothing };
+    let mut tags = Vec::new();
+    for extension in &sliced.link_exts {
+        match extension {
+            LinkExtSlice::Vlan(vlan) => tags.push(vlan.vlan_identifier().value()),
+            // It reads on behind it; we do not.
+            LinkExtSlice::Macsec(_) => return Compared::Nothing,
+        }
+    }
+    match &sliced.net {
+        Some(NetSlice::Ipv4(ip)) => compare_ipv4(ip, &tags, &decoded_as(link, frame).0),
+        Some(NetSlice::Ipv6(ip)) => compare_ipv6(ip, &tags, &decoded_as(link, frame).0),
+        Some(NetSlice::Arp(_)) | None => Compared::Nothing,
+    }
+}
+
+fn compare_tags(tags: &[u16], packet: &Packet) {
+    let tag = |at: usize| tags.get(at).copied().unwrap_or(NO_VLAN);
+    assert_eq!((packet.vlan, packet.inner_vlan), (tag(0), tag(1)));
+}
+
+fn compare_ipv4(ip: &Ipv4Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
+    let header = ip.header();
+    compare_tags(tags, packet);
+    assert_eq!(packet.network, Network::Ipv4);
+    assert_eq!((packet.source, packet.destination), (mapped(header.source()), mapped(header.destination())));
+    assert_eq!((packet.ttl, packet.tos), (header.ttl(), header.dcp().value() << 2 | header.ecn().value()));
+    assert_eq!((packet.protocol, packet.ip_bytes), (header.protocol().0, header.total_len().into()));
+    assert_eq!(packet.identification, header.identification().into());
+    let first = header.more_fragments() && header.fragments_offset().value() == 0;
+    assert_eq!(packet.flags.has(Flags::FRAGMENT_FIRST), first);
+    assert_eq!(packet.flags.has(Flags::FRAGMENT_LATER), header.fragments_offset().value() != 0);
+    // It passes an authentication header here; to us it is a protocol.
+    if ip.extensions().auth.is_none() {
+        compare_transport(ip.payload().payload, packet);
+    }
+    Compared::Ip
+}
+
+fn compare_ipv6(ip: &Ipv6Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
+    let header = ip.header();
+    compare_tags(tags, packet);
+    assert_eq!(packet.network, Network::Ipv6);
+    assert_eq!((packet.source, packet.destination), (header.source(), header.destination()));
+    assert_eq!((packet.ttl, packet.tos), (header.hop_limit(), header.traffic_class()));
+    let whole = ip.extensions().slice().len() + ip.payload().payload.len();
+    if header.payload_length() != 0 || header.next_header() != IpNumber::IPV6_HEADER_HOP_BY_HOP {
+        assert_eq!(packet.ip_bytes as usize, 40 + whole);
+    } else {
+        // It does not know jumbograms.
+        return Compared::Ip;
+    }
+    // It does not know these three extension headers.
+    if matches!(ip.payload().ip_number.0, 135 | 139 | 140) {
+        return Compared::Ip;
+    }
+    // Up to the first fragment header that means it; behind a later one it reads on, and we do not.
+    let (mut first, mut later, mut identification, mut extensions) = (false, false, 0, 0);
+    for extension in ip.extensions().clone() {
+        extensions += 1;
+        if let Ipv6ExtensionSlice::Fragment(fragment) = extension {
+            identification = fragment.identification();
+            later = fragment.fragment_offset().value() != 0;
+            first = !later && (first || fragment.more_fragments());
+            if later {
+                break;
+            }
+        }
+    }
+    if extensions > 16 {
+        return Compared::Ip;
+    }
+    assert_eq!(packet.identification, identification);
+    assert_eq!(packet.flags.has(Flags::FRAGMENT_FIRST), first);
+    assert_eq!(packet.flags.has(Flags::FRAGMENT_LATER), later);
+    if !later {
+        assert_eq!(packet.protocol, ip.payload().ip_number.0);
+        compare_transport(ip.payload().payload, packet);
+    }
+    Compared::Ip
+}
+
+/// `octets` is all that follows the IP headers.
+fn compare_transport(octets: &[u8], packet: &Packet) {
+    if packet.flags.has(Flags::FRAGMENT_LATER) {
+        assert_eq!(packet.payload_bytes as usize, octets.len());
+        return;
+    }
+    let ports = (packet.source_port, packet.destination_port);
+    match (packet.network, packet.protocol) {
+        (_, 6) => {
+            let Ok(tcp) = TcpSlice::from_slice(octets) else { return };
+            assert_eq!(ports, (tcp.source_port(), tcp.destination_port()));
+            assert_eq!(packet.sequence, tcp.sequence_number());
+            assert_eq!(packet.acknowledgment, tcp.acknowledgment_number());
+            assert_eq!((packet.window, packet.payload_bytes as usize), (tcp.window_size(), tcp.payload().len()));
+            let bits =
+                [tcp.fin(), tcp.syn(), tcp.rst(), tcp.psh(), tcp.ack(), tcp.urg(), tcp.ece(), tcp.cwr(), tcp.ns()];
+            let control = bits.iter().enumerate().map(|(at, &bit)| u16::from(bit) << at).sum::<u16>();
+            // It does not show the three bits that are still reserved.
+            assert_eq!(packet.control & 0x1ff, control);
+        }
+        (_, 17) => {
+            let Ok(udp) = UdpHeaderSlice::from_slice(octets) else { return };
+            assert_eq!(ports, (udp.source_port(), udp.destination_port()));
+            assert_eq!(packet.payload_bytes as usize, octets.len() - 8);
+        }
+        (Network::Ipv4, 1) => {
+            let Ok(icmp) = Icmpv4Slice::from_slice(octets) else { return };
+            assert_eq!(packet.icmp, [icmp.type_u8(), icmp.code_u8()]);
+        }
+        (Network::Ipv6, 58) => {
+            let Ok(icmp) = Icmpv6Slice::from_slice(octets) else { return };
+            assert_eq!(packet.icmp, [icmp.type_u8(), icmp.code_u8()]);
+        }
+        (_, 33 | 132 | 136) => {}
+        _ => assert_eq!(packet.payload_bytes as usize, octets.len()),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    #[test]
+    fn whole_frames_are_read_alike(
+        packet in ip_packet(), headers in headers(), link in prop::sample::select(vec![1u16, 1, 101, 113]), padding in 0usize..20,
+    ) {
+        // It knows VLAN tags of three EtherTypes, three at most, and no other headers.
+        use super::frames::Header::Vlan;
+        let known: Vec<_> = headers
+            .into_iter()
+            .filter(|header| matches!(header, Vlan { ethertype: 0x8100 | 0x88a8 | 0x9100, .. }))
+            .take(3)
+            .collect();
+        let mut frame = framed(link, &known, &packet.octets).octets;
+        // It also reads the bodies of ICMP and IGMP, and has its own idea of their lengths.
+        let (decoded, _) = decoded_as(link, &frame);
+        prop_assert!(compare(link, &frame) == Compared::Ip || matches!(decoded.protocol, 1 | 2));
+        frame.resize(frame.len() + padding, 0);
+        compare(link, &frame);
+    }
+
+    #[test]
+    fn damaged_frames_are_read_alike(
+        packet in ip_packet(), headers in headers(), link in prop::sample::select(vec![1u16, 1, 101, 113]),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let frame = framed(link, &headers, &packet.octets);
+        let mut octets = frame.octets;
+        let header_bytes = (frame.link_bytes + packet.header_bytes).min(octets.len());
+        for (at, value) in damage {
+            octets[at.index(header_bytes)] = value;
+        }
+        compare(link, &octets);
+    }
+}

@@ -1,1 +1,193 @@
+//! What holds for every frame: good, cut, damaged or made of nothing.
 
+use super::build::noted;
+use super::frames::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
+use crate::{Flags, NO_LABEL, NO_VLAN, Network, Notes, Options, Packet, TunnelType, decode};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weir_ledger::{Noted, Refused};
+
+/// Every link type that is decoded, and one that is not.
+const LINKS: [u16; 11] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 105];
+
+/// Decodes into a packet that still holds another one, and checks what must hold for anything.
+fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Result<(Packet, Notes), Refused> {
+    let mut packet = Packet { time_ns: 1, interface: 2, ..Packet::default() };
+    let mut other = Packet {
+        source: [0xff; 16],
+        source_port: 9,
+        vlan: 9,
+        mpls_label: 9,
+        control: 9,
+        icmp: [9; 2],
+        flags: Flags(0xff),
+        outer_source: [9; 16],
+        ..packet
+    };
+    let result = decode(link, bytes, frame_bytes, Options { decapsulate }, &mut packet);
+    assert_eq!(result, decode(link, bytes, frame_bytes, Options { decapsulate }, &mut other));
+    let notes = result?;
+    assert_eq!(packet, other, "the packet before shows through");
+    assert_eq!((packet.time_ns, packet.interface, packet.frame_bytes), (1, 2, frame_bytes));
+
+    let header_bytes = match packet.network {
+        Network::Layer2 => 0,
+        Network::Ipv4 => 20,
+        Network::Ipv6 => 40,
+    };
+    assert!(packet.ip_bytes >= header_bytes + packet.payload_bytes);
+    let flags = packet.flags;
+    assert!(!flags.has(Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER));
+    assert!(!flags.has(Flags::TCP) || (packet.protocol == 6 && flags.has(Flags::PORTS)));
+    assert!(flags.has(Flags::TCP) || (packet.control, packet.window, packet.sequence) == (0, 0, 0));
+    assert!(flags.has(Flags::PORTS) || (packet.source_port, packet.destination_port, packet.icmp) == (0, 0, [0; 2]));
+    if flags.has(Flags::FRAGMENT_LATER) {
+        assert!(!flags.has(Flags::PORTS));
+    }
+    if packet.network == Network::Layer2 {
+        assert!(notes.is_empty());
+        assert_eq!((packet.protocol, packet.ip_bytes, flags.0), (255, 0, Flags::PORTS));
+        assert_eq!(packet.source_port, packet.destination_port);
+    }
+    let tunnel_notes = noted(notes).iter().any(|n| matches!(n, Noted::TunnelMalformed | Noted::TunnelTooDeep));
+    assert!(decapsulate || !(tunnel_notes || packet.tunnel_type != TunnelType::None));
+    if packet.tunnel_type == TunnelType::None {
+        assert!(!flags.has(Flags::TUNNEL_ID));
+        assert_eq!((packet.outer_source, packet.outer_destination, packet.tunnel_id), ([0; 16], [0; 16], 0));
+    }
+    Ok((packet, notes))
+}
+
+/// Decodes with and without decapsulation, and checks the two against each other.
+fn checked_both_ways(link: u16, bytes: &[u8], frame_bytes: u32) {
+    match (checked(link, bytes, frame_bytes, false), checked(link, bytes, frame_bytes, true)) {
+        (Ok((outer, outer_notes)), Ok((inner, inner_notes))) => {
+            assert_eq!(
+                (outer.vlan, outer.inner_vlan, outer.mpls_label),
+                (inner.vlan, inner.inner_vlan, inner.mpls_label)
+            );
+            if inner.tunnel_type == TunnelType::None {
+                assert_eq!(outer, inner);
+                assert!(noted(outer_notes).iter().all(|&n| noted(inner_notes).contains(&n)));
+            } else {
+                assert!(matches!(outer.protocol, 4 | 17 | 41 | 47));
+            }
+        }
+        (Err(outer), Err(inner)) => assert_eq!(outer, inner),
+        (outer, inner) => panic!("without {outer:?}, with decapsulation {inner:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn random_octets_do_no_harm(bytes in vec(any::<u8>(), 0..200), beyond in 0u32..2000) {
+        for link in LINKS {
+            checked_both_ways(link, &bytes, bytes.len() as u32 + beyond);
+        }
+    }
+
+    #[test]
+    fn random_octets_behind_a_plausible_start_do_no_harm(
+        start in prop::sample::select(vec![
+            &[0x45, 0, 0, 100, 0, 0, 0, 0, 64][..],
+            &[0x4f, 0, 0, 0],
+            &[0x60, 0, 0, 0, 0, 100],
+            &[0x60, 0, 0, 0, 0, 0, 0],
+        ]),
+        protocol in prop::sample::select(vec![0u8, 1, 4, 6, 17, 41, 43, 44, 47, 51, 58, 60, 132, 135, 140]),
+        bytes in vec(any::<u8>(), 0..200),
+        beyond in 0u32..2000,
+    ) {
+        let packet = [start, &[protocol], &bytes].concat();
+        checked_both_ways(101, &packet, packet.len() as u32 + beyond);
+    }
+
+    #[test]
+    fn the_wire_may_be_shorter_than_the_capture(bytes in vec(any::<u8>(), 0..100), frame_bytes in 0u32..100) {
+        for link in LINKS {
+            let _ = checked(link, &bytes, frame_bytes, true);
+        }
+    }
+
+    #[test]
+    fn headers_around_a_packet_change_nothing_in_it(
+        packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(), padding in 0usize..40,
+    ) {
+        let (inner, _) = checked(101, &packet.octets, packet.octets.len() as u32, false).unwrap();
+        let (outer, innermost) = tunnelled(&packet, &kinds);
+        let frame = framed(link, &headers, &outer.octets);
+        let mut octets = frame.octets.clone();
+        octets.resize(octets.len() + padding, 0xee);
+        let (decoded, notes) = checked(link, &octets, octets.len() as u32, true).unwrap();
+        let (_, expected_notes) = checked(101, &packet.octets, packet.octets.len() as u32, false).unwrap();
+        prop_assert_eq!(notes, expected_notes);
+        prop_assert_eq!(decoded.tunnel_type, innermost.unwrap_or(TunnelType::None));
+        prop_assert_eq!((decoded.vlan, decoded.inner_vlan, decoded.mpls_label), (frame.vlan, frame.inner_vlan, frame.mpls_label));
+        let bare = Packet {
+            frame_bytes: inner.frame_bytes,
+            vlan: NO_VLAN,
+            inner_vlan: NO_VLAN,
+            mpls_label: NO_LABEL,
+            tunnel_type: TunnelType::None,
+            tunnel_id: 0,
+            outer_source: [0; 16],
+            outer_destination: [0; 16],
+            flags: Flags(decoded.flags.0 & !Flags::TUNNEL_ID),
+            ..decoded
+        };
+        prop_assert_eq!(bare, inner);
+    }
+
+    #[test]
+    fn every_snap_length_that_holds_the_headers_gives_the_same_packet(
+        packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(),
+    ) {
+        let (outer, _) = tunnelled(&packet, &kinds);
+        let frame = framed(link, &headers, &outer.octets);
+        let wire = frame.octets.len() as u32;
+        for decapsulate in [false, true] {
+            let (whole, whole_notes) = checked(link, &frame.octets, wire, decapsulate).unwrap();
+            let needed = frame.link_bytes + outer.header_bytes;
+            for snap in needed.min(frame.octets.len())..frame.octets.len() {
+                prop_assert_eq!(checked(link, &frame.octets[..snap], wire, decapsulate), Ok((whole, whole_notes)));
+            }
+            // A shorter one may say less, but nothing else.
+            for snap in 0..needed.min(frame.octets.len()) {
+                let cut = checked(link, &frame.octets[..snap], wire, decapsulate);
+                if let Ok((cut, _)) = cut && cut.tunnel_type == whole.tunnel_type && cut.outer_source == whole.outer_source {
+                    if cut.source == whole.source && cut.network == whole.network {
+                        prop_assert!(cut.ip_bytes >= whole.ip_bytes);
+                    }
+                    prop_assert!(!cut.flags.has(Flags::PORTS) || cut.ip_bytes != whole.ip_bytes
+                        || (cut.source_port, cut.icmp) == (whole.source_port, whole.icmp));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_octet_anywhere_does_no_harm(
+        packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(), value in any::<u8>(), bit in 0u8..8,
+    ) {
+        let (IpPacket { octets, header_bytes }, _) = tunnelled(&packet, &kinds);
+        let frame = framed(link, &headers, &octets);
+        let wire = frame.octets.len() as u32;
+        let mut damaged = frame.octets.clone();
+        for at in 0..(frame.link_bytes + header_bytes).min(damaged.len()) {
+            for with in [value, frame.octets[at] ^ 1 << bit, 0, 0xff] {
+                damaged[at] = with;
+                checked_both_ways(link, &damaged, wire);
+            }
+            damaged[at] = frame.octets[at];
+        }
+    }
+}
+
+#[test]
+fn link_types_that_are_not_known_are_refused() {
+    for link in (0..=u16::MAX).filter(|link| !LINKS[..10].contains(link)) {
+        assert_eq!(checked(link, &[0x45; 64], 64, true), Err(Refused::LinkType));
+    }
+}

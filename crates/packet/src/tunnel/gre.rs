@@ -80,13 +80,13 @@ impl Gre {
 
     #[inline]
     fn split_version_1(bits: u8, acknowledged: bool, rest: Octets<'_>) -> Option<(Self, Octets<'_>)> {
-        let (&[a, b, c, d], rest) = rest.split()?;
-        let payload_length = u16::from_be_bytes([a, b]);
-        let call = u16::from_be_bytes([c, d]);
-        let numbers = usize::from(bits & SEQUENCE != 0) + usize::from(acknowledged);
-        let rest = rest.skip(4 * numbers)?;
-        // A packet may only acknowledge others.
-        let next = if payload_length == 0 { Next::Other(PPP) } else { Next::Ppp };
+        // The other half of the key is the length of the payload.
+        let (&[_, _, a, b], rest) = rest.split()?;
+        let call = u16::from_be_bytes([a, b]);
+        let numbered = bits & SEQUENCE != 0;
+        let rest = rest.skip(4 * (usize::from(numbered) + usize::from(acknowledged)))?;
+        // Only packets with a payload are numbered; others acknowledge (section 4.1).
+        let next = if numbered { Next::Ppp } else { Next::Other(PPP) };
         Some((Self { identifier: Some(call.into()), next }, without_address_and_control(rest)))
     }
 
