@@ -1,0 +1,168 @@
+//! Frames made of nothing: Ethernet, IPv4 or IPv6, TCP or UDP, with right checksums over a payload of zeros,
+//! which adds nothing to a checksum and so costs nothing.
+
+use crate::source::BURST;
+
+/// Octets of the longest headers: Ethernet, IPv6, TCP with the options of a SYN.
+const HEADERS: usize = 96;
+/// Octets of an Ethernet header.
+pub(super) const ETHERNET: usize = 14;
+/// The shortest frame on the wire, without FCS: what is shorter is padded.
+const SHORTEST: usize = 60;
+/// What a SYN offers: segment size (filled in), window scale 7, SACK.
+const SYN_OPTIONS: [u8; 12] = [2, 4, 0, 0, 1, 3, 3, 7, 1, 1, 4, 2];
+
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+
+pub(super) const FIN: u8 = 0x01;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const PSH: u8 = 0x08;
+pub(super) const ACK: u8 = 0x10;
+
+/// One frame in memory. 25 cache lines, an odd number, so that the beginnings of a burst's frames do not
+/// compete for the same sets of the cache.
+pub(super) struct Slot {
+    pub(super) time_ns: u64,
+    pub(super) wire_bytes: u32,
+    /// Zeros behind the headers.
+    pub(super) octets: [u8; 1588],
+}
+
+const _: () = assert!(size_of::<Slot>() == 25 * 64);
+
+/// Room for one burst.
+pub(super) fn slots() -> Box<[Slot]> {
+    (0..BURST).map(|_| Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] }).collect()
+}
+
+/// Address and port of one side.
+#[derive(Clone, Copy)]
+pub(super) struct Endpoint {
+    /// IPv4 in the first four octets.
+    pub(super) address: [u8; 16],
+    pub(super) port: u16,
+}
+
+/// What the headers of one packet shall say.
+pub(super) struct Headers {
+    pub(super) ipv6: bool,
+    pub(super) source: Endpoint,
+    pub(super) destination: Endpoint,
+    /// Last octet of the source's MAC address; the destination's has the other of 0 and 1.
+    pub(super) source_side: u8,
+    pub(super) ttl: u8,
+    /// IPv4 only.
+    pub(super) identification: u16,
+    pub(super) transport: Transport,
+    /// Octets behind the transport header.
+    pub(super) payload: u16,
+}
+
+/// The transport header's part.
+pub(super) enum Transport {
+    Udp,
+    Tcp { sequence: u32, acknowledgment: u32, flags: u8 },
+}
+
+impl Headers {
+    /// Writes the frame into a slot and sets its length on the wire. Returns the octets of the IP packet.
+    #[inline]
+    pub(super) fn write(&self, slot: &mut Slot) -> u32 {
+        let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
+        *octets = [0; HEADERS];
+        let (ethernet, behind) = octets.split_first_chunk_mut::<ETHERNET>().expect("the headers begin with Ethernet");
+        ethernet[0] = 2;
+        ethernet[5] = 1 - self.source_side;
+        ethernet[6] = 2;
+        ethernet[11] = self.source_side;
+        ethernet[12..].copy_from_slice(if self.ipv6 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+
+        let (protocol, header_bytes) = match self.transport {
+            Transport::Udp => (UDP, 8),
+            Transport::Tcp { flags, .. } if flags & SYN != 0 => (TCP, 20 + SYN_OPTIONS.len() as u16),
+            Transport::Tcp { .. } => (TCP, 20),
+        };
+        let transport_bytes = header_bytes + self.payload;
+        let (ip_header, addresses) = if self.ipv6 {
+            (40, sum(&self.source.address) + sum(&self.destination.address))
+        } else {
+            (20, sum(&self.source.address[..4]) + sum(&self.destination.address[..4]))
+        };
+        let (ip, transport) = behind.split_at_mut(ip_header);
+        if self.ipv6 {
+            ip[0] = 0x60;
+            ip[4..6].copy_from_slice(&transport_bytes.to_be_bytes());
+            ip[6] = protocol;
+            ip[7] = self.ttl;
+            ip[8..24].copy_from_slice(&self.source.address);
+            ip[24..40].copy_from_slice(&self.destination.address);
+        } else {
+            ip[0] = 0x45;
+            ip[2..4].copy_from_slice(&(20 + transport_bytes).to_be_bytes());
+            ip[4..6].copy_from_slice(&self.identification.to_be_bytes());
+            ip[6] = 0x40; // do not fragment
+            ip[8] = self.ttl;
+            ip[9] = protocol;
+            ip[12..16].copy_from_slice(&self.source.address[..4]);
+            ip[16..20].copy_from_slice(&self.destination.address[..4]);
+            let checksum = finish(sum(&ip[..12]) + addresses);
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+
+        let transport = &mut transport[..usize::from(header_bytes)];
+        transport[0..2].copy_from_slice(&self.source.port.to_be_bytes());
+        transport[2..4].copy_from_slice(&self.destination.port.to_be_bytes());
+        let pseudo = addresses + u32::from(protocol) + u32::from(transport_bytes);
+        match self.transport {
+            Transport::Udp => {
+                transport[4..6].copy_from_slice(&transport_bytes.to_be_bytes());
+                let checksum = finish(sum(transport) + pseudo);
+                transport[6..8].copy_from_slice(&udp_checksum(checksum).to_be_bytes());
+            }
+            Transport::Tcp { sequence, acknowledgment, flags } => {
+                transport[4..8].copy_from_slice(&sequence.to_be_bytes());
+                transport[8..12].copy_from_slice(&acknowledgment.to_be_bytes());
+                transport[12] = (header_bytes as u8 / 4) << 4;
+                transport[13] = flags;
+                // Behind the handshake in units of 128 octets, by the window scale.
+                let window: u16 = if flags & SYN != 0 { 64_240 } else { 502 };
+                transport[14..16].copy_from_slice(&window.to_be_bytes());
+                if flags & SYN != 0 {
+                    transport[20..].copy_from_slice(&SYN_OPTIONS);
+                    transport[22..24].copy_from_slice(&segment_bytes(self.ipv6).to_be_bytes());
+                }
+                let checksum = finish(sum(transport) + pseudo);
+                transport[16..18].copy_from_slice(&checksum.to_be_bytes());
+            }
+        }
+        let ip_bytes = ip_header as u32 + u32::from(transport_bytes);
+        slot.wire_bytes = (ETHERNET as u32 + ip_bytes).max(SHORTEST as u32);
+        ip_bytes
+    }
+}
+
+/// Payload of a full TCP segment without options on Ethernet.
+pub(super) const fn segment_bytes(ipv6: bool) -> u16 {
+    if ipv6 { 1440 } else { 1460 }
+}
+
+/// The 16-bit words of some octets added up, for the checksum of RFC 1071. The number of octets is even.
+#[inline]
+pub(super) fn sum(octets: &[u8]) -> u32 {
+    octets.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
+}
+
+/// The checksum of a sum of words.
+#[inline]
+pub(super) fn finish(sum: u32) -> u16 {
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// In UDP 0 means that there is no checksum, and what comes out as 0 is written as all ones (RFC 768).
+#[inline]
+pub(super) fn udp_checksum(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}

@@ -1,0 +1,515 @@
+//! Something like the Internet: conversations over TCP and UDP, of heavy-tailed lengths, both ways.
+//!
+//! ```text
+//! a participant is always in some conversation; on its turn it sends one packet and says when it is next:
+//!     TCP: handshake, then rounds, then FIN or RST          UDP: rounds
+//!     a round: a request one way; segments the other way, acknowledged on the way
+//! between rounds a conversation pauses, so long that it lasts as long as was drawn for it;
+//! when it is over, the participant begins another one, with addresses and ports never used before
+//! ```
+//! How long conversations last is drawn without memory (exponential, mean `flows / new`), so that new ones begin at
+//! the stated rate from the moment on when all participants have begun. Nothing is lost, repeated or out of order.
+
+use super::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, segment_bytes};
+use super::random::{Random, Share, scramble};
+use super::schedule::Schedule;
+use super::spec::{SpecError, Values};
+use super::truth::{TrueDirection, TrueFlow, Truth};
+use super::{Bounds, SECOND_NS, START_NS};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
+
+/// Shape of the distribution of segments per conversation: the smaller, the more the elephants carry.
+const SHAPE: f64 = 1.1;
+/// Packets in a conversation, on the average. Only the speed of the schedule depends on it.
+const PACKETS_PER_FLOW: u64 = 25;
+/// New conversations per second and participant, at most: below a tenth of a second elephants do not fit.
+const MOST_TURNOVER: u64 = 10;
+/// A conversation lasts at least so long for each of its packets: a full segment takes a gigabit link 12 us.
+const LEAST_NS_PER_PACKET: u64 = 48_000;
+
+/// Client addresses: 100.64.0.0/10 (RFC 6598) and 2001:db8:1::/48 (RFC 3849), 22 bits of each.
+const CLIENTS: u32 = u32::from_be_bytes([100, 64, 0, 0]);
+const CLIENT_BITS: u32 = 22;
+/// Client ports: the upper half, 15 bits.
+const PORT_BITS: u32 = 15;
+/// Server addresses: 198.18.0.0/15 (RFC 2544) and 2001:db8:2::/48.
+const SERVERS: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const SERVER_BITS: u32 = 17;
+
+/// What is spoken on a port.
+struct Service {
+    protocol: u8,
+    port: u16,
+    /// How common it is among those of its protocol.
+    weight: u32,
+    /// Octets of a request.
+    request: [u32; 2],
+    /// Octets of the last segment of a round.
+    last: [u32; 2],
+    /// Octets of the other segments; 0 is what fits.
+    full: u16,
+    /// Segments in a round, at most.
+    round: [u32; 2],
+    /// Segments in the conversation, heavy-tailed between these.
+    segments: [u32; 2],
+    /// Segments until an acknowledgment; 0 is never. TCP acknowledges the end of a round always.
+    acknowledge: u8,
+    /// Octets of the payload of an acknowledgment: none in TCP.
+    acknowledgment: u16,
+}
+
+const WEB: Service = Service {
+    protocol: TCP,
+    port: 443,
+    weight: 66,
+    request: [120, 1100],
+    last: [100, 1400],
+    full: 0,
+    round: [2, 40],
+    segments: [2, 20_000],
+    acknowledge: 2,
+    acknowledgment: 0,
+};
+const QUIC: Service = Service {
+    protocol: UDP,
+    port: 443,
+    weight: 50,
+    request: [60, 1200],
+    last: [100, 1250],
+    full: 1250,
+    round: [2, 40],
+    segments: [2, 20_000],
+    acknowledge: 3,
+    acknowledgment: 34,
+};
+const SMALL: Service = Service {
+    protocol: UDP,
+    port: 53,
+    weight: 0,
+    request: [28, 60],
+    last: [44, 400],
+    full: 0,
+    round: [1, 1],
+    segments: [2, 6],
+    acknowledge: 0,
+    acknowledgment: 0,
+};
+
+const SERVICES: [Service; 10] = [
+    WEB,
+    Service { port: 80, weight: 12, ..WEB },
+    Service { port: 993, weight: 6, round: [1, 12], segments: [2, 400], ..WEB },
+    Service { port: 25, weight: 6, round: [1, 30], segments: [4, 2_000], ..WEB },
+    Service { port: 22, weight: 4, request: [36, 100], last: [36, 300], round: [1, 2], segments: [10, 2_000], ..WEB },
+    Service { port: 8443, weight: 6, request: [200, 800], round: [1, 4], segments: [4, 1_000], ..WEB },
+    QUIC,
+    SMALL.weighted(34),
+    Service { port: 123, weight: 6, request: [48, 48], last: [48, 48], segments: [2, 4], ..SMALL },
+    Service { port: 3478, weight: 10, request: [160, 180], last: [160, 1000], segments: [10, 2_000], ..SMALL },
+];
+
+impl Service {
+    const fn weighted(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+}
+
+/// What a conversation does next.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    /// Is over; another one begins in its place.
+    Over,
+    Syn,
+    SynAck,
+    HandshakeAck,
+    Request,
+    Segment,
+    Acknowledge,
+    Fin,
+    /// The other side's acknowledgment of the FIN, alone.
+    FinSeen,
+    /// The other side's FIN.
+    OtherFin,
+    LastAck,
+    Reset,
+}
+
+/// One conversation. Side 0 is the initiator.
+#[derive(Clone, Copy)]
+struct Conversation {
+    ends: [Endpoint; 2],
+    /// When the last pause shall be over.
+    until_ns: u64,
+    /// Where it lies in the truth, if that is kept.
+    place: usize,
+    /// Next sequence number of each side.
+    sequence: [u32; 2],
+    /// From the middle to each side and back.
+    round_trip_ns: [u32; 2],
+    /// Between packets of one side.
+    pace_ns: u32,
+    /// Segments in each round but the last.
+    round: u32,
+    /// Segments to come, in this round and in all.
+    round_left: u32,
+    segments_left: u32,
+    pauses_left: u32,
+    identification: u16,
+    service: u8,
+    step: Step,
+    unacknowledged: u8,
+    ipv6: bool,
+    /// The side that sends the segments.
+    talker: u8,
+    /// The side that ends it.
+    closer: u8,
+    /// It ends with a RST.
+    resets: bool,
+    /// The other side answers a FIN with an acknowledgment and its own FIN at once.
+    joins_fin: bool,
+    ttl: [u8; 2],
+}
+
+/// One packet that a conversation has decided on.
+struct Said {
+    side: u8,
+    flags: u8,
+    payload: u16,
+    /// The sequence number moves on by this much.
+    advance: u32,
+}
+
+pub(super) struct Mix {
+    random: Random,
+    schedule: Schedule,
+    conversations: Box<[Conversation]>,
+    bounds: Bounds,
+    sent: u64,
+    opened: u64,
+    mean_life_ns: u64,
+    /// Addresses that clients share, and servers, as powers of two.
+    client_bits: u32,
+    server_bits: u32,
+    ipv6: Share,
+    udp: Share,
+    rst: Share,
+    seed: u64,
+}
+
+impl Mix {
+    /// Reads the specification behind `mix,`; the load and the snap length.
+    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SpecError> {
+        let values = Values::parse("mix", KEYS, text)?;
+        let flows = values.number("flows", [1, 1 << 24])?.unwrap_or(10_000);
+        let new = values.number("new", [1, MOST_TURNOVER * flows])?.unwrap_or_else(|| (flows / 10).max(1));
+        let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
+        let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
+        let ramp_ns = values.duration_ns("ramp", [0, 3600 * SECOND_NS])?.unwrap_or(SECOND_NS);
+        let mut mix = Self {
+            random: Random::new(seed),
+            // A few packets in a bucket of the schedule.
+            schedule: Schedule::new(flows as u32, 8 * SECOND_NS / (new * PACKETS_PER_FLOW), START_NS),
+            conversations: vec![Conversation::UNUSED; flows as usize].into(),
+            bounds: Bounds::read(&values, 1_000_000)?,
+            sent: 0,
+            opened: 0,
+            mean_life_ns: flows * SECOND_NS / new,
+            client_bits: (flows / 8).max(16).next_power_of_two().trailing_zeros(),
+            server_bits: (flows / 64).max(16).next_power_of_two().trailing_zeros().min(SERVER_BITS),
+            ipv6: values.share("ipv6")?.unwrap_or(Share::percent(30)),
+            udp: values.share("udp")?.unwrap_or(Share::percent(40)),
+            rst: values.share("rst")?.unwrap_or(Share::percent(10)),
+            seed,
+        };
+        for participant in 0..flows {
+            let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);
+            mix.schedule.set(participant as u32, START_NS + spacing_ns as u64);
+        }
+        Ok((mix, snap))
+    }
+
+    /// Fills slots from the first on; how many.
+    pub(super) fn fill(&mut self, slots: &mut [Slot], mut truth: Option<&mut Truth>) -> usize {
+        for (filled, slot) in slots.iter_mut().enumerate() {
+            if self.bounds.packets == self.sent {
+                return filled;
+            }
+            let (time_ns, participant) = self.schedule.next();
+            if self.bounds.reached(self.sent, time_ns) {
+                self.bounds.packets = self.sent;
+                return filled;
+            }
+            if self.conversations[participant as usize].step == Step::Over {
+                let mut conversation = self.open(time_ns);
+                if let Some(truth) = truth.as_deref_mut() {
+                    conversation.place = truth.open(conversation.true_flow());
+                }
+                self.conversations[participant as usize] = conversation;
+            }
+            let conversation = &mut self.conversations[participant as usize];
+            let (said, wait_ns) = conversation.speak(time_ns, &mut self.random);
+            slot.time_ns = time_ns;
+            let ip_bytes = conversation.write(&said, slot);
+            if let Some(truth) = truth.as_deref_mut() {
+                let flow = &mut truth.flows[conversation.place];
+                let direction = if said.side == 0 { &mut flow.forward } else { &mut flow.reverse };
+                direction.enter(time_ns, ip_bytes, slot.wire_bytes, said.flags);
+            }
+            self.schedule.set(participant, time_ns + wait_ns.max(1));
+            self.sent += 1;
+        }
+        slots.len()
+    }
+
+    /// Draws everything about a new conversation.
+    fn open(&mut self, now_ns: u64) -> Conversation {
+        let number = self.opened;
+        self.opened += 1;
+        let ipv6 = self.random.chance(self.ipv6);
+        let service = self.service();
+        let Service { protocol, port, round, segments, .. } = SERVICES[service];
+        let tcp = protocol == TCP;
+
+        let segments = self.random.pareto(SHAPE, segments);
+        let mut round = self.random.between(round);
+        if !tcp {
+            // A conversation of one round has no pause before its end that could make it last.
+            round = round.min(segments / 2);
+        }
+        let rounds = segments.div_ceil(round);
+        let packets = u64::from(segments) * 2 + u64::from(rounds) + 8;
+        let drawn_ns = (self.random.exponential() * self.mean_life_ns as f64) as u64;
+        let life_ns = drawn_ns.max(packets * LEAST_NS_PER_PACKET);
+
+        // All that is not pause takes a half of the life at most.
+        let most_trip_ns = life_ns / (8 * (u64::from(rounds) + 4));
+        let pace_ns = u64::from(self.random.between([12_000, 120_000])).min(life_ns / (4 * packets));
+        let round_trip_ns = [[200_000, 20_000_000], [1_000_000, 120_000_000]]
+            .map(|range| u64::from(self.random.between(range)).min(most_trip_ns) as u32);
+
+        let bits = self.random.next();
+        Conversation {
+            ends: self.ends(number, ipv6, port),
+            until_ns: now_ns + life_ns,
+            place: 0,
+            sequence: [self.random.next() as u32, self.random.next() as u32],
+            round_trip_ns,
+            pace_ns: pace_ns as u32,
+            round,
+            round_left: round.min(segments),
+            segments_left: segments,
+            // UDP has none before its end.
+            pauses_left: rounds - u32::from(!tcp),
+            identification: bits as u16,
+            service: service as u8,
+            step: if tcp { Step::Syn } else { Step::Request },
+            unacknowledged: 0,
+            ipv6,
+            // Mail is sent, nearly all else fetched.
+            talker: u8::from(!(tcp && (port == 25 || self.random.chance(Share::percent(8))))),
+            closer: (bits >> 16) as u8 & 1,
+            resets: self.random.chance(self.rst),
+            joins_fin: (bits >> 17) & 1 == 0,
+            ttl: [64 - (bits >> 24) as u8 % 8, 60 - (bits >> 32) as u8 % 12],
+        }
+    }
+
+    fn service(&mut self) -> usize {
+        let protocol = if self.random.chance(self.udp) { UDP } else { TCP };
+        let all = || SERVICES.iter().enumerate().filter(|(_, service)| service.protocol == protocol);
+        let total: u32 = all().map(|(_, service)| service.weight).sum();
+        let mut drawn = self.random.below(u64::from(total)) as u32;
+        for (at, service) in all() {
+            match drawn.checked_sub(service.weight) {
+                Some(rest) => drawn = rest,
+                None => return at,
+            }
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+
+    /// Client and server. Client address and port together are the conversation's number, scattered.
+    fn ends(&mut self, number: u64, ipv6: bool, port: u16) -> [Endpoint; 2] {
+        // Every client in turn, each time with another port; when all ports are used, with other addresses.
+        let mask = (1u64 << self.client_bits) - 1;
+        let turn = number >> self.client_bits;
+        let client = (number & mask).wrapping_mul(0x9e37_79b1).wrapping_add(self.seed) & mask;
+        let client = (client | ((turn >> PORT_BITS) << self.client_bits)) & ((1 << CLIENT_BITS) - 1);
+        let first_port = scramble(client ^ self.seed);
+        let client_port = 1 << PORT_BITS | (first_port.wrapping_add(turn.wrapping_mul(5)) as u16 & 0x7fff);
+        // The product of two draws: some servers are far more popular than others.
+        let servers = 1u64 << self.server_bits;
+        let server = (self.random.below(servers) * self.random.below(servers)) >> self.server_bits;
+        let endpoint = |base: u32, network: u8, host: u32, port| {
+            let mut address = [0; 16];
+            if ipv6 {
+                address[..6].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8, 0, network]);
+                address[12..].copy_from_slice(&host.to_be_bytes());
+            } else {
+                address[..4].copy_from_slice(&(base | host).to_be_bytes());
+            }
+            Endpoint { address, port }
+        };
+        [endpoint(CLIENTS, 1, client as u32, client_port), endpoint(SERVERS, 2, server as u32, port)]
+    }
+}
+
+impl Conversation {
+    /// What is there before the first conversation.
+    const UNUSED: Self = Self {
+        ends: [Endpoint { address: [0; 16], port: 0 }; 2],
+        until_ns: 0,
+        place: 0,
+        sequence: [0; 2],
+        round_trip_ns: [0; 2],
+        pace_ns: 0,
+        round: 0,
+        round_left: 0,
+        segments_left: 0,
+        pauses_left: 0,
+        identification: 0,
+        service: 0,
+        step: Step::Over,
+        unacknowledged: 0,
+        ipv6: false,
+        talker: 0,
+        closer: 0,
+        resets: false,
+        joins_fin: false,
+        ttl: [0; 2],
+    };
+
+    fn service(&self) -> &'static Service {
+        &SERVICES[usize::from(self.service)]
+    }
+
+    fn tcp(&self) -> bool {
+        self.service().protocol == TCP
+    }
+
+    /// Says the next packet; what it is, and how long until the one after it.
+    fn speak(&mut self, now_ns: u64, random: &mut Random) -> (Said, u64) {
+        let said = |side, flags| Said { side, flags, payload: 0, advance: u32::from(flags & (SYN | FIN) != 0) };
+        let data = |side, flags, payload: u16| Said { side, flags, payload, advance: u32::from(payload) };
+        let (talker, asker) = (self.talker, 1 - self.talker);
+        let (closer, other) = (self.closer, 1 - self.closer);
+        let (said, next, wait_ns) = match self.step {
+            Step::Over | Step::Syn => (said(0, SYN), Step::SynAck, self.trip_ns(1, random)),
+            Step::SynAck => (said(1, SYN | ACK), Step::HandshakeAck, self.trip_ns(0, random)),
+            Step::HandshakeAck => (said(0, ACK), Step::Request, self.trip_ns(asker, random)),
+            Step::Request => {
+                let payload = random.between(self.service().request) as u16;
+                (data(asker, PSH | ACK, payload), Step::Segment, self.trip_ns(talker, random))
+            }
+            Step::Segment => {
+                self.segments_left -= 1;
+                self.round_left -= 1;
+                let acknowledge = self.service().acknowledge;
+                self.unacknowledged = (self.unacknowledged + 1).min(acknowledge);
+                let over = self.round_left == 0;
+                let payload = if over { random.between(self.service().last) as u16 } else { self.full() };
+                let (next, wait_ns) = if acknowledge != 0 && (over || self.unacknowledged == acknowledge) {
+                    (Step::Acknowledge, self.pace_ns(random))
+                } else {
+                    self.go_on(now_ns, random)
+                };
+                (data(talker, if over { PSH | ACK } else { ACK }, payload), next, wait_ns)
+            }
+            Step::Acknowledge => {
+                self.unacknowledged = 0;
+                let (next, wait_ns) = self.go_on(now_ns, random);
+                (data(asker, ACK, self.service().acknowledgment), next, wait_ns)
+            }
+            Step::Fin => {
+                let next = if self.joins_fin { Step::OtherFin } else { Step::FinSeen };
+                (said(closer, FIN | ACK), next, self.trip_ns(other, random))
+            }
+            Step::FinSeen => (said(other, ACK), Step::OtherFin, self.pace_ns(random)),
+            Step::OtherFin => (said(other, FIN | ACK), Step::LastAck, self.trip_ns(closer, random)),
+            Step::LastAck => (said(closer, ACK), Step::Over, self.pace_ns(random)),
+            Step::Reset => (said(closer, RST | ACK), Step::Over, self.pace_ns(random)),
+        };
+        self.step = next;
+        (said, wait_ns)
+    }
+
+    /// What follows a segment or an acknowledgment, and how long until then.
+    fn go_on(&mut self, now_ns: u64, random: &mut Random) -> (Step, u64) {
+        if self.round_left > 0 {
+            return (Step::Segment, self.pace_ns(random));
+        }
+        self.round_left = self.round.min(self.segments_left);
+        let next = match (self.round_left, self.tcp(), self.resets) {
+            (1.., ..) => Step::Request,
+            (0, true, true) => Step::Reset,
+            (0, true, false) => Step::Fin,
+            (0, false, _) => Step::Over,
+        };
+        let left_ns = self.until_ns.saturating_sub(now_ns);
+        let pause_ns = match self.pauses_left {
+            0 => 0,
+            1 => left_ns,
+            pauses => random.around(left_ns / u64::from(pauses)),
+        };
+        self.pauses_left = self.pauses_left.saturating_sub(1);
+        (next, pause_ns.max(self.pace_ns(random)))
+    }
+
+    fn pace_ns(&self, random: &mut Random) -> u64 {
+        random.around(u64::from(self.pace_ns))
+    }
+
+    /// Until an answer from a side comes by.
+    fn trip_ns(&self, side: u8, random: &mut Random) -> u64 {
+        random.around(u64::from(self.round_trip_ns[usize::from(side)]))
+    }
+
+    fn full(&self) -> u16 {
+        match self.service().full {
+            0 => segment_bytes(self.ipv6),
+            full => full,
+        }
+    }
+
+    /// Writes what was said as a frame; octets of the IP packet.
+    fn write(&mut self, said: &Said, slot: &mut Slot) -> u32 {
+        let (from, to) = (usize::from(said.side), usize::from(1 - said.side));
+        let transport = if self.tcp() {
+            let acknowledgment = if said.flags & ACK != 0 { self.sequence[to] } else { 0 };
+            Transport::Tcp { sequence: self.sequence[from], acknowledgment, flags: said.flags }
+        } else {
+            Transport::Udp
+        };
+        let headers = Headers {
+            ipv6: self.ipv6,
+            source: self.ends[from],
+            destination: self.ends[to],
+            source_side: said.side,
+            ttl: self.ttl[from],
+            identification: self.identification,
+            transport,
+            payload: said.payload,
+        };
+        self.sequence[from] = self.sequence[from].wrapping_add(said.advance);
+        self.identification = self.identification.wrapping_add(1);
+        headers.write(slot)
+    }
+
+    fn true_flow(&self) -> TrueFlow {
+        let [source, destination] = self.ends.map(|end| match end.address {
+            [a, b, c, d, ..] if !self.ipv6 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            address => IpAddr::V6(Ipv6Addr::from(address)),
+        });
+        TrueFlow {
+            source,
+            destination,
+            source_port: self.ends[0].port,
+            destination_port: self.ends[1].port,
+            protocol: self.service().protocol,
+            forward: TrueDirection::default(),
+            reverse: TrueDirection::default(),
+        }
+    }
+}

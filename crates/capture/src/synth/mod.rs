@@ -1,0 +1,181 @@
+//! Traffic made in memory, for benchmarks and for tests that know the truth.
+//!
+//! In: a specification such as `velan,flows=131072,size=64`. Out: frames, and on request the true flows.
+//! Always true: the same specification gives the same frames, to the bit, on every machine; times never go back;
+//! nothing is allocated per packet. Nothing here is sent anywhere.
+//!
+//! **`velan`**: equal UDP packets in one flow per address pair, as CESNET measured with.
+//!
+//! | key | default | |
+//! |---|---|---|
+//! | `flows` | 131072 | number of flows, up to 2^32; each has a tuple of its own |
+//! | `size` | 64 | octets of a frame *with* its FCS, 64 to 1518; captured and counted are 4 less |
+//! | `packets` | 8M | packets; without a bound if only `duration` is given |
+//! | `duration` | | time span covered by the packets |
+//! | `seed` | 1 | another number, other packets |
+//! | `order` | `random` | `random`: each packet belongs to any flow with equal chance; `round`: one flow after the other |
+//! | `directions` | 1 | 2: every other packet (`random`: on average; `round`: every other round) goes the other way |
+//! | `rate` | line rate | packets per second; else what 10 Gbit/s Ethernet carries, see [`VELAN_PRESETS`] |
+//! | `snap` | 65535 | octets captured of each frame, at most |
+//!
+//! **`mix`**: conversations over TCP (handshake, requests and answers, acknowledgments, FIN or RST) and UDP, of
+//! heavy-tailed lengths, both ways, 700 to 800 octets a frame. No tuple comes twice, nothing is lost or repeated.
+//!
+//! | key | default | |
+//! |---|---|---|
+//! | `flows` | 10000 | conversations at a time, from the end of the ramp on |
+//! | `new` | `flows` / 10 | conversations that begin per second, in place of those that have ended |
+//! | `packets` | 1M | packets; without a bound if only `duration` is given |
+//! | `duration` | | time span covered by the packets |
+//! | `seed` | 1 | another number, other packets |
+//! | `ramp` | 1s | in this time the first `flows` conversations begin |
+//! | `ipv6` | 30% | conversations over IPv6 |
+//! | `udp` | 40% | conversations over UDP; the others are TCP |
+//! | `rst` | 10% | TCP conversations that end with a RST; the others end with FIN |
+//! | `snap` | 65535 | octets captured of each frame, at most |
+//!
+//! A conversation lasts `flows / new` seconds on average; it is cut where the packets end. All checksums are right,
+//! those of UDP too; payloads are zeros; frames shorter than Ethernet allows are padded to 60 octets.
+
+mod frame;
+mod mix;
+mod random;
+mod schedule;
+mod spec;
+mod truth;
+mod velan;
+
+pub use spec::SpecError;
+pub use truth::{TrueDirection, TrueFlow, write_truth};
+pub use velan::{VELAN_PRESETS, VelanPreset};
+
+use crate::source::{Burst, Error, Frame, Progress, Source};
+use frame::Slot;
+use mix::Mix;
+use spec::{Values, nearest};
+use truth::Truth;
+use velan::Velan;
+
+const LOADS: &[&str] = &["velan", "mix"];
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// When all synthetic traffic begins: 2026-01-01 00:00 UTC.
+const START_NS: u64 = 1_767_225_600 * SECOND_NS;
+/// Packets in a run, at most: so many conversations have tuples of their own.
+const MAX_PACKETS: u64 = 100_000_000_000;
+/// LINKTYPE_ETHERNET.
+const ETHERNET_LINK: u16 = 1;
+
+/// Makes a source of what a specification says: `velan` or `mix`, then `key=value` pairs with commas. Numbers take
+/// `k`, `M` and `G`, time spans `ms`, `s`, `m` and `h`, shares are 0 to 1 or percent.
+///
+/// Keys of `velan`: `flows` (131072), `size` in octets with FCS (64), `packets` (8M), `duration`, `seed` (1),
+/// `order` (`random` or `round`), `directions` (1 or 2), `rate` in packets per second (10 Gbit/s), `snap`.
+/// Keys of `mix`: `flows` at a time (10000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
+/// `ramp` until all have begun (1s), shares `ipv6` (30%), `udp` (40%) and `rst` (10%), `snap`.
+///
+/// # Errors
+/// An unknown load or key, answered with the near one and all that exist, or a value that makes no sense.
+pub fn synth(spec: &str) -> Result<Synth, SpecError> {
+    let (kind, rest) = match spec.split_once(',') {
+        Some((kind, rest)) => (kind, Some(rest)),
+        None => (spec, None),
+    };
+    let (load, snap) = match kind {
+        "velan" => Velan::new(rest).map(|(velan, snap)| (Load::Velan(velan), snap))?,
+        "mix" => Mix::new(rest).map(|(mix, snap)| (Load::Mix(mix), snap))?,
+        _ => return Err(SpecError::UnknownLoad { kind: kind.into(), near: nearest(kind, LOADS), known: LOADS }),
+    };
+    Ok(Synth { load, snap, slots: frame::slots(), truth: None, done_bytes: 0 })
+}
+
+/// A source of synthetic traffic.
+pub struct Synth {
+    load: Load,
+    /// Octets captured of each frame, at most.
+    snap: u32,
+    slots: Box<[Slot]>,
+    truth: Option<Truth>,
+    /// Captured octets so far.
+    done_bytes: u64,
+}
+
+enum Load {
+    Velan(Velan),
+    Mix(Mix),
+}
+
+impl Synth {
+    /// Remembers the true flows from here on: about 200 octets for each. Call it before the first burst.
+    #[must_use]
+    pub fn with_truth(mut self) -> Self {
+        self.truth.get_or_insert_default();
+        self
+    }
+
+    /// The flows of all packets so far, in the order of their first packets; none without [`Synth::with_truth`].
+    pub fn truth(&self) -> &[TrueFlow] {
+        self.truth.as_ref().map_or(&[], |truth| &truth.flows)
+    }
+}
+
+impl Source for Synth {
+    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+        let truth = self.truth.as_mut();
+        let filled = match &mut self.load {
+            Load::Velan(velan) => velan.fill(&mut self.slots, truth),
+            Load::Mix(mix) => mix.fill(&mut self.slots, truth),
+        };
+        if filled == 0 {
+            return Ok(None);
+        }
+        let mut burst = Burst::new();
+        for slot in &self.slots[..filled] {
+            let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
+            self.done_bytes += bytes.len() as u64;
+            burst.push(Frame {
+                bytes,
+                time_ns: slot.time_ns,
+                wire_bytes: slot.wire_bytes,
+                link: ETHERNET_LINK,
+                time_clamped: false,
+                interface: 0,
+            });
+        }
+        Ok(Some(burst))
+    }
+
+    fn progress(&self) -> Progress {
+        let total_bytes = match &self.load {
+            Load::Velan(velan) => velan.total_bytes(self.snap),
+            // Sizes are drawn on the way.
+            Load::Mix(_) => None,
+        };
+        Progress { done_bytes: self.done_bytes, total_bytes }
+    }
+}
+
+/// Where a load ends.
+struct Bounds {
+    packets: u64,
+    /// The first moment that does not belong to it.
+    end_ns: u64,
+}
+
+impl Bounds {
+    /// Reads `packets` and `duration`; without either, so many packets.
+    fn read(values: &Values<'_>, packets: u64) -> Result<Self, SpecError> {
+        let given = values.number("packets", [1, MAX_PACKETS])?;
+        let duration_ns = values.duration_ns("duration", [1, 1_000_000 * SECOND_NS])?;
+        Ok(Self {
+            packets: given.unwrap_or(if duration_ns.is_some() { MAX_PACKETS } else { packets }),
+            end_ns: duration_ns.map_or(u64::MAX, |duration_ns| START_NS + duration_ns),
+        })
+    }
+
+    /// Whether a packet at this time, behind so many, is one too many.
+    #[inline]
+    fn reached(&self, sent: u64, time_ns: u64) -> bool {
+        sent >= self.packets || time_ns >= self.end_ns
+    }
+}

@@ -1,0 +1,141 @@
+//! Chance that is the same on every machine: SplitMix64 (Steele, Lea, Flood 2014), and the two distributions
+//! that traffic needs. Logarithm and exponential are made here of additions, products and quotients, which IEEE 754
+//! fixes to the last bit; those of the system's library differ between systems.
+
+const LN_2: f64 = std::f64::consts::LN_2;
+
+/// A stream of pseudo-random numbers.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        scramble(self.0)
+    }
+
+    /// From 0 to `bound` - 1; `bound` is at most 2^32.
+    #[inline]
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        ((self.next() >> 32) * bound) >> 32
+    }
+
+    /// Both ends included.
+    #[inline]
+    pub(super) fn between(&mut self, [low, high]: [u32; 2]) -> u32 {
+        low + self.below(u64::from(high - low) + 1) as u32
+    }
+
+    /// True for a share of all draws, in billionths.
+    #[inline]
+    pub(super) fn chance(&mut self, share: Share) -> bool {
+        self.below(Share::ALL.0) < share.0
+    }
+
+    /// `mean` times something evenly between a half and one and a half.
+    #[inline]
+    pub(super) fn around(&mut self, mean: u64) -> u64 {
+        mean / 2 + ((u128::from(mean) * u128::from(self.next() >> 32)) >> 32) as u64
+    }
+
+    /// Exponentially distributed, mean 1: how long something lasts that ends at any moment with equal chance.
+    pub(super) fn exponential(&mut self) -> f64 {
+        -ln(self.unit())
+    }
+
+    /// Bounded Pareto between `low` and `high`: many mice, few elephants.
+    pub(super) fn pareto(&mut self, shape: f64, [low, high]: [u32; 2]) -> u32 {
+        let (low, high) = (f64::from(low), f64::from(high));
+        let cut = 1.0 - exp(shape * ln(low / high));
+        let drawn = low * exp(-ln(1.0 - self.unit() * cut) / shape);
+        drawn.clamp(low, high) as u32
+    }
+
+    /// Above 0 and below 1.
+    fn unit(&mut self) -> f64 {
+        ((self.next() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
+    }
+}
+
+/// A part of the whole, in billionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share(pub(super) u64);
+
+impl Share {
+    pub(super) const ALL: Self = Self(1_000_000_000);
+
+    pub(super) const fn percent(percent: u64) -> Self {
+        Self(percent * 10_000_000)
+    }
+}
+
+/// Spreads a number over all 64 bits; no two numbers give the same.
+#[inline]
+pub(super) fn scramble(number: u64) -> u64 {
+    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Natural logarithm of a normal positive number: 2 artanh((m - 1) / (m + 1)) of its fraction, plus the exponent's share.
+fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = (bits >> 52) as i32 - 1023;
+    let fraction = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+    let s = (fraction - 1.0) / (fraction + 1.0);
+    let mut sum = 0.0;
+    for odd in (1..28).step_by(2).rev() {
+        sum = sum * s * s + 1.0 / f64::from(odd);
+    }
+    2.0 * s * sum + f64::from(exponent) * LN_2
+}
+
+/// e to a power between -700 and 700: the Taylor series of what is left beside a power of two.
+fn exp(x: f64) -> f64 {
+    let power = (x / LN_2).round();
+    let rest = x - power * LN_2;
+    let mut sum = 1.0;
+    for n in (1..16).rev() {
+        sum = 1.0 + sum * rest / f64::from(n);
+    }
+    sum * f64::from_bits(((power as i64 + 1023) as u64) << 52)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_splitmix64() {
+        let mut random = Random::new(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn logarithm_and_exponential_are_those_of_mathematics() {
+        for x in [1e-12, 0.001, 0.5, 0.999, 1.0, 1.5, 2.0, 3.0, 1e6] {
+            assert!((ln(x) - f64::ln(x)).abs() <= 1e-12 * f64::ln(x).abs() + 1e-13, "ln {x}");
+        }
+        for x in [-300.0, -7.5, -0.1, 0.0, 0.3, 1.0, 12.0, 300.0] {
+            assert!((exp(x) / f64::exp(x) - 1.0).abs() < 1e-12, "exp {x}");
+        }
+    }
+
+    #[test]
+    fn the_distributions_have_their_means() {
+        let mut random = Random::new(1);
+        let n = 200_000;
+        let mean = (0..n).map(|_| random.exponential()).sum::<f64>() / f64::from(n);
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        // Half of all draws lie below low / (1 - cut / 2)^(1 / shape).
+        let below = (0..n).filter(|_| random.pareto(1.1, [10, 100_000]) < 19).count();
+        assert!((90_000..115_000).contains(&below), "{below}");
+        assert_eq!(random.pareto(1.1, [2, 2]), 2);
+        assert!((0..n).all(|_| (5..=15).contains(&random.around(10))));
+    }
+}

@@ -1,0 +1,114 @@
+//! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+/// One flow as it was generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrueFlow {
+    /// Address of the initiator: the sender of the first packet (for TCP that is the SYN).
+    pub source: IpAddr,
+    /// Address of the responder.
+    pub destination: IpAddr,
+    /// Port of the initiator.
+    pub source_port: u16,
+    /// Port of the responder.
+    pub destination_port: u16,
+    /// IP protocol number: 6 or 17.
+    pub protocol: u8,
+    /// From initiator to responder; always has packets.
+    pub forward: TrueDirection,
+    /// From responder to initiator.
+    pub reverse: TrueDirection,
+}
+
+/// One direction of a [`TrueFlow`]. The times mean nothing while `packets` is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrueDirection {
+    /// Packets.
+    pub packets: u64,
+    /// IP octets (IPv4 total length; 40 + IPv6 payload length).
+    pub bytes: u64,
+    /// Octets of the frames on the wire, without FCS.
+    pub frame_bytes: u64,
+    /// Time of the first packet, nanoseconds since 1970 UTC.
+    pub first_ns: u64,
+    /// Time of the last packet.
+    pub last_ns: u64,
+    /// TCP control bits of all packets together; 0 for UDP.
+    pub tcp_flags: u16,
+}
+
+impl TrueDirection {
+    /// Enters one packet. Packets come in the order of their times.
+    pub(super) fn enter(&mut self, time_ns: u64, ip_bytes: u32, frame_bytes: u32, tcp_flags: u8) {
+        if self.packets == 0 {
+            self.first_ns = time_ns;
+        }
+        self.last_ns = time_ns;
+        self.packets += 1;
+        self.bytes += u64::from(ip_bytes);
+        self.frame_bytes += u64::from(frame_bytes);
+        self.tcp_flags |= u16::from(tcp_flags);
+    }
+}
+
+/// The flows so far, in the order of their first packets.
+#[derive(Default)]
+pub(super) struct Truth {
+    pub(super) flows: Vec<TrueFlow>,
+    /// Where the flow of a number lies, for a load that meets its flows in any order.
+    places: HashMap<u32, usize>,
+}
+
+impl Truth {
+    /// Adds a flow without packets; where it lies from now on.
+    pub(super) fn open(&mut self, flow: TrueFlow) -> usize {
+        self.flows.push(flow);
+        self.flows.len() - 1
+    }
+
+    /// The flow of a number, made by `new` when it is met for the first time.
+    pub(super) fn numbered(&mut self, number: u32, new: impl FnOnce() -> TrueFlow) -> &mut TrueFlow {
+        let place = *self.places.entry(number).or_insert_with(|| {
+            self.flows.push(new());
+            self.flows.len() - 1
+        });
+        &mut self.flows[place]
+    }
+}
+
+/// Writes flows as CSV, one line each behind a line of column names. `start_ns` and `end_ns` are those of both
+/// directions together; what does not apply (TCP flags of UDP, times of a direction without packets) is empty.
+///
+/// # Errors
+/// What the output says.
+pub fn write_truth(flows: &[TrueFlow], mut output: impl Write) -> io::Result<()> {
+    writeln!(
+        output,
+        "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
+         packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
+         rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns"
+    )?;
+    for flow in flows {
+        let TrueFlow { source, destination, source_port, destination_port, protocol, forward, reverse } = flow;
+        let end_ns = if reverse.packets > 0 { forward.last_ns.max(reverse.last_ns) } else { forward.last_ns };
+        let start_ns = forward.first_ns;
+        write!(output, "{source},{destination},{source_port},{destination_port},{protocol},{start_ns},{end_ns}")?;
+        for direction in [forward, reverse] {
+            let TrueDirection { packets, bytes, frame_bytes, first_ns, last_ns, tcp_flags } = direction;
+            write!(output, ",{packets},{bytes},{frame_bytes},")?;
+            if *protocol == 6 && *packets > 0 {
+                write!(output, "{tcp_flags}")?;
+            }
+            if *packets > 0 {
+                write!(output, ",{first_ns},{last_ns}")?;
+            } else {
+                write!(output, ",,")?;
+            }
+        }
+        writeln!(output)?;
+    }
+    output.flush()
+}

@@ -1,0 +1,298 @@
+//! CESNET's synthetic load: equal UDP packets whose flows differ in some bits of the addresses alone
+//! (Velan, Puš: High-Density Network Flow Monitoring, 2015, section IV.B and Table I).
+//!
+//! The number of a flow is dealt out bit by bit, in turn to the source and the destination, and the ports
+//! never change: every flow has a tuple of its own, and a weak hash has a hard time.
+
+use super::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
+use super::random::Random;
+use super::spec::{SpecError, Values};
+use super::truth::{TrueDirection, TrueFlow, Truth};
+use super::{Bounds, SECOND_NS, START_NS};
+use std::net::Ipv4Addr;
+
+const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "snap"];
+
+/// Networks for benchmarks (RFC 2544): flows go from the lower half to the upper.
+const SOURCES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const DESTINATIONS: u32 = u32::from_be_bytes([198, 19, 0, 0]);
+const SOURCE_PORT: u16 = 49_152;
+const DESTINATION_PORT: u16 = 49_153;
+/// Octets of Ethernet, IPv4 and UDP headers.
+const HEADERS: usize = 42;
+/// Octets of the frame check sequence, which sizes include and captures do not.
+const FCS: u32 = 4;
+
+/// One row of Table I: what a generator at 10 Gbit/s sends through one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VelanPreset {
+    /// Octets of a frame, with the 4 of its FCS.
+    pub size: u32,
+    /// Flows.
+    pub flows: u32,
+    /// Packets per second.
+    pub packets_per_second: u64,
+    /// Bits of frames per second, as published.
+    pub bits_per_second: u64,
+}
+
+impl VelanPreset {
+    /// What [`synth`](super::synth) makes this row of.
+    pub fn spec(&self) -> String {
+        format!("velan,size={},flows={}", self.size, self.flows)
+    }
+}
+
+/// Table I.
+pub const VELAN_PRESETS: [VelanPreset; 12] = {
+    const ROWS: [(u32, u64, u64); 4] = [
+        (64, 14_880_545, 7_618_839_040),
+        (128, 8_445_715, 8_648_411_900),
+        (256, 4_528_861, 9_275_108_100),
+        (512, 2_349_560, 9_623_786_500),
+    ];
+    const FLOWS: [u32; 3] = [128, 16_384, 131_072];
+    let mut table = [VelanPreset { size: 0, flows: 0, packets_per_second: 0, bits_per_second: 0 }; 12];
+    let mut at = 0;
+    while at < 12 {
+        let (size, packets_per_second, bits_per_second) = ROWS[at / 3];
+        table[at] = VelanPreset { size, flows: FLOWS[at % 3], packets_per_second, bits_per_second };
+        at += 1;
+    }
+    table
+};
+
+#[derive(Clone, Copy)]
+enum Order {
+    Random,
+    Round,
+}
+
+pub(super) struct Velan {
+    random: Random,
+    flows: u64,
+    order: Order,
+    two_way: bool,
+    wire_bytes: u32,
+    clock: Clock,
+    bounds: Bounds,
+    /// Packets so far.
+    sent: u64,
+    /// Headers of the two directions, without the lower halves of the addresses and the checksums.
+    templates: [[u8; HEADERS]; 2],
+    /// What the checksums add up over those.
+    ip_sum: u32,
+    udp_sum: u32,
+}
+
+impl Velan {
+    /// Reads the specification behind `velan,`; the load and the snap length.
+    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SpecError> {
+        let values = Values::parse("velan", KEYS, text)?;
+        let flows = values.number("flows", [1, 1 << 32])?.unwrap_or(131_072);
+        let size = values.number("size", [64, 1518])?.unwrap_or(64) as u32;
+        let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
+        let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
+        let order = values.choice("order", &[("random", Order::Random), ("round", Order::Round)])?;
+        let two_way = values.choice("directions", &[("1", false), ("2", true)])?.unwrap_or(false);
+        let rate = values.number("rate", [1, SECOND_NS])?.unwrap_or_else(|| line_rate(size));
+        let wire_bytes = size - FCS;
+        let [(forward, ip_sum, udp_sum), (reverse, ..)] = [0, 1].map(|direction| template(wire_bytes, direction));
+        let velan = Self {
+            random: Random::new(seed),
+            flows,
+            order: order.unwrap_or(Order::Random),
+            two_way,
+            wire_bytes,
+            clock: Clock::new(rate),
+            bounds: Bounds::read(&values, 8_000_000)?,
+            sent: 0,
+            templates: [forward, reverse],
+            ip_sum,
+            udp_sum,
+        };
+        Ok((velan, snap))
+    }
+
+    /// Octets that will be captured of all frames, if the number of packets alone says so.
+    pub(super) fn total_bytes(&self, snap: u32) -> Option<u64> {
+        (self.bounds.end_ns == u64::MAX).then(|| self.bounds.packets * u64::from(self.wire_bytes.min(snap)))
+    }
+
+    /// Fills slots from the first on; how many.
+    pub(super) fn fill(&mut self, slots: &mut [Slot], mut truth: Option<&mut Truth>) -> usize {
+        for (filled, slot) in slots.iter_mut().enumerate() {
+            if self.bounds.reached(self.sent, self.clock.time_ns) {
+                return filled;
+            }
+            let (number, direction) = self.draw();
+            let (source, destination) = endpoints(number);
+            let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
+            *octets = self.templates[direction];
+            let (first, second) = if direction == 0 { (source, destination) } else { (destination, source) };
+            octets[28..30].copy_from_slice(&first.to_be_bytes());
+            octets[32..34].copy_from_slice(&second.to_be_bytes());
+            let addresses = u32::from(source) + u32::from(destination);
+            octets[24..26].copy_from_slice(&finish(self.ip_sum + addresses).to_be_bytes());
+            octets[40..42].copy_from_slice(&udp_checksum(finish(self.udp_sum + addresses)).to_be_bytes());
+            slot.time_ns = self.clock.time_ns;
+            slot.wire_bytes = self.wire_bytes;
+            if let Some(truth) = truth.as_deref_mut() {
+                let time_ns = slot.time_ns;
+                // The sender of the first packet is the initiator, whichever direction it has.
+                let flow = truth.numbered(number, || true_flow(number, direction));
+                let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
+                let to = if forward { &mut flow.forward } else { &mut flow.reverse };
+                to.enter(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
+            }
+            self.sent += 1;
+            self.clock.tick();
+        }
+        slots.len()
+    }
+
+    /// Number and direction of the next packet's flow.
+    #[inline]
+    fn draw(&mut self) -> (u32, usize) {
+        let drawn = match self.order {
+            Order::Random => self.random.next(),
+            // In turn: every flow there, then every flow back.
+            Order::Round => {
+                let turn = self.sent % (2 * self.flows);
+                let back = turn >= self.flows;
+                return ((turn - u64::from(back) * self.flows) as u32, usize::from(back && self.two_way));
+            }
+        };
+        let number = ((drawn >> 32) * self.flows) >> 32;
+        (number as u32, usize::from(self.two_way) & drawn as usize & 1)
+    }
+}
+
+/// The lower halves of the source and destination address of a flow: the even and the odd bits of its number.
+#[inline]
+fn endpoints(number: u32) -> (u16, u16) {
+    let number = u64::from(number);
+    let mut bits = (number & 0x5555_5555) | ((number & 0xaaaa_aaaa) << 31);
+    bits = (bits | (bits >> 1)) & 0x3333_3333_3333_3333;
+    bits = (bits | (bits >> 2)) & 0x0f0f_0f0f_0f0f_0f0f;
+    bits = (bits | (bits >> 4)) & 0x00ff_00ff_00ff_00ff;
+    bits = (bits | (bits >> 8)) & 0x0000_ffff_0000_ffff;
+    (bits as u16, (bits >> 32) as u16)
+}
+
+/// The addresses of a flow in full: source and destination.
+fn addresses(number: u32) -> [u32; 2] {
+    let (source, destination) = endpoints(number);
+    [SOURCES | u32::from(source), DESTINATIONS | u32::from(destination)]
+}
+
+/// Headers of one direction of flow 0 with checksums of 0, and what the words of the IP header and of the UDP
+/// header with its pseudo header add up to.
+fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
+    let mut ends = addresses(0).map(u32::to_be_bytes);
+    let mut ports = [SOURCE_PORT, DESTINATION_PORT];
+    if direction == 1 {
+        ends.reverse();
+        ports.reverse();
+    }
+    let endpoint = |side: usize| {
+        let mut address = [0; 16];
+        address[..4].copy_from_slice(&ends[side]);
+        Endpoint { address, port: ports[side] }
+    };
+    let headers = Headers {
+        ipv6: false,
+        source: endpoint(0),
+        destination: endpoint(1),
+        source_side: direction as u8,
+        ttl: 64,
+        identification: 0,
+        transport: Transport::Udp,
+        payload: (wire_bytes as usize - HEADERS) as u16,
+    };
+    let mut slot = Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] };
+    headers.write(&mut slot);
+    let mut octets = *slot.octets.first_chunk::<HEADERS>().expect("a slot is longer than the headers");
+    octets[24..26].fill(0);
+    octets[40..42].fill(0);
+    let udp_bytes = u32::from(u16::from_be_bytes([octets[38], octets[39]]));
+    let pseudo = sum(&octets[26..34]) + u32::from(UDP) + udp_bytes;
+    (octets, sum(&octets[14..34]), sum(&octets[34..42]) + pseudo)
+}
+
+fn true_flow(number: u32, direction: usize) -> TrueFlow {
+    let mut ends = addresses(number).map(|address| Ipv4Addr::from_bits(address).into());
+    let mut ports = [SOURCE_PORT, DESTINATION_PORT];
+    if direction == 1 {
+        ends.reverse();
+        ports.reverse();
+    }
+    TrueFlow {
+        source: ends[0],
+        destination: ends[1],
+        source_port: ports[0],
+        destination_port: ports[1],
+        protocol: UDP,
+        forward: TrueDirection::default(),
+        reverse: TrueDirection::default(),
+    }
+}
+
+/// Packets per second through 10 Gbit/s: of Table I, else what Ethernet allows with its 20 octets between frames.
+fn line_rate(size: u32) -> u64 {
+    match VELAN_PRESETS.iter().find(|preset| preset.size == size) {
+        Some(preset) => preset.packets_per_second,
+        None => 10_000_000_000 / (8 * (u64::from(size) + 20)),
+    }
+}
+
+/// Times at an even rate, exact over any length.
+struct Clock {
+    time_ns: u64,
+    rate: u64,
+    /// From packet to packet: nanoseconds, and parts of one in units of 1 / `rate`.
+    step: [u64; 2],
+    /// Parts that do not make a nanosecond yet.
+    parts: u64,
+}
+
+impl Clock {
+    fn new(rate: u64) -> Self {
+        Self { time_ns: START_NS, rate, step: [SECOND_NS / rate, SECOND_NS % rate], parts: 0 }
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        let [whole_ns, parts] = self.step;
+        self.time_ns += whole_ns;
+        self.parts += parts;
+        if self.parts >= self.rate {
+            self.parts -= self.rate;
+            self.time_ns += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_number_has_addresses_of_its_own() {
+        let some = (0..100_000).chain(u32::MAX - 1000..=u32::MAX);
+        let distinct: HashSet<[u32; 2]> = some.clone().map(addresses).collect();
+        assert_eq!(distinct.len(), some.count());
+        // Each bit of the number is one bit of one address.
+        let bits: HashSet<(u16, u16)> = (0..32).map(|bit| endpoints(1 << bit)).collect();
+        assert_eq!(bits.len(), 32);
+        assert!(bits.iter().all(|(source, destination)| source.count_ones() + destination.count_ones() == 1));
+    }
+
+    #[test]
+    fn the_clock_keeps_the_rate_to_the_nanosecond() {
+        let mut clock = Clock::new(14_880_545);
+        (0..14_880_545).for_each(|_| clock.tick());
+        assert_eq!(clock.time_ns, START_NS + SECOND_NS);
+    }
+}
