@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weir_ledger::{Noted, Refused};
-use weir_packet::{Packet, decode};
+use weir_packet::{Packet, decode, mapped};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, reference, traffic};
 
@@ -45,6 +45,34 @@ fn the_decoder_agrees_on_every_field() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn the_reference_agrees_with_etherparse() {
+    let mut compared = 0_u32;
+    for seed in 0..600 {
+        for frame in traffic::frames(&traffic::seeded(seed, &traffic::steps(60))) {
+            let Ok(parsed) = etherparse::SlicedPacket::from_ethernet(&frame.bytes) else { continue };
+            let (Some(net), Some(transport), 1) = (parsed.net, parsed.transport, frame.link) else { continue };
+            let Ok((packet, _)) = reference::decode(&frame, false) else { panic!("{frame:?}") };
+            let (source, destination) = match net {
+                etherparse::NetSlice::Ipv4(ip) => (mapped(ip.header().source()), mapped(ip.header().destination())),
+                etherparse::NetSlice::Ipv6(ip) => (ip.header().source(), ip.header().destination()),
+                etherparse::NetSlice::Arp(_) => panic!("ARP has no transport"),
+            };
+            let (protocol, ports) = match transport {
+                etherparse::TransportSlice::Tcp(tcp) => (6, (tcp.source_port(), tcp.destination_port())),
+                etherparse::TransportSlice::Udp(udp) => (17, (udp.source_port(), udp.destination_port())),
+                _ => continue,
+            };
+            let theirs = (source, destination, protocol, ports);
+            let ours =
+                (packet.source, packet.destination, packet.protocol, (packet.source_port, packet.destination_port));
+            assert_eq!(ours, theirs, "seed {seed}, {frame:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 1000, "only {compared} packets were compared");
 }
 
 /// The packets of some frames by the reference, so that the meter is judged alone.

@@ -59,6 +59,8 @@ type End = (IpAddr, u16);
 type Sums = BTreeMap<(End, End), (u64, u64)>;
 
 fn add(sums: &mut Sums, from: End, to: End, there: u64, back: u64) {
+    // Between one end and itself there are no two ways.
+    let (there, back) = if from == to { (there + back, 0) } else { (there, back) };
     let (key, (one, other)) = if from <= to { ((from, to), (there, back)) } else { ((to, from), (back, there)) };
     let sum = sums.entry(key).or_default();
     sum.0 += one;

@@ -16,6 +16,9 @@ const OVERFLOWS: usize = 65_536;
 
 type Endpoint = ([u8; 16], u16);
 
+/// When, whether answered, and the number of the packet: the lowest goes first.
+type Rank = (u128, bool, u64);
+
 /// What makes packets one flow. What is not asked for is `None`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
@@ -293,7 +296,7 @@ impl Meter {
         if self.flows.len() < self.config.flows as usize {
             return true;
         }
-        let oldest = |rank: &dyn Fn(&Remembered) -> Option<(u128, bool, u64)>| {
+        let oldest = |rank: &dyn Fn(&Remembered) -> Option<Rank>| {
             let ranked = self.flows.iter().enumerate().filter_map(|(at, flow)| Some((rank(flow)?, at)));
             ranked.min().map(|(_, at)| at)
         };
