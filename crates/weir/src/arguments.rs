@@ -28,6 +28,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Read(Box<Read>),
+    Synth(Synth),
     Fields(Fields),
     Completions(Completions),
     Man(Man),
@@ -41,7 +42,7 @@ pub struct Read {
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
-    /// A source: a file, or -; repeatable
+    /// A source: a file, -, or synth:velan,... or synth:mix,... (see weir synth --help); repeatable
     #[arg(short = 'i', long = "input", value_name = "SOURCE")]
     pub inputs: Vec<OsString>,
 
@@ -115,6 +116,7 @@ Examples:
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
   weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
+  weir read -i synth:mix,flows=10000,packets=1M       generated traffic
   weir read capture.pcap -v --stats ledger.json       the ledger, in words and as JSON
 
 Exit codes:
@@ -144,6 +146,41 @@ pub enum Full {
     /// Drop them, and count them
     Drop,
 }
+
+/// Write synthetic traffic into a capture file
+#[derive(Debug, Args)]
+#[command(after_help = SYNTH_EXAMPLES)]
+pub struct Synth {
+    /// velan or mix, then key=value pairs, with commas: velan,flows=131072,size=64,packets=8M,seed=1
+    #[arg(value_name = "SPEC")]
+    pub spec: String,
+
+    /// The capture to write (pcap, nanoseconds); - is standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Also write the true flows, as CSV; takes memory for all of them
+    #[arg(long, value_name = "FILE")]
+    pub truth: Option<PathBuf>,
+
+    /// No progress and no closing line
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const SYNTH_EXAMPLES: &str = "\
+velan: equal UDP packets in random order, for stress. Keys and defaults:
+  flows=131072 size=64 (with FCS) packets=8M duration= seed=1 order=random|round directions=1|2
+  rate= (packets per second; 10 Gbit/s) snap=
+mix: conversations over TCP and UDP of heavy-tailed lengths, for realism. Keys and defaults:
+  flows=10000 (at a time) new= (per second; flows / 10) packets=1M duration= seed=1 ramp=1s
+  ipv6=30% udp=40% rst=10% snap=
+The same specification gives the same packets on every machine.
+
+Examples:
+  weir synth velan,flows=131072,size=64,packets=8M -o velan.pcap
+  weir synth mix,flows=10000,packets=1M,seed=7 -o mix.pcap --truth flows.csv
+  weir synth mix,packets=100k -o - | tshark -r -";
 
 /// List every field of a flow record
 #[derive(Debug, Args)]

@@ -53,6 +53,12 @@ pub fn open_sources(sources: &[&OsStr]) -> Result<Box<dyn Source + Send>, Refusa
 }
 
 fn open_source(source: &OsStr) -> Result<Box<dyn Source + Send>, String> {
+    if let Some(specification) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
+        return match weir_capture::synth(specification) {
+            Ok(synth) => Ok(Box::new(synth)),
+            Err(error) => Err(format!("synth:{specification}: {error}")),
+        };
+    }
     weir_capture::open(Path::new(source)).map_err(|error| match &error {
         Error::Io { error: cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
             format!("{error}; is the name right?{}", live(source))
@@ -67,7 +73,7 @@ fn live(source: &OsStr) -> &'static str {
     let live = ["af_packet:", "af_xdp:", "dpdk:", "packets:"];
     match source.to_str() {
         Some(text) if live.iter().any(|scheme| text.starts_with(scheme)) => {
-            " This version reads files and pipes; for a network card: tcpdump -w - -i eth0 | weir read -"
+            " This version reads files, pipes and synthetic traffic; for a network card: tcpdump -w - -i eth0 | weir read -"
         }
         _ => "",
     }

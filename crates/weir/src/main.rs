@@ -14,6 +14,7 @@ mod progress;
 mod protocols;
 mod read;
 mod summary;
+mod synth;
 mod table;
 mod units;
 
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Read(read)) => read::run(&read),
+        Some(Command::Synth(synth)) => synth::run(&synth),
         Some(Command::Fields(fields)) => pages::fields(&fields),
         Some(Command::Completions(completions)) => pages::completions(&completions),
         Some(Command::Man(man)) => pages::man(&man),

@@ -7,14 +7,14 @@ use common::{parts, weir};
 fn alone_it_prints_short_help() {
     let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
     assert_eq!((code, err.as_str()), (0, ""));
-    for command in ["read", "fields", "completions", "man"] {
+    for command in ["read", "synth", "fields", "completions", "man"] {
         assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
     }
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["read", "fields", "completions", "man"] {
+    for command in ["read", "synth", "fields", "completions", "man"] {
         let (code, out, _) = parts(&weir([command, "--help"]));
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
@@ -47,7 +47,10 @@ fn wrong_use_is_exit_code_1_with_a_reason() {
         (&["read", "-", "--unknown"], "--unknown"),
         (&["read", "-", "-o", "table:-", "-o", "json:-"], "mixed"),
         (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
+        (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
         (&["read", "af_packet:eth0"], "This version reads files"),
+        (&["synth", "nonsense", "-o", "x.pcap"], "nonsense"),
+        (&["synth", "velan"], "--output"),
         (&["completions", "dos"], "dos"),
     ] {
         let (code, out, err) = parts(&weir(arguments));
@@ -74,7 +77,7 @@ fn there_is_a_manual_page_for_every_command() {
     let pages = folder.path().join("man1");
     let (code, _, err) = parts(&weir(["man".as_ref(), "-o".as_ref(), pages.as_os_str()]));
     assert_eq!(code, 0, "{err}");
-    for page in ["weir", "weir-read", "weir-fields", "weir-completions", "weir-man"] {
+    for page in ["weir", "weir-read", "weir-synth", "weir-fields", "weir-completions", "weir-man"] {
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
         assert!(text.contains("Examples:"), "{page}");
     }
