@@ -651,11 +651,10 @@ fn wrap(tunnel: &Tunnel, v6: bool, inner: Vec<u8>) -> (u8, Vec<u8>) {
             (47, bytes)
         }
         TunnelKind::Pptp => {
-            let acknowledgment = tunnel.options & 0x80;
-            let mut bytes = vec![0x30, 1 | acknowledgment, 0x88, 0x0b, 0, inner.len() as u8, 0, tunnel.id, 0, 0, 0, 1];
-            if acknowledgment != 0 {
-                bytes.extend([0, 0, 0, 1]);
-            }
+            let (sequence, acknowledgment) = (!tunnel.options >> 6 & 1, tunnel.options & 0x80);
+            let mut bytes = vec![0x20 | sequence << 4, 1 | acknowledgment, 0x88, 0x0b];
+            bytes.extend([0, inner.len() as u8, 0, tunnel.id]);
+            bytes.resize(8 + 4 * usize::from(sequence) + 4 * usize::from(acknowledgment >> 7), 1);
             bytes.extend([0xff, 3, 0, version]);
             bytes.extend(inner);
             (47, bytes)

@@ -145,7 +145,8 @@ fn compared(case: &Case) -> Differences {
                 .filter(|f| f.forward.tunnel_type != TunnelType::None || f.reverse.tunnel_type != TunnelType::None),
         )
     };
-    let kinds: [(&str, bool, &[Conversation], &dyn Fn(&&Flow) -> bool); 5] = [
+    type Wanted<'a> = &'a dyn Fn(&&Flow) -> bool;
+    let kinds: [(&str, bool, &[Conversation], Wanted<'_>); 5] = [
         ("tcp", true, &truth.tshark_conv_tcp, &|flow| flow.protocol == 6),
         ("udp", true, &truth.tshark_conv_udp, &|flow| flow.protocol == 17),
         ("sctp", true, &truth.tshark_conv_sctp, &|flow| flow.protocol == 132),

@@ -596,11 +596,10 @@ fn gre(bytes: &[u8], mut at: usize) -> Result<Header, Stop> {
             if checksum || routing || !key || protocol != PPP {
                 return Err(Stop::Malformed);
             }
-            let payload_length = be16(bytes, at).ok_or(Stop::Malformed)?;
             id = Some(u32::from(be16(bytes, at + 2).ok_or(Stop::Malformed)?));
             at += 4 + if sequence { 4 } else { 0 } + if acknowledgment { 4 } else { 0 };
-            if payload_length == 0 {
-                // An acknowledgment alone.
+            if !sequence {
+                // Only packets with a payload are numbered: this one acknowledges others.
                 slice(bytes, 0, at).ok_or(Stop::Malformed)?;
                 return Err(Stop::NotIp);
             }
@@ -663,11 +662,9 @@ fn gtpu(bytes: &[u8], at: usize) -> Result<Header, Stop> {
         let optional = slice(bytes, end, 4).ok_or(Stop::Malformed)?;
         end += 4;
         let mut next = if header[0] & 4 != 0 { optional[3] } else { 0 };
-        let mut extensions = 0;
         while next != 0 {
-            extensions += 1;
             let length = usize::from(*bytes.get(end).ok_or(Stop::Malformed)?) * 4;
-            if length == 0 || extensions > MOST_HEADERS {
+            if length == 0 {
                 return Err(Stop::Malformed);
             }
             next = *slice(bytes, end, length).and_then(<[u8]>::last).ok_or(Stop::Malformed)?;
