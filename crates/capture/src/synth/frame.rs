@@ -1,9 +1,9 @@
-//! Frames made of nothing: Ethernet, IPv4 or IPv6, TCP or UDP, with right checksums over a payload of zeros,
-//! which adds nothing to a checksum and so costs nothing.
+//! Frames made of nothing: Ethernet, IPv4 or IPv6, TCP or UDP, with right checksums. All but the first octets of a
+//! payload are zeros: they add nothing to a checksum and so cost nothing.
 
 use crate::source::BURST;
 
-/// Octets of the longest headers: Ethernet, IPv6, TCP with the options of a SYN.
+/// Octets of the longest headers and what opens the payload: Ethernet, IPv6, TCP with the options of a SYN, 4.
 const HEADERS: usize = 96;
 /// Octets of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
@@ -26,7 +26,7 @@ pub(super) const ACK: u8 = 0x10;
 pub(super) struct Slot {
     pub(super) time_ns: u64,
     pub(super) wire_bytes: u32,
-    /// Zeros behind the headers.
+    /// Zeros behind the headers and what opens the payload.
     pub(super) octets: [u8; 1588],
 }
 
@@ -58,6 +58,8 @@ pub(super) struct Headers {
     pub(super) transport: Transport,
     /// Octets behind the transport header.
     pub(super) payload: u16,
+    /// The first of them; the others are zeros, and these too if there are fewer than 4.
+    pub(super) opening: [u8; 4],
 }
 
 /// The transport header's part.
@@ -111,9 +113,11 @@ impl Headers {
             ip[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
 
-        let transport = &mut transport[..usize::from(header_bytes)];
+        let header = usize::from(header_bytes);
+        let transport = &mut transport[..header + self.opening.len()];
         transport[0..2].copy_from_slice(&self.source.port.to_be_bytes());
         transport[2..4].copy_from_slice(&self.destination.port.to_be_bytes());
+        transport[header..].copy_from_slice(&self.opening);
         let pseudo = addresses + u32::from(protocol) + u32::from(transport_bytes);
         match self.transport {
             Transport::Udp => {
@@ -130,7 +134,7 @@ impl Headers {
                 let window: u16 = if flags & SYN != 0 { 64_240 } else { 502 };
                 transport[14..16].copy_from_slice(&window.to_be_bytes());
                 if flags & SYN != 0 {
-                    transport[20..].copy_from_slice(&SYN_OPTIONS);
+                    transport[20..header].copy_from_slice(&SYN_OPTIONS);
                     transport[22..24].copy_from_slice(&segment_bytes(self.ipv6).to_be_bytes());
                 }
                 let checksum = finish(sum(transport) + pseudo);

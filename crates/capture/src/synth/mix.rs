@@ -23,7 +23,7 @@ const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "
 /// Shape of the distribution of segments per conversation: the smaller, the more the elephants carry.
 const SHAPE: f64 = 1.1;
 /// Packets in a conversation, on the average. Only the speed of the schedule depends on it.
-const PACKETS_PER_FLOW: u64 = 25;
+const PACKETS_PER_FLOW: u64 = 35;
 /// New conversations per second and participant, at most: below a tenth of a second elephants do not fit.
 const MOST_TURNOVER: u64 = 10;
 /// A conversation lasts at least so long for each of its packets: a full segment takes a gigabit link 12 us.
@@ -37,6 +37,10 @@ const PORT_BITS: u32 = 15;
 /// Server addresses: 198.18.0.0/15 (RFC 2544) and 2001:db8:2::/48.
 const SERVERS: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const SERVER_BITS: u32 = 17;
+
+const DNS: u16 = 53;
+/// Mail: what the initiator sends is more than what it gets.
+const SMTP: u16 = 25;
 
 /// What is spoken on a port.
 struct Service {
@@ -68,7 +72,7 @@ const WEB: Service = Service {
     last: [100, 1400],
     full: 0,
     round: [2, 40],
-    segments: [2, 20_000],
+    segments: [4, 20_000],
     acknowledge: 2,
     acknowledgment: 0,
 };
@@ -80,14 +84,14 @@ const QUIC: Service = Service {
     last: [100, 1250],
     full: 1250,
     round: [2, 40],
-    segments: [2, 20_000],
+    segments: [4, 20_000],
     acknowledge: 3,
     acknowledgment: 34,
 };
-const SMALL: Service = Service {
+const NAMES: Service = Service {
     protocol: UDP,
-    port: 53,
-    weight: 0,
+    port: DNS,
+    weight: 34,
     request: [28, 60],
     last: [44, 400],
     full: 0,
@@ -101,20 +105,14 @@ const SERVICES: [Service; 10] = [
     WEB,
     Service { port: 80, weight: 12, ..WEB },
     Service { port: 993, weight: 6, round: [1, 12], segments: [2, 400], ..WEB },
-    Service { port: 25, weight: 6, round: [1, 30], segments: [4, 2_000], ..WEB },
-    Service { port: 22, weight: 4, request: [36, 100], last: [36, 300], round: [1, 2], segments: [10, 2_000], ..WEB },
+    Service { port: SMTP, weight: 6, round: [1, 30], segments: [4, 2_000], ..WEB },
+    Service { port: 22, weight: 4, request: [36, 100], last: [36, 300], round: [1, 2], segments: [10, 400], ..WEB },
     Service { port: 8443, weight: 6, request: [200, 800], round: [1, 4], segments: [4, 1_000], ..WEB },
     QUIC,
-    SMALL.weighted(34),
-    Service { port: 123, weight: 6, request: [48, 48], last: [48, 48], segments: [2, 4], ..SMALL },
-    Service { port: 3478, weight: 10, request: [160, 180], last: [160, 1000], segments: [10, 2_000], ..SMALL },
+    NAMES,
+    Service { port: 123, weight: 6, request: [48, 48], last: [48, 48], segments: [2, 4], ..NAMES },
+    Service { port: 3478, weight: 10, request: [160, 180], last: [160, 1000], segments: [10, 400], ..NAMES },
 ];
-
-impl Service {
-    const fn weighted(self, weight: u32) -> Self {
-        Self { weight, ..self }
-    }
-}
 
 /// What a conversation does next.
 #[derive(Clone, Copy, PartialEq)]
@@ -177,6 +175,8 @@ struct Said {
     side: u8,
     flags: u8,
     payload: u16,
+    /// The first octets of the payload.
+    opening: [u8; 4],
     /// The sequence number moves on by this much.
     advance: u32,
 }
@@ -255,7 +255,8 @@ impl Mix {
             if let Some(truth) = truth.as_deref_mut() {
                 let flow = &mut truth.flows[conversation.place];
                 let direction = if said.side == 0 { &mut flow.forward } else { &mut flow.reverse };
-                direction.enter(time_ns, ip_bytes, slot.wire_bytes, said.flags);
+                let flags = if conversation.tcp() { said.flags } else { 0 };
+                direction.enter(time_ns, ip_bytes, slot.wire_bytes, flags);
             }
             self.schedule.set(participant, time_ns + wait_ns.max(1));
             self.sent += 1;
@@ -307,8 +308,8 @@ impl Mix {
             step: if tcp { Step::Syn } else { Step::Request },
             unacknowledged: 0,
             ipv6,
-            // Mail is sent, nearly all else fetched.
-            talker: u8::from(!(tcp && (port == 25 || self.random.chance(Share::percent(8))))),
+            // Nearly all that is not mail is fetched.
+            talker: u8::from(!(tcp && (port == SMTP || self.random.chance(Share::percent(8))))),
             closer: (bits >> 16) as u8 & 1,
             resets: self.random.chance(self.rst),
             joins_fin: (bits >> 17) & 1 == 0,
@@ -391,8 +392,21 @@ impl Conversation {
 
     /// Says the next packet; what it is, and how long until the one after it.
     fn speak(&mut self, now_ns: u64, random: &mut Random) -> (Said, u64) {
-        let said = |side, flags| Said { side, flags, payload: 0, advance: u32::from(flags & (SYN | FIN) != 0) };
-        let data = |side, flags, payload: u16| Said { side, flags, payload, advance: u32::from(payload) };
+        let opening = self.opening();
+        let said = |side, flags| Said {
+            side,
+            flags,
+            payload: 0,
+            opening: [0; 4],
+            advance: u32::from(flags & (SYN | FIN) != 0),
+        };
+        let data = |side, flags, payload: u16| Said {
+            side,
+            flags,
+            payload,
+            opening: opening[usize::from(side)],
+            advance: u32::from(payload),
+        };
         let (talker, asker) = (self.talker, 1 - self.talker);
         let (closer, other) = (self.closer, 1 - self.closer);
         let (said, next, wait_ns) = match self.step {
@@ -461,6 +475,16 @@ impl Conversation {
         random.around(u64::from(self.pace_ns))
     }
 
+    /// How the payload of each side begins. In DNS a query and its answer have a number in common, else whoever
+    /// looks closer sees the same query again and again.
+    fn opening(&self) -> [[u8; 4]; 2] {
+        if self.service().port != DNS {
+            return [[0; 4]; 2];
+        }
+        let [high, low] = (self.ends[0].port ^ self.segments_left as u16).to_be_bytes();
+        [[high, low, 0x01, 0x00], [high, low, 0x81, 0x80]]
+    }
+
     /// Until an answer from a side comes by.
     fn trip_ns(&self, side: u8, random: &mut Random) -> u64 {
         random.around(u64::from(self.round_trip_ns[usize::from(side)]))
@@ -491,6 +515,7 @@ impl Conversation {
             identification: self.identification,
             transport,
             payload: said.payload,
+            opening: said.opening,
         };
         self.sequence[from] = self.sequence[from].wrapping_add(said.advance);
         self.identification = self.identification.wrapping_add(1);

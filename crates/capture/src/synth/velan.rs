@@ -209,6 +209,7 @@ fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
         identification: 0,
         transport: Transport::Udp,
         payload: (wire_bytes as usize - HEADERS) as u16,
+        opening: [0; 4],
     };
     let mut slot = Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] };
     headers.write(&mut slot);

@@ -1,0 +1,550 @@
+//! What the synthetic sources promise, judged from outside by another parser and by counting again.
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::Path;
+use weir_capture::{PcapWriter, Source, SpecError, Synth, TrueDirection, TrueFlow, VELAN_PRESETS, synth, write_truth};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const FIN: u16 = 1;
+const SYN: u16 = 2;
+const RST: u16 = 4;
+const ACK: u16 = 16;
+
+/// One frame as another parser sees it.
+#[derive(Clone, Debug)]
+struct Seen {
+    time_ns: u64,
+    wire_bytes: u32,
+    ip_bytes: u32,
+    ends: [(IpAddr, u16); 2],
+    protocol: u8,
+    flags: u16,
+    sequence: u32,
+    acknowledgment: u32,
+    options: usize,
+    payload: u32,
+}
+
+fn see(time_ns: u64, wire_bytes: u32, bytes: &[u8]) -> Seen {
+    let sliced = SlicedPacket::from_ethernet(bytes).expect("every frame is whole and well formed");
+    let (addresses, ip_bytes) = match sliced.net.expect("every frame has IP") {
+        NetSlice::Ipv4(ip) => {
+            assert_eq!(folded(ip.header().slice()), 0xffff, "IPv4 header checksum");
+            let header = ip.header();
+            let addresses = [header.source_addr().into(), header.destination_addr().into()];
+            (addresses, u32::from(header.total_len()))
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            let addresses = [header.source_addr().into(), header.destination_addr().into()];
+            (addresses, 40 + u32::from(header.payload_length()))
+        }
+        NetSlice::Arp(_) => panic!("ARP was never asked for"),
+    };
+    let seen = |protocol, ports: [u16; 2], payload: usize| Seen {
+        time_ns,
+        wire_bytes,
+        ip_bytes,
+        ends: [(addresses[0], ports[0]), (addresses[1], ports[1])],
+        protocol,
+        flags: 0,
+        sequence: 0,
+        acknowledgment: 0,
+        options: 0,
+        payload: payload as u32,
+    };
+    match sliced.transport.expect("every packet has ports") {
+        TransportSlice::Udp(udp) => {
+            assert_ne!(udp.checksum(), 0);
+            check_sum(addresses, 17, udp.slice());
+            seen(17, [udp.source_port(), udp.destination_port()], udp.payload().len())
+        }
+        TransportSlice::Tcp(tcp) => {
+            check_sum(addresses, 6, tcp.slice());
+            let bits = [(tcp.fin(), FIN), (tcp.syn(), SYN), (tcp.rst(), RST), (tcp.psh(), 8), (tcp.ack(), ACK)];
+            Seen {
+                flags: bits.iter().map(|(set, bit)| u16::from(*set) * bit).sum(),
+                sequence: tcp.sequence_number(),
+                acknowledgment: tcp.acknowledgment_number(),
+                options: tcp.options().len(),
+                ..seen(6, [tcp.source_port(), tcp.destination_port()], tcp.payload().len())
+            }
+        }
+        _ => panic!("only TCP and UDP were asked for"),
+    }
+}
+
+/// The checksum over pseudo header, header and payload comes out right.
+fn check_sum([source, destination]: [IpAddr; 2], protocol: u8, segment: &[u8]) {
+    let mut all = Vec::new();
+    for address in [source, destination] {
+        match address {
+            IpAddr::V4(address) => all.extend(address.octets()),
+            IpAddr::V6(address) => all.extend(address.octets()),
+        }
+    }
+    all.extend((segment.len() as u32).to_be_bytes());
+    all.extend([0, protocol]);
+    all.extend(segment);
+    assert_eq!(folded(&all), 0xffff, "transport checksum");
+}
+
+/// Sum of 16-bit words with the carry added in.
+fn folded(octets: &[u8]) -> u64 {
+    let words = octets.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)));
+    let mut sum: u64 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// Every frame of a source, parsed.
+fn all(source: &mut Synth) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while let Some(burst) = source.burst().unwrap() {
+        assert!(!burst.is_empty());
+        seen.extend(burst.iter().map(|frame| {
+            assert_eq!(frame.bytes.len(), frame.wire_bytes as usize);
+            assert_eq!((frame.link, frame.interface, frame.time_clamped), (1, 0, false));
+            see(frame.time_ns, frame.wire_bytes, frame.bytes)
+        }));
+    }
+    assert!(source.burst().unwrap().is_none(), "the end stays the end");
+    assert!(seen.is_sorted_by_key(|seen| seen.time_ns), "times never go back");
+    seen
+}
+
+/// Lets a source come to its end without looking.
+fn run(source: &mut Synth) {
+    while source.burst().unwrap().is_some() {}
+}
+
+/// The flows by another count.
+fn recount(packets: &[Seen]) -> Vec<TrueFlow> {
+    let mut flows: Vec<TrueFlow> = Vec::new();
+    let mut places = HashMap::new();
+    for packet in packets {
+        let [from, to] = packet.ends;
+        let key = (from.min(to), from.max(to), packet.protocol);
+        let place = *places.entry(key).or_insert_with(|| {
+            flows.push(TrueFlow {
+                source: from.0,
+                destination: to.0,
+                source_port: from.1,
+                destination_port: to.1,
+                protocol: packet.protocol,
+                forward: TrueDirection::default(),
+                reverse: TrueDirection::default(),
+            });
+            flows.len() - 1
+        });
+        let flow = &mut flows[place];
+        let forward = (flow.source, flow.source_port) == from;
+        let direction = if forward { &mut flow.forward } else { &mut flow.reverse };
+        if direction.packets == 0 {
+            direction.first_ns = packet.time_ns;
+        }
+        direction.last_ns = packet.time_ns;
+        direction.packets += 1;
+        direction.bytes += u64::from(packet.ip_bytes);
+        direction.frame_bytes += u64::from(packet.wire_bytes);
+        direction.tcp_flags |= packet.flags;
+    }
+    flows
+}
+
+/// FNV-1a over all that a frame is.
+fn digest(spec: &str) -> u64 {
+    let mut source = synth(spec).unwrap();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut enter = |octets: &[u8]| {
+        for &octet in octets {
+            hash = (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3);
+        }
+    };
+    while let Some(burst) = source.burst().unwrap() {
+        for frame in &burst {
+            enter(&frame.time_ns.to_be_bytes());
+            enter(&frame.wire_bytes.to_be_bytes());
+            enter(frame.bytes);
+        }
+    }
+    hash
+}
+
+#[test]
+fn the_same_specification_is_the_same_frames_to_the_bit() {
+    for (spec, expected) in [
+        ("velan,flows=1000,packets=10k", 0xb8d0_ee02_c425_2b34),
+        ("velan,flows=1000,packets=10k,seed=2,size=200,directions=2", 0x2b09_3cca_9a32_1e7e),
+        ("velan,flows=1000,packets=3k,order=round,rate=1M", 0x7f0b_de20_a3bc_7dd2),
+        ("mix,flows=100,packets=20k,seed=7", 0x35a1_8c3c_2966_409b),
+        ("mix,flows=1000,packets=50k,snap=96,rst=0.5,new=2k", 0x87fa_989b_6beb_2eb4),
+    ] {
+        assert_eq!(digest(spec), expected, "{spec}: {:#x}", digest(spec));
+    }
+    assert_ne!(digest("mix,flows=100,packets=1k"), digest("mix,flows=100,packets=1k,seed=2"));
+}
+
+#[test]
+fn velan_has_exactly_the_flows_asked_for() {
+    for (spec, tuples, flows) in [
+        ("velan,flows=128,packets=10k", 128, 128),
+        ("velan,flows=1000,packets=1000,order=round", 1000, 1000),
+        ("velan,flows=131072,packets=131072,order=round", 131_072, 131_072),
+        ("velan,flows=300,packets=600,order=round,directions=2", 600, 300),
+        ("velan,flows=100,packets=10k,directions=2", 200, 100),
+        ("velan,flows=1,packets=10", 1, 1),
+    ] {
+        let mut source = synth(spec).unwrap().with_truth();
+        let packets = all(&mut source);
+        assert_eq!(packets.iter().map(|packet| packet.ends).collect::<HashSet<_>>().len(), tuples, "{spec}");
+        assert_eq!(source.truth().len(), flows, "{spec}");
+        let ports: HashSet<_> = packets.iter().map(|packet| packet.ends.map(|end| end.1)).collect();
+        assert_eq!(ports.len(), tuples / flows, "the ports never change");
+    }
+}
+
+#[test]
+fn velan_draws_every_flow_with_equal_chance() {
+    let mut source = synth("velan,flows=100,packets=1M,size=128").unwrap().with_truth();
+    run(&mut source);
+    let (least, most) =
+        source.truth().iter().map(|flow| flow.forward.packets).fold((u64::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
+    assert!(least > 9_500 && most < 10_500, "{least} to {most} packets a flow");
+}
+
+#[test]
+fn velan_sizes_include_the_checksum_that_captures_leave_out() {
+    for size in [64, 65, 128, 256, 512, 1000, 1518] {
+        let packets = all(&mut synth(&format!("velan,flows=50,packets=200,size={size}")).unwrap());
+        assert_eq!(packets.len(), 200);
+        assert!(packets.iter().all(|p| p.wire_bytes == size - 4 && p.ip_bytes == size - 18 && p.payload == size - 46));
+    }
+}
+
+#[test]
+fn velan_reproduces_the_twelve_rows_of_table_1() {
+    for preset in VELAN_PRESETS {
+        let mut source = synth(&format!("{},packets=200k", preset.spec())).unwrap();
+        let (mut first_ns, mut last_ns) = (u64::MAX, 0);
+        while let Some(burst) = source.burst().unwrap() {
+            first_ns = first_ns.min(burst[0].time_ns);
+            last_ns = burst.last().unwrap().time_ns;
+            assert!(burst.iter().all(|frame| frame.wire_bytes == preset.size - 4));
+        }
+        let packets_per_second = 199_999.0 * 1e9 / (last_ns - first_ns) as f64;
+        let bits_per_second = packets_per_second * f64::from(preset.size) * 8.0;
+        assert!((packets_per_second / preset.packets_per_second as f64 - 1.0).abs() < 3e-5, "{preset:?}");
+        assert!((bits_per_second / preset.bits_per_second as f64 - 1.0).abs() < 3e-5, "{preset:?}");
+    }
+    assert_eq!(VELAN_PRESETS.iter().map(|p| (p.size, p.flows)).collect::<HashSet<_>>().len(), 12);
+}
+
+#[test]
+fn the_truth_is_what_another_count_of_the_frames_finds() {
+    for spec in [
+        "velan,flows=500,packets=5k",
+        "velan,flows=500,packets=5k,directions=2,size=300",
+        "velan,flows=500,packets=1200,directions=2,order=round",
+        "mix,flows=200,packets=60k,seed=3",
+        "mix,flows=50,packets=20k,ipv6=0,udp=100%",
+        "mix,flows=50,packets=20k,ipv6=1,udp=0,rst=1",
+        "mix,flows=1,packets=5k,ramp=0",
+    ] {
+        let mut source = synth(spec).unwrap().with_truth();
+        let packets = all(&mut source);
+        let counted = recount(&packets);
+        assert_eq!(source.truth().len(), counted.len(), "{spec}");
+        for (flow, counted) in source.truth().iter().zip(&counted) {
+            assert_eq!(flow, counted, "{spec}");
+        }
+    }
+    let mut source = synth("velan,packets=10").unwrap();
+    all(&mut source);
+    assert!(source.truth().is_empty(), "nobody asked");
+}
+
+#[test]
+fn the_mean_frame_of_a_mix_has_700_to_800_octets() {
+    for spec in
+        ["mix", "mix,seed=2", "mix,seed=3,flows=300k,packets=4M", "mix,flows=1000,packets=1M", "mix,seed=5,snap=64"]
+    {
+        let mut source = synth(spec).unwrap();
+        let (mut packets, mut octets) = (0_u64, 0_u64);
+        while let Some(burst) = source.burst().unwrap() {
+            packets += burst.len() as u64;
+            octets += burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum::<u64>();
+        }
+        let mean = octets as f64 / packets as f64;
+        assert!((700.0..800.0).contains(&mean), "{spec}: {mean}");
+    }
+}
+
+#[test]
+fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_for() {
+    for (spec, flows, new, seconds) in [
+        ("mix,flows=5000,new=1000,duration=20s", 5_000, 1_000, 20),
+        ("mix,flows=2000,new=10k,duration=3s,ramp=100ms,seed=4", 2_000, 10_000, 3),
+        ("mix,flows=20k,duration=11s,seed=9", 20_000, 2_000, 11),
+    ] {
+        let mut source = synth(spec).unwrap().with_truth();
+        let mut last_ns = 0;
+        while let Some(burst) = source.burst().unwrap() {
+            last_ns = burst.last().unwrap().time_ns;
+        }
+        let truth = source.truth();
+        let start_ns = truth[0].forward.first_ns;
+        assert!(last_ns < start_ns + seconds * SECOND_NS && last_ns > start_ns + (seconds * SECOND_NS / 100) * 99);
+        for second in 1..seconds {
+            let at = start_ns + second * SECOND_NS;
+            let begun = truth.iter().filter(|flow| (at..at + SECOND_NS).contains(&flow.forward.first_ns)).count();
+            // Four standard deviations of what comes without memory, and some for the shortest lives.
+            let slack = 4.0 * f64::from(new).sqrt() + 0.03 * f64::from(new);
+            assert!((begun as f64 - f64::from(new)).abs() < slack, "{spec}: {begun} begin in second {second}");
+        }
+        let at = start_ns + seconds * SECOND_NS / 2;
+        let open =
+            |flow: &&TrueFlow| flow.forward.first_ns <= at && flow.forward.last_ns.max(flow.reverse.last_ns) >= at;
+        let seen_open = truth.iter().filter(open).count();
+        assert!(seen_open <= flows, "{spec}: {seen_open} at a time");
+        // A flow whose next packet would come behind the end cannot be seen to be open: only a run of many lives tells.
+        let lives = seconds as usize * new as usize / flows;
+        assert!(lives < 10 || seen_open * 100 > flows * 97, "{spec}: {seen_open} at a time");
+    }
+}
+
+#[test]
+fn a_mix_has_the_shares_that_were_asked_for() {
+    let mut source = synth("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%").unwrap().with_truth();
+    run(&mut source);
+    let flows = source.truth();
+    let share = |of: &dyn Fn(&&TrueFlow) -> bool, among: &dyn Fn(&&TrueFlow) -> bool| {
+        let among: Vec<_> = flows.iter().filter(among).collect();
+        among.iter().filter(|&flow| of(flow)).count() as f64 / among.len() as f64
+    };
+    let flags = |flow: &TrueFlow| flow.forward.tcp_flags | flow.reverse.tcp_flags;
+    let ended = |flow: &&TrueFlow| flow.protocol == 6 && flags(flow) & (FIN | RST) != 0;
+    assert!(flows.len() > 3_000, "{}", flows.len());
+    assert!((share(&|flow| flow.source.is_ipv6(), &|_| true) - 0.4).abs() < 0.03);
+    assert!((share(&|flow| flow.protocol == 17, &|_| true) - 0.25).abs() < 0.03);
+    assert!((share(&|flow| flags(flow) & RST != 0, &ended) - 0.2).abs() < 0.03);
+    // The default ports carry what they do elsewhere.
+    let ports: BTreeMap<_, usize> = flows.iter().fold(BTreeMap::new(), |mut ports, flow| {
+        *ports.entry((flow.protocol, flow.destination_port)).or_default() += 1;
+        ports
+    });
+    assert_eq!(ports.iter().max_by_key(|(_, flows)| **flows).unwrap().0, &(6, 443), "{ports:?}");
+    assert!(flows.iter().all(|flow| flow.source_port >= 32_768));
+}
+
+#[test]
+fn a_mix_is_heavy_tailed() {
+    let mut source = synth("mix,flows=2000,packets=1M").unwrap().with_truth();
+    run(&mut source);
+    let mut sizes: Vec<u64> = source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let (median, most) = (sizes[sizes.len() / 2], sizes[0]);
+    let top: u64 = sizes[..sizes.len() / 100].iter().sum();
+    assert!(median < 30 && most > 5_000, "median {median}, most {most}");
+    assert!(top > 250_000, "the largest hundredth of the flows has {top} packets of a million");
+}
+
+#[test]
+fn no_tuple_of_a_mix_comes_twice() {
+    // So many short conversations of few clients that these use many ports each.
+    for spec in ["mix,flows=100,new=1000,packets=2M,udp=1", "mix,flows=3000,packets=300k,seed=11"] {
+        let mut source = synth(spec).unwrap().with_truth();
+        run(&mut source);
+        let tuple = |flow: &TrueFlow| {
+            let (from, to) = ((flow.source, flow.source_port), (flow.destination, flow.destination_port));
+            (from.min(to), from.max(to), flow.protocol)
+        };
+        let tuples: HashSet<_> = source.truth().iter().map(tuple).collect();
+        assert_eq!(tuples.len(), source.truth().len(), "{spec}");
+    }
+}
+
+/// What TCP demands of one conversation, packet by packet.
+#[derive(Default)]
+struct Conversation {
+    packets: usize,
+    initiator: Option<(IpAddr, u16)>,
+    /// Next sequence number of each side.
+    next: [Option<u32>; 2],
+    /// What each side has acknowledged.
+    acknowledged: [Option<u32>; 2],
+    fins: [bool; 2],
+    over: bool,
+    data: [u64; 2],
+}
+
+impl Conversation {
+    fn enter(&mut self, packet: &Seen) {
+        assert!(!self.over, "nothing comes behind the end: {packet:?}");
+        let initiator = *self.initiator.get_or_insert(packet.ends[0]);
+        let side = usize::from(packet.ends[0] != initiator);
+        match self.packets {
+            0 => assert_eq!((side, packet.flags, packet.acknowledgment, packet.options), (0, SYN, 0, 12)),
+            1 => assert_eq!((side, packet.flags, packet.options), (1, SYN | ACK, 12)),
+            2 => assert_eq!((side, packet.flags, packet.payload), (0, ACK, 0)),
+            _ => assert_eq!((packet.flags & (SYN | ACK), packet.options), (ACK, 0)),
+        }
+        if let Some(next) = self.next[side] {
+            assert_eq!(packet.sequence, next, "neither a gap nor a repetition: {packet:?}");
+        }
+        let control = u32::from(packet.flags & (SYN | FIN) != 0);
+        self.next[side] = Some(packet.sequence.wrapping_add(packet.payload + control));
+        if packet.flags & ACK != 0 {
+            assert_eq!(Some(packet.acknowledgment), self.next[1 - side], "all that was seen is acknowledged");
+            let alone = packet.payload == 0 && packet.flags == ACK;
+            let again = self.acknowledged[side] == Some(packet.acknowledgment);
+            // An acknowledgment alone is there for something new.
+            assert!(!(alone && again), "{packet:?}");
+            self.acknowledged[side] = Some(packet.acknowledgment);
+        }
+        assert!(!self.fins[side] || packet.payload == 0, "no data behind a FIN");
+        self.data[side] += u64::from(packet.payload);
+        self.fins[side] |= packet.flags & FIN != 0;
+        self.over = packet.flags & RST != 0 || (self.fins == [true; 2] && packet.flags == ACK);
+        self.packets += 1;
+    }
+}
+
+#[test]
+fn tcp_of_a_mix_begins_goes_on_and_ends_as_tcp_does() {
+    let mut source = synth("mix,flows=500,new=2000,packets=300k,seed=6,rst=30%").unwrap();
+    let mut conversations: HashMap<_, Conversation> = HashMap::new();
+    for packet in all(&mut source).iter().filter(|packet| packet.protocol == 6) {
+        let [from, to] = packet.ends;
+        conversations.entry((from.min(to), from.max(to))).or_default().enter(packet);
+    }
+    let over: Vec<_> = conversations.values().filter(|conversation| conversation.over).collect();
+    assert!(over.len() > 2_000, "{}", over.len());
+    assert!(conversations.len() - over.len() <= 500, "only those at the end are cut");
+    assert!(over.iter().all(|conversation| conversation.data.iter().all(|&octets| octets > 0)));
+}
+
+#[test]
+fn a_round_trip_is_what_the_handshake_shows() {
+    let packets = all(&mut synth("mix,flows=100,packets=20k,udp=0").unwrap());
+    let mut syns = HashMap::new();
+    let mut trips = Vec::new();
+    for packet in &packets {
+        match packet.flags {
+            SYN => _ = syns.insert(packet.ends, packet.time_ns),
+            flags if flags == SYN | ACK => {
+                let [from, to] = packet.ends;
+                trips.push(packet.time_ns - syns[&[to, from]]);
+            }
+            _ => {}
+        }
+    }
+    trips.sort_unstable();
+    assert!(trips[0] > 1_000 && *trips.last().unwrap() < 200_000_000, "{trips:?}");
+}
+
+#[test]
+fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
+    for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k"] {
+        let (mut whole, mut cut) = (synth(load).unwrap(), synth(&format!("{load},snap=96")).unwrap().with_truth());
+        while let Some(expected) = whole.burst().unwrap() {
+            let burst = cut.burst().unwrap().unwrap();
+            assert_eq!(burst.len(), expected.len());
+            for (frame, expected) in burst.iter().zip(&expected) {
+                assert_eq!(frame.bytes, &expected.bytes[..expected.bytes.len().min(96)]);
+                assert_eq!((frame.time_ns, frame.wire_bytes), (expected.time_ns, expected.wire_bytes));
+            }
+        }
+        assert!(cut.burst().unwrap().is_none());
+        let frame_bytes: u64 = cut.truth().iter().map(|flow| flow.forward.frame_bytes + flow.reverse.frame_bytes).sum();
+        assert_eq!(whole.progress().done_bytes, frame_bytes);
+        assert!(cut.progress().done_bytes < frame_bytes);
+    }
+}
+
+#[test]
+fn packets_and_duration_bound_a_load() {
+    let count = |spec: &str| all(&mut synth(spec).unwrap()).len();
+    assert_eq!(count("velan,packets=1"), 1);
+    assert_eq!(count("velan,packets=1k,rate=1000"), 1_000);
+    assert_eq!(count("velan,duration=2s,rate=1000"), 2_000);
+    assert_eq!(count("velan,duration=2s,rate=1000,packets=10k"), 2_000);
+    assert_eq!(count("velan,duration=2s,rate=1000,packets=1999"), 1_999);
+    assert_eq!(count("mix,packets=65"), 65);
+    assert_eq!(count("mix,packets=20k,flows=100"), 20_000);
+    let mut source = synth("velan,packets=100,size=1000,snap=100").unwrap();
+    assert_eq!(source.progress().total_bytes, Some(10_000));
+    run(&mut source);
+    assert_eq!(source.progress().done_bytes, 10_000);
+}
+
+#[test]
+fn what_is_written_as_pcap_is_read_again_unchanged() {
+    for (spec, snap) in [("mix,flows=50,packets=3k,snap=200", 65_535), ("velan,packets=1000,size=1518", 100)] {
+        let mut writer = PcapWriter::new(Vec::new(), 1, snap).unwrap();
+        let mut source = synth(spec).unwrap();
+        while let Some(burst) = source.burst().unwrap() {
+            burst.iter().for_each(|frame| writer.write(frame).unwrap());
+        }
+        let file = writer.finish().unwrap();
+        let written = frames(&mut *weir_capture::from_bytes(Path::new("memory"), file).unwrap(), snap);
+        assert_eq!(written, frames(&mut synth(spec).unwrap(), snap), "{spec}");
+    }
+}
+
+/// Time, octets on the wire and at most `snap` captured octets of each frame.
+fn frames(source: &mut dyn Source, snap: u32) -> Vec<(u64, u32, Vec<u8>)> {
+    let mut frames = Vec::new();
+    while let Some(burst) = source.burst().unwrap() {
+        let cut = |bytes: &[u8]| bytes[..bytes.len().min(snap as usize)].to_vec();
+        frames.extend(burst.iter().map(|frame| (frame.time_ns, frame.wire_bytes, cut(frame.bytes))));
+    }
+    frames
+}
+
+#[test]
+fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applies() {
+    let mut source = synth("velan,flows=1,packets=2,rate=1000").unwrap().with_truth();
+    all(&mut source);
+    let mut text = Vec::new();
+    write_truth(source.truth(), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let expected = "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
+        packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
+        rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns\n\
+        198.18.0.0,198.19.0.0,49152,49153,17,1767225600000000000,1767225600001000000,\
+        2,92,120,,1767225600000000000,1767225600001000000,0,0,0,,,\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
+    let message = |spec: &str| synth(spec).err().unwrap().to_string();
+    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix");
+    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix");
+    assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
+    assert!(message("mix,size=64").starts_with("mix has no key 'size'"));
+    for spec in [
+        "velan,size=63",
+        "velan,size=1519",
+        "velan,flows=0",
+        "velan,flows=5G",
+        "velan,packets=0",
+        "velan,rate=0",
+        "velan,order=any",
+        "velan,directions=3",
+        "mix,flows=10,new=101",
+        "mix,ipv6=2",
+        "mix,duration=0",
+        "mix,snap=0",
+        "mix,seed=-1",
+    ] {
+        assert!(matches!(synth(spec), Err(SpecError::Value { .. })), "{spec}");
+    }
+    assert!(matches!(synth("mix,"), Err(SpecError::NotAPair { .. })));
+    assert!(matches!(synth("mix,seed=1,seed=2"), Err(SpecError::Twice { key: "seed" })));
+}
