@@ -23,7 +23,11 @@ impl Layout {
     pub fn new(format: Formats) -> Self {
         let mut slots = Vec::new();
         let mut columns = Vec::new();
-        for column in Column::all(FIELDS.iter().chain(EXTRA)) {
+        let mut all: Vec<Column> = Column::all(FIELDS.iter().chain(EXTRA)).collect();
+        // The reverse direction first: nfdump 1.7.1 takes reverse elements that it does not know for the forward ones, and
+        // what comes last stays.
+        all.sort_by_key(|column| !column.reverse);
+        for column in all {
             let elements = column.field.elements.iter();
             let before = slots.len();
             if format == Formats::Ipfix || !column.reverse {

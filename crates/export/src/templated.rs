@@ -23,9 +23,9 @@ use weir_ledger::SinkLine;
 
 /// Over UDP all templates are sent again after so many messages,
 const TEMPLATES_EVERY_MESSAGES: u32 = 1000;
-/// or after this time, whichever is first; and after a loss not more often than this.
-const TEMPLATES_EVERY: Duration = Duration::from_secs(60);
-const TEMPLATES_AFTER_LOSS: Duration = Duration::from_secs(1);
+/// or, together with the types of our own elements, after this time, and after a loss, but then not more often than this.
+const ALL_EVERY: Duration = Duration::from_secs(60);
+const ALL_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Shapes of two-way flows with a template of their own. Ordinary traffic has some dozens; traffic made
 /// to have more is sent as one-way records, whose shapes are fewer than the identifiers that are left.
 const TWO_WAY_SHAPES: usize = 4096;
@@ -80,7 +80,9 @@ pub(crate) struct Templated {
     templates: HashMap<Shape, u16>,
     /// Template n has identifier FIRST_ID + n, behind the one for types in IPFIX.
     order: Vec<Shape>,
+    /// When types and templates were sent last.
     announced: Option<Instant>,
+    /// Messages since templates were sent.
     messages_since: u32,
     lost_since: bool,
     uptime: Uptime,
@@ -137,10 +139,7 @@ impl Templated {
             }
             self.uptime.enter(flow);
         }
-        if self.announcement_due() {
-            // At the start of a message, for collectors that begin to listen with it.
-            result = result.and(self.send()).and(self.announce());
-        }
+        result = result.and(self.announce_when_due());
         self.encode(flow);
         for at in 0..self.parts.len() {
             let (shape, _) = self.parts[at];
@@ -200,32 +199,41 @@ impl Templated {
         }
     }
 
-    fn announcement_due(&self) -> bool {
-        let (Transport::Udp(_), Some(announced)) = (&self.transport, self.announced) else {
-            return self.announced.is_none();
-        };
-        let age = announced.elapsed();
-        self.messages_since >= TEMPLATES_EVERY_MESSAGES
-            || age >= TEMPLATES_EVERY
-            || self.lost_since && age >= TEMPLATES_AFTER_LOSS
-    }
-
-    /// Sends all templates, and in IPFIX the types of our own elements.
-    fn announce(&mut self) -> Result<(), Error> {
-        (self.announced, self.messages_since, self.lost_since) = (Some(Instant::now()), 0, false);
-        let mut result = Ok(());
-        if self.version == Version::Ipfix {
-            result = result.and(self.put(3, &types_template()));
-            let types: Vec<Vec<u8>> = self.layout.own_types().collect();
-            for record in types {
-                result = result.and(self.put(FIRST_ID, &record));
+    /// At the start, and over UDP again and again, sends all that collectors must know to read what follows. It stands at
+    /// the start of a message, for those that begin to listen with it.
+    fn announce_when_due(&mut self) -> Result<(), Error> {
+        let udp = matches!(self.transport, Transport::Udp(_));
+        let all = self.announced.is_none_or(|announced| {
+            let age = announced.elapsed();
+            udp && (age >= ALL_EVERY || self.lost_since && age >= ALL_AFTER_LOSS)
+        });
+        if !all && !(udp && self.messages_since >= TEMPLATES_EVERY_MESSAGES) {
+            return Ok(());
+        }
+        let mut result = self.send();
+        if all {
+            (self.announced, self.lost_since) = (Some(Instant::now()), false);
+            if self.version == Version::Ipfix {
+                result = result.and(self.announce_types());
             }
         }
+        self.messages_since = 0;
         for at in 0..self.order.len() {
             let template = self.layout.template(self.first_template() + at as u16, self.order[at]);
             result = result.and(self.put(self.version.template_set(), &template));
         }
         result
+    }
+
+    /// Sends the types of our own elements. In messages of their own and not more often than needed: nfdump 1.7.1 does not
+    /// count these records, and takes those before later data for lost ones.
+    fn announce_types(&mut self) -> Result<(), Error> {
+        let mut result = self.put(3, &types_template());
+        let types: Vec<Vec<u8>> = self.layout.own_types().collect();
+        for record in types {
+            result = result.and(self.put(FIRST_ID, &record));
+        }
+        result.and(self.send())
     }
 
     /// Appends a record to the open set or to a new one, in the next message if this one has no room.

@@ -193,7 +193,9 @@ impl Decoder {
             for field in fields {
                 let (enterprise, prefix) =
                     if field.enterprise == REVERSE { (0, "reverse ") } else { (field.enterprise, "") };
-                let (name, data_type) = &self.registry[&(enterprise, field.number)];
+                // Whoever began to listen late may not know the types of own elements yet.
+                let unknown = (format!("{enterprise}/{}", field.number), "octetArray".to_owned());
+                let (name, data_type) = self.registry.get(&(enterprise, field.number)).unwrap_or(&unknown);
                 let old = record.insert(format!("{prefix}{name}"), value(data_type, reader.take(field.octets)));
                 assert_eq!(old, None, "{name} is there once");
             }
@@ -222,7 +224,7 @@ fn value(data_type: &str, octets: &[u8]) -> Value {
         // Whole nanoseconds since 1900, modulo 2^32 seconds.
         "dateTimeNanoseconds" => {
             let fraction = u128::from(number & u64::from(u32::MAX));
-            Value::Unsigned((number >> 32) * 1_000_000_000 + (fraction * 1_000_000_000 >> 32) as u64)
+            Value::Unsigned((number >> 32) * 1_000_000_000 + ((fraction * 1_000_000_000) >> 32) as u64)
         }
         _ => Value::Unsigned(number),
     }
