@@ -4,7 +4,7 @@ use crate::KeyOptions;
 use weir_packet::{Flags, NO_VLAN, Network, Packet, TunnelType};
 
 /// What makes packets one flow. Fields that are not asked for hold the same value in every key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub low: [u8; 16],
     pub high: [u8; 16],
