@@ -32,8 +32,9 @@ pub struct Step {
 pub enum Event {
     /// One packet.
     Packet(Shape),
-    /// One IP packet in several fragments; the numbers say which of them come, in which order.
-    Fragments(Shape, Vec<usize>),
+    /// One IP packet in several fragments; the numbers say which of them come, in which order, and
+    /// the time how long before the last of these.
+    Fragments(Shape, Vec<usize>, u64),
     /// A TCP conversation from its beginning to its end.
     Conversation(Conversation),
     /// A frame without IP: its EtherType, or below 1501 an IEEE 802.3 length.
@@ -190,21 +191,24 @@ pub struct Conversation {
     pub script: Vec<(bool, u16, usize)>,
     /// Time between two of them.
     pub gap_ns: u64,
+    /// Time before the last of them, if it is another.
+    pub pause_ns: u64,
 }
 
 // ---- Strategies ----
 
-/// Sequences whose clock runs on, with disorder up to 1 s.
+/// Sequences whose time runs on, with disorder about up to 1 s.
 pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let gap = prop_oneof![
-        4 => Just(0),
-        4 => 0..SECOND / 1000,
+        8 => Just(0),
+        2 => 0..SECOND / 1000,
         4 => 0..SECOND,
         2 => SECOND..6 * SECOND,
         1 => 6 * SECOND..130 * SECOND,
         1 => 100 * SECOND..700 * SECOND,
-        1 => select(vec![SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND, 60 * SECOND, 120 * SECOND, 300 * SECOND]),
+        2 => select(vec![1, 3, 5, 10, 30, 60, 120, 300]).prop_map(|seconds| seconds * SECOND),
         2 => -SECOND..=0,
+        1 => select(vec![-SECOND - 1, -SECOND]),
     ];
     proptest::collection::vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
 }
@@ -246,13 +250,23 @@ pub fn settings() -> impl Strategy<Value = Settings> {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         12 => shape().prop_map(Event::Packet),
-        2 => (shape(), proptest::collection::vec(0..4_usize, 1..6)).prop_map(|(s, order)| Event::Fragments(s, order)),
+        2 => (shape(), proptest::collection::vec(0..4_usize, 1..6), pause())
+            .prop_map(|(shape, order, pause_ns)| Event::Fragments(shape, order, pause_ns)),
         4 => conversation().prop_map(Event::Conversation),
         1 => (select(vec![0x0806, 0x88cc, 0x8863, 0, 60, 1500, 1501, 1535, 1536]), outside())
             .prop_map(|(kind, outside)| Event::Other(kind, outside)),
         1 => (select(LINKS.to_vec()), proptest::collection::vec(any::<u8>(), 0..90))
             .prop_map(|(link, bytes)| Event::Noise(link, bytes)),
     ]
+}
+
+/// Mostly none, else about as long as something is remembered.
+fn pause() -> impl Strategy<Value = u64> {
+    let edge = select(vec![1, 3, 5, 10, 30, 60]).prop_flat_map(|seconds: u64| {
+        let edge = seconds * SECOND as u64;
+        select(vec![edge - 1, edge, edge + 1])
+    });
+    prop_oneof![2 => Just(0), 1 => edge]
 }
 
 const LINKS: [u16; 11] = [1, 12, 14, 101, 228, 229, 113, 276, 0, 108, 147];
@@ -397,14 +411,16 @@ fn conversation() -> impl Strategy<Value = Conversation> {
         vec![(true, FIN, 5), (false, FIN, 0), (true, ACK, 0)],
         vec![(false, FIN, 0), (true, FIN, 0), (false, ACK, 0), (true, ACK, 0)],
         vec![(false, RST, 0), (true, RST | ACK, 0)],
+        vec![(false, FIN, 0), (true, FIN, 0), (false, ACK, 0)],
         vec![(false, FIN, 0), (true, FIN, 0), (true, ACK, 1)],
         vec![(true, RST, 0), (false, SYN, 0), (true, SYN | ACK, 0)],
     ]);
     let gap = prop_oneof![3 => 0..SECOND as u64 / 100, 1 => 0..7 * SECOND as u64];
-    (path(), begin, data, end, gap).prop_map(|(path, begin, data, end, gap_ns)| Conversation {
+    (path(), begin, data, end, gap, pause()).prop_map(|(path, begin, data, end, gap_ns, pause_ns)| Conversation {
         path,
         script: [begin, data, end].concat(),
         gap_ns,
+        pause_ns,
     })
 }
 
@@ -467,17 +483,29 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
         }
         match &step.event {
             Event::Packet(shape) => frames.push(packet(shape, time_ns)),
-            Event::Fragments(shape, order) => frames.extend(order.iter().map(|&number| {
-                let mut shape = shape.clone();
-                shape.header.fragment = Some((number < 3, 2 * number as u16));
-                packet(&shape, time_ns)
-            })),
-            Event::Conversation(conversation) => {
-                for &(by_server, control, length) in &conversation.script {
-                    frames.push(packet(&segment(conversation.path, by_server, control, length), time_ns));
-                    time_ns = time_ns.saturating_add(conversation.gap_ns);
-                    newest_ns = newest_ns.max(time_ns);
+            Event::Fragments(shape, order, pause_ns) => {
+                for (at, &number) in order.iter().enumerate() {
+                    if at + 1 == order.len() {
+                        time_ns = time_ns.saturating_add(*pause_ns);
+                    }
+                    let mut shape = shape.clone();
+                    shape.header.fragment = Some((number < 3, 2 * number as u16));
+                    frames.push(packet(&shape, time_ns));
                 }
+                newest_ns = newest_ns.max(time_ns);
+            }
+            Event::Conversation(conversation) => {
+                let Conversation { path, ref script, gap_ns, pause_ns } = *conversation;
+                for (at, &(by_server, control, length)) in script.iter().enumerate() {
+                    let wait_ns = match at {
+                        0 => 0,
+                        last if last + 1 == script.len() && pause_ns > 0 => pause_ns,
+                        _ => gap_ns,
+                    };
+                    time_ns = time_ns.saturating_add(wait_ns);
+                    frames.push(packet(&segment(path, by_server, control, length), time_ns));
+                }
+                newest_ns = newest_ns.max(time_ns);
             }
             Event::Other(ethertype, outside) => frames.push(link(outside, *ethertype, vec![0x42; 46], time_ns)),
             Event::Noise(link, bytes) => frames.push(RawFrame {

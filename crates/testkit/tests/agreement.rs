@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use weir_flow::Config;
 use weir_ledger::{Noted, Refused};
 use weir_packet::{Packet, decode, mapped};
 use weir_probe::Settings;
@@ -139,4 +140,18 @@ fn the_pipeline_agrees_and_its_ledger_balances() {
     traffic::check(SEEDS, &case, |(steps, burst, settings)| {
         the_pipeline_agrees(&traffic::frames(&steps), burst, settings)
     });
+}
+
+/// Random traffic hardly ever fills the table again at the very end of an overflow record.
+#[test]
+fn the_meter_agrees_at_the_end_of_an_overflow_record() {
+    const ACTIVE_NS: u64 = 10_000_000_000;
+    let config = Config { flows: 1, active_ns: ACTIVE_NS, ..Config::default() };
+    for age_ns in [ACTIVE_NS - 1, ACTIVE_NS, ACTIVE_NS + 1] {
+        let packet = |time_ns, source_port| Packet { time_ns, source_port, protocol: 17, ..Packet::default() };
+        let packets = [packet(0, 1), packet(0, 2), packet(age_ns, 1), packet(age_ns, 2)];
+        let (flows, _) = real::meter_packets(&packets, 1, config);
+        compare::flows(&flows, &reference::meter_packets(&packets, config).flows).unwrap();
+        assert_eq!(flows.len(), if age_ns < ACTIVE_NS { 2 } else { 4 });
+    }
 }
