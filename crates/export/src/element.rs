@@ -103,13 +103,15 @@ pub(crate) struct Element {
     pub formats: Formats,
     /// Only for flows of this network.
     network: Option<Network>,
+    /// Only for numbers from here on.
+    least: u64,
 }
 
 impl Element {
     /// An element of IANA's registry that only IPFIX has.
     pub const fn iana(number: u16, name: &'static str, data_type: DataType) -> Self {
         let octets = data_type.octets();
-        Self { number, name, data_type, octets, own: None, formats: Formats::Ipfix, network: None }
+        Self { number, name, data_type, octets, own: None, formats: Formats::Ipfix, network: None, least: 0 }
     }
 
     /// An element that IANA has no number for.
@@ -137,10 +139,21 @@ impl Element {
         Self { network: Some(network), ..self }
     }
 
+    /// Only for numbers that another element of the field, in fewer octets, does not take.
+    pub const fn beyond(self, octets: u16) -> Self {
+        Self { least: 1 << (8 * octets), ..self }
+    }
+
     /// Whether it can tell this value.
     pub fn takes(&self, value: &Value, network: Network) -> bool {
         let fits = match value {
             Value::Absent => false,
+            Value::Unsigned(number)
+                if self.octets < self.data_type.octets() && self.data_type != DataType::OctetArray =>
+            {
+                number >> (8 * self.octets) == 0
+            }
+            Value::Unsigned(number) => *number >= self.least,
             Value::Ip(IpAddr::V4(_)) => self.data_type == DataType::Ipv4Address,
             Value::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,

@@ -123,7 +123,9 @@ pub(crate) const FIELDS: &[Field] = fields![
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)],
         |r| Value::Unsigned(r.direction.frame_bytes);
     each "tcp_flags", "integer", "", "TCP control bits of all packets together, 12 bits as on the wire.",
-        [Element::iana(6, "tcpControlBits", Unsigned16).also_netflow9()],
+        // In one octet wherever that holds them (RFC 9565 section 3): nfacctd 1.7.7 reads no other form.
+        [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
+         Element::iana(6, "tcpControlBits", Unsigned16).beyond(1).also_netflow9()],
         |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| Value::Unsigned(d.tcp_flags.into()));
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
         [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()],
