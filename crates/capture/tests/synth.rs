@@ -263,9 +263,15 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
             assert_eq!(flow, counted, "{spec}");
         }
     }
-    let mut source = synth("velan,packets=10").unwrap();
-    all(&mut source);
-    assert!(source.truth().is_empty(), "nobody asked");
+    for load in ["velan,packets=1000", "mix,flows=100,packets=1000"] {
+        let mut source = synth(load).unwrap();
+        source.burst().unwrap();
+        assert!(source.truth().is_empty(), "nobody asked");
+        // Asked late: only what comes from here on.
+        let mut source = source.with_truth();
+        run(&mut source);
+        assert!(source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum::<u64>() < 1000);
+    }
 }
 
 #[test]

@@ -140,7 +140,7 @@ struct Conversation {
     ends: [Endpoint; 2],
     /// When the last pause shall be over.
     until_ns: u64,
-    /// Where it lies in the truth, if that is kept.
+    /// Where it lies in the truth, if that was kept when it began; else nowhere.
     place: usize,
     /// Next sequence number of each side.
     sequence: [u32; 2],
@@ -252,8 +252,7 @@ impl Mix {
             let (said, wait_ns) = conversation.speak(time_ns, &mut self.random);
             slot.time_ns = time_ns;
             let ip_bytes = conversation.write(&said, slot);
-            if let Some(truth) = truth.as_deref_mut() {
-                let flow = &mut truth.flows[conversation.place];
+            if let Some(flow) = truth.as_deref_mut().and_then(|truth| truth.flows.get_mut(conversation.place)) {
                 let direction = if said.side == 0 { &mut flow.forward } else { &mut flow.reverse };
                 let flags = if conversation.tcp() { said.flags } else { 0 };
                 direction.enter(time_ns, ip_bytes, slot.wire_bytes, flags);
@@ -294,7 +293,7 @@ impl Mix {
         Conversation {
             ends: self.ends(number, ipv6, port),
             until_ns: now_ns + life_ns,
-            place: 0,
+            place: usize::MAX,
             sequence: [self.random.next() as u32, self.random.next() as u32],
             round_trip_ns,
             pace_ns: pace_ns as u32,

@@ -23,7 +23,7 @@
 //!
 //! | key | default | |
 //! |---|---|---|
-//! | `flows` | 10000 | conversations at a time, from the end of the ramp on |
+//! | `flows` | 10000 | conversations at a time, from the end of the ramp on, up to 2^24; each takes about 120 octets of memory |
 //! | `new` | `flows` / 10 | conversations that begin per second, in place of those that have ended |
 //! | `packets` | 1M | packets; without a bound if only `duration` is given |
 //! | `duration` | | time span covered by the packets |
@@ -106,7 +106,8 @@ enum Load {
 }
 
 impl Synth {
-    /// Remembers the true flows from here on: about 200 octets for each. Call it before the first burst.
+    /// Remembers the true flows from here on: about 200 octets for each. To be called before the first burst;
+    /// what came before it is not in the truth.
     #[must_use]
     pub fn with_truth(mut self) -> Self {
         self.truth.get_or_insert_default();
