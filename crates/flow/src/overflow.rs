@@ -3,7 +3,7 @@
 use crate::record::{enter, mixed};
 use crate::{Approximate, Direction, EndReason, Flow};
 use std::collections::{HashMap, VecDeque};
-use weir_packet::{Network, Packet};
+use weir_packet::{Network, Packet, mapped};
 
 /// Records by prefix and port; beyond them, one per network and protocol.
 const RECORDS: usize = 1 << 16;
@@ -44,7 +44,8 @@ impl Overflow {
     pub fn add(&mut self, packet: &Packet, approximate: u8, clock_ns: u64) -> bool {
         let mut name = name(packet);
         if self.sums.len() >= RECORDS && !self.sums.contains_key(&name) {
-            name = Name { source: [0; 16], destination: [0; 16], source_port: 0, destination_port: 0, ..name };
+            let any = if name.network == Network::Ipv4 { mapped([0; 4]) } else { [0; 16] };
+            name = Name { source: any, destination: any, source_port: 0, destination_port: 0, ..name };
         }
         let mut opened = false;
         let sum = self.sums.entry(name).or_insert_with(|| {
@@ -117,7 +118,6 @@ fn prefix(network: Network, mut address: [u8; 16]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::mapped;
 
     fn packet(host: u8, port: u16) -> Packet {
         Packet {

@@ -42,7 +42,7 @@ reasons! {
         LinkTruncated = "link_truncated",
         /// The capture ends inside the MPLS label stack.
         MplsTruncated = "mpls_truncated",
-        /// More VLAN tags, labels or extension headers than the decoder's bound.
+        /// More headers between link and IP, or more labels in a stack, than the decoder's bound of 16.
         TooManyHeaders = "too_many_headers",
         /// What should be IP has another version number.
         IpVersion = "ip_version",

@@ -385,7 +385,11 @@ impl Meter {
         };
         let mut at = position(&self.overflows, source, destination);
         if at.is_none() && self.overflows.len() >= OVERFLOWS {
-            (source, destination) = (([0; 16], 0), ([0; 16], 0));
+            let mut any = [0; 16];
+            if packet.network == Network::Ipv4 {
+                any[10..12].fill(0xff);
+            }
+            (source, destination) = ((any, 0), (any, 0));
             at = position(&self.overflows, source, destination);
         }
         let at = at.unwrap_or_else(|| {

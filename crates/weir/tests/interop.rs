@@ -1,0 +1,522 @@
+//! Real collectors as judges: nfcapd/nfdump, nfacctd and tshark receive what the binary sends over loopback, and
+//! every flow they decode equals what the binary says of it in JSON, field by field.
+//!
+//! A judge that is not installed is named and skipped; `make test` installs all of them.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// One record as a judge or the program tells it: field to text.
+type Row = BTreeMap<&'static str, String>;
+
+/// A program that runs beside the test and is ended with it.
+struct Background(Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Background {
+    fn start(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Self(child.expect("the judge starts"))
+    }
+
+    /// Asks it to end with a signal and waits until it has.
+    fn stop(mut self, signal: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
+        let patience = Instant::now();
+        while self.0.try_wait().expect("its state is known").is_none() {
+            assert!(patience.elapsed() < Duration::from_secs(60), "the judge does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn installed(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|paths| std::env::split_paths(&paths).any(|folder| folder.join(program).is_file()));
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed (make test installs it)");
+    }
+    found
+}
+
+fn captures() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(&folder)
+        .expect("captures ship with the project")
+        .map(|entry| entry.expect("the folder can be listed").path())
+        .filter(|path| path.to_str().is_some_and(|name| name.contains(".pcap") && !name.ends_with(".json")))
+        .collect();
+    found.sort();
+    assert!(found.len() > 10, "captures ship with the project");
+    found
+}
+
+fn weir(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().expect("weir runs")
+}
+
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
+}
+
+/// Receive queue and drops of the UDP socket bound to a port of loopback, as the kernel tells them.
+fn socket(port: u16) -> Option<(u64, u64)> {
+    let table = std::fs::read_to_string("/proc/net/udp").expect("Linux tells its sockets");
+    let line = table.lines().find(|line| line.contains(&format!("0100007F:{port:04X} ")))?;
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    let (_, waiting) = columns[4].split_once(':')?;
+    Some((u64::from_str_radix(waiting, 16).ok()?, columns.last()?.parse().ok()?))
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let patience = Instant::now();
+    while !condition() {
+        assert!(patience.elapsed() < Duration::from_secs(60), "waiting in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs the binary over every capture with a sink on `port` and gives its own account of the records.
+fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value> {
+    wait_until("the collector listens", || socket(port).is_some());
+    let captures = captures();
+    let each = captures.iter().zip(1u32..).map(|(capture, domain)| send(capture, domain, sink, port, folder, options));
+    each.flatten().collect()
+}
+
+fn send(capture: &Path, domain: u32, sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value> {
+    let json = folder.join("own.json");
+    let own = format!("json:{}", json.display());
+    let sink = format!("{sink}://127.0.0.1:{port}");
+    let domain = domain.to_string();
+    let fixed = ["read", capture.to_str().unwrap(), "-q", "--domain", &domain, "-o", &own, "-o", &sink];
+    let output = weir(&[&fixed, options].concat());
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
+    wait_until("the collector has taken everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));
+    assert_eq!(socket(port).map(|(_, drops)| drops), Some(0), "the kernel dropped nothing");
+    let text = std::fs::read_to_string(json).expect("weir wrote JSON");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+/// Milliseconds since 1970 of `2026-11-20T12:00:00.123456789Z`.
+fn milliseconds(text: &str) -> u64 {
+    let number = |range: std::ops::Range<usize>| text[range].parse::<i64>().expect("digits");
+    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
+    // Days since 1970 in the proleptic Gregorian calendar (Howard Hinnant's era arithmetic).
+    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    let seconds = days * 86_400 + number(11..13) * 3600 + number(14..16) * 60 + number(17..19);
+    (seconds * 1000 + text.get(20..23).map_or(0, |digits| digits.parse().expect("digits"))) as u64
+}
+
+/// What the program itself says of its one-way records, in the words of the judges. Empty fields are 0 there.
+fn own(records: &[Value]) -> Vec<Row> {
+    let text = |value: &Value| match value {
+        Value::Null => "0".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    records
+        .iter()
+        .filter(|record| !record["src_ip"].is_null())
+        .map(|record| {
+            let mut row: Row = [
+                ("src", "src_ip"),
+                ("dst", "dst_ip"),
+                ("src_port", "src_port"),
+                ("dst_port", "dst_port"),
+                ("protocol", "protocol"),
+                ("packets", "packets"),
+                ("bytes", "bytes"),
+                ("tcp_flags", "tcp_flags"),
+                ("tos", "tos"),
+                ("vlan", "vlan_id"),
+                ("icmp_type", "icmp_type"),
+                ("icmp_code", "icmp_code"),
+            ]
+            .into_iter()
+            .map(|(ours, field)| (ours, text(&record[field])))
+            .collect();
+            row.insert("start_ms", milliseconds(record["start"].as_str().unwrap()).to_string());
+            row.insert("end_ms", milliseconds(record["end"].as_str().unwrap()).to_string());
+            let reason = ["", "idle", "active", "end", "forced", "resources"];
+            let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();
+            row.insert("end_reason", number.to_string());
+            row
+        })
+        .collect()
+}
+
+/// Both lists hold the same records, as far as `fields` go.
+fn assert_same(what: &str, fields: &[&'static str], own: &[Row], theirs: &[Row]) {
+    let only = |rows: &[Row]| -> Vec<Vec<String>> {
+        let pick = |row: &Row| fields.iter().map(|&f| format!("{f}={}", row.get(f).map_or("", |v| v))).collect();
+        let mut picked: Vec<Vec<String>> = rows.iter().map(pick).collect();
+        picked.sort();
+        picked
+    };
+    let (own, theirs) = (only(own), only(theirs));
+    let missing: Vec<_> = own.iter().filter(|row| !theirs.contains(row)).take(3).collect();
+    let extra: Vec<_> = theirs.iter().filter(|row| !own.contains(row)).take(3).collect();
+    assert!(
+        own == theirs,
+        "{what}: {} ours, {} theirs\nonly ours: {missing:#?}\nonly theirs: {extra:#?}",
+        own.len(),
+        theirs.len()
+    );
+}
+
+/// `"field" : value` of nfdump's JSON objects, which stand one after the other.
+fn nfdump(folder: &Path) -> Vec<Row> {
+    let output = Command::new("nfdump")
+        .args(["-q", "-o", "json", "-R"])
+        .arg(folder)
+        .env("TZ", "UTC")
+        .output()
+        .expect("nfdump runs");
+    let text = String::from_utf8(output.stdout).expect("nfdump writes UTF-8");
+    let list = format!("[{}]", text.trim().trim_start_matches('[').trim_end_matches(']').trim().trim_end_matches(','));
+    let records: Vec<Value> = serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
+    records
+        .iter()
+        .map(|record| {
+            let address = |four: &str, six: &str| {
+                let found = record.get(four).or_else(|| record.get(six)).and_then(Value::as_str);
+                found.unwrap_or_default().to_owned()
+            };
+            // Letters for the control bits, highest first, a dot for each that is not set.
+            let letters = record["tcp_flags"].as_str().unwrap_or_default();
+            let flags = letters.chars().fold(0u16, |bits, letter| bits << 1 | u16::from(letter != '.'));
+            let mut row: Row = [
+                ("src_port", "src_port"),
+                ("dst_port", "dst_port"),
+                ("protocol", "proto"),
+                ("packets", "in_packets"),
+                ("bytes", "in_bytes"),
+                ("tos", "src_tos"),
+                ("vlan", "src_vlan"),
+                ("icmp_type", "icmp_type"),
+                ("icmp_code", "icmp_code"),
+            ]
+            .into_iter()
+            .map(|(ours, field)| (ours, number(&record[field])))
+            .collect();
+            row.insert("src", address("src4_addr", "src6_addr"));
+            row.insert("dst", address("dst4_addr", "dst6_addr"));
+            row.insert("tcp_flags", flags.to_string());
+            row.insert("start_ms", milliseconds(record["first"].as_str().unwrap()).to_string());
+            row.insert("end_ms", milliseconds(record["last"].as_str().unwrap()).to_string());
+            row
+        })
+        .collect()
+}
+
+/// Lines of nfacctd's JSON files.
+fn nfacctd(path: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            // The last line may still be on its way.
+            let record: Value = serde_json::from_str(line).ok()?;
+            let field = |name: &str| match &record[name] {
+                Value::String(text) => text.clone(),
+                Value::Null => "0".to_owned(),
+                other => other.to_string(),
+            };
+            // Seconds since 1970 with a fraction.
+            let time = |name: &str| {
+                let text = field(name);
+                let (seconds, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+                let fraction = &format!("{fraction:0<3}")[..3];
+                (seconds.parse::<u64>().expect("seconds") * 1000 + fraction.parse::<u64>().expect("a fraction"))
+                    .to_string()
+            };
+            Some(Row::from([
+                ("src", field("ip_src")),
+                ("dst", field("ip_dst")),
+                ("src_port", field("port_src")),
+                ("dst_port", field("port_dst")),
+                ("protocol", field("ip_proto")),
+                ("packets", field("packets")),
+                ("bytes", field("bytes")),
+                ("tcp_flags", field("tcp_flags")),
+                ("tos", field("tos")),
+                ("vlan", field("vlan")),
+                ("start_ms", time("timestamp_start")),
+                ("end_ms", time("timestamp_end")),
+            ]))
+        })
+        .collect()
+}
+
+/// Fields that every judge of a format knows.
+const COMMON: [&str; 11] =
+    ["src", "dst", "src_port", "dst_port", "protocol", "packets", "bytes", "start_ms", "end_ms", "tcp_flags", "tos"];
+
+fn is_ipv4(row: &Row) -> bool {
+    row["src"].parse::<std::net::Ipv4Addr>().is_ok()
+}
+
+fn nfcapd_judges(sink: &str, options: &[&str], more: &[&'static str], of_own: fn(&Row) -> bool) {
+    if !installed("nfcapd") || !installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("nfcapd");
+    std::fs::create_dir(&files).unwrap();
+    let port = free_port();
+    let collector = Background::start(
+        Command::new("nfcapd")
+            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
+            .arg(&files),
+    );
+    let own: Vec<Row> = own(&send_all(sink, port, folder.path(), options)).into_iter().filter(of_own).collect();
+    collector.stop("-TERM");
+    assert_same(&format!("{sink} to nfcapd"), &[&COMMON[..], more].concat(), &own, &nfdump(&files));
+}
+
+#[test]
+fn nfdump_decodes_every_netflow5_record() {
+    nfcapd_judges("netflow5+udp", &["--uniflow"], &["icmp_type", "icmp_code"], is_ipv4);
+}
+
+#[test]
+fn nfdump_decodes_every_netflow9_record() {
+    nfcapd_judges("netflow9+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+}
+
+#[test]
+fn nfdump_decodes_every_one_way_ipfix_record() {
+    nfcapd_judges("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+}
+
+/// Rows that agree in all but their counters, added up: nfacctd does that by itself.
+fn summed(rows: Vec<Row>) -> Vec<Row> {
+    let mut sums: BTreeMap<Row, (u64, u64)> = BTreeMap::new();
+    for mut row in rows {
+        let counters = ["packets", "bytes"].map(|field| row.remove(field).unwrap().parse::<u64>().unwrap());
+        let sum = sums.entry(row).or_default();
+        *sum = (sum.0 + counters[0], sum.1 + counters[1]);
+    }
+    let with = |(mut row, (packets, bytes)): (Row, (u64, u64))| {
+        row.insert("packets", packets.to_string());
+        row.insert("bytes", bytes.to_string());
+        row
+    };
+    sums.into_iter().map(with).collect()
+}
+
+/// nfacctd keeps the times of NetFlow v5 and v9 to the second, so `times` is for IPFIX; of v5 it reads the ports of TCP
+/// and UDP alone.
+fn nfacctd_judges(sink: &str, times: bool, more: &[&'static str], of_own: fn(&Row) -> bool) {
+    if !installed("nfacctd") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let written = folder.path().join("nfacctd.json");
+    let settings = folder.path().join("nfacctd.conf");
+    let aggregate = "src_host,dst_host,src_port,dst_port,proto,tos,tcpflags,vlan,timestamp_start,timestamp_end";
+    std::fs::write(
+        &settings,
+        format!(
+            "daemonize: false\nnfacctd_ip: 127.0.0.1\nnfacctd_port: {port}\nnfacctd_disable_checks: true\n\
+             plugins: print[a]\naggregate[a]: {aggregate}\nprint_output[a]: json\nprint_output_file[a]: {}\n\
+             print_refresh_time[a]: 3600\ntimestamps_since_epoch: true\ntimestamps_secs: false\nprint_num_protos[a]: true\n\
+             plugin_pipe_size: 67108864\nplugin_buffer_size: 65536\nnfacctd_pipe_size: 4000000\n",
+            written.display()
+        ),
+    )
+    .unwrap();
+    let collector = Background::start(Command::new("nfacctd").arg("-f").arg(&settings));
+    let own: Vec<Row> = own(&send_all(sink, port, folder.path(), &["--uniflow"])).into_iter().filter(of_own).collect();
+    // Its writing process ends after it; a complete file is one that has all records.
+    collector.stop("-INT");
+    let known = COMMON.into_iter().filter(|field| times || !field.ends_with("_ms"));
+    let fields: Vec<_> = known.chain(more.iter().copied()).collect();
+    let only = |rows: Vec<Row>| {
+        let pick = |mut row: Row| {
+            // It shows the ICMP type and code in place of ports, or not, by format.
+            let without_ports: &[&str] = if sink.starts_with("netflow5") { &["1", "132"] } else { &["1", "58"] };
+            if without_ports.contains(&row["protocol"].as_str()) {
+                row.insert("src_port", String::new());
+                row.insert("dst_port", String::new());
+            }
+            row.retain(|field, _| fields.contains(field));
+            row
+        };
+        summed(rows.into_iter().map(pick).collect())
+    };
+    let own = only(own);
+    let packets = |rows: &[Row]| rows.iter().map(|row| row["packets"].parse::<u64>().unwrap()).sum::<u64>();
+    wait_until("nfacctd has written its records", || packets(&nfacctd(&written)) >= packets(&own));
+    assert_same(&format!("{sink} to nfacctd"), &fields, &own, &only(nfacctd(&written)));
+}
+
+#[test]
+fn nfacctd_decodes_every_netflow5_record() {
+    nfacctd_judges("netflow5+udp", false, &[], is_ipv4);
+}
+
+#[test]
+fn nfacctd_decodes_every_netflow9_record() {
+    nfacctd_judges("netflow9+udp", false, &["vlan"], |_| true);
+}
+
+#[test]
+fn nfacctd_decodes_every_one_way_ipfix_record() {
+    nfacctd_judges("ipfix+udp", true, &["vlan"], |_| true);
+}
+
+/// Collects datagrams, and makes of them a capture that tshark can read (raw IPv4).
+fn record(socket: &UdpSocket, sending: impl FnOnce() -> Vec<Value> + Send, to: &Path) -> Vec<Value> {
+    let port = socket.local_addr().unwrap().port();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut bytes = Vec::from(0xa1b2_c3d4u32.to_le_bytes());
+    bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 101, 0, 0, 0]);
+    let (done, is_done) = std::sync::mpsc::channel();
+    let own = std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            let own = sending();
+            done.send(()).unwrap();
+            own
+        });
+        let mut datagram = [0; 65_536];
+        let mut ended = false;
+        loop {
+            match socket.recv(&mut datagram) {
+                Ok(length) => {
+                    let udp = (8 + length) as u16;
+                    let ip = (20 + udp).to_be_bytes();
+                    bytes.extend([0; 8]);
+                    bytes.extend(u32::from(20 + udp).to_le_bytes().repeat(2));
+                    bytes.extend([0x45, 0, ip[0], ip[1], 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+                    bytes.extend([port.to_be_bytes(), port.to_be_bytes(), udp.to_be_bytes(), [0, 0]].concat());
+                    bytes.extend(&datagram[..length]);
+                }
+                Err(_) if ended => break,
+                Err(_) => ended = is_done.try_recv().is_ok(),
+            }
+        }
+        sender.join().unwrap()
+    });
+    std::fs::write(to, bytes).unwrap();
+    own
+}
+
+/// The records in tshark's verbose text: every `Flow N` or `pdu N` block that has an address.
+fn tshark(capture: &Path, port: u16) -> Vec<Row> {
+    let output = Command::new("tshark")
+        .args(["-n", "-V", "-O", "cflow", "-d", &format!("udp.port=={port},cflow"), "-r"])
+        .arg(capture)
+        .env("TZ", "UTC")
+        .output()
+        .expect("tshark runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!text.contains("Malformed"), "tshark finds something malformed");
+    let mut rows: Vec<Row> = Vec::new();
+    let (mut times, mut inside) = ("", false);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("Flow ") && line.split(' ').nth(1).is_some_and(|number| number.parse::<u32>().is_ok())
+            || line.starts_with("pdu ")
+        {
+            rows.push(Row::new());
+            inside = true;
+            continue;
+        }
+        if line.starts_with("FlowSet") || line.starts_with("Frame ") || line.starts_with("Set ") {
+            inside = false;
+        }
+        let (true, Some(row)) = (inside, rows.last_mut()) else { continue };
+        if line.starts_with("[Duration") {
+            times = line;
+            continue;
+        }
+        let Some((name, value)) = line.split_once(": ") else { continue };
+        let in_brackets = || value.rsplit_once('(').map_or("", |(_, number)| number.trim_end_matches(')')).to_owned();
+        let hex = || u64::from_str_radix(value.split([',', ' ']).next().unwrap().trim_start_matches("0x"), 16);
+        let field = match name {
+            "SrcAddr" => ("src", value.to_owned()),
+            "DstAddr" => ("dst", value.to_owned()),
+            "SrcPort" => ("src_port", value.to_owned()),
+            "DstPort" => ("dst_port", value.to_owned()),
+            "Protocol" => ("protocol", in_brackets()),
+            "Packets" => ("packets", value.to_owned()),
+            "Octets" => ("bytes", value.to_owned()),
+            "IP ToS" => ("tos", hex().unwrap().to_string()),
+            "TCP Flags" => ("tcp_flags", hex().unwrap().to_string()),
+            "Flow End Reason" => ("end_reason", in_brackets()),
+            "Vlan Id" => ("vlan", value.to_owned()),
+            // Month day, year time UTC
+            "StartTime" if times.contains("(nanoseconds)") => {
+                ("start_time", value.split(' ').nth(3).unwrap().to_owned())
+            }
+            "EndTime" if times.contains("(nanoseconds)") => ("end_time", value.split(' ').nth(3).unwrap().to_owned()),
+            _ => continue,
+        };
+        row.entry(field.0).or_insert(field.1);
+    }
+    rows.retain(|row| row.contains_key("src"));
+    for row in &mut rows {
+        for field in ["src_port", "dst_port", "tcp_flags", "vlan"] {
+            row.entry(field).or_insert_with(|| "0".to_owned());
+        }
+    }
+    rows
+}
+
+fn tshark_judges(sink: &str, more: &[&'static str], of_own: fn(&Row) -> bool) {
+    if !installed("tshark") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let capture = folder.path().join("export.pcap");
+    let records = record(&socket, || send_all(sink, port, folder.path(), &["--uniflow"]), &capture);
+    let mut rows = own(&records);
+    for (row, record) in rows.iter_mut().zip(records.iter().filter(|record| !record["src_ip"].is_null())) {
+        for (field, name) in [("start_time", "start"), ("end_time", "end")] {
+            row.insert(field, record[name].as_str().unwrap()[11..29].to_owned());
+        }
+    }
+    rows.retain(of_own);
+    let fields: Vec<_> =
+        COMMON.into_iter().filter(|field| !field.ends_with("_ms")).chain(more.iter().copied()).collect();
+    let mut theirs = tshark(&capture, port);
+    // NetFlow v5 has the ICMP type and code in the destination port.
+    for row in rows.iter_mut().chain(&mut theirs).filter(|row| ["1", "58"].contains(&row["protocol"].as_str())) {
+        row.insert("src_port", String::new());
+        row.insert("dst_port", String::new());
+    }
+    assert_same(&format!("{sink} to tshark"), &fields, &rows, &theirs);
+}
+
+#[test]
+fn tshark_decodes_every_netflow5_record() {
+    tshark_judges("netflow5+udp", &[], is_ipv4);
+}
+
+#[test]
+fn tshark_decodes_every_netflow9_record() {
+    tshark_judges("netflow9+udp", &["vlan", "end_reason"], |_| true);
+}
+
+#[test]
+fn tshark_decodes_every_one_way_ipfix_record_to_the_nanosecond() {
+    tshark_judges("ipfix+udp", &["vlan", "end_reason", "start_time", "end_time"], |_| true);
+}
