@@ -207,7 +207,8 @@ impl Templated {
             let age = announced.elapsed();
             udp && (age >= ALL_EVERY || self.lost_since && age >= ALL_AFTER_LOSS)
         });
-        if !all && !(udp && self.messages_since >= TEMPLATES_EVERY_MESSAGES) {
+        let templates = all || udp && self.messages_since >= TEMPLATES_EVERY_MESSAGES;
+        if !templates {
             return Ok(());
         }
         let mut result = self.send();

@@ -145,6 +145,8 @@ fn own(records: &[Value]) -> Vec<Row> {
                 ("vlan", "vlan_id"),
                 ("icmp_type", "icmp_type"),
                 ("icmp_code", "icmp_code"),
+                ("rev_packets", "rev_packets"),
+                ("rev_bytes", "rev_bytes"),
             ]
             .into_iter()
             .map(|(ours, field)| (ours, text(&record[field])))
@@ -210,6 +212,8 @@ fn nfdump(folder: &Path) -> Vec<Row> {
                 ("vlan", "src_vlan"),
                 ("icmp_type", "icmp_type"),
                 ("icmp_code", "icmp_code"),
+                ("rev_packets", "out_packets"),
+                ("rev_bytes", "out_bytes"),
             ]
             .into_iter()
             .map(|(ours, field)| (ours, number(&record[field])))
@@ -301,6 +305,11 @@ fn nfdump_decodes_every_netflow9_record() {
 #[test]
 fn nfdump_decodes_every_one_way_ipfix_record() {
     nfcapd_judges("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+}
+
+#[test]
+fn nfdump_decodes_both_directions_of_every_bidirectional_ipfix_record() {
+    nfcapd_judges("ipfix+udp", &[], &["icmp_type", "icmp_code", "vlan", "rev_packets", "rev_bytes"], |_| true);
 }
 
 /// Rows that agree in all but their counters, added up: nfacctd does that by itself.

@@ -149,7 +149,7 @@ fn templates_are_sent_again_after_a_thousand_messages() {
     let records: usize = datagrams.iter().map(|datagram| decoder.message(datagram).len()).sum();
     assert_eq!(records, flows.len());
     assert!(decoder.templates_seen > 2, "{}", decoder.templates_seen);
-    assert!(decoder.types_seen % 25 == 0 && decoder.types_seen > 0, "{}", decoder.types_seen);
+    assert!(decoder.types_seen.is_multiple_of(25) && decoder.types_seen > 0, "{}", decoder.types_seen);
     assert_sequence(&decoder.messages);
     // Whoever listens late understands all that follows the second time.
     let again = datagrams.iter().skip(2).position(|datagram| datagram[16..18] == [0, 2]).unwrap() + 2;
