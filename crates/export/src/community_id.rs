@@ -1,12 +1,11 @@
 //! Community ID version 1, seed 0 (github.com/corelight/community-id-spec): one short text for both directions of a
 //! flow, the same in every tool that has it. Computed at export; no record keeps it.
 
-use crate::fields::is_overflow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
-use weir_flow::Flow;
+use weir_flow::{Approximate, Flow};
 use weir_packet::{Network, address};
 
 const SEED: u16 = 0;
@@ -24,7 +23,7 @@ impl CommunityId {
 
 /// The flow's identifier; none for layer 2, and none for overflow records, whose addresses are prefixes.
 pub(crate) fn of(flow: &Flow) -> Option<CommunityId> {
-    if flow.network == Network::Layer2 || is_overflow(flow) {
+    if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }
     let ports = match flow.protocol {

@@ -1,6 +1,6 @@
 //! Information elements: how a value goes into a template record of IPFIX (RFC 7011) or NetFlow v9 (RFC 3954).
 
-use crate::fields::Value;
+use crate::value::Value;
 use std::net::IpAddr;
 use weir_packet::Network;
 

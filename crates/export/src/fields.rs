@@ -4,8 +4,9 @@
 //! field applies to a flow is decided here alone: what does not is [`Value::Absent`], which is null in
 //! JSON, empty in CSV and not in the template.
 
-use crate::community_id::{self, CommunityId};
+use crate::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
+use crate::value::Value;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::{Approximate, Direction, Flow};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
@@ -14,24 +15,6 @@ use DataType::{
     DateTimeMilliseconds, DateTimeNanoseconds, Float64, Ipv4Address, Ipv6Address, MacAddress, OctetArray, Unsigned8,
     Unsigned16, Unsigned32, Unsigned64,
 };
-
-/// What a field holds for one flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
-    /// The field does not apply.
-    Absent,
-    Unsigned(u64),
-    /// Always finite.
-    Float(f64),
-    /// Nanoseconds since 1970 UTC.
-    Time(u64),
-    Ip(IpAddr),
-    Mac([u8; 6]),
-    /// A number with a word for it.
-    Code(u8, &'static str),
-    Words(Approximate),
-    Text(CommunityId),
-}
 
 /// One flow, or one of its directions, on its way out.
 #[derive(Clone, Copy, Debug)]
@@ -279,11 +262,9 @@ fn is_ip(record: &Record<'_>) -> bool {
 /// An overflow record sums many types; without type and code in the packet both ports are 0 (docs/metering.md section 2).
 fn knows_icmp(record: &Record<'_>) -> bool {
     let flow = record.flow;
-    flow.is_icmp() && !is_overflow(flow) && (flow.source_port, flow.destination_port) != (0, 0)
-}
-
-pub(crate) fn is_overflow(flow: &Flow) -> bool {
-    flow.approximate.0 & Approximate::OVERFLOW != 0
+    flow.is_icmp()
+        && !flow.approximate.has(Approximate::OVERFLOW)
+        && (flow.source_port, flow.destination_port) != (0, 0)
 }
 
 fn when(applies: bool, number: impl Into<u64>) -> Value {

@@ -13,6 +13,7 @@ mod element;
 mod fields;
 mod layout;
 mod netflow5;
+mod open;
 mod output;
 mod page;
 mod sink;
@@ -20,6 +21,8 @@ mod templated;
 mod text;
 mod udp;
 mod uptime;
+mod value;
 
+pub use open::open;
 pub use page::fields_markdown;
-pub use sink::{Error, ExportOptions, Sink, open};
+pub use sink::{Error, ExportOptions, Sink};

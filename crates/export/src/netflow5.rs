@@ -5,10 +5,11 @@
 
 use crate::account::{Carried, records};
 use crate::element::uptime;
-use crate::fields::{EXTRA, Record, Value, one_way};
+use crate::fields::{EXTRA, Record, one_way};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{Datagrams, Sent};
 use crate::uptime::Uptime;
+use crate::value::Value;
 use weir_flow::{Direction, Flow};
 use weir_ledger::{Lost, SinkLine};
 use weir_packet::Network;

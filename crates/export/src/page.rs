@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn elements_of_one_network_name_it() {
         for element in FIELDS.iter().chain(EXTRA).flat_map(|field| field.elements) {
-            let takes = |network| element.takes(&crate::fields::Value::Unsigned(1), network);
+            let takes = |network| element.takes(&crate::value::Value::Unsigned(1), network);
             if element.name.starts_with("icmp") {
                 assert_eq!(takes(Network::Ipv4), element.name.ends_with("IPv4"));
                 assert_eq!(takes(Network::Ipv6), element.name.ends_with("IPv6"));

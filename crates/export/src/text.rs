@@ -4,9 +4,10 @@
 //! that JSON or CSV would need to escape (tested), so nothing is looked through for them.
 
 use crate::account::Carried;
-use crate::fields::{Column, FIELDS, Value, one_way};
+use crate::fields::{Column, FIELDS, one_way};
 use crate::output::{Output, Piece};
 use crate::sink::{Error, ExportOptions, Sink};
+use crate::value::Value;
 use std::io::Write;
 use weir_flow::Flow;
 use weir_ledger::SinkLine;

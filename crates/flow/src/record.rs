@@ -60,6 +60,11 @@ impl Approximate {
         (Self::FRAGMENTS, "fragments"),
     ];
 
+    /// Whether a bit is set.
+    pub fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+
     /// The words for the bits that are set.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)

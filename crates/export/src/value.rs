@@ -1,0 +1,23 @@
+//! What a field can hold, whatever the format.
+
+use crate::community_id::CommunityId;
+use std::net::IpAddr;
+use weir_flow::Approximate;
+
+/// What a field holds for one flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    /// The field does not apply.
+    Absent,
+    Unsigned(u64),
+    /// Always finite.
+    Float(f64),
+    /// Nanoseconds since 1970 UTC.
+    Time(u64),
+    Ip(IpAddr),
+    Mac([u8; 6]),
+    /// A number with a word for it.
+    Code(u8, &'static str),
+    Words(Approximate),
+    Text(CommunityId),
+}
