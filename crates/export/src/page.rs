@@ -28,7 +28,10 @@ pub fn fields_markdown() -> String {
 fn row(page: &mut String, name: &str, field: &Field) {
     let list = |formats: &[Formats], text: fn(&Element) -> String| {
         let elements = field.elements.iter().filter(|element| formats.contains(&element.formats)).map(text);
-        elements.collect::<Vec<_>>().join(", ")
+        let mut elements: Vec<String> = elements.collect();
+        // One element may be there in several lengths.
+        elements.dedup();
+        elements.join(", ")
     };
     let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| match element.own {
         None => format!("{} ({})", element.name, element.number),
