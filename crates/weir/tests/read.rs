@@ -576,7 +576,7 @@ fn an_interrupt_drains_the_table_and_says_that_input_is_missing() {
     // It looks for the signal while packets come; the pipe breaks when it has ended.
     let writer = std::thread::spawn(move || while input.write_all(&frame.repeat(1000)).is_ok() {});
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
     assert!(killed.success());
     let (code, out, err) = parts(&child.wait_with_output().unwrap());
     writer.join().unwrap();
