@@ -269,7 +269,7 @@ impl Pcapng {
         let limit = if description.snap_bytes == 0 { u32::MAX } else { description.snap_bytes };
         let bytes = captured(data, wire_bytes.min(limit))?;
         let link = description.link;
-        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link, time_clamped: false, interface })
+        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link, time_clamped: true, interface })
     }
 }
 

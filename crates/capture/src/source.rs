@@ -17,7 +17,7 @@ pub struct Frame<'a> {
     pub wire_bytes: u32,
     /// LINKTYPE number (the tcpdump registry): 1 is Ethernet.
     pub link: u16,
-    /// The capture gave a time outside 1970-2554, which was clamped.
+    /// The capture gave no time, or one outside 1970-2554: `time_ns` is that of the frame before, or the nearest possible.
     pub time_clamped: bool,
     /// Number of the interface within the input: 0 for pcap, the interface block's number for pcapng.
     pub interface: u32,

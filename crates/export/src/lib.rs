@@ -24,5 +24,5 @@ mod uptime;
 mod value;
 
 pub use open::open;
-pub use page::fields_markdown;
+pub use page::{fields_markdown, fields_text};
 pub use sink::{Error, ExportOptions, Sink};

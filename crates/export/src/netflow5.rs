@@ -60,7 +60,7 @@ impl Netflow5 {
         if self.held() as u64 + count > self.limit as u64 || !self.uptime.fits(flow) {
             self.send();
         }
-        self.uptime.enter(flow);
+        self.uptime.enter(flow, &mut self.line);
         if count <= self.limit as u64 {
             one_way(flow).for_each(|(part, _)| {
                 let shares = shares(&part.forward);

@@ -25,6 +25,17 @@ pub fn fields_markdown() -> String {
     page
 }
 
+/// The fields for a terminal: one line each, aligned.
+pub fn fields_text() -> String {
+    let mut text = format!("{:<18} {:<22} {:<8} {:<8} meaning\n", "field", "opposite direction", "type", "unit");
+    for field in FIELDS {
+        let reverse = field.reverse.unwrap_or("");
+        writeln!(text, "{:<18} {reverse:<22} {:<8} {:<8} {}", field.name, field.kind, field.unit, field.sentence)
+            .expect("a string takes every character");
+    }
+    text
+}
+
 fn row(page: &mut String, name: &str, field: &Field) {
     let list = |formats: &[Formats], text: fn(&Element) -> String| {
         let elements = field.elements.iter().filter(|element| formats.contains(&element.formats)).map(text);

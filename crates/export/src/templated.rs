@@ -137,7 +137,7 @@ impl Templated {
             if !self.uptime.fits(flow) {
                 result = result.and(self.send());
             }
-            self.uptime.enter(flow);
+            self.uptime.enter(flow, &mut self.line);
         }
         result = result.and(self.announce_when_due());
         self.encode(flow);

@@ -7,6 +7,7 @@
 //! header times after 2106-02-07 wrap: these two are beyond the formats. NetFlow v9 also carries absolute milliseconds, which are not.
 
 use weir_flow::Flow;
+use weir_ledger::SinkLine;
 
 /// How long before the first record boot is: room for records that began earlier and come later.
 const BEFORE_MS: u64 = 86_400_000;
@@ -27,8 +28,9 @@ impl Uptime {
         self.started && start_ms >= self.boot_ms && up_to_second(end_ms) - self.boot_ms <= u64::from(u32::MAX)
     }
 
-    /// Makes a flow fit. What was not sent yet must have been if it did not.
-    pub fn enter(&mut self, flow: &Flow) {
+    /// Makes a flow fit, or says in the line that its start will be cut. What was not sent yet must have been if it did
+    /// not fit.
+    pub fn enter(&mut self, flow: &Flow, line: &mut SinkLine) {
         let (start_ms, end_ms) = (flow.start_ns() / 1_000_000, flow.end_ns() / 1_000_000);
         if !self.fits(flow) {
             let wanted = start_ms.saturating_sub(BEFORE_MS);
@@ -36,6 +38,9 @@ impl Uptime {
             self.boot_ms = if possible > wanted { up_to_second(possible) } else { wanted / 1000 * 1000 };
             self.newest_ms = 0;
             self.started = true;
+        }
+        if !self.fits(flow) || header_wraps(end_ms) {
+            *line.altered.entry("time_beyond_format").or_default() += 1;
         }
         self.newest_ms = self.newest_ms.max(end_ms);
     }
@@ -50,6 +55,11 @@ impl Uptime {
         let now_ms = up_to_second(self.newest_ms.max(self.boot_ms));
         (u32::try_from(now_ms - self.boot_ms).unwrap_or(u32::MAX), (now_ms / 1000) as u32)
     }
+}
+
+/// Whether the header's seconds since 1970 go beyond 32 bits.
+fn header_wraps(ms: u64) -> bool {
+    u32::try_from(up_to_second(ms) / 1000).is_err()
 }
 
 fn up_to_second(ms: u64) -> u64 {
@@ -84,7 +94,7 @@ mod tests {
             for (start_ms, length_ms) in records {
                 let end_ms = (start_ms + length_ms).min(4_290_000_000_000);
                 let flow = flow(start_ms * 1_000_000 + 7, end_ms * 1_000_000 + 7);
-                clock.enter(&flow);
+                clock.enter(&flow, &mut SinkLine::default());
                 prop_assert!(clock.fits(&flow));
                 prop_assert_eq!(seen(&clock, &flow), (start_ms, end_ms));
             }
@@ -95,7 +105,9 @@ mod tests {
     fn a_record_of_years_keeps_its_end() {
         let mut clock = Uptime::default();
         let years = flow(0, 100_000_000_000_000_000);
-        clock.enter(&years);
+        let mut line = SinkLine::default();
+        clock.enter(&years, &mut line);
+        assert_eq!(line.altered["time_beyond_format"], 1);
         let (start_ms, end_ms) = seen(&clock, &years);
         assert_eq!(end_ms, 100_000_000_000);
         assert!(end_ms - start_ms > u64::from(u32::MAX) - 2000);
@@ -104,12 +116,15 @@ mod tests {
     #[test]
     fn boot_stays_while_it_serves() {
         let mut clock = Uptime::default();
-        clock.enter(&flow(1_000_000_000_000_000_000, 1_000_000_001_000_000_000));
+        clock.enter(&flow(1_000_000_000_000_000_000, 1_000_000_001_000_000_000), &mut SinkLine::default());
         let boot_ms = clock.boot_ms();
-        clock.enter(&flow(1_000_000_000_000_000_000 - 80_000_000_000_000, 1_000_000_000_000_000_000));
-        clock.enter(&flow(1_004_000_000_000_000_000, 1_004_000_000_000_000_000));
+        clock.enter(
+            &flow(1_000_000_000_000_000_000 - 80_000_000_000_000, 1_000_000_000_000_000_000),
+            &mut SinkLine::default(),
+        );
+        clock.enter(&flow(1_004_000_000_000_000_000, 1_004_000_000_000_000_000), &mut SinkLine::default());
         assert_eq!(clock.boot_ms(), boot_ms);
-        clock.enter(&flow(1_005_000_000_000_000_000, 1_005_000_000_000_000_000));
+        clock.enter(&flow(1_005_000_000_000_000_000, 1_005_000_000_000_000_000), &mut SinkLine::default());
         assert_ne!(clock.boot_ms(), boot_ms);
     }
 }

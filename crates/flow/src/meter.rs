@@ -394,10 +394,15 @@ impl Meter {
         }
         self.end_due(usize::MAX, out);
         if self.free.is_empty() {
-            let victim = self.lists[State::Closing as usize]
-                .first()
-                .or_else(|| self.lists[State::Waiting as usize].first())
-                .or_else(|| self.victim(packet))?;
+            let spare = self.lists[State::Closing as usize].first().or(self.lists[State::Waiting as usize].first());
+            let victim = match spare {
+                Some(spare) => spare,
+                None => {
+                    let victim = self.victim(packet)?;
+                    self.counters.noted.count(Noted::Evicted);
+                    victim
+                }
+            };
             self.retire(victim, EndReason::LackOfResources, out);
         }
         self.unused()
@@ -433,6 +438,7 @@ impl Meter {
             self.counters.dropped_bytes += u64::from(packet.frame_bytes);
             return;
         }
+        self.counters.noted.count(Noted::Overflow);
         if self.overflow.add(packet, approximate, self.clock_ns) {
             self.counters.created += 1;
             self.live.flows += 1;

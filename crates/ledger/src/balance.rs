@@ -75,6 +75,8 @@ pub struct SinkLine {
     pub spooled: Records,
     /// Not delivered, by reason.
     pub lost: BTreeMap<&'static str, Records>,
+    /// Exported records that the format could not carry as they are, by what was changed.
+    pub altered: BTreeMap<&'static str, u64>,
     /// Records as the format counts them: two for a bidirectional flow in a unidirectional format.
     pub wire_records: u64,
     /// Messages or datagrams written (0 for formats without messages).

@@ -60,7 +60,7 @@ reasons! {
 reasons! {
     /// What was odd about a packet that was metered all the same.
     Noted {
-        /// IPv4 total length 0 (segmentation offload): the length was taken from the frame.
+        /// The IP header gives no length (0, as segmentation offload does): it was taken from the frame.
         LengthFromFrame = "length_from_frame",
         /// The IP header claims more octets than the frame had on the wire; the header is believed.
         LengthBeyondFrame = "length_beyond_frame",
@@ -78,8 +78,12 @@ reasons! {
         FragmentUnattributed = "fragment_unattributed",
         /// The packet is older than the newest by more than 1 s: time went back.
         ClockWentBack = "clock_went_back",
-        /// The packet's time lies outside 1970-2554 and was clamped.
-        TimeClamped = "time_clamped",
+        /// The capture gives no time for it, or one outside 1970-2554: the time of the packet before, or the nearest possible one, was taken.
+        TimeClamped = "time_assumed",
+        /// The table was full: summed per prefix and port into an overflow record.
+        Overflow = "overflow",
+        /// The table was full: its new flow took the place of one that was still open, whose record ended early.
+        Evicted = "flow_evicted",
     }
 }
 

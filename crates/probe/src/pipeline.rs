@@ -6,6 +6,7 @@
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
+use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
@@ -14,6 +15,8 @@ use weir_packet::{Network, Packet};
 
 /// Records handed to the sinks at a time.
 const BATCH: usize = 512;
+/// A source that hands over less than it could is waited for; its records then leave this often, whole batch or not.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What one pipeline is told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +37,8 @@ pub struct Pipeline {
     packets: Box<[Packet; BURST]>,
     meter: Meter,
     flows: Vec<Flow>,
+    /// When records were handed to the sinks last.
+    exported: Instant,
     sinks: Vec<Outlet>,
     errors: Vec<weir_export::Error>,
 }
@@ -53,6 +58,7 @@ impl Pipeline {
             packets: Box::new([Packet::default(); BURST]),
             meter: Meter::new(settings.meter),
             flows: Vec::with_capacity(2 * BATCH),
+            exported: Instant::now(),
             sinks: sinks.into_iter().map(|sink| Outlet { sink, ended: false }).collect(),
             errors: Vec::new(),
         }
@@ -78,7 +84,7 @@ impl Pipeline {
             metered += usize::from(self.decode(frame, metered));
         }
         self.meter.absorb(&self.packets[..metered], &mut self.flows);
-        if self.flows.len() >= BATCH {
+        if self.flows.len() >= BATCH || (!burst.is_full() && self.exported.elapsed() >= PATIENCE) {
             self.export();
         }
     }
@@ -122,6 +128,7 @@ impl Pipeline {
             outlet.note(result, &mut self.errors);
         }
         self.flows.clear();
+        self.exported = Instant::now();
     }
 
     /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).

@@ -122,7 +122,7 @@ Examples:
 Exit codes:
   0  done (also when the reader of the output went away, as in weir read ... | head)
   1  wrong use, or an input or output that cannot be opened; nothing was metered
-  2  finished, but an input is damaged or was not read to its end, packets were refused as malformed
+  2  finished, but an input is damaged or was not read to its end, packets could not be metered (malformed, or captured too short)
      or dropped by a full table, or records were not delivered: the counts say which";
 
 /// What `--key` adds to the flow key.

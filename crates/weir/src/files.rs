@@ -1,14 +1,17 @@
 //! Sources and sinks as the user writes them, opened; nothing is written before everything could be opened,
 //! and nothing that is read is written over.
 
-use crate::arguments::Read;
+use crate::arguments;
 use crate::table::Table;
 use crate::{Refusal, units};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::{Burst, Error, Progress, Source};
 use weir_export::{ExportOptions, Sink};
 
@@ -40,11 +43,11 @@ impl Source for Counted {
 }
 
 /// Opens every source and joins them in time order. All that cannot be opened are named.
-pub fn open_sources(sources: &[&OsStr]) -> Result<Box<dyn Source + Send>, Refusal> {
+pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut troubles = Vec::new();
     for &source in sources {
-        match open_source(source) {
+        match open_source(source, stop) {
             Ok(source) => opened.push(Box::new(Counted { source, frames: 0 })),
             Err(trouble) => troubles.push(trouble),
         }
@@ -52,20 +55,60 @@ pub fn open_sources(sources: &[&OsStr]) -> Result<Box<dyn Source + Send>, Refusa
     if troubles.is_empty() { Ok(weir_capture::merge(opened)) } else { Err(Refusal(troubles.join("\n"))) }
 }
 
-fn open_source(source: &OsStr) -> Result<Box<dyn Source + Send>, String> {
+fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, String> {
     if let Some(specification) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
         return match weir_capture::synth(specification) {
             Ok(synth) => Ok(Box::new(synth)),
             Err(error) => Err(format!("synth:{specification}: {error}")),
         };
     }
-    weir_capture::open(Path::new(source)).map_err(|error| match &error {
+    let path = Path::new(source);
+    let opened = match pipe(path) {
+        Some(file) => weir_capture::from_reader(path, Box::new(Pipe { file, stop: stop.clone() })),
+        None => weir_capture::open(path),
+    };
+    opened.map_err(|error| match &error {
         Error::Io { error: cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
             format!("{error}; is the name right?{}", live(source))
         }
         Error::Io { error: cause, .. } => format!("{error}{}", advice(cause)),
         _ => error.to_string(),
     })
+}
+
+/// Standard input, or what else is read as it comes; `None` for files.
+fn pipe(path: &Path) -> Option<File> {
+    let file = if path == Path::new("-") {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else if fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo()) {
+        File::open(path)
+    } else {
+        return None;
+    };
+    file.ok().filter(|file| file.metadata().is_ok_and(|about| !about.is_file()))
+}
+
+/// A pipe that is waited for until the program is told to stop: its input ends there.
+struct Pipe {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return self.file.read(into),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// What to say of sources that other versions may have.
@@ -162,13 +205,22 @@ impl Identity {
         match fs::metadata(path) {
             Ok(file) if file.is_file() => Self::File(file.dev(), file.ino()),
             Ok(_) => Self::None,
-            Err(_) => Self::Name(path.into()),
+            Err(_) => Self::Name(absolute(Path::new(path))),
         }
     }
 }
 
+/// The one name of a file that is not there yet: its folder's true name, and its own.
+fn absolute(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (fs::canonicalize(folder), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.into(),
+    }
+}
+
 /// Opens a sink.
-pub fn open_sink(sink: &str, read: &Read) -> Result<Box<dyn Sink>, Refusal> {
+pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink>, Refusal> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => {
@@ -182,7 +234,7 @@ pub fn open_sink(sink: &str, read: &Read) -> Result<Box<dyn Sink>, Refusal> {
     weir_export::open(sink, &options).map_err(|error| {
         let what_to_do = match &error {
             weir_export::Error::Io { error, .. } => advice(error),
-            weir_export::Error::Spec { .. } => "",
+            weir_export::Error::Spec { .. } => "; table:PATH is one, too",
         };
         Refusal(format!("{error}{what_to_do}"))
     })

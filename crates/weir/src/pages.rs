@@ -7,7 +7,7 @@ use clap::builder::Resettable;
 
 /// The table of fields.
 pub fn fields(_: &Fields) -> Result<Outcome, Refusal> {
-    Ok(print(weir_export::fields_markdown().as_bytes()))
+    Ok(print(weir_export::fields_text().as_bytes()))
 }
 
 /// Completions for one shell.

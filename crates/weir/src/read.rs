@@ -38,7 +38,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     files::check_memory(settings.meter.flows)?;
 
     let stop = stop_signal()?;
-    let mut source = files::open_sources(&sources)?;
+    let mut source = files::open_sources(&sources, &stop)?;
     let mut sinks = outputs.sinks.iter().map(|sink| files::open_sink(sink, read)).collect::<Result<Vec<_>, _>>()?;
     let stats = match &read.stats {
         Some(path) if *path != Path::new("-") => Some(files::create(path)?),
@@ -105,6 +105,8 @@ fn meter(source: &mut dyn Source, mut pipeline: Pipeline, stop: &AtomicBool, mut
         match pipeline.step(source) {
             Ok(true) => {}
             Ok(false) => break,
+            // A pipe that ends because of the signal may end within a packet.
+            Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) => {
                 damages += 1;
                 if damages <= DAMAGES_TOLD {
@@ -121,6 +123,10 @@ fn meter(source: &mut dyn Source, mut pipeline: Pipeline, stop: &AtomicBool, mut
             }
             line.update(source.progress(), || pipeline.ledger().packets.received);
         }
+    }
+    interrupted |= stop.load(Ordering::Relaxed);
+    if damages > 0 {
+        line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
     }
     if damages > DAMAGES_TOLD {
         line.say(&format!("{} more damaged places", damages - DAMAGES_TOLD));

@@ -110,6 +110,12 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         fact("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence()));
     }
     for sink in &ledger.sinks {
+        for (what, &flows) in &sink.altered {
+            // The one thing so far that a format changes.
+            debug_assert_eq!(*what, "time_beyond_format");
+            let sentence = "the format's 32 bits cannot tell their times (a span above 49.7 days, or after 2106)";
+            fact("altered", format!("{} for {}: {sentence}", units::count(flows, "flow"), sink.sink));
+        }
         for (&reason, records) in &sink.lost {
             fact(
                 "lost",
@@ -226,6 +232,9 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         for (reason, &records) in &sink.lost {
             line(&format!("  + lost, {reason}"), records);
         }
+        for (what, &flows) in &sink.altered {
+            line(&format!("  of the exported, {what}"), Records { flows, ..Records::default() });
+        }
     }
     match ledger.check().as_slice() {
         [] => text += "the ledger balances\n",
@@ -295,7 +304,7 @@ mod tests {
             "3 packets (arp 2, lldp 1): A frame",
             Refused::IpVersion.sentence(),
             "table was full",
-            "clamped",
+            "gives no time",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

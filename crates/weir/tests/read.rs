@@ -429,7 +429,7 @@ fn an_output_never_writes_over_an_input() {
 fn two_outputs_never_share_a_file() {
     let (folder, path) = saved(&small());
     let output = format!("table:{}", folder.path().join("new").display());
-    let stats = folder.path().join("new");
+    let stats = folder.path().join(".").join("new");
     let (code, _, err) = parts(&weir([
         "read".as_ref(),
         path.as_os_str(),
@@ -583,6 +583,70 @@ fn an_interrupt_drains_the_table_and_says_that_input_is_missing() {
     assert_eq!(code, 2);
     assert!(err.contains("interrupted"), "{err}");
     assert!(out.contains("192.0.2.1:1 → 192.0.2.2:2") && out.contains("received"), "{out}");
+}
+
+/// Starts `weir read - -o json:PATH` and gives its standard input.
+fn reading_a_pipe(json: &Path, more: &[&str]) -> (std::process::Child, std::process::ChildStdin) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["read", "-", "-o", &format!("json:{}", json.display())])
+        .args(more)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take().unwrap();
+    (child, input)
+}
+
+fn one_packet(at: u32, source_port: u16) -> Vec<u8> {
+    Pcap(Vec::new()).frame(at, 0, &udp(([192, 0, 2, 1], source_port), ([192, 0, 2, 2], 2), 100)).0
+}
+
+#[test]
+fn records_of_a_slow_pipe_leave_while_it_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("slow.json");
+    let (mut child, mut input) = reading_a_pipe(&json, &["--idle", "1s"]);
+    input.write_all(&Pcap::new().0).unwrap();
+    let mut second = 0;
+    // Each packet ends the flow of the one before; records are at most a second behind.
+    while std::fs::metadata(&json).map_or(0, |file| file.len()) == 0 {
+        input.write_all(&one_packet(START + 2 * second, second as u16)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        second += 1;
+        assert!(second < 600, "no record in a minute");
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), second as usize);
+}
+
+#[test]
+fn an_interrupt_ends_a_pipe_that_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("silent.json");
+    let (child, mut input) = reading_a_pipe(&json, &[]);
+    input.write_all(&[Pcap::new().0, one_packet(START, 1)].concat()).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
+    let (code, _, err) = parts(&child.wait_with_output().unwrap());
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("interrupted"), "{err}");
+    assert_eq!(std::fs::read_to_string(&json).unwrap().lines().count(), 1);
+    drop(input);
+}
+
+#[test]
+fn what_a_full_table_does_is_said() {
+    let mut pcap = Pcap::new();
+    for port in 1..=9 {
+        pcap = pcap.frame(START, 0, &udp(([192, 0, 2, 1], port), ([192, 0, 2, 2], 53), 100));
+    }
+    let (_folder, path) = saved(&pcap);
+    for (policy, key, count) in [("overflow", "overflow", 7), ("evict-oldest-idle", "flow_evicted", 7)] {
+        let (code, _, ledger) = ledger_of(&path, &["--flows", "2", "--full", policy]);
+        assert_eq!((code, &ledger["noted"][key]), (0, &Value::from(count)), "{ledger}");
+    }
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -316,6 +316,9 @@ impl Meter {
         });
         match closing.or(waiting).or(idle) {
             Some(at) => {
+                if matches!(self.flows[at].phase, Phase::Open { .. }) {
+                    *self.noted.entry(Noted::Evicted).or_default() += 1;
+                }
                 self.end(at, EndReason::LackOfResources);
                 true
             }
@@ -367,6 +370,7 @@ impl Meter {
     // ---- Overflow records ----
 
     fn sum_up(&mut self, packet: Packet, unattributed: bool) {
+        *self.noted.entry(Noted::Overflow).or_default() += 1;
         let kept = match packet.network {
             Network::Ipv4 => 15,
             Network::Ipv6 => 6,
