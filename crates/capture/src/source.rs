@@ -78,10 +78,3 @@ pub enum Error {
         what: String,
     },
 }
-
-impl Error {
-    /// Whether there was a capture at all: damage inside one is exit code 2, no capture is 1.
-    pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
-    }
-}

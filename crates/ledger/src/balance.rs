@@ -160,15 +160,6 @@ impl Ledger {
         self.check().is_empty()
     }
 
-    /// Whether something that came in, or a record made of it, did not get through.
-    /// Non-IP frames and filtered packets are choices, not losses.
-    pub fn lossy(&self) -> bool {
-        let line = &self.packets;
-        line.refused.total() > line.refused.get(Refused::NonIp)
-            || line.dropped_card + line.dropped_kernel + line.dropped_ring + line.dropped_table_full > 0
-            || self.sinks.iter().any(|sink| !sink.lost.is_empty())
-    }
-
     /// The ledger as the JSON object of `--stats`; keys as in `docs/metering.md`.
     pub fn json(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
@@ -227,7 +218,6 @@ mod tests {
         let wrong = ledger.check();
         assert_eq!(wrong.len(), 1);
         assert_eq!((wrong[0].left, wrong[0].right), (3, 2));
-        assert!(ledger.lossy());
     }
 
     #[test]
@@ -242,6 +232,5 @@ mod tests {
         assert_eq!(json["packets"]["refused"], serde_json::json!({"non_ip": 1}));
         assert_eq!(json["ethertypes"]["0x0806"], 1);
         assert_eq!(json["balanced"], true);
-        assert!(!ledger.lossy());
     }
 }

@@ -159,7 +159,7 @@ fn damage_behind_frames_comes_after_them() {
     let file = Ng::section(false).interface(1, 0, &[]).enhanced(0, 1, 4, 4).enhanced(7, 2, 4, 4).enhanced(0, 3, 4, 4);
     let mut source = from_bytes(Path::new("input"), file.done()).unwrap();
     assert_eq!(source.burst().unwrap().unwrap()[0].time_ns, 1000);
-    assert!(source.burst().unwrap_err().is_damage());
+    assert!(matches!(source.burst(), Err(weir_capture::Error::Damaged { .. })));
     assert_eq!(source.burst().unwrap().unwrap()[0].time_ns, 3000);
     assert!(source.burst().unwrap().is_none());
     assert!(source.burst().unwrap().is_none(), "the end stays the end");
