@@ -627,7 +627,10 @@ fn an_interrupt_ends_a_pipe_that_is_silent() {
     let json = folder.path().join("silent.json");
     let (child, mut input) = reading_a_pipe(&json, &[]);
     input.write_all(&[Pcap::new().0, one_packet(START, 1)].concat()).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // The output is made when it listens for signals and has read what the pipe held.
+    while !json.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
     let (code, _, err) = parts(&child.wait_with_output().unwrap());
     assert_eq!(code, 2, "{err}");
