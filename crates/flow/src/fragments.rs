@@ -2,6 +2,7 @@
 //!
 //! Bounded in entries and in time; the hash is keyed, so that nobody can aim at one bucket.
 
+use crate::bounded::roomy;
 use crate::key::tunnel_id;
 use crate::list::{Links, List};
 use ahash::RandomState;
@@ -48,7 +49,7 @@ impl Fragments {
     pub fn new(hasher: RandomState) -> Self {
         Self {
             hasher,
-            table: HashTable::with_capacity(ENTRIES),
+            table: HashTable::with_capacity(roomy(ENTRIES)),
             entries: Vec::with_capacity(ENTRIES),
             links: Links::new(ENTRIES),
             order: List::default(),

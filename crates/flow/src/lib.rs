@@ -5,6 +5,7 @@
 //! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
 #![forbid(unsafe_code)]
 
+mod bounded;
 mod fragments;
 mod key;
 mod list;

@@ -10,6 +10,7 @@
 //! of four lists by what they wait for, each in the order of its deadlines, so that what is due, idle
 //! for longest or least worth keeping is always at the front of a list.
 
+use crate::bounded::roomy;
 use crate::fragments::Fragments;
 use crate::key::{Key, Side};
 use crate::list::{Links, List};
@@ -183,7 +184,7 @@ impl Meter {
             live: Records::default(),
             clock_ns: 0,
             newest_ns: None,
-            table: HashTable::with_capacity(flows),
+            table: HashTable::with_capacity(roomy(flows)),
             slots: Vec::with_capacity(flows),
             free: Vec::with_capacity(flows),
             lists: [List::default(); STATES],
@@ -602,5 +603,28 @@ fn record(slot: &Slot, end_reason: EndReason) -> Flow {
         interface: slot.interface,
         forward: slot.sides[initiator],
         reverse: slot.sides[1 - initiator],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::mapped;
+
+    #[test]
+    fn memory_stays_as_it_was_taken_at_the_start() {
+        // As many flows as fill a hash table of the next smaller size to the brim.
+        let flows = 14 << 10;
+        let config = Config { flows, policy: Policy::EvictOldestIdle, secret: Some(1), ..Config::default() };
+        let mut meter = Meter::new(config);
+        let taken = |meter: &Meter| (meter.table.num_buckets(), meter.slots.capacity(), meter.free.capacity());
+        let before = taken(&meter);
+        let mut out = Vec::new();
+        for number in 0..20 * flows {
+            let source = mapped(number.to_be_bytes());
+            meter.absorb(&[Packet { source, source_port: 1, protocol: 17, ..Packet::default() }], &mut out);
+            out.clear();
+        }
+        assert_eq!((meter.live().flows, taken(&meter)), (u64::from(flows), before));
     }
 }

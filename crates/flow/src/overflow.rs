@@ -1,5 +1,6 @@
 //! Overflow records: what does not fit into the table is summed per prefix and port, never lost.
 
+use crate::bounded::roomy;
 use crate::record::{enter, mixed};
 use crate::{Approximate, Direction, EndReason, Flow};
 use std::collections::{HashMap, VecDeque};
@@ -37,7 +38,7 @@ impl Overflow {
     pub fn new(hasher: ahash::RandomState, needed: bool) -> Self {
         // The few catch-all records come on top: 3 networks of 256 protocols.
         let room = if needed { RECORDS + 3 * 256 } else { 0 };
-        Self { sums: HashMap::with_capacity_and_hasher(room, hasher), order: VecDeque::with_capacity(room) }
+        Self { sums: HashMap::with_capacity_and_hasher(roomy(room), hasher), order: VecDeque::with_capacity(room) }
     }
 
     /// Enters a packet. True if that opened a record.

@@ -17,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   weir read capture.pcap                      a table of the largest flows, and a summary
   weir read *.pcapng.gz -o csv:flows.csv      several files as one, in time order, into CSV
-  tcpdump -w - -i eth0 | weir read -          from a pipe
+  tcpdump -U -w - -i eth0 | weir read -          from a pipe
   weir read capture.pcap -v                   and where each packet went
 
 Exit codes:

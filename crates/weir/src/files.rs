@@ -116,7 +116,7 @@ fn live(source: &OsStr) -> &'static str {
     let live = ["af_packet:", "af_xdp:", "dpdk:", "packets:"];
     match source.to_str() {
         Some(text) if live.iter().any(|scheme| text.starts_with(scheme)) => {
-            " This version reads files, pipes and synthetic traffic; for a network card: tcpdump -w - -i eth0 | weir read -"
+            " This version reads files, pipes and synthetic traffic; for a network card: tcpdump -U -w - -i eth0 | weir read -"
         }
         _ => "",
     }
