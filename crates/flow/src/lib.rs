@@ -7,11 +7,15 @@
 
 mod bounded;
 mod fragments;
+mod index;
 mod key;
 mod list;
 mod meter;
 mod overflow;
 mod record;
+mod tuning;
 
+pub use index::Index;
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};
+pub use tuning::{Instructions, Pages, Tuning};

@@ -16,7 +16,7 @@ use crate::key::{Key, Side};
 use crate::list::{Links, List};
 use crate::overflow::Overflow;
 use crate::record::{enter, mixed};
-use crate::{Approximate, Direction, EndReason, Flow};
+use crate::{Approximate, Direction, EndReason, Flow, Tuning};
 use ahash::RandomState;
 use hashbrown::HashTable;
 use weir_ledger::{Noted, Records, Tally};
@@ -72,6 +72,8 @@ pub struct Config {
     pub policy: Policy,
     /// Secret of the hash; `None` takes one from the operating system. Records do not depend on it.
     pub secret: Option<u64>,
+    /// How it uses the machine.
+    pub tuning: Tuning,
 }
 
 impl Default for Config {
@@ -83,6 +85,7 @@ impl Default for Config {
             key: KeyOptions::default(),
             policy: Policy::Overflow,
             secret: None,
+            tuning: Tuning::default(),
         }
     }
 }
