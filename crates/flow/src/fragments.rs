@@ -56,6 +56,11 @@ impl Fragments {
         }
     }
 
+    /// Octets of memory taken.
+    pub fn octets(&self) -> usize {
+        ENTRIES * (size_of::<Entry>() + size_of::<[u32; 2]>()) + roomy(ENTRIES) * size_of::<u32>()
+    }
+
     /// Remembers a first fragment, or gives a later one its ports. False if they are not known.
     pub fn resolve(&mut self, packet: &mut Packet, clock_ns: u64) -> bool {
         let name = Name {

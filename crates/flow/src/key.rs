@@ -1,70 +1,106 @@
 //! The flow key: endpoints in one order, so that both directions meet.
 
 use crate::KeyOptions;
-use weir_packet::{Flags, NO_VLAN, Network, Packet, TunnelType};
+use weir_packet::{Flags, NO_VLAN, Packet};
 
-/// What makes packets one flow. Fields that are not asked for hold the same value in every key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What makes packets one flow, in words as they lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    pub low: [u8; 16],
-    pub high: [u8; 16],
-    pub low_port: u16,
-    pub high_port: u16,
-    pub vlan: u16,
-    pub inner_vlan: u16,
-    pub interface: u32,
-    pub tunnel_id: u32,
-    /// The tunnel's type, and whether it has an identifier.
-    pub tunnel: (TunnelType, bool),
-    pub protocol: u8,
-    pub network: Network,
+    /// The two addresses, the low endpoint's first. Which endpoint is low means nothing but that it is always the same.
+    pub addresses: [[u64; 2]; 2],
+    /// Their ports.
+    pub ports: [u16; 2],
+    /// Protocol and network.
+    pub kind: [u8; 2],
+    /// What else was asked for; [`Extra::NONE`] if nothing.
+    pub extra: Extra,
 }
+
+/// VLAN, interface and tunnel, as far as the key options ask for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable)]
+#[repr(C)]
+pub(crate) struct Extra([u64; 2]);
 
 /// Index into a record's directions: 0 from the low endpoint, 1 from the high one.
 pub(crate) type Side = usize;
 
 impl Key {
     /// The key of a packet, and the side that sent it.
+    #[inline(always)]
     pub fn of(packet: &Packet, options: KeyOptions) -> (Self, Side) {
-        let source = (packet.source, packet.source_port);
-        let destination = (packet.destination, packet.destination_port);
-        let side = usize::from(!options.unidirectional && source > destination);
-        let [(low, low_port), (high, high_port)] =
-            if side == 0 { [source, destination] } else { [destination, source] };
-        let mut key = Self {
-            low,
-            high,
-            low_port,
-            high_port,
-            vlan: NO_VLAN,
-            inner_vlan: NO_VLAN,
-            interface: 0,
-            tunnel_id: 0,
-            tunnel: (TunnelType::None, false),
-            protocol: packet.protocol,
-            network: packet.network,
-        };
+        let side = side(packet, options);
+        (Self::from_side(packet, side, options), side)
+    }
+
+    /// The key of a packet that was sent by a side.
+    #[inline(always)]
+    pub fn from_side(packet: &Packet, side: Side, options: KeyOptions) -> Self {
+        let addresses = [&packet.source, &packet.destination];
+        let ports = [packet.source_port, packet.destination_port];
+        Self {
+            addresses: [words(addresses[side]), words(addresses[1 - side])],
+            ports: [ports[side], ports[1 - side]],
+            kind: [packet.protocol, packet.network as u8],
+            extra: Extra::of(packet, options),
+        }
+    }
+
+    /// Ports, protocol and network as one number.
+    #[inline(always)]
+    pub fn rest(&self) -> u64 {
+        let [low, high] = self.ports.map(u64::from);
+        let [protocol, network] = self.kind.map(u64::from);
+        low | high << 16 | protocol << 32 | network << 40
+    }
+}
+
+/// The side that sent a packet: 0 if its source is the low endpoint.
+#[inline(always)]
+pub(crate) fn side(packet: &Packet, options: KeyOptions) -> Side {
+    let source = u128::from_ne_bytes(packet.source);
+    let destination = u128::from_ne_bytes(packet.destination);
+    let port_above = packet.source_port > packet.destination_port;
+    let above = source > destination || (source == destination && port_above);
+    Side::from(above && !options.unidirectional)
+}
+
+#[inline(always)]
+fn words(address: &[u8; 16]) -> [u64; 2] {
+    bytemuck::must_cast(*address)
+}
+
+impl Extra {
+    /// Nothing was asked for.
+    pub const NONE: Self = Self([0; 2]);
+
+    #[inline(always)]
+    fn of(packet: &Packet, options: KeyOptions) -> Self {
+        if !options.more() { Self::NONE } else { Self::asked(packet, options) }
+    }
+
+    #[inline(never)]
+    fn asked(packet: &Packet, options: KeyOptions) -> Self {
+        let mut words = [0, 0];
         if options.vlan {
-            (key.vlan, key.inner_vlan) = (packet.vlan, packet.inner_vlan);
+            words[0] |= u64::from(packet.vlan) | u64::from(packet.inner_vlan) << 16;
+        } else {
+            words[0] |= u64::from(NO_VLAN);
         }
         if options.interface {
-            key.interface = packet.interface;
+            words[0] |= u64::from(packet.interface) << 32;
         }
         if options.tunnel {
-            key.tunnel = (packet.tunnel_type, packet.flags.has(Flags::TUNNEL_ID));
-            key.tunnel_id = tunnel_id(packet).unwrap_or(0);
+            let id = tunnel_id(packet);
+            words[1] |= u64::from(id.unwrap_or(0));
+            words[1] |= (packet.tunnel_type as u64) << 32 | u64::from(id.is_some()) << 40;
         }
-        (key, side)
+        Self(words)
     }
 
-    /// Whether the two sides can be told apart.
-    pub fn has_sides(&self) -> bool {
-        (self.low, self.low_port) != (self.high, self.high_port)
-    }
-
-    /// Address and port of one side.
-    pub fn endpoint(&self, side: Side) -> ([u8; 16], u16) {
-        if side == 0 { (self.low, self.low_port) } else { (self.high, self.high_port) }
+    /// What it adds to a hash with this secret.
+    #[inline(always)]
+    pub fn hashed(self, secret: [u64; 2], folded: impl Fn(u64, u64) -> u64) -> u64 {
+        if self == Self::NONE { 0 } else { folded(self.0[0] ^ secret[0], self.0[1] ^ secret[1]) }
     }
 }
 
@@ -76,7 +112,7 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::mapped;
+    use weir_packet::{Network, TunnelType, mapped};
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
         Packet {
@@ -94,10 +130,12 @@ mod tests {
         for options in
             [KeyOptions::default(), KeyOptions { vlan: true, interface: true, tunnel: true, unidirectional: false }]
         {
-            let (there, side) = Key::of(&packet(1, 4000, 2, 80), options);
-            let (back, other) = Key::of(&packet(2, 80, 1, 4000), options);
-            assert_eq!(there, back);
-            assert_eq!(side + other, 1);
+            for ([a, port], [b, other_port]) in [([1, 40], [2, 80]), ([1, 40], [1, 80]), ([7, 1], [200, 1])] {
+                let (there, side) = Key::of(&packet(a, port.into(), b, other_port.into()), options);
+                let (back, other) = Key::of(&packet(b, other_port.into(), a, port.into()), options);
+                assert_eq!(there, back);
+                assert_eq!(side + other, 1);
+            }
         }
     }
 
@@ -108,10 +146,28 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_part_of_the_key() {
-        let ipv4 = packet(1, 1, 2, 2);
-        let ipv6 = Packet { network: Network::Ipv6, ..ipv4 };
-        assert_ne!(Key::of(&ipv4, KeyOptions::default()).0, Key::of(&ipv6, KeyOptions::default()).0);
+    fn what_is_asked_for_is_part_of_the_key_and_nothing_else() {
+        let plain = packet(1, 1, 2, 2);
+        let changes: [(&str, Packet); 6] = [
+            ("always", Packet { network: Network::Ipv6, ..plain }),
+            ("vlan", Packet { vlan: 7, ..plain }),
+            ("vlan", Packet { vlan: 7, inner_vlan: 8, ..plain }),
+            ("interface", Packet { interface: 3, ..plain }),
+            ("tunnel", Packet { tunnel_type: TunnelType::Gre, ..plain }),
+            ("tunnel", Packet { flags: Flags(Flags::TUNNEL_ID), ..plain }),
+        ];
+        for (option, changed) in changes {
+            for asked in ["nothing", "vlan", "interface", "tunnel"] {
+                let options = KeyOptions {
+                    vlan: asked == "vlan",
+                    interface: asked == "interface",
+                    tunnel: asked == "tunnel",
+                    unidirectional: false,
+                };
+                let differ = Key::of(&plain, options).0 != Key::of(&changed, options).0;
+                assert_eq!(differ, option == "always" || option == asked, "{option} changed, {asked} asked for");
+            }
+        }
     }
 
     #[test]

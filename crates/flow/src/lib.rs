@@ -3,19 +3,27 @@
 //! Always true: every packet given to [`Meter::absorb`] is in exactly one record, live or handed
 //! out, or in the count of what the full table dropped. Memory is fixed at the start.
 //! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;
 mod fragments;
+mod hash;
 mod index;
 mod key;
+mod labels;
+mod lanes;
 mod list;
+mod memory;
 mod meter;
 mod overflow;
+mod place;
 mod record;
 mod tuning;
+mod wide;
 
-pub use index::Index;
+pub use hash::KeyHash;
+pub use index::{Hpc, Index};
+pub use lanes::Lanes;
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};
-pub use tuning::{Instructions, Pages, Tuning};
+pub use tuning::{ALL, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};

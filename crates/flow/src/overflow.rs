@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use weir_packet::{Network, Packet, mapped};
 
 /// Records by prefix and port; beyond them, one per network and protocol.
-const RECORDS: usize = 1 << 16;
+const RECORDS: usize = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Name {
@@ -39,6 +39,11 @@ impl Overflow {
         // The few catch-all records come on top: 3 networks of 256 protocols.
         let room = if needed { RECORDS + 3 * 256 } else { 0 };
         Self { sums: HashMap::with_capacity_and_hasher(roomy(room), hasher), order: VecDeque::with_capacity(room) }
+    }
+
+    /// Octets of memory taken.
+    pub fn octets(&self) -> usize {
+        self.sums.capacity() * size_of::<(Name, Sum)>() + self.order.capacity() * size_of::<(u64, Name)>()
     }
 
     /// Enters a packet. True if that opened a record.

@@ -90,17 +90,13 @@ pub struct Direction {
     pub size_max: u32,
     /// Sum of squared packet sizes, octets², exact.
     pub size_squares: u128,
-    /// Shortest gap between a packet and the one before it in this direction and record, ns;
-    /// 0 where time went back. Gaps are meaningless below 2 packets.
+    /// Shortest gap, ns: by how much a packet lengthened the time between the earliest and the latest one of this
+    /// direction and record; 0 for a packet within it. Gaps are meaningless below 2 packets.
     pub iat_min_ns: u64,
     /// Longest gap.
     pub iat_max_ns: u64,
-    /// Sum of gaps.
-    pub iat_sum_ns: u64,
-    /// Sum of squared gaps, ns², exact up to 2^128 and saturating there.
+    /// Sum of squared gaps, ns², exact.
     pub iat_squares: u128,
-    /// Time of the packet that came last (not always the latest).
-    pub previous_ns: u64,
     /// Top MPLS label of the first packet, or `NO_LABEL`.
     pub mpls_label: u32,
     /// Tunnel identifier of the first packet, if it had one.
@@ -140,9 +136,7 @@ impl Default for Direction {
             size_squares: 0,
             iat_min_ns: 0,
             iat_max_ns: 0,
-            iat_sum_ns: 0,
             iat_squares: 0,
-            previous_ns: 0,
             mpls_label: NO_LABEL,
             tunnel_id: None,
             vlan: NO_VLAN,
@@ -175,14 +169,19 @@ impl Direction {
         self.packets.saturating_sub(1)
     }
 
+    /// Sum of gaps, ns: the time between the earliest and the latest packet.
+    pub fn iat_sum_ns(&self) -> u64 {
+        self.last_ns - self.first_ns
+    }
+
     /// Mean gap, ns; `None` below 2 packets.
     pub fn iat_mean_ns(&self) -> Option<f64> {
-        (self.gaps() > 0).then(|| self.iat_sum_ns as f64 / self.gaps() as f64)
+        (self.gaps() > 0).then(|| self.iat_sum_ns() as f64 / self.gaps() as f64)
     }
 
     /// Population standard deviation of gaps, ns; `None` below 2 packets.
     pub fn iat_std_ns(&self) -> Option<f64> {
-        (self.gaps() > 0).then(|| deviation(self.gaps(), self.iat_sum_ns, self.iat_squares))
+        (self.gaps() > 0).then(|| deviation(self.gaps(), self.iat_sum_ns(), self.iat_squares))
     }
 }
 
@@ -207,17 +206,16 @@ pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
             ..Direction::default()
         };
     } else {
-        let gap = packet.time_ns.saturating_sub(d.previous_ns);
+        let gap = packet.time_ns.saturating_sub(d.last_ns) + d.first_ns.saturating_sub(packet.time_ns);
         d.iat_min_ns = if d.packets == 1 { gap } else { d.iat_min_ns.min(gap) };
         d.iat_max_ns = d.iat_max_ns.max(gap);
-        d.iat_sum_ns = d.iat_sum_ns.saturating_add(gap);
-        d.iat_squares = d.iat_squares.saturating_add(u128::from(gap) * u128::from(gap));
+        // The gaps add up to less than 2^64, so their squares add up to less than 2^128.
+        d.iat_squares += u128::from(gap) * u128::from(gap);
         d.first_ns = d.first_ns.min(packet.time_ns);
         d.last_ns = d.last_ns.max(packet.time_ns);
         d.size_min = d.size_min.min(packet.ip_bytes);
         d.ttl_min = d.ttl_min.min(packet.ttl);
     }
-    d.previous_ns = packet.time_ns;
     d.packets += 1;
     d.bytes += u64::from(packet.ip_bytes);
     d.frame_bytes += u64::from(packet.frame_bytes);

@@ -15,6 +15,17 @@ pub enum Pages {
     Reserved1G,
 }
 
+/// Field groups that [`crate::Meter`] can leave out, so that their cost can be measured: packet sizes but for their sum.
+pub const SIZES: u8 = 1;
+/// Gaps between packets.
+pub const GAPS: u8 = 2;
+/// TTL, type of service and control bits.
+pub const HEADERS: u8 = 4;
+/// VLAN, MPLS, tunnel, interface.
+pub const LABELS: u8 = 8;
+/// All of them: what the meter is for.
+pub const ALL: u8 = SIZES | GAPS | HEADERS | LABELS;
+
 /// The instruction set that the table is searched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {

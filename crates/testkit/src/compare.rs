@@ -123,7 +123,6 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
         ("smallest", d.size_min.to_string()),
         ("largest", d.size_max.to_string()),
         ("squared sizes", d.size_squares.to_string()),
-        ("time of what came last", d.previous_ns.to_string()),
         ("label", or_none(d.mpls_label == NO_LABEL, d.mpls_label.to_string())),
         ("vlan", or_none(d.vlan == NO_VLAN, d.vlan.to_string())),
         ("inner vlan", or_none(d.inner_vlan == NO_VLAN, d.inner_vlan.to_string())),
@@ -139,7 +138,6 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
         fields.extend([
             ("shortest gap", d.iat_min_ns.to_string()),
             ("longest gap", d.iat_max_ns.to_string()),
-            ("gaps", d.iat_sum_ns.to_string()),
             ("squared gaps", d.iat_squares.to_string()),
         ]);
     }

@@ -85,7 +85,7 @@ fn packets(frames: &[RawFrame], settings: Settings) -> Vec<Packet> {
 fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
     let packets = packets(frames, settings);
     let (flows, meter) = real::meter_packets(&packets, burst, settings.meter);
-    let theirs = reference::meter_packets(&packets, settings.meter);
+    let theirs = reference::meter_packets(&packets, burst, settings.meter);
     compare::flows(&flows, &theirs.flows)?;
     let counters = meter.counters();
     same("records created", counters.created, theirs.flows.len() as u64)?;
@@ -115,7 +115,7 @@ fn the_meter_agrees_when_time_jumps() {
 
 fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
     let ours = real::meter(frames, burst, settings);
-    let theirs = reference::meter(frames, settings);
+    let theirs = reference::meter(frames, burst, settings);
     same("equations that do not hold", ours.ledger.check(), vec![])?;
     compare::flows(&ours.flows, &theirs.flows)?;
     let (packets, bytes) = (&ours.ledger.packets, &ours.ledger.bytes);
@@ -151,7 +151,7 @@ fn the_meter_agrees_at_the_end_of_an_overflow_record() {
         let packet = |time_ns, source_port| Packet { time_ns, source_port, protocol: 17, ..Packet::default() };
         let packets = [packet(0, 1), packet(0, 2), packet(age_ns, 1), packet(age_ns, 2)];
         let (flows, _) = real::meter_packets(&packets, 1, config);
-        compare::flows(&flows, &reference::meter_packets(&packets, config).flows).unwrap();
+        compare::flows(&flows, &reference::meter_packets(&packets, 1, config).flows).unwrap();
         assert_eq!(flows.len(), if age_ns < ACTIVE_NS { 2 } else { 4 });
     }
 }

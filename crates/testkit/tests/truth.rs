@@ -243,7 +243,7 @@ fn every_record_of_every_capture_is_that_of_the_reference() {
         for decapsulate in [false, true] {
             let settings = settings(decapsulate);
             let ours = real::meter(&frames, weir_capture::BURST, settings);
-            let theirs = reference::meter(&frames, settings);
+            let theirs = reference::meter(&frames, weir_capture::BURST, settings);
             if let Err(difference) = compare::flows(&ours.flows, &theirs.flows) {
                 panic!("{}, decapsulate {decapsulate}: {difference}", case.name);
             }

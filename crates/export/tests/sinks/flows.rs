@@ -71,12 +71,12 @@ fn direction() -> impl Strategy<Value = Direction> {
     ];
     let counters = (counter(), counter(), counter(), any::<u128>());
     let sizes = (any::<u32>(), any::<u32>());
-    let gaps = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u128>());
+    let gaps = (any::<u64>(), any::<u64>(), any::<u128>());
     let rest = (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<[u8; 2]>());
     (counters, times, sizes, gaps, rest, around()).prop_map(|(counters, times, sizes, gaps, rest, around)| {
         let (packets, bytes, frame_bytes, size_squares) = counters;
         let (first_ns, length_ns) = times;
-        let (iat_min_ns, iat_max_ns, iat_sum_ns, iat_squares) = gaps;
+        let (iat_min_ns, iat_max_ns, iat_squares) = gaps;
         let (tcp_flags, ttl_min, ttl_max, tos, icmp) = rest;
         let (vlan, inner_vlan, mpls_label, tunnel_type, tunnel_id, _, outer_source, outer_destination) = around;
         Direction {
@@ -90,9 +90,7 @@ fn direction() -> impl Strategy<Value = Direction> {
             size_squares,
             iat_min_ns,
             iat_max_ns,
-            iat_sum_ns,
             iat_squares,
-            previous_ns: first_ns,
             mpls_label,
             tunnel_id,
             vlan,

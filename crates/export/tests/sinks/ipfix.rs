@@ -70,7 +70,6 @@ fn extreme_counters_come_back() {
         frame_bytes: u64::MAX,
         last_ns: u64::MAX,
         size_squares: u128::MAX,
-        iat_sum_ns: u64::MAX,
         iat_squares: u128::MAX,
         ..Direction::default()
     };

@@ -1,7 +1,8 @@
 //! Sections 4 to 6: from packets to records.
 //!
-//! Every packet is judged against every flow that is remembered, and a record keeps the packets it
-//! was made of: its figures are taken from that list when it ends.
+//! Places, the hand and the choice of a full table are as section 5 defines them; all else is as plain as can be: a
+//! flow is looked for in every place, and a record keeps the packets it was made of: its figures are taken from that
+//! list when it ends.
 
 use super::Outcome;
 use std::collections::BTreeMap;
@@ -12,12 +13,16 @@ use weir_packet::{Flags, Network, Packet, TunnelType};
 const SECOND: u128 = 1_000_000_000;
 const TCP: u8 = 6;
 const FRAGMENTS: usize = 65_536;
-const OVERFLOWS: usize = 65_536;
+const OVERFLOWS: usize = 16_384;
+/// Packets after which the hand moves, places it passes over, places a full table chooses among.
+const GROUP: usize = 64;
+const SWEPT: usize = 256;
+const CHOICE: usize = 16;
 
 type Endpoint = ([u8; 16], u16);
 
-/// When, whether answered, and the number of the packet: the lowest goes first.
-type Rank = (u128, bool, u64);
+/// What kind of place, since when it waits, whether it was answered: the lowest goes first.
+type Rank = (u8, u128, bool);
 
 /// What makes packets one flow. What is not asked for is `None`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,18 +47,18 @@ struct Remembered {
     fins: Vec<Endpoint>,
     /// Who has sent anything, in any record of the flow.
     senders: Vec<Endpoint>,
-    /// The clock, and the number of the packet for ties, at the last packet.
-    last: (u128, u64),
+    /// The clock at the last packet.
+    last: u128,
     phase: Phase,
 }
 
 enum Phase {
     /// A record is open since then.
-    Open { since: (u128, u64), record: Record },
+    Open { since: u128, record: Record },
     /// FIN or RST was seen then.
-    Closing { since: (u128, u64), record: Record },
-    /// Between two records: the active deadline, and when the record had begun.
-    Waiting { since: (u128, u64) },
+    Closing { since: u128, record: Record },
+    /// Between two records: the active deadline.
+    Waiting { since: u128 },
 }
 
 /// The packets of one record.
@@ -92,8 +97,11 @@ pub(super) struct Meter {
     clock: u128,
     /// The time from which the clock goes on.
     newest: Option<u64>,
-    packets: u64,
-    flows: Vec<Remembered>,
+    /// By place, as far as places were ever used.
+    flows: Vec<Option<Remembered>>,
+    /// Places that were used and are free, the one that became free last at the end.
+    free: Vec<usize>,
+    hand: usize,
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
     ended: Vec<Flow>,
@@ -112,8 +120,9 @@ impl Meter {
             config,
             clock: 0,
             newest: None,
-            packets: 0,
             flows: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
             overflows: Vec::new(),
             fragments: Vec::new(),
             ended: Vec::new(),
@@ -123,34 +132,27 @@ impl Meter {
         }
     }
 
-    pub fn absorb(&mut self, mut packet: Packet) {
-        self.packets += 1;
+    pub fn absorb(&mut self, burst: &[Packet]) {
+        for group in burst.chunks(GROUP) {
+            group.iter().for_each(|&packet| self.absorb_one(packet));
+            self.sweep();
+        }
+    }
+
+    fn absorb_one(&mut self, mut packet: Packet) {
         self.advance(packet.time_ns);
-        self.end_what_is_due();
         let unattributed = !self.attribute(&mut packet);
         let key = self.key(&packet);
-        let at = match self.flows.iter().position(|flow| flow.key == key) {
-            Some(at) if self.ends_closing(at, &packet) => {
-                self.end(at, EndReason::EndOfFlow);
-                None
+        let mut at = self.flows.iter().position(|flow| flow.as_ref().is_some_and(|flow| flow.key == key));
+        if let Some(place) = at {
+            self.end_if_due(place);
+            if self.ends_closing(place, &packet) {
+                self.end(place, EndReason::EndOfFlow);
             }
-            at => at,
-        };
-        let at = match at {
+            at = self.flows[place].is_some().then_some(place);
+        }
+        let at = match at.or_else(|| self.room(&packet)) {
             Some(at) => at,
-            None if self.make_room(&packet) => {
-                self.flows.push(Remembered {
-                    key,
-                    initiator: (packet.source, packet.source_port),
-                    responder: (packet.destination, packet.destination_port),
-                    settled: false,
-                    fins: Vec::new(),
-                    senders: Vec::new(),
-                    last: (self.clock, self.packets),
-                    phase: Phase::Open { since: (self.clock, self.packets), record: Record::default() },
-                });
-                self.flows.len() - 1
-            }
             None if self.config.policy == Policy::Drop => {
                 self.dropped_packets += 1;
                 self.dropped_bytes += u64::from(packet.frame_bytes);
@@ -158,13 +160,23 @@ impl Meter {
             }
             None => return self.sum_up(packet, unattributed),
         };
+        self.flows[at].get_or_insert_with(|| Remembered {
+            key,
+            initiator: (packet.source, packet.source_port),
+            responder: (packet.destination, packet.destination_port),
+            settled: false,
+            fins: Vec::new(),
+            senders: Vec::new(),
+            last: self.clock,
+            phase: Phase::Open { since: self.clock, record: Record::default() },
+        });
         self.enter(at, packet, unattributed);
     }
 
     pub fn finish(mut self, outcome: &mut Outcome) {
-        self.end_what_is_due();
-        while !self.flows.is_empty() {
-            self.end(0, EndReason::Forced);
+        for at in 0..self.flows.len() {
+            self.end_if_due(at);
+            self.end(at, EndReason::Forced);
         }
         while !self.overflows.is_empty() {
             self.end_overflow(0);
@@ -191,43 +203,55 @@ impl Meter {
         }
     }
 
-    fn end_what_is_due(&mut self) {
-        let (idle, active) = (u128::from(self.config.idle_ns), u128::from(self.config.active_ns));
-        let mut at = 0;
-        while at < self.flows.len() {
-            let flow = &mut self.flows[at];
-            let reason = match flow.phase {
-                Phase::Closing { since, .. } if self.clock >= since.0 + idle.min(5 * SECOND) => EndReason::EndOfFlow,
-                Phase::Open { since, .. }
-                    if self.clock >= flow.last.0 + idle && flow.last.0 + idle <= since.0 + active =>
-                {
-                    EndReason::Idle
-                }
-                Phase::Open { since, .. } if self.clock >= since.0 + active => {
-                    let waiting = Phase::Waiting { since: (since.0 + active, since.1) };
-                    let open = std::mem::replace(&mut flow.phase, waiting);
-                    flow.settled = true;
-                    if let Phase::Open { record, .. } = open {
-                        self.ended.push(finished(flow, &record, EndReason::Active));
-                    }
-                    continue;
-                }
-                Phase::Waiting { since } if self.clock >= since.0 + idle => EndReason::Idle,
-                _ => {
-                    at += 1;
-                    continue;
-                }
-            };
-            self.end(at, reason);
+    /// Moves the hand on by one place.
+    fn next(&mut self) -> usize {
+        let at = self.hand;
+        self.hand = (at + 1) % self.flows.len();
+        at
+    }
+
+    /// The hand passes over the next places and ends what is due.
+    fn sweep(&mut self) {
+        for _ in 0..SWEPT.min(self.flows.len()) {
+            let at = self.next();
+            self.end_if_due(at);
         }
+        self.end_due_overflows();
+    }
+
+    fn end_if_due(&mut self, at: usize) {
+        let (idle, active) = (u128::from(self.config.idle_ns), u128::from(self.config.active_ns));
+        let Some(flow) = &mut self.flows[at] else { return };
+        if let Phase::Open { since, record } = &mut flow.phase
+            && self.clock >= *since + active
+            && *since + active < flow.last + idle
+        {
+            let (since, record) = (*since + active, std::mem::take(record));
+            self.ended.push(finished(flow, &record, EndReason::Active));
+            flow.phase = Phase::Waiting { since };
+            flow.settled = true;
+        }
+        let deadline = match flow.phase {
+            Phase::Open { .. } => flow.last + idle,
+            Phase::Closing { since, .. } => since + idle.min(5 * SECOND),
+            Phase::Waiting { since } => since + idle,
+        };
+        if self.clock >= deadline {
+            self.end(at, EndReason::Idle);
+        }
+    }
+
+    fn end_due_overflows(&mut self) {
+        let active = u128::from(self.config.active_ns);
         while let Some(at) = self.overflows.iter().position(|overflow| self.clock >= overflow.since + active) {
             self.end_overflow(at);
         }
     }
 
-    /// Forgets a flow; its record, if it has one, is done.
+    /// Forgets the flow in a place, if there is one; its record, if it has one, is done.
     fn end(&mut self, at: usize, reason: EndReason) {
-        let flow = self.flows.remove(at);
+        let Some(flow) = self.flows[at].take() else { return };
+        self.free.push(at);
         match &flow.phase {
             Phase::Open { record, .. } => self.ended.push(finished(&flow, record, reason)),
             Phase::Closing { record, .. } => self.ended.push(finished(&flow, record, EndReason::EndOfFlow)),
@@ -287,49 +311,56 @@ impl Meter {
 
     /// Whether a flow is closing and the packet is not one of its last acknowledgments.
     fn ends_closing(&self, at: usize, packet: &Packet) -> bool {
-        matches!(self.flows[at].phase, Phase::Closing { .. })
-            && (packet.payload_bytes > 0 || packet.control & Packet::SYN != 0)
+        let closing = self.flows[at].as_ref().is_some_and(|flow| matches!(flow.phase, Phase::Closing { .. }));
+        closing && (packet.payload_bytes > 0 || packet.control & Packet::SYN != 0)
     }
 
-    /// Whether there is room for one more flow, or has been made.
-    fn make_room(&mut self, packet: &Packet) -> bool {
-        if self.flows.len() < self.config.flows as usize {
-            return true;
+    /// A place for one more flow.
+    fn room(&mut self, packet: &Packet) -> Option<usize> {
+        if let Some(at) = self.free.pop() {
+            return Some(at);
         }
-        let oldest = |rank: &dyn Fn(&Remembered) -> Option<Rank>| {
-            let ranked = self.flows.iter().enumerate().filter_map(|(at, flow)| Some((rank(flow)?, at)));
-            ranked.min().map(|(_, at)| at)
-        };
-        let closing = oldest(&|flow| match flow.phase {
-            Phase::Closing { since, .. } => Some((since.0, false, since.1)),
-            _ => None,
-        });
-        let waiting = oldest(&|flow| match flow.phase {
-            Phase::Waiting { since } => Some((since.0, false, since.1)),
-            _ => None,
-        });
-        let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-        let idle = oldest(&|flow| {
-            let answered = flow.senders.len() == 2;
-            let evictable = self.config.policy == Policy::EvictOldestIdle && !(begins_with_syn && answered);
-            evictable.then_some((flow.last.0, answered, flow.last.1))
-        });
-        match closing.or(waiting).or(idle) {
-            Some(at) => {
-                if matches!(self.flows[at].phase, Phase::Open { .. }) {
-                    *self.noted.entry(Noted::Evicted).or_default() += 1;
-                }
-                self.end(at, EndReason::LackOfResources);
-                true
+        if self.flows.len() < self.config.flows as usize {
+            self.flows.push(None);
+            return Some(self.flows.len() - 1);
+        }
+        let mut choice: Vec<(Rank, usize)> = Vec::new();
+        for _ in 0..CHOICE.min(self.flows.len()) {
+            let at = self.next();
+            self.end_if_due(at);
+            let rank = self.flows[at].as_ref().and_then(|flow| self.rank(flow, packet));
+            choice.extend(rank.map(|rank| (rank, at)));
+        }
+        // The first of equals, as the hand comes to them.
+        let best = choice.iter().min_by_key(|(rank, _)| rank).copied();
+        if self.free.is_empty()
+            && let Some((rank, at)) = best
+        {
+            if rank.0 == 2 {
+                *self.noted.entry(Noted::Evicted).or_default() += 1;
             }
-            None => false,
+            self.end(at, EndReason::LackOfResources);
+        }
+        self.free.pop()
+    }
+
+    fn rank(&self, flow: &Remembered, packet: &Packet) -> Option<Rank> {
+        match flow.phase {
+            Phase::Closing { since, .. } => Some((0, since, false)),
+            Phase::Waiting { since } => Some((1, since, false)),
+            Phase::Open { .. } => {
+                let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
+                let answered = flow.senders.len() == 2;
+                let evictable = self.config.policy == Policy::EvictOldestIdle && !(begins_with_syn && answered);
+                evictable.then_some((2, flow.last, answered))
+            }
         }
     }
 
     fn enter(&mut self, at: usize, packet: Packet, unattributed: bool) {
-        let now = (self.clock, self.packets);
+        let now = self.clock;
         let one_way = self.config.key.unidirectional;
-        let flow = &mut self.flows[at];
+        let flow = self.flows[at].as_mut().expect("a flow was found or opened there");
         let sender = (packet.source, packet.source_port);
         let receiver = (packet.destination, packet.destination_port);
         if !flow.senders.contains(&sender) {
@@ -371,6 +402,7 @@ impl Meter {
 
     fn sum_up(&mut self, packet: Packet, unattributed: bool) {
         *self.noted.entry(Noted::Overflow).or_default() += 1;
+        self.end_due_overflows();
         let kept = match packet.network {
             Network::Ipv4 => 15,
             Network::Ipv6 => 6,
@@ -465,7 +497,8 @@ fn direction(packets: &[Packet]) -> Direction {
     let times: Vec<u64> = packets.iter().map(|packet| packet.time_ns).collect();
     let sizes: Vec<u32> = packets.iter().map(|packet| packet.ip_bytes).collect();
     let ttls: Vec<u8> = packets.iter().map(|packet| packet.ttl).collect();
-    let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    let span = |times: &[u64]| times.iter().max().expect("not empty") - times.iter().min().expect("not empty");
+    let gaps: Vec<u64> = (1..times.len()).map(|at| span(&times[..=at]) - span(&times[..at])).collect();
     let square = |value: u64| u128::from(value) * u128::from(value);
     Direction {
         packets: packets.len() as u64,
@@ -478,9 +511,7 @@ fn direction(packets: &[Packet]) -> Direction {
         size_squares: sizes.iter().map(|&size| square(size.into())).sum(),
         iat_min_ns: gaps.iter().min().copied().unwrap_or(0),
         iat_max_ns: gaps.iter().max().copied().unwrap_or(0),
-        iat_sum_ns: gaps.iter().fold(0, |sum: u64, &gap| sum.saturating_add(gap)),
-        iat_squares: gaps.iter().fold(0, |sum: u128, &gap| sum.saturating_add(square(gap))),
-        previous_ns: *times.last().expect("not empty"),
+        iat_squares: gaps.iter().map(|&gap| square(gap)).sum(),
         mpls_label: first.mpls_label,
         tunnel_id: tunnel_id(first),
         vlan: first.vlan,

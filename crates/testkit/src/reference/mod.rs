@@ -41,17 +41,27 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>
     decode::decode(frame, decapsulate).map(|(packet, notes)| (packet, notes.into_iter().collect()))
 }
 
-/// Meters frames from the first to the last.
-pub fn meter(frames: &[RawFrame], settings: Settings) -> Outcome {
+/// Meters frames from the first to the last, `burst` of them at a time.
+pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
     let mut outcome = Outcome::default();
     let mut meter = meter::Meter::new(settings.meter);
+    for frames in frames.chunks(burst) {
+        meter.absorb(&decode_all(frames, settings, &mut outcome));
+    }
+    meter.finish(&mut outcome);
+    outcome
+}
+
+/// The packets of some frames; the others are counted.
+fn decode_all(frames: &[RawFrame], settings: Settings, outcome: &mut Outcome) -> Vec<Packet> {
+    let mut packets = Vec::new();
     for frame in frames {
         let refused = match decode(frame, settings.decode.decapsulate) {
             Ok((packet, notes)) if packet.network != Network::Layer2 || settings.layer2 => {
                 for note in notes {
                     *outcome.noted.entry(note).or_default() += 1;
                 }
-                meter.absorb(packet);
+                packets.push(packet);
                 continue;
             }
             Ok((packet, _)) => {
@@ -63,14 +73,13 @@ pub fn meter(frames: &[RawFrame], settings: Settings) -> Outcome {
         *outcome.refused.entry(refused).or_default() += 1;
         *outcome.refused_bytes.entry(refused).or_default() += u64::from(frame.wire_bytes);
     }
-    meter.finish(&mut outcome);
-    outcome
+    packets
 }
 
-/// Meters packets that are decoded already.
-pub fn meter_packets(packets: &[Packet], config: weir_flow::Config) -> Outcome {
+/// Meters packets that are decoded already, `burst` of them at a time.
+pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> Outcome {
     let mut meter = meter::Meter::new(config);
-    packets.iter().for_each(|&packet| meter.absorb(packet));
+    packets.chunks(burst).for_each(|burst| meter.absorb(burst));
     let mut outcome = Outcome::default();
     meter.finish(&mut outcome);
     outcome

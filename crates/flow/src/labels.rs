@@ -1,0 +1,171 @@
+//! What packets were inside of: VLAN tags, MPLS labels, tunnels; and interfaces other than the usual one.
+//!
+//! Most records have nothing of it and most packets of such a record have nothing of it either: these touch none of
+//! this memory, and the system gives it none. The first packet of a direction is kept, later ones are compared with it.
+
+use crate::key::tunnel_id;
+use crate::memory::Memory;
+use crate::place::Bits;
+use crate::{Approximate, Direction, Pages};
+use bytemuck::Zeroable;
+use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
+
+/// Labels and tunnels of all places.
+#[derive(Debug)]
+pub(crate) struct Annex {
+    labels: Memory<Labels>,
+    tunnels: Memory<[Tunnel; 2]>,
+    /// The interface of the first packet of all.
+    usual: u32,
+}
+
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+struct Labels {
+    sides: [Label; 2],
+    /// Of the record's first packet.
+    interface: u32,
+}
+
+/// As in [`Packet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
+#[repr(C)]
+struct Label {
+    vlan: u16,
+    inner_vlan: u16,
+    mpls: u32,
+}
+
+/// As in [`Packet`]; all zero without a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
+#[repr(C)]
+struct Tunnel {
+    /// Number of the [`TunnelType`].
+    kind: u8,
+    has_id: u8,
+    unused: u16,
+    id: u32,
+    outer: [[u8; 16]; 2],
+}
+
+impl Label {
+    const NONE: Self = Self { vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls: NO_LABEL };
+}
+
+const TYPES: [TunnelType; 9] = [
+    TunnelType::None,
+    TunnelType::Gre,
+    TunnelType::Ipip,
+    TunnelType::SixInFour,
+    TunnelType::FourInSix,
+    TunnelType::SixInSix,
+    TunnelType::Vxlan,
+    TunnelType::Geneve,
+    TunnelType::Gtpu,
+];
+
+impl Annex {
+    pub fn new(flows: usize) -> Self {
+        // Touched only where there is something: large pages would be mostly empty.
+        Self { labels: Memory::new(flows, Pages::Small), tunnels: Memory::new(flows, Pages::Small), usual: 0 }
+    }
+
+    /// Octets taken, if every flow has labels and tunnels; nearly none if none has.
+    pub fn octets(&self) -> [usize; 2] {
+        [self.labels.octets(), self.tunnels.octets()]
+    }
+
+    pub fn set_usual_interface(&mut self, interface: u32) {
+        self.usual = interface;
+    }
+
+    /// Whether there is nothing to be kept of a packet.
+    #[inline(always)]
+    pub fn is_plain(&self, packet: &Packet) -> bool {
+        packet.vlan == NO_VLAN
+            && packet.mpls_label == NO_LABEL
+            && packet.tunnel_type == TunnelType::None
+            && packet.interface == self.usual
+    }
+
+    /// Keeps what a packet was inside of if it is the first of its record (`opens`) or direction (`begins`), else
+    /// compares. The bits of [`Approximate`] for what differs.
+    pub fn enter(&mut self, at: usize, side: usize, bits: &mut Bits, opens: bool, begins: bool, packet: &Packet) -> u8 {
+        let labels = &mut self.labels[at];
+        if !bits.has(Bits::LABELLED) {
+            bits.0 |= Bits::LABELLED;
+            *labels = Labels { sides: [Label::NONE; 2], interface: self.usual };
+        }
+        if opens {
+            labels.interface = packet.interface;
+        }
+        let mut approximate = 0;
+        if labels.interface != packet.interface {
+            approximate |= Approximate::MIXED_INTERFACE;
+        }
+        let label = Label { vlan: packet.vlan, inner_vlan: packet.inner_vlan, mpls: packet.mpls_label };
+        let first = &mut labels.sides[side];
+        if begins {
+            *first = label;
+        }
+        if (first.vlan, first.inner_vlan) != (label.vlan, label.inner_vlan) {
+            approximate |= Approximate::MIXED_VLAN;
+        }
+        if first.mpls != label.mpls {
+            approximate |= Approximate::MIXED_MPLS;
+        }
+        if packet.tunnel_type != TunnelType::None || bits.has(Bits::TUNNELLED) {
+            approximate |= self.enter_tunnel(at, side, bits, begins, packet);
+        }
+        approximate
+    }
+
+    fn enter_tunnel(&mut self, at: usize, side: usize, bits: &mut Bits, begins: bool, packet: &Packet) -> u8 {
+        let tunnels = &mut self.tunnels[at];
+        if !bits.has(Bits::TUNNELLED) {
+            bits.0 |= Bits::TUNNELLED;
+            *tunnels = Zeroable::zeroed();
+        }
+        let id = tunnel_id(packet);
+        let tunnel = Tunnel {
+            kind: packet.tunnel_type as u8,
+            has_id: id.is_some().into(),
+            unused: 0,
+            id: id.unwrap_or(0),
+            outer: [packet.outer_source, packet.outer_destination],
+        };
+        if begins {
+            tunnels[side] = tunnel;
+        }
+        if tunnels[side] == tunnel { 0 } else { Approximate::MIXED_TUNNEL }
+    }
+
+    /// Puts what one side's first packet was inside of into its record.
+    pub fn describe(&self, at: usize, side: usize, bits: Bits, direction: &mut Direction) {
+        if bits.has(Bits::LABELLED) {
+            let Label { vlan, inner_vlan, mpls } = self.labels[at].sides[side];
+            (direction.vlan, direction.inner_vlan, direction.mpls_label) = (vlan, inner_vlan, mpls);
+        }
+        if bits.has(Bits::TUNNELLED) {
+            let tunnel = self.tunnels[at][side];
+            direction.tunnel_type = TYPES[usize::from(tunnel.kind)];
+            direction.tunnel_id = (tunnel.has_id != 0).then_some(tunnel.id);
+            [direction.outer_source, direction.outer_destination] = tunnel.outer;
+        }
+    }
+
+    /// The interface of the record's first packet.
+    pub fn interface(&self, at: usize, bits: Bits) -> u32 {
+        if bits.has(Bits::LABELLED) { self.labels[at].interface } else { self.usual }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_stand_at_their_numbers() {
+        assert!(TYPES.iter().enumerate().all(|(number, &kind)| kind as usize == number));
+    }
+}

@@ -1,0 +1,324 @@
+//! The memory of one flow: three cache lines, of which a packet touches two.
+//!
+//! ```text
+//! head    key, state, times by the clock, what both directions have in a few bits
+//! side 0  counts and statistics of what the low endpoint sent
+//! side 1  the same of the high endpoint
+//! ```
+//! A side holds what nearly every flow needs, exactly, in 64 octets. What does not fit (jumbograms, 2^28 packets in one
+//! record, times that lie days apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
+
+use crate::Direction;
+use crate::key::Key;
+use bytemuck::Zeroable;
+use weir_packet::{Network, Packet};
+
+/// Who the flow is and how it stands.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Head {
+    pub addresses: [[u64; 2]; 2],
+    pub ports: [u16; 2],
+    /// Protocol and network; both 0 in a place that is free.
+    pub kind: [u8; 2],
+    pub bits: Bits,
+    /// The clock at the record's first packet; while waiting, at the first packet of the record before.
+    pub began_ns: u64,
+    /// From then to the flow's last packet (while closing, to its end; while waiting, to the active deadline), ns: 48
+    /// bits; below them the type of service of each side's first packet.
+    lapse_and_tos: u64,
+    /// Per side: TCP control bits of all packets; for ICMP its type and code (it has no control bits).
+    pub control: [u16; 2],
+    /// Per side: smallest and largest TTL.
+    pub ttl: [[u8; 2]; 2],
+}
+
+/// What a place waits for, and yes-or-no facts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Bits(pub u16);
+
+impl Bits {
+    /// Ended by FIN or RST; takes last acknowledgments.
+    pub const CLOSING: u16 = 1;
+    /// Between two records of one flow, after the active timeout.
+    pub const WAITING: u16 = 1 << 1;
+    /// The side that began; shift of one bit.
+    pub const INITIATOR: u32 = 2;
+    /// Whether the initiator is settled: a SYN was seen, or this is not the flow's first record.
+    pub const SETTLED: u16 = 1 << 3;
+    /// FIN seen in this flow; shift of one bit per side.
+    pub const FINS: u32 = 4;
+    /// Packets seen in this flow; shift of one bit per side.
+    pub const SEEN: u32 = 6;
+    /// The record has an entry in the annex of labels, or in the one of tunnels too.
+    pub const LABELLED: u16 = 1 << 8;
+    pub const TUNNELLED: u16 = 1 << 9;
+    /// One side or both are wide.
+    pub const WIDE: u16 = 1 << 10;
+    /// [`crate::Approximate`] without its lowest bit (overflow records are elsewhere); shift of five bits.
+    pub const APPROXIMATE: u32 = 11;
+
+    /// What belongs to the flow and not to one of its records.
+    pub const OF_THE_FLOW: u16 = 1 << Self::INITIATOR | Self::SETTLED | 3 << Self::FINS | 3 << Self::SEEN;
+
+    #[inline(always)]
+    pub fn has(self, bit: u16) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Packets came from both sides.
+    pub fn answered(self) -> bool {
+        self.0 >> Self::SEEN & 3 == 3
+    }
+
+    pub fn approximate(self) -> u8 {
+        (self.0 >> Self::APPROXIMATE) as u8 * 2
+    }
+
+    /// Adds bits of [`crate::Approximate`].
+    #[inline(always)]
+    pub fn approximate_too(&mut self, approximate: u8) {
+        self.0 |= u16::from(approximate / 2) << Self::APPROXIMATE;
+    }
+}
+
+impl Head {
+    /// A flow that begins.
+    pub fn new(key: &Key, clock_ns: u64) -> Self {
+        Self {
+            addresses: key.addresses,
+            ports: key.ports,
+            kind: key.kind,
+            bits: Bits::default(),
+            began_ns: clock_ns,
+            lapse_and_tos: 0,
+            control: [0; 2],
+            ttl: [[0; 2]; 2],
+        }
+    }
+
+    /// Whether this is the flow of a key (what else was asked for is elsewhere).
+    #[inline(always)]
+    pub fn is(&self, key: &Key) -> bool {
+        let [[a, b], [c, d]] = self.addresses;
+        let [[e, f], [g, h]] = key.addresses;
+        let addresses = (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h);
+        let rest = bytemuck::must_cast::<_, u32>(self.ports) ^ bytemuck::must_cast::<_, u32>(key.ports);
+        let kind = u16::from_ne_bytes(self.kind) ^ u16::from_ne_bytes(key.kind);
+        addresses | u64::from(rest) | u64::from(kind) == 0
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.kind == [0; 2]
+    }
+
+    #[inline(always)]
+    pub fn lapse_ns(&self) -> u64 {
+        self.lapse_and_tos >> 16
+    }
+
+    /// `lapse_ns` must be below 2^48.
+    #[inline(always)]
+    pub fn set_lapse_ns(&mut self, lapse_ns: u64) {
+        self.lapse_and_tos = lapse_ns << 16 | self.lapse_and_tos & 0xffff;
+    }
+
+    /// The clock at the flow's last packet (see `lapse_ns`).
+    pub fn touched_ns(&self) -> u64 {
+        self.began_ns + self.lapse_ns()
+    }
+
+    pub fn tos(&self, side: usize) -> u8 {
+        (self.lapse_and_tos >> (8 * side)) as u8
+    }
+
+    #[inline(always)]
+    pub fn set_tos(&mut self, side: usize, tos: u8) {
+        self.lapse_and_tos = self.lapse_and_tos & !(0xff << (8 * side)) | u64::from(tos) << (8 * side);
+    }
+}
+
+/// Counts and statistics of one direction of one record.
+///
+/// Gaps (`docs/metering.md` section 6) add up to the time between the earliest and the latest packet, so that their
+/// sum needs no room, and the sum of their squares less than 96 bits.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Narrow {
+    /// Earliest packet, ns since 1970 UTC.
+    first_ns: u64,
+    /// From there to the latest, ns: 48 bits; below, the largest IP packet, octets.
+    span_and_size_max: u64,
+    /// IP octets: 48 bits; below, the smallest IP packet.
+    bytes_and_size_min: u64,
+    /// Sum of squared sizes, octets².
+    size_squares: u64,
+    /// Octets of frames beyond those of IP packets (negative if lengths lie): 36 bits; below, packets: 28 bits.
+    overhead_and_packets: u64,
+    /// Sum of squared gaps, ns²: the low 64 bits.
+    gap_squares: u64,
+    /// Shortest gap, ns: 48 bits, all ones before there is one; below, bits 64 to 79 of the sum of squares.
+    gap_min_and_squares: u64,
+    /// Longest gap: 48 bits; below, bits 80 to 95 of the sum of squares.
+    gap_max_and_squares: u64,
+}
+
+/// The network of a number in `Head::kind`.
+pub(crate) fn network(number: u8) -> Network {
+    [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
+}
+
+const PACKET_BITS: u32 = 28;
+const PACKETS: u64 = (1 << PACKET_BITS) - 1;
+
+impl Narrow {
+    /// No packets.
+    pub const NONE: Self = Self {
+        first_ns: 0,
+        span_and_size_max: 0,
+        bytes_and_size_min: 0,
+        size_squares: 0,
+        overhead_and_packets: 0,
+        gap_squares: 0,
+        gap_min_and_squares: 0,
+        gap_max_and_squares: 0,
+    };
+
+    #[inline(always)]
+    pub fn packets(&self) -> u64 {
+        self.overhead_and_packets & PACKETS
+    }
+
+    /// Enters the first packet, or changes nothing and says that it does not fit.
+    #[inline(always)]
+    pub fn begin(&mut self, packet: &Packet) -> bool {
+        let size = u64::from(packet.ip_bytes);
+        if size >> 16 != 0 {
+            return false;
+        }
+        *self = Self {
+            first_ns: packet.time_ns,
+            span_and_size_max: size,
+            bytes_and_size_min: size << 16 | size,
+            size_squares: size * size,
+            overhead_and_packets: overhead(packet) << PACKET_BITS | 1,
+            gap_squares: 0,
+            gap_min_and_squares: !0xffff,
+            gap_max_and_squares: 0,
+        };
+        true
+    }
+
+    /// Enters another packet, or changes nothing and says that it does not fit. `fields` as in [`crate::Meter`].
+    #[inline(always)]
+    pub fn enter<const FIELDS: u8>(&mut self, packet: &Packet) -> bool {
+        let size = u64::from(packet.ip_bytes);
+        let since_first = packet.time_ns.wrapping_sub(self.first_ns);
+        let gap = since_first.wrapping_sub(self.span_and_size_max >> 16);
+        let (counts, too_much) =
+            (self.overhead_and_packets as i64).overflowing_add((overhead(packet) << PACKET_BITS | 1) as i64);
+        // Rare, one branch for all: an older packet, a gap of more than 4 s, a giant, full counters.
+        let ordinary = gap >> 32 | since_first >> 48 | size >> 16 == 0;
+        if !ordinary || too_much || counts as u64 & PACKETS == 0 {
+            return self.enter_odd(packet);
+        }
+        self.overhead_and_packets = counts as u64;
+        if FIELDS & crate::GAPS != 0 {
+            let (squares, carry) = self.gap_squares.overflowing_add(gap * gap);
+            self.gap_squares = squares;
+            if carry {
+                self.carry(1);
+            }
+            self.gap_min_and_squares = self.gap_min_and_squares.min(gap << 16 | self.gap_min_and_squares & 0xffff);
+            self.gap_max_and_squares = self.gap_max_and_squares.max(gap << 16 | self.gap_max_and_squares & 0xffff);
+        }
+        let (mut size_min, mut size_max) = (self.bytes_and_size_min & 0xffff, self.span_and_size_max & 0xffff);
+        if FIELDS & crate::SIZES != 0 {
+            (size_min, size_max) = (size_min.min(size), size_max.max(size));
+            self.size_squares += size * size;
+        }
+        self.span_and_size_max = since_first << 16 | size_max;
+        self.bytes_and_size_min = (self.bytes_and_size_min & !0xffff) + (size << 16) | size_min;
+        true
+    }
+
+    /// The same for packets that are out of the ordinary.
+    #[cold]
+    #[inline(never)]
+    fn enter_odd(&mut self, packet: &Packet) -> bool {
+        let wide = self.direction();
+        let mut wider = wide;
+        crate::record::enter(&mut wider, packet);
+        match Self::of(&wider) {
+            Some(narrow) => {
+                *self = narrow;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Adds to the sum of squared gaps above its low 64 bits. There is room: see the type.
+    #[cold]
+    #[inline(never)]
+    fn carry(&mut self, more: u64) {
+        let high = (self.gap_min_and_squares & 0xffff | (self.gap_max_and_squares & 0xffff) << 16) + more;
+        self.gap_min_and_squares = self.gap_min_and_squares & !0xffff | high & 0xffff;
+        self.gap_max_and_squares = self.gap_max_and_squares & !0xffff | high >> 16;
+    }
+
+    /// What a direction with statistics alone is in this form, if it fits.
+    fn of(wide: &Direction) -> Option<Self> {
+        let span = wide.last_ns - wide.first_ns;
+        let overhead = i128::from(wide.frame_bytes) - i128::from(wide.bytes);
+        let fits = span >> 48 == 0
+            && wide.size_max >> 16 == 0
+            && wide.packets <= PACKETS
+            && wide.bytes >> 48 == 0
+            && (-(1 << 35)..1 << 35).contains(&overhead);
+        let high = (wide.iat_squares >> 64) as u64;
+        let gap_min = if wide.packets < 2 { !0xffff } else { wide.iat_min_ns << 16 };
+        fits.then(|| Self {
+            first_ns: wide.first_ns,
+            span_and_size_max: span << 16 | u64::from(wide.size_max),
+            bytes_and_size_min: wide.bytes << 16 | u64::from(wide.size_min),
+            size_squares: wide.size_squares as u64,
+            overhead_and_packets: (overhead as u64) << PACKET_BITS | wide.packets,
+            gap_squares: wide.iat_squares as u64,
+            gap_min_and_squares: gap_min | high & 0xffff,
+            gap_max_and_squares: wide.iat_max_ns << 16 | high >> 16,
+        })
+    }
+
+    /// The statistics as a direction; what the first packet alone says is not in it.
+    pub fn direction(&self) -> Direction {
+        let packets = self.packets();
+        if packets == 0 {
+            return Direction::default();
+        }
+        let bytes = self.bytes_and_size_min >> 16;
+        let overhead = self.overhead_and_packets as i64 >> PACKET_BITS;
+        let high = self.gap_min_and_squares & 0xffff | (self.gap_max_and_squares & 0xffff) << 16;
+        Direction {
+            packets,
+            bytes,
+            frame_bytes: bytes.wrapping_add_signed(overhead),
+            first_ns: self.first_ns,
+            last_ns: self.first_ns + (self.span_and_size_max >> 16),
+            size_min: (self.bytes_and_size_min & 0xffff) as u32,
+            size_max: (self.span_and_size_max & 0xffff) as u32,
+            size_squares: self.size_squares.into(),
+            iat_min_ns: if packets < 2 { 0 } else { self.gap_min_and_squares >> 16 },
+            iat_max_ns: self.gap_max_and_squares >> 16,
+            iat_squares: u128::from(high) << 64 | u128::from(self.gap_squares),
+            ..Direction::default()
+        }
+    }
+}
+
+/// Octets of the frame that are not of the IP packet, negative (wrapping) if the IP header claims more than there was.
+#[inline(always)]
+fn overhead(packet: &Packet) -> u64 {
+    u64::from(packet.frame_bytes).wrapping_sub(packet.ip_bytes.into())
+}
