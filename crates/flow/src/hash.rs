@@ -38,11 +38,11 @@ impl KeyHash {
 
     #[inline(always)]
     pub(crate) fn key(&self, key: &Key) -> u64 {
-        let [[a, b], [c, d]] = key.addresses;
+        let [a, b, c, d] = key.addresses;
         let Self([k0, k1, k2, k3, k4, k5]) = *self;
         let low = folded(a ^ k0, b ^ k1);
         let high = folded(c ^ k2, d ^ k3);
-        let rest = key.rest() ^ key.extra.hashed([k1 ^ k2, k0 ^ k3], folded);
+        let rest = key.rest ^ key.extra.hashed([k1 ^ k2, k0 ^ k3], folded);
         folded(low ^ rest ^ k4, high ^ k5)
     }
 }

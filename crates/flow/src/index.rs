@@ -144,7 +144,7 @@ impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) {
-        prefetch(self.buckets.get(self.bucket(hash)));
+        prefetch(&self.buckets[self.bucket(hash)]);
     }
 
     #[inline(always)]

@@ -131,9 +131,9 @@ fn run_avx512(work: impl Work) {
 /// Begins to fetch the line of a value that is read soon. No effect but on time.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(value: Option<&T>) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(value) = value {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every processor of this architecture has SSE, and to fetch ahead is allowed anywhere.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };

@@ -18,9 +18,9 @@ use crate::labels::Annex;
 use crate::lanes::{self, Lanes, prefetch};
 use crate::memory::Memory;
 use crate::overflow::Overflow;
-use crate::place::{Bits, Head, Narrow, network};
+use crate::place::{Bits, Head, Narrow, Place};
 use crate::wide::Wide;
-use crate::{ALL, Approximate, Direction, EndReason, Flow, HEADERS, Hpc, Index, Instructions, LABELS, Tuning};
+use crate::{ALL, Approximate, Direction, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
@@ -148,8 +148,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     started: bool,
     hash: KeyHash,
     index: I,
-    heads: Memory<Head>,
-    sides: Memory<[Narrow; 2]>,
+    places: Memory<Place>,
     /// Of keys with more than addresses, ports and protocol; else empty.
     extras: Memory<Extra>,
     /// Per place a [`tick`] of the clock before which nothing is due there.
@@ -194,8 +193,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             newest_ns: 0,
             started: false,
             index: I::new(flows, pages),
-            heads: Memory::new(flows, pages),
-            sides: Memory::new(flows, pages),
+            places: Memory::new(flows, pages),
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages),
             due: Memory::new(flows, pages),
             free: Vec::with_capacity(flows),
@@ -233,7 +231,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.free.clear();
         while out.len() < enough && self.used > 0 {
             let at = self.used - 1;
-            if !self.heads[at as usize].is_free() && !self.end_if_due(at, out) {
+            if !self.places[at as usize].head.is_free() && !self.end_if_due(at, out) {
                 self.retire(at, EndReason::Forced, out);
             }
             // What lies above is not in use, so there is no need to remember it as free.
@@ -262,7 +260,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Octets of memory taken for the table and what belongs to it, but for tunnels: see [`Meter::memory_for_tunnels`].
     pub fn memory(&self) -> usize {
         let [labels, _] = self.annex.octets();
-        let table = self.index.memory() + self.heads.octets() + self.sides.octets() + self.extras.octets();
+        let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
         table + lists + labels + self.wide.octets() + self.fragments.octets() + self.overflow.octets()
     }
@@ -333,8 +331,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 spot.likely = self.next_free(unknown);
                 unknown += 1;
             }
-            prefetch(self.heads.get(spot.likely as usize));
-            prefetch(self.sides.get(spot.likely as usize).map(|sides| &sides[usize::from(spot.side)]));
+            if let Some(place) = self.places.get(spot.likely as usize) {
+                prefetch(&place.head);
+                prefetch(&place.sides[usize::from(spot.side & 1)]);
+            }
         }
         for (spot, packet) in spots.iter().zip(packets) {
             self.enter(spot, packet, lanes, out);
@@ -347,18 +347,21 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
             return self.enter_fragment(packet, lanes, out);
         }
-        let side = Side::from(spot.side);
+        let side = Side::from(spot.side & 1);
         let key = Key::from_side(packet, side, self.config.key);
-        let at = spot.likely;
-        if let Some(head) = self.heads.get(at as usize)
-            && head.is(&key)
-            && head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0
-            && (!self.config.key.more() || self.extras[at as usize] == key.extra)
+        if let Some(place) = self.places.get_mut(spot.likely as usize)
+            && place.head.is_ordinary(&key)
+            && (!self.config.key.more() || self.extras[spot.likely as usize] == key.extra)
+            && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
         {
-            let lapse_ns = self.clock_ns - head.began_ns;
-            if lapse_ns < self.config.active_ns && lapse_ns - head.lapse_ns() < self.config.idle_ns {
-                if !self.add(at, side, 0, packet) {
-                    self.refuse(packet, 0, out);
+            let lapse_ns = self.clock_ns - place.head.began_ns;
+            if lapse_ns < self.config.active_ns
+                && lapse_ns - place.head.lapse_ns() < self.config.idle_ns
+                && place.add::<FIELDS>(side, packet)
+            {
+                place.head.set_lapse_ns(lapse_ns);
+                if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                    self.turn(spot.likely, side, packet);
                 }
                 return;
             }
@@ -392,9 +395,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         lanes: impl Lanes,
         out: &mut Vec<Flow>,
     ) {
-        let (heads, extras) = (&self.heads, &self.extras);
-        let is =
-            |at: u32| heads[at as usize].is(key) && extras.get(at as usize).is_none_or(|extra| *extra == key.extra);
+        let (places, extras) = (&self.places, &self.extras);
+        let is = |at: u32| {
+            let at = at as usize;
+            places[at].head.is(key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
+        };
         let known = self.index.find(hash, lanes, is);
         // A packet that no ordinary record can take goes where there is room for any.
         let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() {
@@ -422,7 +427,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
     /// If so, the place is ready for it: a record that is due has been handed out.
     fn still_of_flow(&mut self, at: u32, packet: &Packet, out: &mut Vec<Flow>) -> bool {
-        if self.heads[at as usize].bits.has(Bits::CLOSING) {
+        if self.places[at as usize].head.bits().has(Bits::CLOSING) {
             let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
             if last_acknowledgment && !self.over(at) {
                 return true;
@@ -435,8 +440,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
     fn end_if_due(&mut self, at: u32, out: &mut Vec<Flow>) -> bool {
-        let head = &self.heads[at as usize];
-        if head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0
+        let head = &self.places[at as usize].head;
+        if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
             && self.clock_ns - head.began_ns >= self.config.active_ns
             && self.active_first(head)
         {
@@ -451,13 +456,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Whether nothing came for as long as a place waits.
     fn over(&self, at: u32) -> bool {
-        let head = &self.heads[at as usize];
+        let head = &self.places[at as usize].head;
         self.clock_ns - head.touched_ns() >= self.patience(head)
     }
 
     fn patience(&self, head: &Head) -> u64 {
         let idle = self.config.idle_ns;
-        if head.bits.has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
+        if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
     }
 
     /// Whether the active timeout comes before the idle timeout.
@@ -467,9 +472,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Notes when the hand is to look into a place.
     fn set_due(&mut self, at: u32) {
-        let head = &self.heads[at as usize];
+        let head = &self.places[at as usize].head;
         let over = head.touched_ns().saturating_add(self.patience(head));
-        let open = head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0;
+        let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
         let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
         self.due[at as usize] = tick(deadline_ns);
     }
@@ -478,10 +483,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     fn admit(&mut self, key: &Key, hash: u64, side: Side, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
         let at = self.room(packet, out)?;
         let place = at as usize;
-        let head = &mut self.heads[place];
-        *head = Head::new(key, self.clock_ns);
-        head.bits.0 |= (side as u16) << Bits::INITIATOR;
-        self.sides[place] = [Narrow::NONE; 2];
+        self.places[place] = Place { head: Head::new(key, side, self.clock_ns), sides: [Narrow::NONE; 2] };
         if let Some(extra) = self.extras.get_mut(place) {
             *extra = key.extra;
         }
@@ -503,7 +505,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if self.due[at as usize] <= tick(self.clock_ns) && self.end_if_due(at, out) {
                 continue;
             }
-            let rank = self.rank(&self.heads[at as usize], packet);
+            let rank = self.rank(&self.places[at as usize].head, packet);
             if let Some(rank) = rank
                 && best.is_none_or(|(other, _)| rank < other)
             {
@@ -523,14 +525,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
     fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
         let touched_ns = head.touched_ns();
-        if head.bits.has(Bits::CLOSING) {
+        if head.bits().has(Bits::CLOSING) {
             return Some((CLOSING, touched_ns, false));
-        } else if head.bits.has(Bits::WAITING) {
+        } else if head.bits().has(Bits::WAITING) {
             return Some((WAITING, touched_ns, false));
         }
         // An unanswered SYN is no reason to end a flow that was answered.
         let begins = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-        let answered = head.bits.answered();
+        let answered = head.bits().answered();
         let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
         evict.then_some((OPEN, touched_ns, answered))
     }
@@ -584,84 +586,42 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
-    /// Enters a packet into a place that is ready for it; false if it cannot take this one and there is no room for
-    /// wide records either.
-    #[inline(always)]
+    /// Enters a packet into a place that is ready for it, whatever it needs: labels, a wide record, the next record of
+    /// a flow that goes on. False if it needs a wide record and there is no room for one.
     fn add(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
-        let place = at as usize;
-        let (head, narrow) = (&mut self.heads[place], &mut self.sides[place][side]);
-        let odd = FIELDS & LABELS != 0 && !self.annex.is_plain(packet);
-        if head.bits.0 & (Bits::LABELLED | Bits::WIDE | Bits::WAITING | Bits::CLOSING) != 0 || odd || approximate != 0 {
-            return self.add_odd(at, side, approximate, packet);
-        }
-        let control = packet.control | u16::from_ne_bytes(packet.icmp);
-        if narrow.packets() == 0 {
-            if !narrow.begin(packet) {
-                return self.add_odd(at, side, approximate, packet);
-            }
-            head.control[side] = control;
-            head.ttl[side] = [packet.ttl; 2];
-            head.set_tos(side, packet.tos);
-            head.bits.0 |= 1 << (Bits::SEEN + side as u32);
-        } else if !narrow.enter::<FIELDS>(packet) {
-            return self.add_odd(at, side, approximate, packet);
-        } else if FIELDS & HEADERS != 0 {
-            head.control[side] |= packet.control;
-            let [least, most] = &mut head.ttl[side];
-            (*least, *most) = ((*least).min(packet.ttl), (*most).max(packet.ttl));
-        }
-        head.set_lapse_ns(self.clock_ns - head.began_ns);
-        if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-            self.turn(at, side, packet);
-        }
-        true
-    }
-
-    /// The same where there is more to it: labels, wide records, records that begin or are closing.
-    #[inline(never)]
-    fn add_odd(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
-        let place = at as usize;
-        let head = &mut self.heads[place];
-        if head.bits.has(Bits::WAITING) {
-            // The next record of a flow that goes on.
-            head.bits.0 = head.bits.0 & Bits::OF_THE_FLOW | Bits::SETTLED;
-            (head.began_ns, head.control, head.ttl) = (self.clock_ns, [0; 2], [[0; 2]; 2]);
-            head.set_lapse_ns(0);
-            self.sides[place] = [Narrow::NONE; 2];
+        let place = &mut self.places[at as usize];
+        if place.head.bits().has(Bits::WAITING) {
+            place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
+            place.head.began_ns = self.clock_ns;
+            place.head.set_lapse_ns(0);
+            place.sides = [Narrow::NONE; 2];
             self.set_due(at);
             self.counters.created += 1;
             self.live.flows += 1;
         }
         let packets = self.packets(at);
         let (opens, begins) = (packets == [0; 2], packets[side] == 0);
-        let head = &mut self.heads[place];
-        let narrow = &mut self.sides[place][side];
-        let is_wide = head.bits.has(Bits::WIDE) && self.wide.has(at, side);
-        let fits = !is_wide && if begins { narrow.begin(packet) } else { narrow.enter::<FIELDS>(packet) };
-        if !fits {
+        let place = &mut self.places[at as usize];
+        let mut bits = place.head.bits();
+        let is_wide = bits.has(Bits::WIDE) && self.wide.has(at, side);
+        if is_wide || !place.add::<FIELDS>(side, packet) {
+            let narrow = std::mem::replace(&mut place.sides[side], Narrow::NONE);
             if !self.wide.enter(at, side, || narrow.direction(), packet) {
+                place.sides[side] = narrow;
                 return false;
             }
-            *narrow = Narrow::NONE;
-            head.bits.0 |= Bits::WIDE;
+            bits.0 |= Bits::WIDE;
+            place.head.note(side, begins, packet);
         }
-        head.bits.approximate_too(approximate);
-        if head.bits.has(Bits::LABELLED) || (FIELDS & LABELS != 0 && !self.annex.is_plain(packet)) {
-            let mixed = self.annex.enter(place, side, &mut head.bits, opens, begins, packet);
-            head.bits.approximate_too(mixed);
+        bits.0 |= 1 << (Bits::SEEN + side as u32);
+        bits.approximate_too(approximate);
+        if bits.has(Bits::LABELLED) || (FIELDS & LABELS != 0 && !self.annex.is_plain(packet)) {
+            let mixed = self.annex.enter(at as usize, side, &mut bits, opens, begins, packet);
+            bits.approximate_too(mixed);
         }
-        if begins {
-            head.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
-            head.ttl[side] = [packet.ttl; 2];
-            head.set_tos(side, packet.tos);
-        } else {
-            head.control[side] |= packet.control;
-            let [least, most] = &mut head.ttl[side];
-            (*least, *most) = ((*least).min(packet.ttl), (*most).max(packet.ttl));
-        }
-        head.bits.0 |= 1 << (Bits::SEEN + side as u32);
-        if !head.bits.has(Bits::CLOSING) {
-            head.set_lapse_ns(self.clock_ns - head.began_ns);
+        place.head.set_bits(bits);
+        if !bits.has(Bits::CLOSING) {
+            place.head.set_lapse_ns(self.clock_ns - place.head.began_ns);
             self.turn(at, side, packet);
         }
         true
@@ -669,8 +629,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Packets of both sides' records so far.
     fn packets(&self, at: u32) -> [u64; 2] {
-        let narrow = [0, 1].map(|side| self.sides[at as usize][side].packets());
-        if self.heads[at as usize].bits.has(Bits::WIDE) {
+        let place = &self.places[at as usize];
+        let narrow = [0, 1].map(|side| place.sides[side].packets());
+        if place.head.bits().has(Bits::WIDE) {
             return [0, 1].map(|side| narrow[side] + self.wide.packets(at, side));
         }
         narrow
@@ -679,21 +640,26 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// What SYN, FIN and RST change: who began, and whether the flow has ended.
     #[inline(never)]
     fn turn(&mut self, at: u32, side: Side, packet: &Packet) {
-        let head = &mut self.heads[at as usize];
+        let head = &mut self.places[at as usize].head;
+        let mut bits = head.bits();
         let one_way = self.config.key.unidirectional;
-        let has_sides = (head.addresses[0], head.ports[0]) != (head.addresses[1], head.ports[1]);
-        if packet.control & Packet::SYN != 0 && !head.bits.has(Bits::SETTLED) && !one_way && has_sides {
+        let syn = packet.control & Packet::SYN != 0;
+        if syn && !bits.has(Bits::SETTLED) && !one_way && head.endpoint(0) != head.endpoint(1) {
             let answers = packet.control & Packet::ACK != 0;
             let initiator = side as u16 ^ u16::from(answers);
-            head.bits.0 = head.bits.0 & !(1 << Bits::INITIATOR) | initiator << Bits::INITIATOR | Bits::SETTLED;
+            bits.0 = bits.0 & !(1 << Bits::INITIATOR) | initiator << Bits::INITIATOR | Bits::SETTLED;
         }
-        if packet.control & Packet::FIN != 0 && packet.protocol == TCP {
-            head.bits.0 |= 1 << (Bits::FINS + side as u32);
+        if packet.protocol == TCP {
+            if packet.control & Packet::FIN != 0 {
+                bits.0 |= 1 << (Bits::FINS + side as u32);
+            }
+            let fins = bits.0 >> Bits::FINS & 3;
+            if packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0) {
+                bits.0 |= Bits::CLOSING;
+            }
         }
-        let fins = head.bits.0 >> Bits::FINS & 3;
-        let closes = packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0);
-        if packet.protocol == TCP && closes {
-            head.bits.0 |= Bits::CLOSING;
+        head.set_bits(bits);
+        if bits.has(Bits::CLOSING) {
             self.set_due(at);
         }
     }
@@ -727,9 +693,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     fn end_found(&mut self, out: &mut Vec<Flow>) {
         let mut found = std::mem::take(&mut self.found);
         for &at in &found {
-            prefetch(self.heads.get(at as usize));
-            prefetch(self.sides.get(at as usize).map(|sides| &sides[0]));
-            prefetch(self.sides.get(at as usize).map(|sides| &sides[1]));
+            let Place { head, sides: [low, high] } = &self.places[at as usize];
+            prefetch(head);
+            prefetch(low);
+            prefetch(high);
         }
         for &at in &found {
             self.index.prefetch(self.hash_of(at));
@@ -743,16 +710,15 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     fn hash_of(&self, at: u32) -> u64 {
-        let head = &self.heads[at as usize];
         let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
-        self.hash.key(&Key { addresses: head.addresses, ports: head.ports, kind: head.kind, extra })
+        self.hash.key(&self.places[at as usize].head.key(extra))
     }
 
     /// Hands out the record of a flow that goes on after the active timeout.
     fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
         let flow = self.record(at, EndReason::Active);
-        let head = &mut self.heads[at as usize];
-        head.bits.0 = head.bits.0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED;
+        let head = &mut self.places[at as usize].head;
+        head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
         // Remembered for one idle timeout after its active end.
         head.set_lapse_ns(self.config.active_ns);
         self.set_due(at);
@@ -762,13 +728,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
     /// A closing record ends with the flow whatever the `reason`.
     fn retire(&mut self, at: u32, reason: EndReason, out: &mut Vec<Flow>) {
-        let bits = self.heads[at as usize].bits;
+        let bits = self.places[at as usize].head.bits();
         if !bits.has(Bits::WAITING) {
             let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
             self.hand_out(flow, out);
         }
         self.index.remove(self.hash_of(at), at);
-        self.heads[at as usize].kind = [0; 2];
+        self.places[at as usize].head.free();
         self.due[at as usize] = NEVER;
         self.free.push(at);
     }
@@ -782,42 +748,43 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
     fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
-        let head = self.heads[at as usize];
+        let head = self.places[at as usize].head;
         let sides = [0, 1].map(|side| self.direction(at, side, &head));
-        let initiator = Side::from(head.bits.has(1 << Bits::INITIATOR));
-        let [source, destination] = [initiator, 1 - initiator];
+        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
+        let (source, source_port) = head.endpoint(initiator);
+        let (destination, destination_port) = head.endpoint(1 - initiator);
         Flow {
-            source: bytemuck::must_cast(head.addresses[source]),
-            destination: bytemuck::must_cast(head.addresses[destination]),
-            source_port: head.ports[source],
-            destination_port: head.ports[destination],
-            protocol: head.kind[0],
-            network: network(head.kind[1]),
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol: head.protocol(),
+            network: head.network(),
             end_reason,
-            approximate: Approximate(head.bits.approximate()),
-            interface: self.annex.interface(at as usize, head.bits),
-            forward: sides[source],
-            reverse: sides[destination],
+            approximate: Approximate(head.bits().approximate()),
+            interface: self.annex.interface(at as usize, head.bits()),
+            forward: sides[initiator],
+            reverse: sides[1 - initiator],
         }
     }
 
     /// One side of a record.
     #[inline(always)]
     fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
-        let wide = if head.bits.has(Bits::WIDE) { self.wide.take(at, side) } else { None };
-        let narrow = &self.sides[at as usize][side];
+        let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
+        let narrow = &self.places[at as usize].sides[side];
         if wide.is_none() && narrow.packets() == 0 {
             return Direction::default();
         }
         let mut direction = wide.unwrap_or_else(|| narrow.direction());
-        [direction.ttl_min, direction.ttl_max] = head.ttl[side];
+        [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
         direction.tos = head.tos(side);
-        if head.kind[0] == TCP {
+        if head.protocol() == TCP {
             direction.tcp_flags = head.control[side];
         } else {
             direction.icmp = head.control[side].to_ne_bytes();
         }
-        self.annex.describe(at as usize, side, head.bits, &mut direction);
+        self.annex.describe(at as usize, side, head.bits(), &mut direction);
         direction
     }
 }

@@ -9,19 +9,26 @@
 //! record, times that lie days apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
 
 use crate::Direction;
-use crate::key::Key;
+use crate::key::{Extra, Key};
 use bytemuck::Zeroable;
 use weir_packet::{Network, Packet};
+
+/// A flow.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(crate) struct Place {
+    pub head: Head,
+    pub sides: [Narrow; 2],
+}
 
 /// Who the flow is and how it stands.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Head {
-    pub addresses: [[u64; 2]; 2],
-    pub ports: [u16; 2],
-    /// Protocol and network; both 0 in a place that is free.
-    pub kind: [u8; 2],
-    pub bits: Bits,
+    /// As in [`Key`].
+    pub addresses: [u64; 4],
+    /// As in [`Key`], which leaves 16 bits from bit 8 on: [`Bits`]. 0 in a place that is free.
+    rest_and_bits: u64,
     /// The clock at the record's first packet; while waiting, at the first packet of the record before.
     pub began_ns: u64,
     /// From then to the flow's last packet (while closing, to its end; while waiting, to the active deadline), ns: 48
@@ -29,8 +36,8 @@ pub(crate) struct Head {
     lapse_and_tos: u64,
     /// Per side: TCP control bits of all packets; for ICMP its type and code (it has no control bits).
     pub control: [u16; 2],
-    /// Per side: smallest and largest TTL.
-    pub ttl: [[u8; 2]; 2],
+    /// Per side: smallest TTL, and from bit 8 on the largest.
+    pub ttl: [u16; 2],
 }
 
 /// What a place waits for, and yes-or-no facts.
@@ -38,7 +45,12 @@ pub(crate) struct Head {
 #[repr(transparent)]
 pub(crate) struct Bits(pub u16);
 
+/// Where [`Bits`] stand in their word.
+const BITS: u32 = 8;
+
 impl Bits {
+    /// A place of which every packet needs more than [`Narrow`] does.
+    pub const ODD: u16 = Self::CLOSING | Self::WAITING | Self::LABELLED | Self::WIDE;
     /// Ended by FIN or RST; takes last acknowledgments.
     pub const CLOSING: u16 = 1;
     /// Between two records of one flow, after the active timeout.
@@ -85,32 +97,78 @@ impl Bits {
 
 impl Head {
     /// A flow that begins.
-    pub fn new(key: &Key, clock_ns: u64) -> Self {
+    pub fn new(key: &Key, side: usize, clock_ns: u64) -> Self {
         Self {
             addresses: key.addresses,
-            ports: key.ports,
-            kind: key.kind,
-            bits: Bits::default(),
+            rest_and_bits: key.rest | (side as u64) << (BITS + Bits::INITIATOR),
             began_ns: clock_ns,
             lapse_and_tos: 0,
             control: [0; 2],
-            ttl: [[0; 2]; 2],
+            ttl: [0; 2],
         }
     }
 
-    /// Whether this is the flow of a key (what else was asked for is elsewhere).
+    /// Whether this is the flow of a key (what else was asked for is elsewhere), and nothing of it is odd.
     #[inline(always)]
+    pub fn is_ordinary(&self, key: &Key) -> bool {
+        self.differs(key, !(0xffff << BITS) | (Bits::ODD as u64) << BITS) == 0
+    }
+
+    /// Whether this is the flow of a key (what else was asked for is elsewhere).
     pub fn is(&self, key: &Key) -> bool {
-        let [[a, b], [c, d]] = self.addresses;
-        let [[e, f], [g, h]] = key.addresses;
-        let addresses = (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h);
-        let rest = bytemuck::must_cast::<_, u32>(self.ports) ^ bytemuck::must_cast::<_, u32>(key.ports);
-        let kind = u16::from_ne_bytes(self.kind) ^ u16::from_ne_bytes(key.kind);
-        addresses | u64::from(rest) | u64::from(kind) == 0
+        self.differs(key, !(0xffff << BITS)) == 0
+    }
+
+    #[inline(always)]
+    fn differs(&self, key: &Key, mask: u64) -> u64 {
+        let [a, b, c, d] = self.addresses;
+        let [e, f, g, h] = key.addresses;
+        (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h) | ((self.rest_and_bits ^ key.rest) & mask)
+    }
+
+    /// The key, but for what else was asked for.
+    pub fn key(&self, extra: Extra) -> Key {
+        Key { addresses: self.addresses, rest: self.rest_and_bits & !(0xffff << BITS), extra }
     }
 
     pub fn is_free(&self) -> bool {
-        self.kind == [0; 2]
+        self.rest_and_bits == 0
+    }
+
+    /// Forgets the flow.
+    pub fn free(&mut self) {
+        self.rest_and_bits = 0;
+    }
+
+    /// Address and port of one side.
+    pub fn endpoint(&self, side: usize) -> ([u8; 16], u16) {
+        let address = [self.addresses[2 * side], self.addresses[2 * side + 1]];
+        (bytemuck::must_cast(address), (self.rest_and_bits >> (32 + 16 * side)) as u16)
+    }
+
+    pub fn protocol(&self) -> u8 {
+        self.rest_and_bits as u8
+    }
+
+    pub fn network(&self) -> Network {
+        let number = (self.rest_and_bits >> 24) as u8;
+        [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
+    }
+
+    #[inline(always)]
+    pub fn bits(&self) -> Bits {
+        Bits((self.rest_and_bits >> BITS) as u16)
+    }
+
+    #[inline(always)]
+    pub fn set_bits(&mut self, bits: Bits) {
+        self.rest_and_bits = self.rest_and_bits & !(0xffff << BITS) | u64::from(bits.0) << BITS;
+    }
+
+    /// Adds bits.
+    #[inline(always)]
+    pub fn mark(&mut self, bits: u16) {
+        self.rest_and_bits |= u64::from(bits) << BITS;
     }
 
     #[inline(always)]
@@ -124,6 +182,25 @@ impl Head {
         self.lapse_and_tos = lapse_ns << 16 | self.lapse_and_tos & 0xffff;
     }
 
+    /// Notes TTL, control bits and, of the first packet of a direction, what else.
+    #[inline(always)]
+    pub fn note(&mut self, side: usize, begins: bool, packet: &Packet) {
+        let ttl = u16::from_le_bytes([packet.ttl; 2]);
+        if begins {
+            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
+            self.ttl[side] = ttl;
+            self.lapse_and_tos =
+                self.lapse_and_tos & !(0xff << (8 * side)) | u64::from(packet.tos) << (8 * side);
+            return;
+        }
+        self.control[side] |= packet.control;
+        // Mostly all packets of a direction have come the same way.
+        if self.ttl[side] != ttl {
+            let [least, most] = self.ttl[side].to_le_bytes();
+            self.ttl[side] = u16::from_le_bytes([least.min(packet.ttl), most.max(packet.ttl)]);
+        }
+    }
+
     /// The clock at the flow's last packet (see `lapse_ns`).
     pub fn touched_ns(&self) -> u64 {
         self.began_ns + self.lapse_ns()
@@ -132,10 +209,26 @@ impl Head {
     pub fn tos(&self, side: usize) -> u8 {
         (self.lapse_and_tos >> (8 * side)) as u8
     }
+}
 
+impl Place {
+    /// Enters a packet into the record, or changes nothing and says that it does not fit into [`Narrow`].
     #[inline(always)]
-    pub fn set_tos(&mut self, side: usize, tos: u8) {
-        self.lapse_and_tos = self.lapse_and_tos & !(0xff << (8 * side)) | u64::from(tos) << (8 * side);
+    pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
+        let narrow = &mut self.sides[side];
+        let begins = narrow.packets() == 0;
+        if begins {
+            if !narrow.begin(packet) {
+                return false;
+            }
+            self.head.mark(1 << (Bits::SEEN + side as u32));
+        } else if !narrow.enter::<FIELDS>(packet) {
+            return false;
+        }
+        if begins || FIELDS & crate::HEADERS != 0 {
+            self.head.note(side, begins, packet);
+        }
+        true
     }
 }
 
@@ -162,11 +255,6 @@ pub(crate) struct Narrow {
     gap_min_and_squares: u64,
     /// Longest gap: 48 bits; below, bits 80 to 95 of the sum of squares.
     gap_max_and_squares: u64,
-}
-
-/// The network of a number in `Head::kind`.
-pub(crate) fn network(number: u8) -> Network {
-    [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
 }
 
 const PACKET_BITS: u32 = 28;
