@@ -63,10 +63,10 @@ struct Bucket<const LINES: usize>([[u32; 16]; LINES]);
 /// goes on in another (Poisson).
 const LOAD: usize = 65;
 
-/// Where a hash leads: its bucket, and what stands for it there.
+/// What stands for a hash in its bucket: 15 bits of it, and never 0.
 #[inline(always)]
 fn tag(hash: u64) -> u16 {
-    (hash as u16).max(1)
+    hash as u16 | 1
 }
 
 impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
@@ -84,7 +84,7 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
     fn equal(bucket: &Bucket<LINES>, tag: u16, lanes: impl Lanes) -> u16 {
         let words: &[u16; 32] = bytemuck::must_cast_ref(&bucket.0[0]);
         let words = words.first_chunk().expect("16 of 32");
-        lanes.equal(words, tag) & (((1_u32 << N) - 1) as u16)
+        lanes.equal::<N>(words, tag)
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@
 
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
-use crate::key::{Extra, Key, Side, side};
+use crate::key::{Extra, Key, Side};
 use crate::labels::Annex;
 use crate::lanes::{self, Lanes, prefetch};
 use crate::memory::Memory;
@@ -28,8 +28,6 @@ use weir_packet::{Flags, Packet};
 const REORDERING_NS: u64 = 1_000_000_000;
 /// How long a flow that has ended still takes its last acknowledgments.
 const CLOSING_NS: u64 = 5_000_000_000;
-/// The longest active timeout, ns: 78 hours.
-const ACTIVE_MOST_NS: u64 = (1 << 48) - 1;
 /// Packets after which the hand moves, and most packets whose memory is fetched together.
 const GROUP: usize = 64;
 /// Places that the hand passes over at a time.
@@ -38,8 +36,6 @@ const SWEPT: usize = 256;
 const CHOICE: usize = 16;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
-/// No place.
-const NOWHERE: u32 = u32::MAX;
 const TCP: u8 = 6;
 
 /// Ranks of what may be given up for a new flow.
@@ -79,7 +75,7 @@ pub struct Config {
     pub flows: u32,
     /// Idle timeout, ns.
     pub idle_ns: u64,
-    /// Active timeout, ns; at most 2^48 - 1 (78 hours).
+    /// Active timeout, ns.
     pub active_ns: u64,
     /// The flow key.
     pub key: KeyOptions,
@@ -119,19 +115,20 @@ pub struct Counters {
 }
 
 impl KeyOptions {
+    /// Addresses, ports and protocol; both directions in one record.
+    const USUAL: Self = Self { vlan: false, interface: false, tunnel: false, unidirectional: false };
+
     /// Whether anything is asked for beyond addresses, ports and protocol.
     pub(crate) fn more(self) -> bool {
         self.vlan || self.interface || self.tunnel
     }
 }
 
-/// What the first passes found out about a packet.
+/// What the first pass found out about a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {
     hash: u64,
-    /// The place it may belong to.
-    likely: u32,
-    side: u8,
+    side: Side,
 }
 
 /// The meter. `I` is the index of its table; `FIELDS` are the field groups it fills (all of them, but for measuring).
@@ -178,9 +175,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// The same with another index or fewer fields.
     pub fn with_index(config: Config) -> Self {
         let flows = config.flows.clamp(1, 1 << 31);
-        let active_ns = config.active_ns.min(ACTIVE_MOST_NS);
         let tuning = Tuning { ahead: config.tuning.ahead.clamp(1, GROUP), ..config.tuning };
-        let config = Config { flows, active_ns, tuning, ..config };
+        let config = Config { flows, tuning, ..config };
         let best = Instructions::best();
         let (flows, pages) = (flows as usize, config.tuning.pages);
         let hash = KeyHash::new(config.secret);
@@ -300,7 +296,11 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
         let Self { meter, burst, out } = self;
         for group in burst.chunks(GROUP) {
             for together in group.chunks(meter.config.tuning.ahead) {
-                meter.enter_together(together, lanes, out);
+                // The usual key on a path of its own, where its options are constants.
+                match meter.config.key {
+                    KeyOptions::USUAL => meter.enter_together(together, KeyOptions::USUAL, lanes, out),
+                    options => meter.enter_together(together, options, lanes, out),
+                }
             }
             meter.sweep(out);
         }
@@ -310,102 +310,94 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Enters up to [`GROUP`] packets in three passes.
     #[inline(always)]
-    fn enter_together(&mut self, packets: &[Packet], lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter_together(&mut self, packets: &[Packet], options: KeyOptions, lanes: impl Lanes, out: &mut Vec<Flow>) {
         let mut spots = [Spot::default(); GROUP];
-        let mut bytes = 0;
+        let mut likely = [0; GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
-            let side = side(packet, self.config.key);
-            let key = Key::from_side(packet, side, self.config.key);
-            *spot = Spot { hash: self.hash.key(&key), likely: NOWHERE, side: side as u8 };
-            self.index.prefetch(spot.hash);
-            bytes += u64::from(packet.frame_bytes);
+            let (hash, side) = self.hash.and_side(packet, options);
+            *spot = Spot { hash, side };
+            self.index.prefetch(hash);
+        }
+        let mut unknown = 0;
+        for ((spot, likely), _) in spots.iter().zip(&mut likely).zip(packets) {
+            *likely = self.index.likely(spot.hash, lanes).unwrap_or_else(|| {
+                // Probably a new flow, which will take this place.
+                unknown += 1;
+                self.next_free(unknown)
+            });
+            if let Some(place) = self.places.get(*likely as usize) {
+                prefetch(&place.head);
+                prefetch(&place.sides[spot.side & 1]);
+            }
         }
         self.live.packets += packets.len() as u64;
-        self.live.bytes += bytes;
-        let mut unknown = 0;
-        for (spot, _) in spots.iter_mut().zip(packets) {
-            if let Some(at) = self.index.likely(spot.hash, lanes) {
-                spot.likely = at;
-            } else {
-                // Probably a new flow, which will take this place.
-                spot.likely = self.next_free(unknown);
-                unknown += 1;
-            }
-            if let Some(place) = self.places.get(spot.likely as usize) {
-                prefetch(&place.head);
-                prefetch(&place.sides[usize::from(spot.side & 1)]);
-            }
-        }
-        for (spot, packet) in spots.iter().zip(packets) {
-            self.enter(spot, packet, lanes, out);
+        self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        for ((spot, &likely), packet) in spots.iter().zip(&likely).zip(packets) {
+            self.enter(spot, likely, packet, options, lanes, out);
         }
     }
 
     #[inline(always)]
-    fn enter(&mut self, spot: &Spot, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
-        self.advance_clock(packet.time_ns);
-        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
-            return self.enter_fragment(packet, lanes, out);
-        }
-        let side = Side::from(spot.side & 1);
-        let key = Key::from_side(packet, side, self.config.key);
-        if let Some(place) = self.places.get_mut(spot.likely as usize)
-            && place.head.is_ordinary(&key)
-            && (!self.config.key.more() || self.extras[spot.likely as usize] == key.extra)
-            && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
-        {
-            let lapse_ns = self.clock_ns - place.head.began_ns;
-            if lapse_ns < self.config.active_ns
-                && lapse_ns - place.head.lapse_ns() < self.config.idle_ns
-                && place.add::<FIELDS>(side, packet)
-            {
-                place.head.set_lapse_ns(lapse_ns);
-                if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-                    self.turn(spot.likely, side, packet);
-                }
-                return;
-            }
-        }
-        self.enter_other(spot.hash, &key, side, 0, packet, lanes, out);
-    }
-
-    /// A fragment: a later one gets its ports, so its key is known only now.
-    #[inline(never)]
-    fn enter_fragment(&mut self, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
-        let mut fragment = *packet;
-        let mut approximate = 0;
-        if !self.fragments.resolve(&mut fragment, self.clock_ns) {
-            self.counters.noted.count(Noted::FragmentUnattributed);
-            approximate = Approximate::FRAGMENTS;
-        }
-        let (key, side) = Key::of(&fragment, self.config.key);
-        self.enter_other(self.hash.key(&key), &key, side, approximate, &fragment, lanes, out);
-    }
-
-    /// A packet whose flow is not known, not where it was thought to be, or at a turn of its life.
-    #[inline(never)]
-    #[allow(clippy::too_many_arguments)]
-    fn enter_other(
+    fn enter(
         &mut self,
-        hash: u64,
-        key: &Key,
-        side: Side,
-        approximate: u8,
+        spot: &Spot,
+        likely: u32,
         packet: &Packet,
+        options: KeyOptions,
         lanes: impl Lanes,
         out: &mut Vec<Flow>,
     ) {
+        self.advance_clock(packet.time_ns);
+        let side = spot.side & 1;
+        let key = Key::from_side(packet, side, options);
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
+            && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
+            && let Some(place) = self.places.get_mut(likely as usize)
+            && place.head.is_ordinary(&key)
+            && (!options.more() || self.extras[likely as usize] == key.extra)
+            && self.clock_ns - place.head.began_ns < self.config.active_ns
+            && self.clock_ns - place.head.touched_ns < self.config.idle_ns
+            && place.add::<FIELDS>(side, packet)
+        {
+            place.head.touched_ns = self.clock_ns;
+            if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                self.turn(likely, side, packet);
+            }
+        } else {
+            self.enter_other(spot.hash, side, packet, lanes, out);
+        }
+    }
+
+    /// A packet that is a fragment, whose flow is not known or not where it was thought to be, that needs more than the
+    /// usual, or that comes at a turn of its flow's life.
+    #[inline(never)]
+    fn enter_other(&mut self, mut hash: u64, mut side: Side, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
+        let options = self.config.key;
+        let (mut packet, mut approximate) = (packet, 0);
+        let with_ports;
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+            let mut fragment = *packet;
+            if !self.fragments.resolve(&mut fragment, self.clock_ns) {
+                self.counters.noted.count(Noted::FragmentUnattributed);
+                approximate = Approximate::FRAGMENTS;
+            }
+            with_ports = fragment;
+            packet = &with_ports;
+            (hash, side) = self.hash.and_side(packet, options);
+        }
+        let key = Key::from_side(packet, side, options);
         let (places, extras) = (&self.places, &self.extras);
-        let is = |at: u32| {
+        let known = self.index.find(hash, lanes, |at| {
             let at = at as usize;
-            places[at].head.is(key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
-        };
-        let known = self.index.find(hash, lanes, is);
+            places[at].head.is(&key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
+        });
         // A packet that no ordinary record can take goes where there is room for any.
         let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() {
             None
         } else {
-            known.filter(|&at| self.still_of_flow(at, packet, out)).or_else(|| self.admit(key, hash, side, packet, out))
+            known
+                .filter(|&at| self.still_of_flow(at, packet, out))
+                .or_else(|| self.admit(&key, hash, side, packet, out))
         };
         if at.is_none_or(|at| !self.add(at, side, approximate, packet)) {
             self.refuse(packet, approximate, out);
@@ -457,7 +449,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Whether nothing came for as long as a place waits.
     fn over(&self, at: u32) -> bool {
         let head = &self.places[at as usize].head;
-        self.clock_ns - head.touched_ns() >= self.patience(head)
+        self.clock_ns - head.touched_ns >= self.patience(head)
     }
 
     fn patience(&self, head: &Head) -> u64 {
@@ -467,13 +459,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Whether the active timeout comes before the idle timeout.
     fn active_first(&self, head: &Head) -> bool {
-        self.config.active_ns < head.lapse_ns().saturating_add(self.config.idle_ns)
+        self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
     }
 
     /// Notes when the hand is to look into a place.
     fn set_due(&mut self, at: u32) {
         let head = &self.places[at as usize].head;
-        let over = head.touched_ns().saturating_add(self.patience(head));
+        let over = head.touched_ns.saturating_add(self.patience(head));
         let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
         let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
         self.due[at as usize] = tick(deadline_ns);
@@ -524,7 +516,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
     fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
-        let touched_ns = head.touched_ns();
+        let touched_ns = head.touched_ns;
         if head.bits().has(Bits::CLOSING) {
             return Some((CLOSING, touched_ns, false));
         } else if head.bits().has(Bits::WAITING) {
@@ -544,11 +536,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         Some(at)
     }
 
-    /// The place that `take_free` gives after `others` more.
-    fn next_free(&self, others: usize) -> u32 {
-        match self.free.len().checked_sub(others + 1) {
+    /// The place that `take_free` gives the so manieth time from now, if it gives one.
+    fn next_free(&self, times: usize) -> u32 {
+        match self.free.len().checked_sub(times) {
             Some(at) => self.free[at],
-            None => self.used + (others - self.free.len()) as u32,
+            None => self.used + (times - 1 - self.free.len()) as u32,
         }
     }
 
@@ -593,7 +585,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if place.head.bits().has(Bits::WAITING) {
             place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
             place.head.began_ns = self.clock_ns;
-            place.head.set_lapse_ns(0);
             place.sides = [Narrow::NONE; 2];
             self.set_due(at);
             self.counters.created += 1;
@@ -621,7 +612,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         place.head.set_bits(bits);
         if !bits.has(Bits::CLOSING) {
-            place.head.set_lapse_ns(self.clock_ns - place.head.began_ns);
+            place.head.touched_ns = self.clock_ns;
             self.turn(at, side, packet);
         }
         true
@@ -720,7 +711,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let head = &mut self.places[at as usize].head;
         head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
         // Remembered for one idle timeout after its active end.
-        head.set_lapse_ns(self.config.active_ns);
+        head.touched_ns = head.began_ns + self.config.active_ns;
         self.set_due(at);
         self.hand_out(flow, out);
     }
@@ -778,7 +769,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         let mut direction = wide.unwrap_or_else(|| narrow.direction());
         [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
-        direction.tos = head.tos(side);
         if head.protocol() == TCP {
             direction.tcp_flags = head.control[side];
         } else {

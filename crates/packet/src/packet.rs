@@ -213,8 +213,8 @@ impl Default for Packet {
 impl Packet {
     /// The packet as it lies in memory.
     #[inline(always)]
-    pub fn words(&self) -> [u64; 16] {
-        bytemuck::must_cast(*self)
+    pub fn words(&self) -> &[u64; 16] {
+        bytemuck::must_cast_ref(self)
     }
 
     /// TCP control bit FIN.
