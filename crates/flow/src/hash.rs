@@ -17,7 +17,9 @@ impl KeyHash {
     /// With a secret made from a number, or from the operating system's randomness.
     pub fn new(secret: Option<u64>) -> Self {
         let random = match secret {
-            Some(secret) => ahash::RandomState::with_seeds(secret, !secret, secret.rotate_left(32), 0x9e37_79b9_7f4a_7c15),
+            Some(secret) => {
+                ahash::RandomState::with_seeds(secret, !secret, secret.rotate_left(32), 0x9e37_79b9_7f4a_7c15)
+            }
             None => ahash::RandomState::new(),
         };
         Self(std::array::from_fn(|at| random.hash_one(at)))
@@ -32,12 +34,12 @@ impl KeyHash {
     /// The hash of a packet's key.
     #[inline]
     pub fn of(&self, packet: &Packet, options: KeyOptions) -> u64 {
-        self.and_side(packet, options).0
+        self.look(packet, options).0
     }
 
-    /// The hash of a packet's key, and the side that sent it: 0 if its source is the low endpoint.
+    /// The hash of a packet's key, the side that sent it (0 if its source is the low endpoint), and [`Key::rest`].
     #[inline(always)]
-    pub(crate) fn and_side(&self, packet: &Packet, options: KeyOptions) -> (u64, Side) {
+    pub(crate) fn look(&self, packet: &Packet, options: KeyOptions) -> (u64, Side, u64) {
         let words = packet.words();
         let (source, destination) = (self.address(words[0], words[1]), self.address(words[2], words[3]));
         let mut side = Side::from(source > destination);
@@ -47,7 +49,8 @@ impl KeyHash {
         if options.unidirectional {
             side = 0;
         }
-        (self.all(source, destination, rest(packet, side), Extra::of(packet, options)), side)
+        let rest = rest(packet, side);
+        (self.all(source, destination, rest, Extra::of(packet, options)), side, rest)
     }
 
     /// The hash of a key.

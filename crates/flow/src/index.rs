@@ -89,7 +89,8 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
 
     #[inline(always)]
     fn place(bucket: &Bucket<LINES>, entry: usize) -> u32 {
-        bucket.0.as_flattened()[Self::LINK + 1 + entry]
+        // Always within: the remainder only tells the compiler so.
+        bucket.0.as_flattened()[(Self::LINK + 1 + entry) % (16 * LINES)]
     }
 
     fn tags(bucket: &mut Bucket<LINES>) -> &mut [u16; N] {
@@ -151,7 +152,12 @@ impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
     fn likely(&self, hash: u64, lanes: impl Lanes) -> Option<u32> {
         let bucket = &self.buckets[self.bucket(hash)];
         let equal = Self::equal(bucket, tag(hash), lanes);
-        (equal != 0).then(|| Self::place(bucket, equal.trailing_zeros() as usize))
+        if equal == 0 {
+            // Not there, or in the bucket that this one goes on in, which then is looked at soon.
+            prefetch(&self.chained[bucket.0.as_flattened()[Self::LINK] as usize]);
+            return None;
+        }
+        Some(Self::place(bucket, equal.trailing_zeros() as usize))
     }
 
     #[inline(always)]

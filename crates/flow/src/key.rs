@@ -25,12 +25,12 @@ pub(crate) type Side = usize;
 impl Key {
     /// The key of a packet that was sent by a side. No branch: both sides come in random order.
     #[inline(always)]
-    pub fn from_side(packet: &Packet, side: Side, options: KeyOptions) -> Self {
+    pub fn from_side(packet: &Packet, side: Side, rest: u64, options: KeyOptions) -> Self {
         let words = packet.words();
         let low = side << 1 & 2;
         let high = low ^ 2;
         let addresses = [words[low], words[low + 1], words[high], words[high + 1]];
-        Self { addresses, rest: rest(packet, side), extra: Extra::of(packet, options) }
+        Self { addresses, rest, extra: Extra::of(packet, options) }
     }
 }
 
@@ -89,8 +89,8 @@ mod tests {
     use weir_packet::{Network, TunnelType, mapped};
 
     fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
-        let (_, side) = KeyHash::new(Some(1)).and_side(packet, options);
-        (Key::from_side(packet, side, options), side)
+        let (_, side, rest) = KeyHash::new(Some(1)).look(packet, options);
+        (Key::from_side(packet, side, rest, options), side)
     }
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {

@@ -75,9 +75,7 @@ impl Lanes for Avx512 {
     fn equal<const N: usize>(self, words: &[u16; 16], word: u16) -> u16 {
         use std::arch::x86_64::{_mm256_cmpeq_epi16_mask, _mm256_set1_epi16};
         // SAFETY: the processor has AVX-512 BW and VL, or there would be no value of this type.
-        unsafe {
-            _mm256_cmpeq_epi16_mask(bytemuck::must_cast(*words), _mm256_set1_epi16(word as i16)) & first::<N>()
-        }
+        unsafe { _mm256_cmpeq_epi16_mask(bytemuck::must_cast(*words), _mm256_set1_epi16(word as i16)) & first::<N>() }
     }
 }
 

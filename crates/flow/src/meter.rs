@@ -129,6 +129,8 @@ impl KeyOptions {
 struct Spot {
     hash: u64,
     side: Side,
+    /// As in [`Key`].
+    rest: u64,
 }
 
 /// The meter. `I` is the index of its table; `FIELDS` are the field groups it fills (all of them, but for measuring).
@@ -314,8 +316,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let mut spots = [Spot::default(); GROUP];
         let mut likely = [0; GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
-            let (hash, side) = self.hash.and_side(packet, options);
-            *spot = Spot { hash, side };
+            let (hash, side, rest) = self.hash.look(packet, options);
+            *spot = Spot { hash, side, rest };
             self.index.prefetch(hash);
         }
         let mut unknown = 0;
@@ -349,7 +351,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     ) {
         self.advance_clock(packet.time_ns);
         let side = spot.side & 1;
-        let key = Key::from_side(packet, side, options);
+        let key = Key::from_side(packet, side, spot.rest, options);
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
             && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
             && let Some(place) = self.places.get_mut(likely as usize)
@@ -364,14 +366,15 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 self.turn(likely, side, packet);
             }
         } else {
-            self.enter_other(spot.hash, side, packet, lanes, out);
+            self.enter_other(spot, packet, lanes, out);
         }
     }
 
     /// A packet that is a fragment, whose flow is not known or not where it was thought to be, that needs more than the
     /// usual, or that comes at a turn of its flow's life.
     #[inline(never)]
-    fn enter_other(&mut self, mut hash: u64, mut side: Side, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter_other(&mut self, spot: &Spot, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
+        let Spot { mut hash, mut side, mut rest } = *spot;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
         let with_ports;
@@ -383,9 +386,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             }
             with_ports = fragment;
             packet = &with_ports;
-            (hash, side) = self.hash.and_side(packet, options);
+            (hash, side, rest) = self.hash.look(packet, options);
         }
-        let key = Key::from_side(packet, side, options);
+        let key = Key::from_side(packet, side, rest, options);
         let (places, extras) = (&self.places, &self.extras);
         let known = self.index.find(hash, lanes, |at| {
             let at = at as usize;
@@ -663,13 +666,18 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         while left > 0 {
             let from = self.hand as usize;
             let run = left.min(self.used as usize - from);
-            for (at, group) in (from..).step_by(16).zip(self.due[from..from + run].chunks(16)) {
+            let (groups, rest) = self.due[from..from + run].as_chunks::<32>();
+            let mut found = |at: usize, group: &[u32]| {
+                let due = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
+                self.found.extend(due.map(|(at, _)| at));
+            };
+            for (at, group) in (from..).step_by(32).zip(groups) {
                 // Without a branch per place.
                 if group.iter().fold(false, |any, &due| any | (due <= now)) {
-                    let places = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
-                    self.found.extend(places.map(|(at, _)| at));
+                    found(at, group);
                 }
             }
+            found(from + run - rest.len(), rest);
             left -= run;
             self.hand = if from + run == self.used as usize { 0 } else { (from + run) as u32 };
         }
