@@ -169,7 +169,7 @@ mod tests {
         let mut tested = 0;
         for set in [Instructions::Plain, Instructions::Avx2, Instructions::Avx512] {
             tested += u32::from(set.is_there());
-            for bits in 0..=u16::MAX {
+            for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 257 } else { 1 }) {
                 let words = std::array::from_fn(|at| if bits >> at & 1 == 1 { 0x80ff } else { 0xff00 | at as u16 });
                 run(set, Compare(words, 0x80ff));
             }

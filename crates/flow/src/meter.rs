@@ -394,8 +394,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             let at = at as usize;
             places[at].head.is(&key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
         });
-        // A packet that no ordinary record can take goes where there is room for any.
-        let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() {
+        // A packet that no ordinary record takes opens none that would have to be a wide one.
+        let known_wide = known.is_some_and(|at| self.wide.has(at, side));
+        let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() && !known_wide {
             None
         } else {
             known
