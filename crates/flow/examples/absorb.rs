@@ -11,7 +11,7 @@ fn main() {
     let (flows, packets) = (arguments.next().unwrap_or(131_072), arguments.next().unwrap_or(8_000_000));
     let mut meter = Meter::new(Config { flows: flows.next_power_of_two(), secret: Some(1), ..Config::default() });
     let (mut burst, mut out) = (Vec::with_capacity(64), Vec::new());
-    let (mut random, mut absorbing) = (1_u64, std::time::Duration::ZERO);
+    let (mut random, mut opening, mut absorbing) = (1_u64, std::time::Duration::ZERO, std::time::Duration::ZERO);
     for number in 0..packets {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         // Every flow once at first, so that what is counted later is the steady state.
@@ -35,18 +35,24 @@ fn main() {
         if burst.len() == 64 {
             let start = Instant::now();
             meter.absorb(&burst, &mut out);
-            if number >= flows {
-                absorbing += start.elapsed();
-            }
+            *if number < flows { &mut opening } else { &mut absorbing } += start.elapsed();
             burst.clear();
         }
     }
     meter.absorb(&burst, &mut out);
     let live = meter.live();
+    let ending = Instant::now();
+    while meter.drain_some(512, &mut out) {
+        out.clear();
+    }
+    let ending = ending.elapsed();
     println!(
-        "{flows} flows, {packets} packets, {:?}: {:.1} ns per packet once all are known; {} records live with {} packets; longest search {}",
+        "{flows} flows, {packets} packets, {:?}: {:.1} ns per packet once all are known, {:.1} ns for the first of a flow, {:.1} \
+         ns to end one; {} records with {} packets; longest search {}",
         meter.instructions(),
         absorbing.as_nanos() as f64 / f64::from(packets - flows),
+        opening.as_nanos() as f64 / f64::from(flows),
+        ending.as_nanos() as f64 / f64::from(flows),
         live.flows,
         live.packets,
         meter.longest_search(),

@@ -12,7 +12,7 @@ pub trait Lanes: Copy {
 }
 
 /// What every processor of this architecture has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Plain(());
 
 /// AVX2 and BMI2.

@@ -229,6 +229,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.free.clear();
         while out.len() < enough && self.used > 0 {
             let at = self.used - 1;
+            if at as usize % GROUP == 0 {
+                self.fetch_buckets(at.saturating_sub(GROUP as u32)..at);
+            }
             if !self.places[at as usize].head.is_free() && !self.end_if_due(at, out) {
                 self.retire(at, EndReason::Forced, out);
             }
@@ -335,20 +338,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.live.packets += packets.len() as u64;
         self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for ((spot, &likely), packet) in spots.iter().zip(&likely).zip(packets) {
-            self.enter(spot, likely, packet, options, lanes, out);
+            self.enter(spot, likely, packet, options, out);
         }
     }
 
     #[inline(always)]
-    fn enter(
-        &mut self,
-        spot: &Spot,
-        likely: u32,
-        packet: &Packet,
-        options: KeyOptions,
-        lanes: impl Lanes,
-        out: &mut Vec<Flow>,
-    ) {
+    fn enter(&mut self, spot: &Spot, likely: u32, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
         self.advance_clock(packet.time_ns);
         let side = spot.side & 1;
         let key = Key::from_side(packet, side, spot.rest, options);
@@ -366,14 +361,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 self.turn(likely, side, packet);
             }
         } else {
-            self.enter_other(spot, packet, lanes, out);
+            self.enter_other(spot, packet, out);
         }
     }
 
     /// A packet that is a fragment, whose flow is not known or not where it was thought to be, that needs more than the
     /// usual, or that comes at a turn of its flow's life.
     #[inline(never)]
-    fn enter_other(&mut self, spot: &Spot, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter_other(&mut self, spot: &Spot, packet: &Packet, out: &mut Vec<Flow>) {
         let Spot { mut hash, mut side, mut rest } = *spot;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
@@ -390,7 +385,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         let key = Key::from_side(packet, side, rest, options);
         let (places, extras) = (&self.places, &self.extras);
-        let known = self.index.find(hash, lanes, |at| {
+        let known = self.index.find(hash, |at| {
             let at = at as usize;
             places[at].head.is(&key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
         });
@@ -698,15 +693,20 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             prefetch(low);
             prefetch(high);
         }
-        for &at in &found {
-            self.index.prefetch(self.hash_of(at));
-        }
+        self.fetch_buckets(found.iter().copied());
         for at in found.drain(..) {
             if !self.end_if_due(at, out) {
                 self.set_due(at);
             }
         }
         self.found = found;
+    }
+
+    /// Begins to fetch where the index holds some places.
+    fn fetch_buckets(&self, places: impl IntoIterator<Item = u32>) {
+        for at in places {
+            self.index.prefetch(self.hash_of(at));
+        }
     }
 
     fn hash_of(&self, at: u32) -> u64 {
