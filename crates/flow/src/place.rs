@@ -110,19 +110,17 @@ impl Head {
     /// Whether this is the flow of a key (what else was asked for is elsewhere), and nothing of it is odd.
     #[inline(always)]
     pub fn is_ordinary(&self, key: &Key) -> bool {
-        self.differs(key, !(0xffff << BITS) | (Bits::ODD as u64) << BITS) == 0
+        self.equals(key, !(0xffff << BITS) | (Bits::ODD as u64) << BITS)
     }
 
     /// Whether this is the flow of a key (what else was asked for is elsewhere).
     pub fn is(&self, key: &Key) -> bool {
-        self.differs(key, !(0xffff << BITS)) == 0
+        self.equals(key, !(0xffff << BITS))
     }
 
     #[inline(always)]
-    fn differs(&self, key: &Key, mask: u64) -> u64 {
-        let [a, b, c, d] = self.addresses;
-        let [e, f, g, h] = key.addresses;
-        (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h) | ((self.rest_and_bits ^ key.rest) & mask)
+    fn equals(&self, key: &Key, mask: u64) -> bool {
+        self.addresses == key.addresses && (self.rest_and_bits ^ key.rest) & mask == 0
     }
 
     /// The key, but for what else was asked for.
@@ -173,7 +171,7 @@ impl Head {
     /// Notes TTL and control bits, of the first packet of a direction or of a later one.
     #[inline(always)]
     pub fn note(&mut self, side: usize, begins: bool, packet: &Packet) {
-        let ttl = u16::from_le_bytes([packet.ttl; 2]);
+        let ttl = u16::from(packet.ttl) * 0x101;
         if begins {
             self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
             self.ttl[side] = ttl;
@@ -193,19 +191,27 @@ impl Place {
     #[inline(always)]
     pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
         let narrow = &mut self.sides[side];
-        let begins = narrow.packets() == 0;
-        if begins {
-            if !narrow.begin(packet) {
-                return false;
-            }
-            self.head.mark(1 << (Bits::SEEN + side as u32));
-        } else if !narrow.enter::<FIELDS>(packet) {
-            return false;
+        // One branch for the first packet and for the turns of the counters.
+        if narrow.packets() % CHECKED == 0 {
+            return self.add_at_turn(side, packet);
         }
-        if begins || FIELDS & crate::HEADERS != 0 {
+        let fits = narrow.enter::<FIELDS>(packet);
+        if fits && FIELDS & crate::HEADERS != 0 {
+            self.head.note(side, false, packet);
+        }
+        fits
+    }
+
+    #[inline(never)]
+    fn add_at_turn(&mut self, side: usize, packet: &Packet) -> bool {
+        let narrow = &mut self.sides[side];
+        let begins = narrow.packets() == 0;
+        let fits = if begins { narrow.begin(packet) } else { narrow.enter_odd(packet) };
+        if fits {
+            self.head.mark(1 << (Bits::SEEN + side as u32));
             self.head.note(side, begins, packet);
         }
-        true
+        fits
     }
 }
 
@@ -281,6 +287,7 @@ impl Narrow {
     }
 
     /// Enters another packet, or changes nothing and says that it does not fit. `FIELDS` as in [`crate::Meter`].
+    /// The number of packets so far must be no multiple of [`CHECKED`]: these are for `enter_odd`.
     #[inline(always)]
     fn enter<const FIELDS: u8>(&mut self, packet: &Packet) -> bool {
         let size = u64::from(packet.ip_bytes);
@@ -289,7 +296,7 @@ impl Narrow {
         let counts = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
         // Rare, so one branch for all: an older packet, a gap of more than 4 s, days of duration, a giant.
         let odd = gap >> 32 | since_first >> SPAN_BITS | (size | u64::from(packet.frame_bytes)) >> 16;
-        if odd != 0 || counts & (CHECKED - 1) == 0 {
+        if odd != 0 {
             return self.enter_odd(packet);
         }
         self.overhead_and_packets = counts;
@@ -417,7 +424,10 @@ mod tests {
                 let frame_bytes = (i64::from(size) + beyond).clamp(0, i64::from(u32::MAX)) as u32;
                 let packet = Packet { time_ns, ip_bytes: size, frame_bytes, tos: size as u8, ..Packet::default() };
                 let before = narrow.direction();
-                let fits = if narrow.packets() == 0 { narrow.begin(&packet) } else { narrow.enter::<{ crate::ALL }>(&packet) };
+                let fits = match narrow.packets() {
+                    0 => narrow.begin(&packet),
+                    _ => narrow.enter::<{ crate::ALL }>(&packet),
+                };
                 if fits {
                     crate::record::enter(&mut wide, &packet);
                     prop_assert_eq!(narrow.direction(), Direction { ttl_min: 0, ttl_max: 0, ..wide });
@@ -433,14 +443,13 @@ mod tests {
 
     #[test]
     fn counters_are_refused_before_they_overflow() {
-        let mut narrow = Narrow::NONE;
+        let mut place = Place::zeroed();
         let packet = Packet { ip_bytes: 65_535, frame_bytes: 0, ..Packet::default() };
-        assert!(narrow.begin(&packet));
-        let mut entered = 1_u64;
-        while narrow.enter::<{ crate::ALL }>(&packet) {
+        let mut entered = 0_u64;
+        while place.add::<{ crate::ALL }>(1, &packet) {
             entered += 1;
         }
-        let direction = narrow.direction();
+        let direction = place.sides[1].direction();
         assert_eq!((direction.packets, direction.bytes, direction.frame_bytes), (entered, entered * 65_535, 0));
         assert_eq!(direction.size_squares, u128::from(entered) * 65_535 * 65_535);
         // 32 GiB of octets that frames had less than their IP headers said.
