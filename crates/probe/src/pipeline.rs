@@ -1,11 +1,12 @@
-//! One pipeline: capture, decode, meter, export, run to completion on one thread.
+//! One pipeline: capture, decode and meter, run to completion on one thread; records leave for the exporter's.
 //!
 //! ```text
-//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> sinks
+//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> exporter
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
+use crate::exporter::Exporter;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
@@ -39,19 +40,15 @@ pub struct Pipeline {
     flows: Vec<Flow>,
     /// When records were handed to the sinks last.
     exported: Instant,
-    sinks: Vec<Outlet>,
-    errors: Vec<weir_export::Error>,
-}
-
-/// A sink, and whether it has ended early.
-struct Outlet {
-    sink: Box<dyn Sink>,
-    ended: bool,
+    exporter: Exporter,
 }
 
 impl Pipeline {
-    /// Takes the meter's memory.
-    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink>>) -> Self {
+    /// Takes the meter's memory and starts the exporter's thread.
+    ///
+    /// # Panics
+    /// If the system cannot start a thread. A sink that panics panics here later.
+    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> Self {
         Self {
             settings,
             ledger: Ledger::default(),
@@ -59,8 +56,7 @@ impl Pipeline {
             meter: Meter::new(settings.meter),
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
-            sinks: sinks.into_iter().map(|sink| Outlet { sink, ended: false }).collect(),
-            errors: Vec::new(),
+            exporter: Exporter::new(sinks),
         }
     }
 
@@ -121,27 +117,26 @@ impl Pipeline {
         false
     }
 
-    /// Hands the records that have ended to every sink.
+    /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
-        for outlet in &mut self.sinks {
-            let result = outlet.sink.write(&self.flows);
-            outlet.note(result, &mut self.errors);
+        if !self.flows.is_empty() {
+            let batch = std::mem::take(&mut self.flows);
+            self.flows = self.exporter.write(batch);
         }
-        self.flows.clear();
         self.exported = Instant::now();
     }
 
     /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).
     pub fn abandoned(&self) -> bool {
-        !self.sinks.is_empty() && self.sinks.iter().all(|outlet| outlet.ended)
+        self.exporter.abandoned()
     }
 
     /// Errors with which sinks ended, each told once.
-    pub fn sink_errors(&mut self) -> Vec<weir_export::Error> {
-        std::mem::take(&mut self.errors)
+    pub fn sink_errors(&self) -> Vec<weir_export::Error> {
+        self.exporter.errors()
     }
 
-    /// The account so far. Records that have ended but are not yet with the sinks count as live.
+    /// The account so far. Records that have ended but that the sinks are not done with count as live.
     pub fn ledger(&self) -> Ledger {
         let counters = self.meter.counters();
         let mut ledger = self.ledger.clone();
@@ -152,9 +147,11 @@ impl Pipeline {
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
         ledger.noted.merge(&counters.noted);
         ledger.created = counters.created;
+        let (sinks, on_their_way) = self.exporter.account();
+        ledger.sinks = sinks;
         ledger.live = self.meter.live();
+        ledger.live.merge(on_their_way);
         self.flows.iter().for_each(|flow| ledger.live.add(flow.packets(), flow.frame_bytes()));
-        ledger.sinks = self.sinks.iter().map(|outlet| outlet.sink.line().clone()).collect();
         ledger
     }
 
@@ -164,21 +161,7 @@ impl Pipeline {
             self.export();
         }
         self.export();
-        for outlet in &mut self.sinks {
-            let result = outlet.sink.finish();
-            outlet.note(result, &mut self.errors);
-        }
-        (self.ledger(), std::mem::take(&mut self.errors))
-    }
-}
-
-impl Outlet {
-    /// Keeps the error with which a sink ended; later ones say nothing new.
-    fn note(&mut self, result: Result<(), weir_export::Error>, errors: &mut Vec<weir_export::Error>) {
-        if let Err(error) = result
-            && !std::mem::replace(&mut self.ended, true)
-        {
-            errors.push(error);
-        }
+        self.exporter.finish();
+        (self.ledger(), self.exporter.errors())
     }
 }
