@@ -171,7 +171,7 @@ pub struct Synth {
 const SYNTH_EXAMPLES: &str = "\
 velan: equal UDP packets in random order, for stress. Keys and defaults:
   flows=131072 size=64 (with FCS) packets=8M duration= seed=1 order=random|round directions=1|2
-  rate= (packets per second; 10 Gbit/s) snap=
+  rate= (packets per second; 10 Gbit/s) new=0 (flows that begin per second, each for the oldest) snap=
 mix: conversations over TCP and UDP of heavy-tailed lengths, for realism. Keys and defaults:
   flows=10000 (at a time) new= (per second; flows / 10) packets=1M duration= seed=1 ramp=1s
   ipv6=30% udp=40% rst=10% snap=
