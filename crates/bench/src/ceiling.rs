@@ -1,13 +1,16 @@
-//! The two ceilings: frames only touched, and the one-line roofline.
+//! The ceilings: frames only touched; the one-line roofline; the same behind the real decoder and hash.
 
 use crate::Error;
 use crate::frames::Frames;
 use crate::harness::{Run, Work, timed};
 use crate::huge::Huge;
 use crate::index::place;
+use crate::meter::decode;
 use crate::prefetch::prefetch;
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
+use weir_flow::KeyHash;
+use weir_packet::Packet;
 
 /// Packets per burst, as the meter has them.
 const BURST: usize = 64;
@@ -30,30 +33,88 @@ impl Work<Frames> for Null {
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// The least a meter could do: addresses and ports where UDP over IP has them, a keyed 64 by 64 bit multiply for a
-/// hash, one line of as many as there are flows fetched ahead and updated. No key is compared, nothing expires.
-pub struct Roofline {
+/// The least a meter could do: addresses and ports where UDP over IP has them, unchecked; a keyed 64 by 64 bit
+/// multiply for a hash; one line of as many as there are flows fetched ahead and updated. No key is compared, nothing
+/// expires.
+pub struct Roofline(Lines);
+
+/// The decoder and the hash that the meter has, and then the same: what is left to the meter's table.
+pub struct Decoded {
+    lines: Lines,
+    hash: KeyHash,
+}
+
+struct Lines {
     lines: Huge<Line>,
-    packets: u64,
+    /// Packets of all rounds.
+    given: u64,
 }
 
 impl Roofline {
     pub fn new(flows: usize) -> Result<Self, Error> {
-        Ok(Self { lines: Huge::new(flows)?, packets: 0 })
+        Lines::new(flows).map(Self)
+    }
+}
+
+impl Decoded {
+    pub fn new(flows: usize) -> Result<Self, Error> {
+        Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None) })
+    }
+}
+
+impl Work<Frames> for Roofline {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut walk = frames.walk();
+        let next = || walk.next().map(|frame| (hash(frame.bytes), frame.wire_bytes, frame.time_ns));
+        self.0.run(frames.packets, next)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.0.check()
+    }
+}
+
+impl Work<Frames> for Decoded {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let (mut walk, mut packet) = (frames.walk(), Packet::default());
+        let hash = self.hash;
+        let next = || {
+            let frame = walk.by_ref().find(|frame| decode(frame, &mut packet))?;
+            Some((hash.of(&packet, Default::default()), frame.wire_bytes, frame.time_ns))
+        };
+        self.lines.run(frames.packets, next)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.lines.check()
+    }
+}
+
+impl Lines {
+    fn new(flows: usize) -> Result<Self, Error> {
+        Ok(Self { lines: Huge::new(flows)?, given: 0 })
     }
 
     #[inline(always)]
-    fn enter<'a>(&mut self, frames: impl Iterator<Item = weir_capture::Frame<'a>>) {
-        let mut frames = frames;
+    fn run(&mut self, packets: u64, next: impl FnMut() -> Option<(u64, u32, u64)>) -> Result<Run, Error> {
+        self.given += packets;
+        let ((), seconds) = timed(|| self.enter(next));
+        Ok(Run::new(packets, seconds))
+    }
+
+    /// Enters all packets in bursts: what `next` says of one is its hash, length and time.
+    #[inline(always)]
+    fn enter(&mut self, mut next: impl FnMut() -> Option<(u64, u32, u64)>) {
         let mut burst = [(0, 0, 0); BURST];
         let lines = &mut self.lines[..];
         loop {
             let mut filled = 0;
-            for (spot, frame) in burst.iter_mut().zip(frames.by_ref()) {
-                let hash = hash(frame.bytes);
+            while filled < BURST
+                && let Some((hash, wire_bytes, time_ns)) = next()
+            {
                 let line = place(hash, lines.len());
                 prefetch(&lines[line]);
-                *spot = (line, frame.wire_bytes, frame.time_ns);
+                burst[filled] = (line, wire_bytes, time_ns);
                 filled += 1;
             }
             for &(line, wire_bytes, time_ns) in &burst[..filled] {
@@ -67,21 +128,11 @@ impl Roofline {
             }
         }
     }
-}
 
-impl Work<Frames> for Roofline {
-    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let ((), seconds) = timed(|| self.enter(frames.walk()));
-        self.packets += frames.packets;
-        Ok(Run::new(frames.packets, seconds))
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
-        let entered: u64 = self.lines.iter().map(|line| line.0[0]).sum();
-        if entered != self.packets {
-            return Err(format!("{} packets in, {entered} in lines", self.packets));
-        }
-        Ok(vec![])
+    /// Every packet is in a line.
+    fn check(&self) -> Result<Vec<(&'static str, f64)>, String> {
+        let found: u64 = self.lines.iter().map(|line| line.0[0]).sum();
+        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets in, {found} in lines", self.given)) }
     }
 }
 

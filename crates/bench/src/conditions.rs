@@ -27,6 +27,8 @@ pub struct Conditions {
     pub free_2mib_pages: u64,
     pub free_1gib_pages: u64,
     pub kernel: Option<String>,
+    /// Processes that wanted to run in the minute before, on average.
+    pub load: Option<f64>,
 }
 
 /// Pages reserved beforehand that nobody uses yet: of 2 MiB and of 1 GiB.
@@ -69,6 +71,7 @@ impl Conditions {
             free_2mib_pages,
             free_1gib_pages,
             kernel: line("/proc/sys/kernel/osrelease"),
+            load: line("/proc/loadavg").and_then(|load| load.split(' ').next()?.parse().ok()),
         }
     }
 
@@ -94,7 +97,8 @@ impl fmt::Display for Conditions {
         writeln!(f, "memory       {all:.1} GiB, {available:.1} GiB available")?;
         write!(f, "pages        transparent huge pages: {}; reserved and", unknown(&self.transparent_huge_pages))?;
         writeln!(f, " free: {} of 2 MiB, {} of 1 GiB", self.free_2mib_pages, self.free_1gib_pages)?;
-        writeln!(f, "system       Linux {}", unknown(&self.kernel))?;
+        let load = self.load.map_or_else(String::new, |load| format!(", load {load} before"));
+        writeln!(f, "system       Linux {}{load}", unknown(&self.kernel))?;
         let quick = if self.quick { ", QUICK: small loads, no measurement" } else { "" };
         let Self { weir_version, build, date, rounds, .. } = self;
         writeln!(f, "run          weir {weir_version}, {build} build, {rounds} rounds, {date}{quick}")

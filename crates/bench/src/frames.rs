@@ -1,23 +1,32 @@
-//! Traffic in memory: frames laid out one behind the other like the records of a capture, walked without copying.
+//! Traffic in memory, walked without copying: frames one behind the other, and beside them their times and lengths.
 //!
-//! A record is the time (8 octets), the length on the wire (4), the number of captured octets (4), and those.
+//! Times and lengths are kept apart, as a card's descriptors are, so that where a frame begins is known before the
+//! frame before it has come from memory. (In a capture file it is not: a walk over large frames then waits for each.)
 
 use crate::Error;
 use crate::huge::Huge;
+use crate::prefetch::prefetch;
 use weir_capture::{BURST, Burst, Frame, Progress, Source, Synth};
 
-const RECORD: usize = 16;
 /// Room that any burst of a synthetic load finds enough.
 const ROOM: usize = 1 << 17;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;
 
+/// Frames whose first line is fetched ahead, as drivers of cards do (or the card itself, into a near cache).
+const AHEAD: usize = 16;
+
+/// Captured octets of a frame.
+#[inline(always)]
+fn captured(head: &[u64; 2]) -> usize {
+    (head[1] >> 32) as usize
+}
+
 /// Frames, and where the next ones come from.
 pub struct Frames {
     octets: Huge<u8>,
-    used: usize,
-    /// Frames that a round should have.
-    asked: u64,
+    /// Time, ns; captured octets in the upper half of a word, length on the wire in the lower.
+    heads: Huge<[u64; 2]>,
     /// Number of frames.
     pub packets: u64,
     /// Octets of them on the wire.
@@ -43,9 +52,8 @@ impl Frames {
             longest = burst.iter().map(|frame| frame.bytes.len()).fold(longest, usize::max);
         }
         let mut frames = Self {
-            octets: Huge::new(packets.next_multiple_of(BURST) * (RECORD + longest) + ROOM)?,
-            used: 0,
-            asked: packets as u64,
+            octets: Huge::new(packets * longest + ROOM)?,
+            heads: Huge::new(packets.next_multiple_of(BURST))?,
             packets: 0,
             wire_bytes: 0,
             span_ns: 0,
@@ -64,24 +72,24 @@ impl Frames {
 
     /// Takes the next frames from the load, as far as there is room.
     fn fill(&mut self) -> Result<(), Error> {
-        (self.used, self.packets, self.wire_bytes) = (0, 0, 0);
-        let mut times = None;
-        while self.packets < self.asked && self.octets.len() - self.used >= ROOM {
+        (self.packets, self.wire_bytes) = (0, 0);
+        let mut rest = &mut self.octets[..];
+        for heads in self.heads.chunks_exact_mut(BURST) {
+            if rest.len() < ROOM {
+                break;
+            }
             let Some(burst) = self.source.burst()? else { break };
-            for frame in &burst {
-                let record = &mut self.octets[self.used..][..RECORD + frame.bytes.len()];
-                record[..8].copy_from_slice(&frame.time_ns.to_le_bytes());
-                record[8..12].copy_from_slice(&frame.wire_bytes.to_le_bytes());
-                record[12..16].copy_from_slice(&(frame.bytes.len() as u32).to_le_bytes());
-                record[16..].copy_from_slice(frame.bytes);
-                self.used += record.len();
+            for (head, frame) in heads.iter_mut().zip(&burst) {
+                let (octets, behind) = rest.split_at_mut(frame.bytes.len());
+                octets.copy_from_slice(frame.bytes);
+                rest = behind;
+                *head = [frame.time_ns, (frame.bytes.len() as u64) << 32 | u64::from(frame.wire_bytes)];
                 self.wire_bytes += u64::from(frame.wire_bytes);
-                times = Some((times.map_or(frame.time_ns, |(first, _)| first), frame.time_ns));
             }
             self.packets += burst.len() as u64;
         }
-        let (first, last) = times.unwrap_or_default();
-        self.span_ns = (last - first) * (self.packets + 1) / self.packets.max(1) + 1;
+        let (first, last) = (self.heads[0][0], self.heads[self.packets as usize - 1][0]);
+        self.span_ns = (last - first) * (self.packets + 1) / self.packets + 1;
         Ok(())
     }
 
@@ -102,7 +110,11 @@ impl Frames {
     /// The frames, one after the other.
     #[inline(always)]
     pub fn walk(&self) -> Walk<'_> {
-        Walk { rest: &self.octets[..self.used], shift_ns: self.shift_ns }
+        let heads = &self.heads[..self.packets as usize];
+        let (near, coming) = heads.split_at(heads.len().min(AHEAD));
+        let near: usize = near.iter().map(captured).sum();
+        let octets = &self.octets[..];
+        Walk { heads: heads.iter(), octets, coming: (coming.iter(), &octets[near..]), shift_ns: self.shift_ns }
     }
 
     /// The frames as a source for a pipeline.
@@ -114,7 +126,10 @@ impl Frames {
 /// The frames, one after the other.
 #[derive(Clone)]
 pub struct Walk<'a> {
-    rest: &'a [u8],
+    heads: std::slice::Iter<'a, [u64; 2]>,
+    octets: &'a [u8],
+    /// The same from [`AHEAD`] frames further on.
+    coming: (std::slice::Iter<'a, [u64; 2]>, &'a [u8]),
     shift_ns: u64,
 }
 
@@ -123,11 +138,16 @@ impl<'a> Iterator for Walk<'a> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Frame<'a>> {
-        let (head, rest) = self.rest.split_first_chunk::<RECORD>()?;
-        let words: [u64; 2] = bytemuck::must_cast(*head);
-        let [time_ns, lengths] = words.map(u64::from_le);
-        let (bytes, rest) = rest.split_at_checked((lengths >> 32) as usize)?;
-        self.rest = rest;
+        let head = self.heads.next()?;
+        let &[time_ns, lengths] = head;
+        let (bytes, octets) = self.octets.split_at_checked(captured(head))?;
+        self.octets = octets;
+        if let Some(head) = self.coming.0.next()
+            && let Some((bytes, octets)) = self.coming.1.split_at_checked(captured(head))
+        {
+            self.coming.1 = octets;
+            bytes.first().iter().for_each(|first| prefetch(*first));
+        }
         Some(Frame {
             bytes,
             time_ns: time_ns + self.shift_ns,

@@ -5,9 +5,9 @@
 //! Always true: cases that are compared run in turn, round by round, so that noise hits all of them alike; ratios are
 //! medians of ratios within one round; and every packet of every round is found again in records, or the run fails.
 //!
-//! Two ceilings stand beside the meter. The *null consumer* touches each frame and does nothing. The *roofline* is
-//! the least that a meter could do: addresses and ports as they lie, a keyed hash, one cache line per packet updated,
-//! with prefetch (`ceiling.rs`).
+//! Ceilings stand beside the meter (`ceiling.rs`). The *null consumer* touches each frame and does nothing. The
+//! *roofline* is the least that a meter could do: addresses and ports as they lie, a keyed hash, one cache line per
+//! packet updated, with prefetch. *Decoder + one line* is the same behind Weir's own decoder and hash.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod ceiling;

@@ -147,13 +147,16 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
 
     /// Whatever was given is in a record, or was dropped and counted.
     pub fn check(&self) -> Result<(), String> {
-        let (live, counters) = (self.meter.live(), self.meter.counters());
-        let found = [
-            live.packets + self.ended.packets + counters.dropped_packets,
-            live.bytes + self.ended.bytes + counters.dropped_bytes,
-        ];
+        let counters = self.meter.counters();
+        let mut records = self.meter.live();
+        records.merge(self.ended);
+        self.out.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
+        let found = [records.packets + counters.dropped_packets, records.bytes + counters.dropped_bytes];
         if found != [self.given.packets, self.given.bytes] {
-            return Err(format!("packets and octets: {:?} given, {found:?} found", self.given));
+            return Err(format!(
+                "packets and octets: {:?} given, {found:?} found",
+                [self.given.packets, self.given.bytes]
+            ));
         }
         if self.given.packets != self.received {
             return Err(format!("{} frames, {} packets", self.received, self.given.packets));

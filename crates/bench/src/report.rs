@@ -96,7 +96,7 @@ impl Table {
             clock: "CPU time of the thread",
             axis,
             logarithmic: true,
-            against: vec![crate::tables::ROOFLINE],
+            against: vec![crate::tables::ROOFLINE, crate::tables::DECODED],
             figures: Vec::new(),
             plots: Vec::new(),
             notes: Vec::new(),

@@ -1,8 +1,8 @@
 //! The meter's inner parts exchanged or turned off, one at a time.
 
-use super::{NULL, ROOFLINE, VELAN, config, needed, velan};
+use super::{DECODED, NULL, ROOFLINE, VELAN, config, needed, velan};
 use crate::Error;
-use crate::ceiling::{Null, Roofline};
+use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group};
 use crate::index::{Chained, Library};
@@ -27,7 +27,10 @@ fn row(
         return Ok(());
     }
     let mut frames = Frames::new(&velan(flows), packets)?;
-    let group = Group::new(flows.to_string(), flows as f64).case(NULL, Null).case(ROOFLINE, Roofline::new(flows)?);
+    let group = Group::new(flows.to_string(), flows as f64)
+        .case(NULL, Null)
+        .case(ROOFLINE, Roofline::new(flows)?)
+        .case(DECODED, Decoded::new(flows)?);
     cases(group).measure(bench, table, &mut frames, Frames::next_round)
 }
 

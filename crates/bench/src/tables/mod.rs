@@ -13,6 +13,7 @@ use weir_flow::Config;
 /// Series that stand in many tables.
 pub const NULL: &str = "null consumer";
 pub const ROOFLINE: &str = "roofline";
+pub const DECODED: &str = "decoder + one line";
 pub const PIPELINE: &str = "weir";
 
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;

@@ -1,8 +1,8 @@
 //! Rates of the whole pipeline under loads from outside: CESNET's, many flows, new flows, internet mix.
 
-use super::{NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, room, velan};
+use super::{DECODED, NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, room, velan};
 use crate::Error;
-use crate::ceiling::{Null, Roofline};
+use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work};
 use crate::meter::{Fused, Preparsed};
@@ -34,6 +34,7 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let group = Group::new(format!("{size} x {flows}"), 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
+            .case(DECODED, Decoded::new(flows)?)
             .case("weir, whole", Ports(Fused::new(config), ports))
             .case("weir, trimmed", Ports(Elsewhere { frames: trimmed, work: Fused::new(config) }, ports))
             .case("weir, parsed", Ports(Preparsed::new(config), ports));
@@ -81,7 +82,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
          average (200 ms at least) expires"
     );
     let mut table = Table::new("flows", "Concurrent flows and new flows", "concurrent flows", load);
-    table.against = vec![ROOFLINE, ANCHOR];
+    table.against = vec![ROOFLINE, DECODED, ANCHOR];
     let full = [128, 1024, 16_384, 131_072, 1 << 20, 1 << 22, 10_000_000, 1 << 24];
     let counts = if bench.quick { &[128, 1024, 16_384][..] } else { &full[..] };
     for &flows in counts {
@@ -130,6 +131,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 .warm(warm)
                 .case(NULL, Null)
                 .case(ROOFLINE, Roofline::new(flows)?)
+                .case(DECODED, Decoded::new(flows)?)
                 .case(ANCHOR, anchor)
                 .case(PIPELINE, Fused::new(Config { idle_ns, flows: room(records) as u32, ..Config::default() }));
             group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
@@ -170,6 +172,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let group = Group::new(row, 0.0)
             .case(NULL, Rate(Null))
             .case(ROOFLINE, Rate(Roofline::new(flows)?))
+            .case(DECODED, Rate(Decoded::new(flows)?))
             .case(PIPELINE, Rate(fused));
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
