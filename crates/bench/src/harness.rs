@@ -5,6 +5,9 @@ use crate::report::{Figure, Spread, Table};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
 
+/// Rounds before those that are measured: tables fill, and the system provides their memory.
+const WARM: usize = 1;
+
 /// What every table is measured with.
 pub struct Bench<'a> {
     /// Measured rounds.
@@ -25,9 +28,9 @@ impl Bench<'_> {
         if self.quick { quick } else { full }
     }
 
-    /// Whether so many octets fit into two thirds of the memory; if not, a table says what it leaves out.
+    /// Whether so many octets fit into three quarters of the memory; if not, a table says what it leaves out.
     pub fn fits(&self, octets: usize, what: &str, table: &mut Table) -> bool {
-        let fits = octets as u64 <= self.memory / 3 * 2;
+        let fits = octets as u64 <= self.memory / 4 * 3;
         if !fits {
             let [needed, there] = [octets as u64, self.memory].map(|octets| octets as f64 / f64::from(1 << 30));
             table.notes.push(format!("left out: {what} needs {needed:.1} GiB, {there:.1} GiB are available"));
@@ -77,19 +80,13 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
 pub struct Group<'a, L> {
     row: String,
     x: f64,
-    warm: usize,
     cases: Vec<(String, Box<dyn Work<L> + 'a>)>,
 }
 
 impl<'a, L> Group<'a, L> {
     /// A row of a table, and its place on the axis of the plot.
     pub fn new(row: impl Into<String>, x: f64) -> Self {
-        Self { row: row.into(), x, warm: 1, cases: Vec::new() }
-    }
-
-    /// So many rounds are not measured.
-    pub fn warm(self, warm: usize) -> Self {
-        Self { warm, ..self }
+        Self { row: row.into(), x, cases: Vec::new() }
     }
 
     /// Adds a case.
@@ -108,13 +105,13 @@ impl<'a, L> Group<'a, L> {
     ) -> Result<(), Error> {
         (bench.say)(&format!("{}: {}", table.name, self.row));
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); self.cases.len()];
-        for round in 0..self.warm + bench.rounds {
+        for round in 0..WARM + bench.rounds {
             if round > 0 {
                 next(load)?;
             }
             for (runs, (_, work)) in runs.iter_mut().zip(&mut self.cases) {
                 let run = work.run(load)?;
-                if round >= self.warm {
+                if round >= WARM {
                     runs.push(run);
                 }
             }

@@ -51,7 +51,7 @@ impl Index for Chained {
     }
 
     #[inline(always)]
-    fn find(&self, hash: u64, _: impl Lanes, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         let mut at = self.heads[self.bucket(hash)];
         while at != NOWHERE {
             if is(at) {
@@ -115,7 +115,7 @@ impl Index for Library {
     }
 
     #[inline(always)]
-    fn find(&self, hash: u64, _: impl Lanes, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
+    fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
         self.0.find(hash, |&(other, place)| other == hash && is(place)).map(|&(_, place)| place)
     }
 

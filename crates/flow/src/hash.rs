@@ -1,16 +1,17 @@
-//! The keyed hash of a flow key.
+//! The keyed hash of a flow key, and which endpoint comes first in it.
 //!
-//! Two products of 64 by 64 bits folded to 64 (one per endpoint), and a third over both and the rest: about 25
-//! instructions. The secret is new in every run, so keys that collide cannot be computed beforehand.
+//! A product of 64 by 64 bits per address, folded to 64, and a third over both and the rest. The secret is new in every
+//! run, so keys that collide cannot be computed beforehand. The same two products say which side sent a packet: the
+//! endpoint whose address has the smaller one is the low one, so that no address is compared with another.
 //! Always true: a key has one hash, whichever direction the packet came from.
 
 use crate::KeyOptions;
-use crate::key::Key;
+use crate::key::{Extra, Key, Side, rest};
 use weir_packet::Packet;
 
 /// A hash with its secret.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyHash([u64; 6]);
+pub struct KeyHash([u64; 4]);
 
 impl KeyHash {
     /// With a secret made from a number, or from the operating system's randomness.
@@ -26,25 +27,56 @@ impl KeyHash {
 
     /// A hash for other tables, of the same secret.
     pub(crate) fn random(&self) -> ahash::RandomState {
-        let Self([a, b, c, d, ..]) = *self;
+        let Self([a, b, c, d]) = *self;
         ahash::RandomState::with_seeds(a, b, c, d)
     }
 
     /// The hash of a packet's key.
     #[inline]
     pub fn of(&self, packet: &Packet, options: KeyOptions) -> u64 {
-        self.key(&Key::of(packet, options).0)
+        self.look(packet, options).0
+    }
+
+    /// The hash of a packet's key, the side that sent it (0 if its source is the low endpoint), and [`Key::rest`].
+    #[inline(always)]
+    pub(crate) fn look(&self, packet: &Packet, options: KeyOptions) -> (u64, Side, u64) {
+        let words = packet.words();
+        let (source, destination) = (self.address(words[0], words[1]), self.address(words[2], words[3]));
+        let mut side = Side::from(source > destination);
+        if source == destination {
+            side = tie(packet);
+        }
+        if options.unidirectional {
+            side = 0;
+        }
+        let rest = rest(packet, side);
+        (self.all(source, destination, rest, Extra::of(packet, options)), side, rest)
+    }
+
+    /// The hash of a key.
+    pub(crate) fn key(&self, key: &Key) -> u64 {
+        let [a, b, c, d] = key.addresses;
+        self.all(self.address(a, b), self.address(c, d), key.rest, key.extra)
     }
 
     #[inline(always)]
-    pub(crate) fn key(&self, key: &Key) -> u64 {
-        let [[a, b], [c, d]] = key.addresses;
-        let Self([k0, k1, k2, k3, k4, k5]) = *self;
-        let low = folded(a ^ k0, b ^ k1);
-        let high = folded(c ^ k2, d ^ k3);
-        let rest = key.rest() ^ key.extra.hashed([k1 ^ k2, k0 ^ k3], folded);
-        folded(low ^ rest ^ k4, high ^ k5)
+    fn address(&self, a: u64, b: u64) -> u64 {
+        folded(a ^ self.0[0], b ^ self.0[1])
     }
+
+    #[inline(always)]
+    fn all(&self, one: u64, other: u64, rest: u64, extra: Extra) -> u64 {
+        let Self([a, b, c, d]) = *self;
+        let extra = extra.hashed([b ^ c, a ^ d], folded);
+        folded(one.wrapping_add(other) ^ c, rest ^ extra ^ d)
+    }
+}
+
+/// The side of a packet between two addresses that look the same (nearly always: are the same): by address and port.
+#[cold]
+#[inline(never)]
+fn tie(packet: &Packet) -> Side {
+    Side::from((packet.source, packet.source_port) > (packet.destination, packet.destination_port))
 }
 
 /// Both halves of the product.

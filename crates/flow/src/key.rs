@@ -7,11 +7,9 @@ use weir_packet::{Flags, NO_VLAN, Packet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The two addresses, the low endpoint's first. Which endpoint is low means nothing but that it is always the same.
-    pub addresses: [[u64; 2]; 2],
-    /// Their ports.
-    pub ports: [u16; 2],
-    /// Protocol and network.
-    pub kind: [u8; 2],
+    pub addresses: [u64; 4],
+    /// Ports, low endpoint's first (from bit 32), network (from bit 24), protocol (from bit 0).
+    pub rest: u64,
     /// What else was asked for; [`Extra::NONE`] if nothing.
     pub extra: Extra,
 }
@@ -25,48 +23,23 @@ pub(crate) struct Extra([u64; 2]);
 pub(crate) type Side = usize;
 
 impl Key {
-    /// The key of a packet, and the side that sent it.
+    /// The key of a packet that was sent by a side. No branch: both sides come in random order.
     #[inline(always)]
-    pub fn of(packet: &Packet, options: KeyOptions) -> (Self, Side) {
-        let side = side(packet, options);
-        (Self::from_side(packet, side, options), side)
-    }
-
-    /// The key of a packet that was sent by a side.
-    #[inline(always)]
-    pub fn from_side(packet: &Packet, side: Side, options: KeyOptions) -> Self {
-        let addresses = [&packet.source, &packet.destination];
-        let ports = [packet.source_port, packet.destination_port];
-        Self {
-            addresses: [words(addresses[side]), words(addresses[1 - side])],
-            ports: [ports[side], ports[1 - side]],
-            kind: [packet.protocol, packet.network as u8],
-            extra: Extra::of(packet, options),
-        }
-    }
-
-    /// Ports, protocol and network as one number.
-    #[inline(always)]
-    pub fn rest(&self) -> u64 {
-        let [low, high] = self.ports.map(u64::from);
-        let [protocol, network] = self.kind.map(u64::from);
-        low | high << 16 | protocol << 32 | network << 40
+    pub fn from_side(packet: &Packet, side: Side, rest: u64, options: KeyOptions) -> Self {
+        let words = packet.words();
+        let low = side << 1 & 2;
+        let high = low ^ 2;
+        let addresses = [words[low], words[low + 1], words[high], words[high + 1]];
+        Self { addresses, rest, extra: Extra::of(packet, options) }
     }
 }
 
-/// The side that sent a packet: 0 if its source is the low endpoint.
+/// [`Key::rest`] of a packet that was sent by a side.
 #[inline(always)]
-pub(crate) fn side(packet: &Packet, options: KeyOptions) -> Side {
-    let source = u128::from_ne_bytes(packet.source);
-    let destination = u128::from_ne_bytes(packet.destination);
-    let port_above = packet.source_port > packet.destination_port;
-    let above = source > destination || (source == destination && port_above);
-    Side::from(above && !options.unidirectional)
-}
-
-#[inline(always)]
-fn words(address: &[u8; 16]) -> [u64; 2] {
-    bytemuck::must_cast(*address)
+pub(crate) fn rest(packet: &Packet, side: Side) -> u64 {
+    let ports = u32::from(packet.source_port) | u32::from(packet.destination_port) << 16;
+    let ports = ports.rotate_right(16 * side as u32);
+    u64::from(ports) << 32 | u64::from(packet.network as u8) << 24 | u64::from(packet.protocol)
 }
 
 impl Extra {
@@ -74,7 +47,7 @@ impl Extra {
     pub const NONE: Self = Self([0; 2]);
 
     #[inline(always)]
-    fn of(packet: &Packet, options: KeyOptions) -> Self {
+    pub fn of(packet: &Packet, options: KeyOptions) -> Self {
         if !options.more() { Self::NONE } else { Self::asked(packet, options) }
     }
 
@@ -112,7 +85,13 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::KeyHash;
     use weir_packet::{Network, TunnelType, mapped};
+
+    fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
+        let (_, side, rest) = KeyHash::new(Some(1)).look(packet, options);
+        (Key::from_side(packet, side, rest, options), side)
+    }
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
         Packet {
@@ -131,8 +110,8 @@ mod tests {
             [KeyOptions::default(), KeyOptions { vlan: true, interface: true, tunnel: true, unidirectional: false }]
         {
             for ([a, port], [b, other_port]) in [([1, 40], [2, 80]), ([1, 40], [1, 80]), ([7, 1], [200, 1])] {
-                let (there, side) = Key::of(&packet(a, port.into(), b, other_port.into()), options);
-                let (back, other) = Key::of(&packet(b, other_port.into(), a, port.into()), options);
+                let (there, side) = key(&packet(a, port.into(), b, other_port.into()), options);
+                let (back, other) = key(&packet(b, other_port.into(), a, port.into()), options);
                 assert_eq!(there, back);
                 assert_eq!(side + other, 1);
             }
@@ -142,7 +121,7 @@ mod tests {
     #[test]
     fn one_way_keys_differ() {
         let options = KeyOptions { unidirectional: true, ..KeyOptions::default() };
-        assert_ne!(Key::of(&packet(1, 4000, 2, 80), options).0, Key::of(&packet(2, 80, 1, 4000), options).0);
+        assert_ne!(key(&packet(1, 4000, 2, 80), options).0, key(&packet(2, 80, 1, 4000), options).0);
     }
 
     #[test]
@@ -164,7 +143,7 @@ mod tests {
                     tunnel: asked == "tunnel",
                     unidirectional: false,
                 };
-                let differ = Key::of(&plain, options).0 != Key::of(&changed, options).0;
+                let differ = key(&plain, options).0 != key(&changed, options).0;
                 assert_eq!(differ, option == "always" || option == asked, "{option} changed, {asked} asked for");
             }
         }
@@ -175,6 +154,6 @@ mod tests {
         let options = KeyOptions { tunnel: true, ..KeyOptions::default() };
         let without = Packet { tunnel_type: TunnelType::Gre, ..packet(1, 1, 2, 2) };
         let with = Packet { flags: Flags(Flags::TUNNEL_ID), ..without };
-        assert_ne!(Key::of(&without, options).0, Key::of(&with, options).0);
+        assert_ne!(key(&without, options).0, key(&with, options).0);
     }
 }

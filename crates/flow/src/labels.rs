@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::place::Bits;
 use crate::{Approximate, Direction, Pages};
 use bytemuck::Zeroable;
+use std::mem::offset_of;
 use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 
 /// Labels and tunnels of all places.
@@ -17,6 +18,8 @@ pub(crate) struct Annex {
     tunnels: Memory<[Tunnel; 2]>,
     /// The interface of the first packet of all.
     usual: u32,
+    /// The word of label and interface of a packet without a label from that interface.
+    usual_word: u64,
 }
 
 #[derive(Clone, Copy, Debug, Zeroable)]
@@ -52,6 +55,11 @@ impl Label {
     const NONE: Self = Self { vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls: NO_LABEL };
 }
 
+/// The word of a packet that holds its label and its interface.
+const LABEL_AND_INTERFACE: usize = offset_of!(Packet, mpls_label) / 8;
+const _: () =
+    assert!(offset_of!(Packet, mpls_label) % 8 == 0 && offset_of!(Packet, interface) == LABEL_AND_INTERFACE * 8 + 4);
+
 const TYPES: [TunnelType; 9] = [
     TunnelType::None,
     TunnelType::Gre,
@@ -67,7 +75,12 @@ const TYPES: [TunnelType; 9] = [
 impl Annex {
     pub fn new(flows: usize) -> Self {
         // Touched only where there is something: large pages would be mostly empty.
-        Self { labels: Memory::new(flows, Pages::Small), tunnels: Memory::new(flows, Pages::Small), usual: 0 }
+        Self {
+            labels: Memory::new(flows, Pages::Small),
+            tunnels: Memory::new(flows, Pages::Small),
+            usual: 0,
+            usual_word: 0,
+        }
     }
 
     /// Octets taken, if every flow has labels and tunnels; nearly none if none has.
@@ -77,15 +90,15 @@ impl Annex {
 
     pub fn set_usual_interface(&mut self, interface: u32) {
         self.usual = interface;
+        self.usual_word = Packet { mpls_label: NO_LABEL, interface, ..Packet::default() }.words()[LABEL_AND_INTERFACE];
     }
 
     /// Whether there is nothing to be kept of a packet.
     #[inline(always)]
     pub fn is_plain(&self, packet: &Packet) -> bool {
         packet.vlan == NO_VLAN
-            && packet.mpls_label == NO_LABEL
             && packet.tunnel_type == TunnelType::None
-            && packet.interface == self.usual
+            && packet.words()[LABEL_AND_INTERFACE] == self.usual_word
     }
 
     /// Keeps what a packet was inside of if it is the first of its record (`opens`) or direction (`begins`), else

@@ -13,14 +13,14 @@
 
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
-use crate::key::{Extra, Key, Side, side};
+use crate::key::{Extra, Key, Side};
 use crate::labels::Annex;
 use crate::lanes::{self, Lanes, prefetch};
 use crate::memory::Memory;
 use crate::overflow::Overflow;
-use crate::place::{Bits, Head, Narrow, network};
+use crate::place::{Bits, Head, Narrow, Place};
 use crate::wide::Wide;
-use crate::{ALL, Approximate, Direction, EndReason, Flow, HEADERS, Hpc, Index, Instructions, LABELS, Tuning};
+use crate::{ALL, Approximate, Direction, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
@@ -28,8 +28,6 @@ use weir_packet::{Flags, Packet};
 const REORDERING_NS: u64 = 1_000_000_000;
 /// How long a flow that has ended still takes its last acknowledgments.
 const CLOSING_NS: u64 = 5_000_000_000;
-/// The longest active timeout, ns: 78 hours.
-const ACTIVE_MOST_NS: u64 = (1 << 48) - 1;
 /// Packets after which the hand moves, and most packets whose memory is fetched together.
 const GROUP: usize = 64;
 /// Places that the hand passes over at a time.
@@ -38,8 +36,6 @@ const SWEPT: usize = 256;
 const CHOICE: usize = 16;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
-/// No place.
-const NOWHERE: u32 = u32::MAX;
 const TCP: u8 = 6;
 
 /// Ranks of what may be given up for a new flow.
@@ -79,7 +75,7 @@ pub struct Config {
     pub flows: u32,
     /// Idle timeout, ns.
     pub idle_ns: u64,
-    /// Active timeout, ns; at most 2^48 - 1 (78 hours).
+    /// Active timeout, ns.
     pub active_ns: u64,
     /// The flow key.
     pub key: KeyOptions,
@@ -119,19 +115,22 @@ pub struct Counters {
 }
 
 impl KeyOptions {
+    /// Addresses, ports and protocol; both directions in one record.
+    const USUAL: Self = Self { vlan: false, interface: false, tunnel: false, unidirectional: false };
+
     /// Whether anything is asked for beyond addresses, ports and protocol.
     pub(crate) fn more(self) -> bool {
         self.vlan || self.interface || self.tunnel
     }
 }
 
-/// What the first passes found out about a packet.
+/// What the first pass found out about a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {
     hash: u64,
-    /// The place it may belong to.
-    likely: u32,
-    side: u8,
+    side: Side,
+    /// As in [`Key`].
+    rest: u64,
 }
 
 /// The meter. `I` is the index of its table; `FIELDS` are the field groups it fills (all of them, but for measuring).
@@ -148,8 +147,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     started: bool,
     hash: KeyHash,
     index: I,
-    heads: Memory<Head>,
-    sides: Memory<[Narrow; 2]>,
+    places: Memory<Place>,
     /// Of keys with more than addresses, ports and protocol; else empty.
     extras: Memory<Extra>,
     /// Per place a [`tick`] of the clock before which nothing is due there.
@@ -179,9 +177,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// The same with another index or fewer fields.
     pub fn with_index(config: Config) -> Self {
         let flows = config.flows.clamp(1, 1 << 31);
-        let active_ns = config.active_ns.min(ACTIVE_MOST_NS);
         let tuning = Tuning { ahead: config.tuning.ahead.clamp(1, GROUP), ..config.tuning };
-        let config = Config { flows, active_ns, tuning, ..config };
+        let config = Config { flows, tuning, ..config };
         let best = Instructions::best();
         let (flows, pages) = (flows as usize, config.tuning.pages);
         let hash = KeyHash::new(config.secret);
@@ -194,8 +191,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             newest_ns: 0,
             started: false,
             index: I::new(flows, pages),
-            heads: Memory::new(flows, pages),
-            sides: Memory::new(flows, pages),
+            places: Memory::new(flows, pages),
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages),
             due: Memory::new(flows, pages),
             free: Vec::with_capacity(flows),
@@ -233,7 +229,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.free.clear();
         while out.len() < enough && self.used > 0 {
             let at = self.used - 1;
-            if !self.heads[at as usize].is_free() && !self.end_if_due(at, out) {
+            if at as usize % GROUP == 0 {
+                self.fetch_buckets(at.saturating_sub(GROUP as u32)..at);
+            }
+            if !self.places[at as usize].head.is_free() && !self.end_if_due(at, out) {
                 self.retire(at, EndReason::Forced, out);
             }
             // What lies above is not in use, so there is no need to remember it as free.
@@ -262,7 +261,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Octets of memory taken for the table and what belongs to it, but for tunnels: see [`Meter::memory_for_tunnels`].
     pub fn memory(&self) -> usize {
         let [labels, _] = self.annex.octets();
-        let table = self.index.memory() + self.heads.octets() + self.sides.octets() + self.extras.octets();
+        let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
         table + lists + labels + self.wide.octets() + self.fragments.octets() + self.overflow.octets()
     }
@@ -302,7 +301,11 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
         let Self { meter, burst, out } = self;
         for group in burst.chunks(GROUP) {
             for together in group.chunks(meter.config.tuning.ahead) {
-                meter.enter_together(together, lanes, out);
+                // The usual key on a path of its own, where its options are constants.
+                match meter.config.key {
+                    KeyOptions::USUAL => meter.enter_together(together, KeyOptions::USUAL, lanes, out),
+                    options => meter.enter_together(together, options, lanes, out),
+                }
             }
             meter.sweep(out);
         }
@@ -312,95 +315,88 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Enters up to [`GROUP`] packets in three passes.
     #[inline(always)]
-    fn enter_together(&mut self, packets: &[Packet], lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter_together(&mut self, packets: &[Packet], options: KeyOptions, lanes: impl Lanes, out: &mut Vec<Flow>) {
         let mut spots = [Spot::default(); GROUP];
-        let mut bytes = 0;
+        let mut likely = [0; GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
-            let side = side(packet, self.config.key);
-            let key = Key::from_side(packet, side, self.config.key);
-            *spot = Spot { hash: self.hash.key(&key), likely: NOWHERE, side: side as u8 };
-            self.index.prefetch(spot.hash);
-            bytes += u64::from(packet.frame_bytes);
+            let (hash, side, rest) = self.hash.look(packet, options);
+            *spot = Spot { hash, side, rest };
+            self.index.prefetch(hash);
+        }
+        let mut unknown = 0;
+        for ((spot, likely), _) in spots.iter().zip(&mut likely).zip(packets) {
+            *likely = self.index.likely(spot.hash, lanes).unwrap_or_else(|| {
+                // Probably a new flow, which will take this place.
+                unknown += 1;
+                self.next_free(unknown)
+            });
+            if let Some(place) = self.places.get(*likely as usize) {
+                prefetch(&place.head);
+                prefetch(&place.sides[spot.side & 1]);
+            }
         }
         self.live.packets += packets.len() as u64;
-        self.live.bytes += bytes;
-        let mut unknown = 0;
-        for (spot, _) in spots.iter_mut().zip(packets) {
-            if let Some(at) = self.index.likely(spot.hash, lanes) {
-                spot.likely = at;
-            } else {
-                // Probably a new flow, which will take this place.
-                spot.likely = self.next_free(unknown);
-                unknown += 1;
-            }
-            prefetch(self.heads.get(spot.likely as usize));
-            prefetch(self.sides.get(spot.likely as usize).map(|sides| &sides[usize::from(spot.side)]));
-        }
-        for (spot, packet) in spots.iter().zip(packets) {
-            self.enter(spot, packet, lanes, out);
+        self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        for ((spot, &likely), packet) in spots.iter().zip(&likely).zip(packets) {
+            self.enter(spot, likely, packet, options, out);
         }
     }
 
     #[inline(always)]
-    fn enter(&mut self, spot: &Spot, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter(&mut self, spot: &Spot, likely: u32, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
         self.advance_clock(packet.time_ns);
-        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
-            return self.enter_fragment(packet, lanes, out);
-        }
-        let side = Side::from(spot.side);
-        let key = Key::from_side(packet, side, self.config.key);
-        let at = spot.likely;
-        if let Some(head) = self.heads.get(at as usize)
-            && head.is(&key)
-            && head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0
-            && (!self.config.key.more() || self.extras[at as usize] == key.extra)
+        let side = spot.side & 1;
+        let key = Key::from_side(packet, side, spot.rest, options);
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
+            && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
+            && let Some(place) = self.places.get_mut(likely as usize)
+            && place.head.is_ordinary(&key)
+            && (!options.more() || self.extras[likely as usize] == key.extra)
+            && self.clock_ns - place.head.began_ns < self.config.active_ns
+            && self.clock_ns - place.head.touched_ns < self.config.idle_ns
+            && place.add::<FIELDS>(side, packet)
         {
-            let lapse_ns = self.clock_ns - head.began_ns;
-            if lapse_ns < self.config.active_ns && lapse_ns - head.lapse_ns() < self.config.idle_ns {
-                if !self.add(at, side, 0, packet) {
-                    self.refuse(packet, 0, out);
-                }
-                return;
+            place.head.touched_ns = self.clock_ns;
+            if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                self.turn(likely, side, packet);
             }
+        } else {
+            self.enter_other(spot, packet, out);
         }
-        self.enter_other(spot.hash, &key, side, 0, packet, lanes, out);
     }
 
-    /// A fragment: a later one gets its ports, so its key is known only now.
+    /// A packet that is a fragment, whose flow is not known or not where it was thought to be, that needs more than the
+    /// usual, or that comes at a turn of its flow's life.
     #[inline(never)]
-    fn enter_fragment(&mut self, packet: &Packet, lanes: impl Lanes, out: &mut Vec<Flow>) {
-        let mut fragment = *packet;
-        let mut approximate = 0;
-        if !self.fragments.resolve(&mut fragment, self.clock_ns) {
-            self.counters.noted.count(Noted::FragmentUnattributed);
-            approximate = Approximate::FRAGMENTS;
+    fn enter_other(&mut self, spot: &Spot, packet: &Packet, out: &mut Vec<Flow>) {
+        let Spot { mut hash, mut side, mut rest } = *spot;
+        let options = self.config.key;
+        let (mut packet, mut approximate) = (packet, 0);
+        let with_ports;
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+            let mut fragment = *packet;
+            if !self.fragments.resolve(&mut fragment, self.clock_ns) {
+                self.counters.noted.count(Noted::FragmentUnattributed);
+                approximate = Approximate::FRAGMENTS;
+            }
+            with_ports = fragment;
+            packet = &with_ports;
+            (hash, side, rest) = self.hash.look(packet, options);
         }
-        let (key, side) = Key::of(&fragment, self.config.key);
-        self.enter_other(self.hash.key(&key), &key, side, approximate, &fragment, lanes, out);
-    }
-
-    /// A packet whose flow is not known, not where it was thought to be, or at a turn of its life.
-    #[inline(never)]
-    #[allow(clippy::too_many_arguments)]
-    fn enter_other(
-        &mut self,
-        hash: u64,
-        key: &Key,
-        side: Side,
-        approximate: u8,
-        packet: &Packet,
-        lanes: impl Lanes,
-        out: &mut Vec<Flow>,
-    ) {
-        let (heads, extras) = (&self.heads, &self.extras);
-        let is =
-            |at: u32| heads[at as usize].is(key) && extras.get(at as usize).is_none_or(|extra| *extra == key.extra);
-        let known = self.index.find(hash, lanes, is);
-        // A packet that no ordinary record can take goes where there is room for any.
-        let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() {
+        let key = Key::from_side(packet, side, rest, options);
+        let (places, extras) = (&self.places, &self.extras);
+        let known = self.index.find(hash, |at| {
+            let at = at as usize;
+            places[at].head.is(&key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
+        });
+        // A packet that no ordinary record takes opens none that would have to be a wide one.
+        let known_wide = known.is_some_and(|at| self.wide.has(at, side));
+        let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() && !known_wide {
             None
         } else {
-            known.filter(|&at| self.still_of_flow(at, packet, out)).or_else(|| self.admit(key, hash, side, packet, out))
+            known
+                .filter(|&at| self.still_of_flow(at, packet, out))
+                .or_else(|| self.admit(&key, hash, side, packet, out))
         };
         if at.is_none_or(|at| !self.add(at, side, approximate, packet)) {
             self.refuse(packet, approximate, out);
@@ -422,7 +418,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
     /// If so, the place is ready for it: a record that is due has been handed out.
     fn still_of_flow(&mut self, at: u32, packet: &Packet, out: &mut Vec<Flow>) -> bool {
-        if self.heads[at as usize].bits.has(Bits::CLOSING) {
+        if self.places[at as usize].head.bits().has(Bits::CLOSING) {
             let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
             if last_acknowledgment && !self.over(at) {
                 return true;
@@ -435,8 +431,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
     fn end_if_due(&mut self, at: u32, out: &mut Vec<Flow>) -> bool {
-        let head = &self.heads[at as usize];
-        if head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0
+        let head = &self.places[at as usize].head;
+        if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
             && self.clock_ns - head.began_ns >= self.config.active_ns
             && self.active_first(head)
         {
@@ -451,25 +447,25 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Whether nothing came for as long as a place waits.
     fn over(&self, at: u32) -> bool {
-        let head = &self.heads[at as usize];
-        self.clock_ns - head.touched_ns() >= self.patience(head)
+        let head = &self.places[at as usize].head;
+        self.clock_ns - head.touched_ns >= self.patience(head)
     }
 
     fn patience(&self, head: &Head) -> u64 {
         let idle = self.config.idle_ns;
-        if head.bits.has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
+        if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
     }
 
     /// Whether the active timeout comes before the idle timeout.
     fn active_first(&self, head: &Head) -> bool {
-        self.config.active_ns < head.lapse_ns().saturating_add(self.config.idle_ns)
+        self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
     }
 
     /// Notes when the hand is to look into a place.
     fn set_due(&mut self, at: u32) {
-        let head = &self.heads[at as usize];
-        let over = head.touched_ns().saturating_add(self.patience(head));
-        let open = head.bits.0 & (Bits::CLOSING | Bits::WAITING) == 0;
+        let head = &self.places[at as usize].head;
+        let over = head.touched_ns.saturating_add(self.patience(head));
+        let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
         let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
         self.due[at as usize] = tick(deadline_ns);
     }
@@ -478,10 +474,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     fn admit(&mut self, key: &Key, hash: u64, side: Side, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
         let at = self.room(packet, out)?;
         let place = at as usize;
-        let head = &mut self.heads[place];
-        *head = Head::new(key, self.clock_ns);
-        head.bits.0 |= (side as u16) << Bits::INITIATOR;
-        self.sides[place] = [Narrow::NONE; 2];
+        self.places[place] = Place { head: Head::new(key, side, self.clock_ns), sides: [Narrow::NONE; 2] };
         if let Some(extra) = self.extras.get_mut(place) {
             *extra = key.extra;
         }
@@ -503,7 +496,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if self.due[at as usize] <= tick(self.clock_ns) && self.end_if_due(at, out) {
                 continue;
             }
-            let rank = self.rank(&self.heads[at as usize], packet);
+            let rank = self.rank(&self.places[at as usize].head, packet);
             if let Some(rank) = rank
                 && best.is_none_or(|(other, _)| rank < other)
             {
@@ -522,15 +515,15 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
     fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
-        let touched_ns = head.touched_ns();
-        if head.bits.has(Bits::CLOSING) {
+        let touched_ns = head.touched_ns;
+        if head.bits().has(Bits::CLOSING) {
             return Some((CLOSING, touched_ns, false));
-        } else if head.bits.has(Bits::WAITING) {
+        } else if head.bits().has(Bits::WAITING) {
             return Some((WAITING, touched_ns, false));
         }
         // An unanswered SYN is no reason to end a flow that was answered.
         let begins = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-        let answered = head.bits.answered();
+        let answered = head.bits().answered();
         let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
         evict.then_some((OPEN, touched_ns, answered))
     }
@@ -542,11 +535,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         Some(at)
     }
 
-    /// The place that `take_free` gives after `others` more.
-    fn next_free(&self, others: usize) -> u32 {
-        match self.free.len().checked_sub(others + 1) {
+    /// The place that `take_free` gives the so manieth time from now, if it gives one.
+    fn next_free(&self, times: usize) -> u32 {
+        match self.free.len().checked_sub(times) {
             Some(at) => self.free[at],
-            None => self.used + (others - self.free.len()) as u32,
+            None => self.used + (times - 1 - self.free.len()) as u32,
         }
     }
 
@@ -584,84 +577,41 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
-    /// Enters a packet into a place that is ready for it; false if it cannot take this one and there is no room for
-    /// wide records either.
-    #[inline(always)]
+    /// Enters a packet into a place that is ready for it, whatever it needs: labels, a wide record, the next record of
+    /// a flow that goes on. False if it needs a wide record and there is no room for one.
     fn add(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
-        let place = at as usize;
-        let (head, narrow) = (&mut self.heads[place], &mut self.sides[place][side]);
-        let odd = FIELDS & LABELS != 0 && !self.annex.is_plain(packet);
-        if head.bits.0 & (Bits::LABELLED | Bits::WIDE | Bits::WAITING | Bits::CLOSING) != 0 || odd || approximate != 0 {
-            return self.add_odd(at, side, approximate, packet);
-        }
-        let control = packet.control | u16::from_ne_bytes(packet.icmp);
-        if narrow.packets() == 0 {
-            if !narrow.begin(packet) {
-                return self.add_odd(at, side, approximate, packet);
-            }
-            head.control[side] = control;
-            head.ttl[side] = [packet.ttl; 2];
-            head.set_tos(side, packet.tos);
-            head.bits.0 |= 1 << (Bits::SEEN + side as u32);
-        } else if !narrow.enter::<FIELDS>(packet) {
-            return self.add_odd(at, side, approximate, packet);
-        } else if FIELDS & HEADERS != 0 {
-            head.control[side] |= packet.control;
-            let [least, most] = &mut head.ttl[side];
-            (*least, *most) = ((*least).min(packet.ttl), (*most).max(packet.ttl));
-        }
-        head.set_lapse_ns(self.clock_ns - head.began_ns);
-        if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-            self.turn(at, side, packet);
-        }
-        true
-    }
-
-    /// The same where there is more to it: labels, wide records, records that begin or are closing.
-    #[inline(never)]
-    fn add_odd(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
-        let place = at as usize;
-        let head = &mut self.heads[place];
-        if head.bits.has(Bits::WAITING) {
-            // The next record of a flow that goes on.
-            head.bits.0 = head.bits.0 & Bits::OF_THE_FLOW | Bits::SETTLED;
-            (head.began_ns, head.control, head.ttl) = (self.clock_ns, [0; 2], [[0; 2]; 2]);
-            head.set_lapse_ns(0);
-            self.sides[place] = [Narrow::NONE; 2];
+        let place = &mut self.places[at as usize];
+        if place.head.bits().has(Bits::WAITING) {
+            place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
+            place.head.began_ns = self.clock_ns;
+            place.sides = [Narrow::NONE; 2];
             self.set_due(at);
             self.counters.created += 1;
             self.live.flows += 1;
         }
         let packets = self.packets(at);
         let (opens, begins) = (packets == [0; 2], packets[side] == 0);
-        let head = &mut self.heads[place];
-        let narrow = &mut self.sides[place][side];
-        let is_wide = head.bits.has(Bits::WIDE) && self.wide.has(at, side);
-        let fits = !is_wide && if begins { narrow.begin(packet) } else { narrow.enter::<FIELDS>(packet) };
-        if !fits {
+        let place = &mut self.places[at as usize];
+        let mut bits = place.head.bits();
+        let is_wide = bits.has(Bits::WIDE) && self.wide.has(at, side);
+        if is_wide || !place.add::<FIELDS>(side, packet) {
+            let narrow = std::mem::replace(&mut place.sides[side], Narrow::NONE);
             if !self.wide.enter(at, side, || narrow.direction(), packet) {
+                place.sides[side] = narrow;
                 return false;
             }
-            *narrow = Narrow::NONE;
-            head.bits.0 |= Bits::WIDE;
+            bits.0 |= Bits::WIDE;
+            place.head.note(side, begins, packet);
         }
-        head.bits.approximate_too(approximate);
-        if head.bits.has(Bits::LABELLED) || (FIELDS & LABELS != 0 && !self.annex.is_plain(packet)) {
-            let mixed = self.annex.enter(place, side, &mut head.bits, opens, begins, packet);
-            head.bits.approximate_too(mixed);
+        bits.0 |= 1 << (Bits::SEEN + side as u32);
+        bits.approximate_too(approximate);
+        if bits.has(Bits::LABELLED) || (FIELDS & LABELS != 0 && !self.annex.is_plain(packet)) {
+            let mixed = self.annex.enter(at as usize, side, &mut bits, opens, begins, packet);
+            bits.approximate_too(mixed);
         }
-        if begins {
-            head.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
-            head.ttl[side] = [packet.ttl; 2];
-            head.set_tos(side, packet.tos);
-        } else {
-            head.control[side] |= packet.control;
-            let [least, most] = &mut head.ttl[side];
-            (*least, *most) = ((*least).min(packet.ttl), (*most).max(packet.ttl));
-        }
-        head.bits.0 |= 1 << (Bits::SEEN + side as u32);
-        if !head.bits.has(Bits::CLOSING) {
-            head.set_lapse_ns(self.clock_ns - head.began_ns);
+        place.head.set_bits(bits);
+        if !bits.has(Bits::CLOSING) {
+            place.head.touched_ns = self.clock_ns;
             self.turn(at, side, packet);
         }
         true
@@ -669,8 +619,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Packets of both sides' records so far.
     fn packets(&self, at: u32) -> [u64; 2] {
-        let narrow = [0, 1].map(|side| self.sides[at as usize][side].packets());
-        if self.heads[at as usize].bits.has(Bits::WIDE) {
+        let place = &self.places[at as usize];
+        let narrow = [0, 1].map(|side| place.sides[side].packets());
+        if place.head.bits().has(Bits::WIDE) {
             return [0, 1].map(|side| narrow[side] + self.wide.packets(at, side));
         }
         narrow
@@ -679,21 +630,26 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// What SYN, FIN and RST change: who began, and whether the flow has ended.
     #[inline(never)]
     fn turn(&mut self, at: u32, side: Side, packet: &Packet) {
-        let head = &mut self.heads[at as usize];
+        let head = &mut self.places[at as usize].head;
+        let mut bits = head.bits();
         let one_way = self.config.key.unidirectional;
-        let has_sides = (head.addresses[0], head.ports[0]) != (head.addresses[1], head.ports[1]);
-        if packet.control & Packet::SYN != 0 && !head.bits.has(Bits::SETTLED) && !one_way && has_sides {
+        let syn = packet.control & Packet::SYN != 0;
+        if syn && !bits.has(Bits::SETTLED) && !one_way && head.endpoint(0) != head.endpoint(1) {
             let answers = packet.control & Packet::ACK != 0;
             let initiator = side as u16 ^ u16::from(answers);
-            head.bits.0 = head.bits.0 & !(1 << Bits::INITIATOR) | initiator << Bits::INITIATOR | Bits::SETTLED;
+            bits.0 = bits.0 & !(1 << Bits::INITIATOR) | initiator << Bits::INITIATOR | Bits::SETTLED;
         }
-        if packet.control & Packet::FIN != 0 && packet.protocol == TCP {
-            head.bits.0 |= 1 << (Bits::FINS + side as u32);
+        if packet.protocol == TCP {
+            if packet.control & Packet::FIN != 0 {
+                bits.0 |= 1 << (Bits::FINS + side as u32);
+            }
+            let fins = bits.0 >> Bits::FINS & 3;
+            if packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0) {
+                bits.0 |= Bits::CLOSING;
+            }
         }
-        let fins = head.bits.0 >> Bits::FINS & 3;
-        let closes = packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0);
-        if packet.protocol == TCP && closes {
-            head.bits.0 |= Bits::CLOSING;
+        head.set_bits(bits);
+        if bits.has(Bits::CLOSING) {
             self.set_due(at);
         }
     }
@@ -706,13 +662,18 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         while left > 0 {
             let from = self.hand as usize;
             let run = left.min(self.used as usize - from);
-            for (at, group) in (from..).step_by(16).zip(self.due[from..from + run].chunks(16)) {
+            let (groups, rest) = self.due[from..from + run].as_chunks::<32>();
+            let mut found = |at: usize, group: &[u32]| {
+                let due = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
+                self.found.extend(due.map(|(at, _)| at));
+            };
+            for (at, group) in (from..).step_by(32).zip(groups) {
                 // Without a branch per place.
                 if group.iter().fold(false, |any, &due| any | (due <= now)) {
-                    let places = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
-                    self.found.extend(places.map(|(at, _)| at));
+                    found(at, group);
                 }
             }
+            found(from + run - rest.len(), rest);
             left -= run;
             self.hand = if from + run == self.used as usize { 0 } else { (from + run) as u32 };
         }
@@ -727,13 +688,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     fn end_found(&mut self, out: &mut Vec<Flow>) {
         let mut found = std::mem::take(&mut self.found);
         for &at in &found {
-            prefetch(self.heads.get(at as usize));
-            prefetch(self.sides.get(at as usize).map(|sides| &sides[0]));
-            prefetch(self.sides.get(at as usize).map(|sides| &sides[1]));
+            let Place { head, sides: [low, high] } = &self.places[at as usize];
+            prefetch(head);
+            prefetch(low);
+            prefetch(high);
         }
-        for &at in &found {
-            self.index.prefetch(self.hash_of(at));
-        }
+        self.fetch_buckets(found.iter().copied());
         for at in found.drain(..) {
             if !self.end_if_due(at, out) {
                 self.set_due(at);
@@ -742,19 +702,25 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.found = found;
     }
 
+    /// Begins to fetch where the index holds some places.
+    fn fetch_buckets(&self, places: impl IntoIterator<Item = u32>) {
+        for at in places {
+            self.index.prefetch(self.hash_of(at));
+        }
+    }
+
     fn hash_of(&self, at: u32) -> u64 {
-        let head = &self.heads[at as usize];
         let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
-        self.hash.key(&Key { addresses: head.addresses, ports: head.ports, kind: head.kind, extra })
+        self.hash.key(&self.places[at as usize].head.key(extra))
     }
 
     /// Hands out the record of a flow that goes on after the active timeout.
     fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
         let flow = self.record(at, EndReason::Active);
-        let head = &mut self.heads[at as usize];
-        head.bits.0 = head.bits.0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED;
+        let head = &mut self.places[at as usize].head;
+        head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
         // Remembered for one idle timeout after its active end.
-        head.set_lapse_ns(self.config.active_ns);
+        head.touched_ns = head.began_ns + self.config.active_ns;
         self.set_due(at);
         self.hand_out(flow, out);
     }
@@ -762,13 +728,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
     /// A closing record ends with the flow whatever the `reason`.
     fn retire(&mut self, at: u32, reason: EndReason, out: &mut Vec<Flow>) {
-        let bits = self.heads[at as usize].bits;
+        let bits = self.places[at as usize].head.bits();
         if !bits.has(Bits::WAITING) {
             let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
             self.hand_out(flow, out);
         }
         self.index.remove(self.hash_of(at), at);
-        self.heads[at as usize].kind = [0; 2];
+        self.places[at as usize].head.free();
         self.due[at as usize] = NEVER;
         self.free.push(at);
     }
@@ -782,42 +748,42 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
     fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
-        let head = self.heads[at as usize];
+        let head = self.places[at as usize].head;
         let sides = [0, 1].map(|side| self.direction(at, side, &head));
-        let initiator = Side::from(head.bits.has(1 << Bits::INITIATOR));
-        let [source, destination] = [initiator, 1 - initiator];
+        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
+        let (source, source_port) = head.endpoint(initiator);
+        let (destination, destination_port) = head.endpoint(1 - initiator);
         Flow {
-            source: bytemuck::must_cast(head.addresses[source]),
-            destination: bytemuck::must_cast(head.addresses[destination]),
-            source_port: head.ports[source],
-            destination_port: head.ports[destination],
-            protocol: head.kind[0],
-            network: network(head.kind[1]),
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol: head.protocol(),
+            network: head.network(),
             end_reason,
-            approximate: Approximate(head.bits.approximate()),
-            interface: self.annex.interface(at as usize, head.bits),
-            forward: sides[source],
-            reverse: sides[destination],
+            approximate: Approximate(head.bits().approximate()),
+            interface: self.annex.interface(at as usize, head.bits()),
+            forward: sides[initiator],
+            reverse: sides[1 - initiator],
         }
     }
 
     /// One side of a record.
     #[inline(always)]
     fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
-        let wide = if head.bits.has(Bits::WIDE) { self.wide.take(at, side) } else { None };
-        let narrow = &self.sides[at as usize][side];
+        let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
+        let narrow = &self.places[at as usize].sides[side];
         if wide.is_none() && narrow.packets() == 0 {
             return Direction::default();
         }
         let mut direction = wide.unwrap_or_else(|| narrow.direction());
-        [direction.ttl_min, direction.ttl_max] = head.ttl[side];
-        direction.tos = head.tos(side);
-        if head.kind[0] == TCP {
+        [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
+        if head.protocol() == TCP {
             direction.tcp_flags = head.control[side];
         } else {
             direction.icmp = head.control[side].to_ne_bytes();
         }
-        self.annex.describe(at as usize, side, head.bits, &mut direction);
+        self.annex.describe(at as usize, side, head.bits(), &mut direction);
         direction
     }
 }

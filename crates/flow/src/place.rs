@@ -9,28 +9,34 @@
 //! record, times that lie days apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
 
 use crate::Direction;
-use crate::key::Key;
+use crate::key::{Extra, Key};
 use bytemuck::Zeroable;
 use weir_packet::{Network, Packet};
+
+/// A flow.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(crate) struct Place {
+    pub head: Head,
+    pub sides: [Narrow; 2],
+}
 
 /// Who the flow is and how it stands.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Head {
-    pub addresses: [[u64; 2]; 2],
-    pub ports: [u16; 2],
-    /// Protocol and network; both 0 in a place that is free.
-    pub kind: [u8; 2],
-    pub bits: Bits,
+    /// As in [`Key`].
+    pub addresses: [u64; 4],
+    /// As in [`Key`], which leaves 16 bits from bit 8 on: [`Bits`]. 0 in a place that is free.
+    rest_and_bits: u64,
     /// The clock at the record's first packet; while waiting, at the first packet of the record before.
     pub began_ns: u64,
-    /// From then to the flow's last packet (while closing, to its end; while waiting, to the active deadline), ns: 48
-    /// bits; below them the type of service of each side's first packet.
-    lapse_and_tos: u64,
+    /// The clock at the flow's last packet; while closing, at its end; while waiting, the active deadline.
+    pub touched_ns: u64,
     /// Per side: TCP control bits of all packets; for ICMP its type and code (it has no control bits).
     pub control: [u16; 2],
-    /// Per side: smallest and largest TTL.
-    pub ttl: [[u8; 2]; 2],
+    /// Per side: smallest TTL, and from bit 8 on the largest.
+    pub ttl: [u16; 2],
 }
 
 /// What a place waits for, and yes-or-no facts.
@@ -38,7 +44,12 @@ pub(crate) struct Head {
 #[repr(transparent)]
 pub(crate) struct Bits(pub u16);
 
+/// Where [`Bits`] stand in their word.
+const BITS: u32 = 8;
+
 impl Bits {
+    /// A place of which every packet needs more than [`Narrow`] does.
+    pub const ODD: u16 = Self::CLOSING | Self::WAITING | Self::LABELLED | Self::WIDE;
     /// Ended by FIN or RST; takes last acknowledgments.
     pub const CLOSING: u16 = 1;
     /// Between two records of one flow, after the active timeout.
@@ -85,70 +96,135 @@ impl Bits {
 
 impl Head {
     /// A flow that begins.
-    pub fn new(key: &Key, clock_ns: u64) -> Self {
+    pub fn new(key: &Key, side: usize, clock_ns: u64) -> Self {
         Self {
             addresses: key.addresses,
-            ports: key.ports,
-            kind: key.kind,
-            bits: Bits::default(),
+            rest_and_bits: key.rest | (side as u64) << (BITS + Bits::INITIATOR),
             began_ns: clock_ns,
-            lapse_and_tos: 0,
+            touched_ns: clock_ns,
             control: [0; 2],
-            ttl: [[0; 2]; 2],
+            ttl: [0; 2],
         }
     }
 
-    /// Whether this is the flow of a key (what else was asked for is elsewhere).
+    /// Whether this is the flow of a key (what else was asked for is elsewhere), and nothing of it is odd.
     #[inline(always)]
+    pub fn is_ordinary(&self, key: &Key) -> bool {
+        self.equals(key, !(0xffff << BITS) | (Bits::ODD as u64) << BITS)
+    }
+
+    /// Whether this is the flow of a key (what else was asked for is elsewhere).
     pub fn is(&self, key: &Key) -> bool {
-        let [[a, b], [c, d]] = self.addresses;
-        let [[e, f], [g, h]] = key.addresses;
-        let addresses = (a ^ e) | (b ^ f) | (c ^ g) | (d ^ h);
-        let rest = bytemuck::must_cast::<_, u32>(self.ports) ^ bytemuck::must_cast::<_, u32>(key.ports);
-        let kind = u16::from_ne_bytes(self.kind) ^ u16::from_ne_bytes(key.kind);
-        addresses | u64::from(rest) | u64::from(kind) == 0
+        self.equals(key, !(0xffff << BITS))
+    }
+
+    #[inline(always)]
+    fn equals(&self, key: &Key, mask: u64) -> bool {
+        self.addresses == key.addresses && (self.rest_and_bits ^ key.rest) & mask == 0
+    }
+
+    /// The key, but for what else was asked for.
+    pub fn key(&self, extra: Extra) -> Key {
+        Key { addresses: self.addresses, rest: self.rest_and_bits & !(0xffff << BITS), extra }
     }
 
     pub fn is_free(&self) -> bool {
-        self.kind == [0; 2]
+        self.rest_and_bits == 0
+    }
+
+    /// Forgets the flow.
+    pub fn free(&mut self) {
+        self.rest_and_bits = 0;
+    }
+
+    /// Address and port of one side.
+    pub fn endpoint(&self, side: usize) -> ([u8; 16], u16) {
+        let address = [self.addresses[2 * side], self.addresses[2 * side + 1]];
+        (bytemuck::must_cast(address), (self.rest_and_bits >> (32 + 16 * side)) as u16)
+    }
+
+    pub fn protocol(&self) -> u8 {
+        self.rest_and_bits as u8
+    }
+
+    pub fn network(&self) -> Network {
+        let number = (self.rest_and_bits >> 24) as u8;
+        [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
     }
 
     #[inline(always)]
-    pub fn lapse_ns(&self) -> u64 {
-        self.lapse_and_tos >> 16
-    }
-
-    /// `lapse_ns` must be below 2^48.
-    #[inline(always)]
-    pub fn set_lapse_ns(&mut self, lapse_ns: u64) {
-        self.lapse_and_tos = lapse_ns << 16 | self.lapse_and_tos & 0xffff;
-    }
-
-    /// The clock at the flow's last packet (see `lapse_ns`).
-    pub fn touched_ns(&self) -> u64 {
-        self.began_ns + self.lapse_ns()
-    }
-
-    pub fn tos(&self, side: usize) -> u8 {
-        (self.lapse_and_tos >> (8 * side)) as u8
+    pub fn bits(&self) -> Bits {
+        Bits((self.rest_and_bits >> BITS) as u16)
     }
 
     #[inline(always)]
-    pub fn set_tos(&mut self, side: usize, tos: u8) {
-        self.lapse_and_tos = self.lapse_and_tos & !(0xff << (8 * side)) | u64::from(tos) << (8 * side);
+    pub fn set_bits(&mut self, bits: Bits) {
+        self.rest_and_bits = self.rest_and_bits & !(0xffff << BITS) | u64::from(bits.0) << BITS;
+    }
+
+    /// Adds bits.
+    #[inline(always)]
+    pub fn mark(&mut self, bits: u16) {
+        self.rest_and_bits |= u64::from(bits) << BITS;
+    }
+
+    /// Notes TTL and control bits, of the first packet of a direction or of a later one.
+    #[inline(always)]
+    pub fn note(&mut self, side: usize, begins: bool, packet: &Packet) {
+        let ttl = u16::from(packet.ttl) * 0x101;
+        if begins {
+            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
+            self.ttl[side] = ttl;
+            return;
+        }
+        self.control[side] |= packet.control;
+        // Mostly all packets of a direction have come the same way.
+        if self.ttl[side] != ttl {
+            let [least, most] = self.ttl[side].to_le_bytes();
+            self.ttl[side] = u16::from_le_bytes([least.min(packet.ttl), most.max(packet.ttl)]);
+        }
+    }
+}
+
+impl Place {
+    /// Enters a packet into the record, or changes nothing and says that it does not fit into [`Narrow`].
+    #[inline(always)]
+    pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
+        let narrow = &mut self.sides[side];
+        // One branch for the first packet and for the turns of the counters.
+        if narrow.packets() % CHECKED == 0 {
+            return self.add_at_turn(side, packet);
+        }
+        let fits = narrow.enter::<FIELDS>(packet);
+        if fits && FIELDS & crate::HEADERS != 0 {
+            self.head.note(side, false, packet);
+        }
+        fits
+    }
+
+    #[inline(never)]
+    fn add_at_turn(&mut self, side: usize, packet: &Packet) -> bool {
+        let narrow = &mut self.sides[side];
+        let begins = narrow.packets() == 0;
+        let fits = if begins { narrow.begin(packet) } else { narrow.enter_odd(packet) };
+        if fits {
+            self.head.mark(1 << (Bits::SEEN + side as u32));
+            self.head.note(side, begins, packet);
+        }
+        fits
     }
 }
 
 /// Counts and statistics of one direction of one record.
 ///
 /// Gaps (`docs/metering.md` section 6) add up to the time between the earliest and the latest packet, so that their
-/// sum needs no room, and the sum of their squares less than 96 bits.
+/// sum needs no room, and the sum of their squares less than 88 bits.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Narrow {
     /// Earliest packet, ns since 1970 UTC.
     first_ns: u64,
-    /// From there to the latest, ns: 48 bits; below, the largest IP packet, octets.
+    /// From there to the latest, ns: 48 bits, of which 44 are used; below, the largest IP packet, octets.
     span_and_size_max: u64,
     /// IP octets: 48 bits; below, the smallest IP packet.
     bytes_and_size_min: u64,
@@ -160,17 +236,17 @@ pub(crate) struct Narrow {
     gap_squares: u64,
     /// Shortest gap, ns: 48 bits, all ones before there is one; below, bits 64 to 79 of the sum of squares.
     gap_min_and_squares: u64,
-    /// Longest gap: 48 bits; below, bits 80 to 95 of the sum of squares.
-    gap_max_and_squares: u64,
+    /// Longest gap: 48 bits; below, bits 80 to 87 of the sum of squares, and the first packet's type of service.
+    gap_max_and_more: u64,
 }
 
-/// The network of a number in `Head::kind`.
-pub(crate) fn network(number: u8) -> Network {
-    [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
-}
-
+const SPAN_BITS: u32 = 44;
 const PACKET_BITS: u32 = 28;
 const PACKETS: u64 = (1 << PACKET_BITS) - 1;
+/// Every so many packets it is checked that the counters hold as many more.
+const CHECKED: u64 = 1 << 16;
+/// Most octets beyond IP packets in as many packets as are entered unchecked.
+const OVERHEAD_MOST: i128 = (1 << 35) - ((CHECKED as i128) << 16);
 
 impl Narrow {
     /// No packets.
@@ -182,7 +258,7 @@ impl Narrow {
         overhead_and_packets: 0,
         gap_squares: 0,
         gap_min_and_squares: 0,
-        gap_max_and_squares: 0,
+        gap_max_and_more: 0,
     };
 
     #[inline(always)]
@@ -192,7 +268,7 @@ impl Narrow {
 
     /// Enters the first packet, or changes nothing and says that it does not fit.
     #[inline(always)]
-    pub fn begin(&mut self, packet: &Packet) -> bool {
+    fn begin(&mut self, packet: &Packet) -> bool {
         let size = u64::from(packet.ip_bytes);
         if size >> 16 != 0 {
             return false;
@@ -205,33 +281,34 @@ impl Narrow {
             overhead_and_packets: overhead(packet) << PACKET_BITS | 1,
             gap_squares: 0,
             gap_min_and_squares: !0xffff,
-            gap_max_and_squares: 0,
+            gap_max_and_more: packet.tos.into(),
         };
         true
     }
 
-    /// Enters another packet, or changes nothing and says that it does not fit. `fields` as in [`crate::Meter`].
+    /// Enters another packet, or changes nothing and says that it does not fit. `FIELDS` as in [`crate::Meter`].
+    /// The number of packets so far must be no multiple of [`CHECKED`]: these are for `enter_odd`.
     #[inline(always)]
-    pub fn enter<const FIELDS: u8>(&mut self, packet: &Packet) -> bool {
+    fn enter<const FIELDS: u8>(&mut self, packet: &Packet) -> bool {
         let size = u64::from(packet.ip_bytes);
         let since_first = packet.time_ns.wrapping_sub(self.first_ns);
         let gap = since_first.wrapping_sub(self.span_and_size_max >> 16);
-        let (counts, too_much) =
-            (self.overhead_and_packets as i64).overflowing_add((overhead(packet) << PACKET_BITS | 1) as i64);
-        // Rare, one branch for all: an older packet, a gap of more than 4 s, a giant, full counters.
-        let ordinary = gap >> 32 | since_first >> 48 | size >> 16 == 0;
-        if !ordinary || too_much || counts as u64 & PACKETS == 0 {
+        let counts = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
+        // Rare, so one branch for all: an older packet, a gap of more than 4 s, days of duration, a giant.
+        let odd = gap >> 32 | since_first >> SPAN_BITS | (size | u64::from(packet.frame_bytes)) >> 16;
+        if odd != 0 {
             return self.enter_odd(packet);
         }
-        self.overhead_and_packets = counts as u64;
+        self.overhead_and_packets = counts;
         if FIELDS & crate::GAPS != 0 {
             let (squares, carry) = self.gap_squares.overflowing_add(gap * gap);
             self.gap_squares = squares;
             if carry {
-                self.carry(1);
+                self.carry();
             }
-            self.gap_min_and_squares = self.gap_min_and_squares.min(gap << 16 | self.gap_min_and_squares & 0xffff);
-            self.gap_max_and_squares = self.gap_max_and_squares.max(gap << 16 | self.gap_max_and_squares & 0xffff);
+            let (min, max) = (self.gap_min_and_squares, self.gap_max_and_more);
+            self.gap_min_and_squares = min.min(gap << 16 | min & 0xffff);
+            self.gap_max_and_more = max.max(gap << 16 | max & 0xffff);
         }
         let (mut size_min, mut size_max) = (self.bytes_and_size_min & 0xffff, self.span_and_size_max & 0xffff);
         if FIELDS & crate::SIZES != 0 {
@@ -243,41 +320,37 @@ impl Narrow {
         true
     }
 
-    /// The same for packets that are out of the ordinary.
+    /// The same for a packet that is out of the ordinary, by way of the full record.
     #[cold]
     #[inline(never)]
     fn enter_odd(&mut self, packet: &Packet) -> bool {
-        let wide = self.direction();
-        let mut wider = wide;
-        crate::record::enter(&mut wider, packet);
-        match Self::of(&wider) {
-            Some(narrow) => {
-                *self = narrow;
-                true
-            }
-            None => false,
-        }
+        let mut wide = self.direction();
+        crate::record::enter(&mut wide, packet);
+        Self::of(&wide).map(|narrow| *self = narrow).is_some()
     }
 
-    /// Adds to the sum of squared gaps above its low 64 bits. There is room: see the type.
+    /// One more in the sum of squared gaps above its low 64 bits.
     #[cold]
     #[inline(never)]
-    fn carry(&mut self, more: u64) {
-        let high = (self.gap_min_and_squares & 0xffff | (self.gap_max_and_squares & 0xffff) << 16) + more;
+    fn carry(&mut self) {
+        let high = self.squares_above() + 1;
         self.gap_min_and_squares = self.gap_min_and_squares & !0xffff | high & 0xffff;
-        self.gap_max_and_squares = self.gap_max_and_squares & !0xffff | high >> 16;
+        self.gap_max_and_more = self.gap_max_and_more & !0xff00 | high >> 16 << 8;
     }
 
-    /// What a direction with statistics alone is in this form, if it fits.
+    fn squares_above(&self) -> u64 {
+        self.gap_min_and_squares & 0xffff | (self.gap_max_and_more >> 8 & 0xff) << 16
+    }
+
+    /// A direction in this form, if its statistics fit and would after [`CHECKED`] more packets.
     fn of(wide: &Direction) -> Option<Self> {
         let span = wide.last_ns - wide.first_ns;
         let overhead = i128::from(wide.frame_bytes) - i128::from(wide.bytes);
-        let fits = span >> 48 == 0
+        let fits = span >> SPAN_BITS == 0
             && wide.size_max >> 16 == 0
-            && wide.packets <= PACKETS
-            && wide.bytes >> 48 == 0
-            && (-(1 << 35)..1 << 35).contains(&overhead);
-        let high = (wide.iat_squares >> 64) as u64;
+            && wide.packets + CHECKED <= PACKETS
+            && (-OVERHEAD_MOST..OVERHEAD_MOST).contains(&overhead);
+        let above = (wide.iat_squares >> 64) as u64;
         let gap_min = if wide.packets < 2 { !0xffff } else { wide.iat_min_ns << 16 };
         fits.then(|| Self {
             first_ns: wide.first_ns,
@@ -286,12 +359,12 @@ impl Narrow {
             size_squares: wide.size_squares as u64,
             overhead_and_packets: (overhead as u64) << PACKET_BITS | wide.packets,
             gap_squares: wide.iat_squares as u64,
-            gap_min_and_squares: gap_min | high & 0xffff,
-            gap_max_and_squares: wide.iat_max_ns << 16 | high >> 16,
+            gap_min_and_squares: gap_min | above & 0xffff,
+            gap_max_and_more: wide.iat_max_ns << 16 | above >> 16 << 8 | u64::from(wide.tos),
         })
     }
 
-    /// The statistics as a direction; what the first packet alone says is not in it.
+    /// The statistics and the type of service; what else there is of a direction is kept elsewhere.
     pub fn direction(&self) -> Direction {
         let packets = self.packets();
         if packets == 0 {
@@ -299,7 +372,6 @@ impl Narrow {
         }
         let bytes = self.bytes_and_size_min >> 16;
         let overhead = self.overhead_and_packets as i64 >> PACKET_BITS;
-        let high = self.gap_min_and_squares & 0xffff | (self.gap_max_and_squares & 0xffff) << 16;
         Direction {
             packets,
             bytes,
@@ -310,8 +382,9 @@ impl Narrow {
             size_max: (self.span_and_size_max & 0xffff) as u32,
             size_squares: self.size_squares.into(),
             iat_min_ns: if packets < 2 { 0 } else { self.gap_min_and_squares >> 16 },
-            iat_max_ns: self.gap_max_and_squares >> 16,
-            iat_squares: u128::from(high) << 64 | u128::from(self.gap_squares),
+            iat_max_ns: self.gap_max_and_more >> 16,
+            iat_squares: u128::from(self.squares_above()) << 64 | u128::from(self.gap_squares),
+            tos: self.gap_max_and_more as u8,
             ..Direction::default()
         }
     }
@@ -321,4 +394,65 @@ impl Narrow {
 #[inline(always)]
 fn overhead(packet: &Packet) -> u64 {
     u64::from(packet.frame_bytes).wrapping_sub(packet.ip_bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What is next to happen to a direction: a step of time, a size, octets of the frame beyond it.
+    fn step() -> impl Strategy<Value = (i64, u32, i64)> {
+        let time = prop_oneof![
+            8 => 0..2_000_000_000_i64,
+            2 => -3_000_000_000_i64..10_000_000_000,
+            1 => -1_000_000..1_000_000_i64,
+            1 => prop::sample::select(vec![1 << 32, (1 << 32) - 1, 1 << 43, 1 << 44, -(1 << 44), 1 << 50]),
+        ];
+        let size = prop_oneof![8 => 20..1500_u32, 1 => 65_530..65_540_u32, 1 => any::<u32>()];
+        let beyond = prop_oneof![8 => 14..60_i64, 1 => -70_000..70_000_i64, 1 => 0..1_i64 << 32];
+        (time, size, beyond)
+    }
+
+    proptest! {
+        /// Whatever is entered as long as it fits is what the full record says, and what is refused changes nothing.
+        #[test]
+        fn it_is_the_full_record_as_long_as_it_fits(steps in prop::collection::vec(step(), 1..60)) {
+            let (mut narrow, mut wide, mut time_ns) = (Narrow::NONE, Direction::default(), 1_u64 << 60);
+            for (time, size, beyond) in steps {
+                time_ns = time_ns.saturating_add_signed(time);
+                let frame_bytes = (i64::from(size) + beyond).clamp(0, i64::from(u32::MAX)) as u32;
+                let packet = Packet { time_ns, ip_bytes: size, frame_bytes, tos: size as u8, ..Packet::default() };
+                let before = narrow.direction();
+                let fits = match narrow.packets() {
+                    0 => narrow.begin(&packet),
+                    _ => narrow.enter::<{ crate::ALL }>(&packet),
+                };
+                if fits {
+                    crate::record::enter(&mut wide, &packet);
+                    prop_assert_eq!(narrow.direction(), Direction { ttl_min: 0, ttl_max: 0, ..wide });
+                } else {
+                    prop_assert_eq!(narrow.direction(), before);
+                    let mut refused = wide;
+                    crate::record::enter(&mut refused, &packet);
+                    prop_assert!(Narrow::of(&refused).is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counters_are_refused_before_they_overflow() {
+        let mut place = Place::zeroed();
+        let packet = Packet { ip_bytes: 65_535, frame_bytes: 0, ..Packet::default() };
+        let mut entered = 0_u64;
+        while place.add::<{ crate::ALL }>(1, &packet) {
+            entered += 1;
+        }
+        let direction = place.sides[1].direction();
+        assert_eq!((direction.packets, direction.bytes, direction.frame_bytes), (entered, entered * 65_535, 0));
+        assert_eq!(direction.size_squares, u128::from(entered) * 65_535 * 65_535);
+        // 32 GiB of octets that frames had less than their IP headers said.
+        assert!((1 << 34..1_u64 << 35).contains(&(entered * 65_535)), "{entered}");
+    }
 }

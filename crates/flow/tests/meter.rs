@@ -336,3 +336,79 @@ fn draining_in_steps_gives_the_same_records_as_at_once() {
     while in_steps.drain_some(3, &mut other) {}
     assert_eq!(one, other);
 }
+
+#[test]
+fn giants_and_lying_lengths_are_counted_like_any_packet() {
+    let giant = Packet { ip_bytes: 200_000, frame_bytes: 200_014, ..tcp(2., 1, 100, 0, 8) };
+    let lying = Packet { ip_bytes: 65_535, frame_bytes: 60, ..tcp(3., 1, 100, 0, 8) };
+    let packets = [tcp(0., 1, 100, Packet::SYN, 0), tcp(1., 100, 1, SYN_ACK, 0), giant, lying, tcp(7e5, 1, 100, 0, 1)];
+    let config = Config { idle_ns: u64::MAX, active_ns: u64::MAX, ..config() };
+    let (flows, _) = meter(config, &packets);
+    let [flow] = &flows[..] else { panic!("{flows:?}") };
+    let sizes: [u128; 4] = [40, 200_000, 65_535, 41];
+    let forward = flow.forward;
+    assert_eq!((forward.packets, flow.reverse.packets), (4, 1));
+    assert_eq!(u128::from(forward.bytes), sizes.iter().sum());
+    assert_eq!(forward.frame_bytes, 54 + 200_014 + 60 + 55);
+    assert_eq!((forward.size_min, forward.size_max), (40, 200_000));
+    assert_eq!(forward.size_squares, sizes.iter().map(|size| size * size).sum());
+    assert_eq!((forward.iat_min_ns, forward.iat_max_ns), (S, 699_997 * S));
+    assert_eq!(forward.tcp_flags, Packet::SYN);
+}
+
+#[test]
+fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
+    const ROOM: u32 = 4096;
+    let giant = |host: u32, t: u64| Packet {
+        source: mapped((0x0a00_0000 + host).to_be_bytes()),
+        time_ns: t,
+        ip_bytes: 100_000,
+        frame_bytes: 100_014,
+        ..udp(0., 1, 100)
+    };
+    // Those that are wide stay so; a flow that was ordinary keeps what it had.
+    let ordinary = |host: u32| Packet { ip_bytes: 100, frame_bytes: 114, ..giant(host, 0) };
+    let packets: Vec<Packet> = (0..=ROOM + 9)
+        .map(|host| if host == ROOM + 9 { ordinary(host) } else { giant(host, 0) })
+        .chain([giant(ROOM + 9, 1), giant(7, 1)])
+        .collect();
+    let (flows, meter) = meter(Config { flows: 10_000, ..config() }, &packets);
+    let (sums, own): (Vec<&Flow>, Vec<&Flow>) =
+        flows.iter().partition(|flow| flow.approximate.has(Approximate::OVERFLOW));
+    assert_eq!(own.len(), ROOM as usize + 1);
+    assert_eq!(own.iter().filter(|flow| flow.forward.packets == 2).count(), 1, "number 7");
+    assert_eq!(own.iter().filter(|flow| flow.forward.bytes == 100).count(), 1, "the ordinary one");
+    assert_eq!(sums.iter().map(|flow| flow.packets()).sum::<u64>(), 9 + 1);
+    assert_eq!(meter.counters().noted.get(Noted::Overflow), 10);
+}
+
+#[test]
+fn a_flood_of_syns_takes_nothing_from_established_flows() {
+    const ESTABLISHED: u8 = 20;
+    for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
+        let mut packets = Vec::new();
+        for host in 1..=ESTABLISHED {
+            packets.extend([tcp(0., host, 100, Packet::SYN, 0), tcp(0.1, 100, host, SYN_ACK, 0)]);
+        }
+        for number in 0..20_000_u32 {
+            let spoofed =
+                Packet { source: mapped((0xc000_0000 + number).to_be_bytes()), ..tcp(1., 1, 100, Packet::SYN, 0) };
+            packets.push(spoofed);
+            if number % 1000 == 0 {
+                packets.extend((1..=ESTABLISHED).map(|host| tcp(1., host, 100, Packet::ACK, 100)));
+            }
+        }
+        let (flows, meter) = meter(Config { flows: 100, policy, ..config() }, &packets);
+        let established: Vec<&Flow> = flows.iter().filter(|flow| flow.reverse.packets > 0).collect();
+        assert_eq!(established.len(), ESTABLISHED.into(), "{policy:?}");
+        for flow in established {
+            assert_eq!((flow.forward.packets, flow.forward.bytes), (21, 40 + 20 * 140), "{policy:?}");
+            assert_eq!((flow.end_reason, flow.approximate.0), (EndReason::Forced, 0), "{policy:?}");
+        }
+        let dropped = meter.counters().dropped_packets;
+        assert_eq!(dropped, if policy == Policy::Drop { 20_000 - 80 } else { 0 }, "{policy:?}");
+        let summed = flows.iter().any(|flow| flow.approximate.has(Approximate::OVERFLOW));
+        // Where established flows stand side by side, a SYN finds nobody to evict.
+        assert_eq!(summed, policy != Policy::Drop, "{policy:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The decoder's door: link, IP, tunnels, transport, one after the other.
 
+use crate::common;
 use crate::link::{self, Content, Envelope};
 use crate::octets::Octets;
 use crate::transport;
@@ -7,6 +8,8 @@ use crate::tunnel::{DEPTH, Tunnel};
 use crate::{Flags, Network, Notes, Packet};
 use weir_ledger::{Noted, Refused};
 
+/// LINKTYPE number of Ethernet.
+const ETHERNET: u16 = 1;
 /// Protocol of a packet without IP.
 const NO_PROTOCOL: u8 = 255;
 
@@ -24,7 +27,22 @@ pub struct Options {
 ///
 /// # Errors
 /// The one reason why there is no packet. `packet` is then unspecified.
+#[inline]
 pub fn decode(
+    link: u16,
+    bytes: &[u8],
+    frame_bytes: u32,
+    options: Options,
+    packet: &mut Packet,
+) -> Result<Notes, Refused> {
+    if link == ETHERNET && common::read(bytes, frame_bytes, options.decapsulate, packet) {
+        return Ok(Notes::default());
+    }
+    decode_any(link, bytes, frame_bytes, options, packet)
+}
+
+/// The same for frames of every kind.
+pub(crate) fn decode_any(
     link: u16,
     bytes: &[u8],
     frame_bytes: u32,

@@ -16,6 +16,7 @@
 //! `split`, which alone can fail, and getters, which cannot. What everything means is in `docs/metering.md`.
 #![forbid(unsafe_code)]
 
+mod common;
 mod decode;
 mod ip;
 mod link;

@@ -9,7 +9,7 @@ pub const NO_VLAN: u16 = u16::MAX;
 pub const NO_LABEL: u32 = u32::MAX;
 
 /// What carries the addresses of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum Network {
     /// IPv4; addresses are kept IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2).
@@ -23,7 +23,7 @@ pub enum Network {
 }
 
 /// What carried the inner packet of a decapsulated one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum TunnelType {
     /// Not decapsulated.
@@ -65,7 +65,8 @@ impl TunnelType {
 }
 
 /// Yes-or-no facts about a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::NoUninit)]
+#[repr(transparent)]
 pub struct Flags(pub u8);
 
 impl Flags {
@@ -113,7 +114,7 @@ impl Notes {
 /// What the headers of one packet said: two cache lines. The first holds all that an ordinary
 /// packet enters into a flow record; the second what TCP analysis, fragments and encapsulation need.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::NoUninit)]
 pub struct Packet {
     /// Source address; see [`Network`] for its shape.
     pub source: [u8; 16],
@@ -210,6 +211,12 @@ impl Default for Packet {
 }
 
 impl Packet {
+    /// The packet as it lies in memory.
+    #[inline(always)]
+    pub fn words(&self) -> &[u64; 16] {
+        bytemuck::must_cast_ref(self)
+    }
+
     /// TCP control bit FIN.
     pub const FIN: u16 = 0x01;
     /// TCP control bit SYN.

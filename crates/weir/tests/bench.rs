@@ -46,16 +46,17 @@ fn flows_and_hash_are_measured_beside_their_ceilings() {
     let report = bench(&["flows", "hash"], folder.path());
     let figures = figures(&report);
     let of = |series: &str| figures.iter().filter(|figure| figure["series"] == series).count();
-    assert!(of("weir") == 5 && of("roofline") == 5 && of("null consumer") == 5, "{report}");
+    assert!(of("weir") == 3 && of("roofline") == 3 && of("null consumer") == 3, "{report}");
     for figure in figures.iter().filter(|figure| figure["series"] == "weir") {
         assert!(figure["of"]["roofline"]["median"].as_f64().unwrap() > 0.0, "{figure}");
     }
-    // 1 M new flows in a second are 20 k in the 20 ms of a quick load, which is more than no new flows at all.
-    let new = |row: &str| {
-        let is = |figure: &&&Value| figure["series"] == "weir" && figure["row"] == row;
+    let new = |row: &str, series: &str| {
+        let is = |figure: &&&Value| figure["series"] == series && figure["row"] == row;
         figures.iter().find(is).unwrap()["facts"]["new records/s of capture"].as_f64().unwrap()
     };
-    assert!(new("128") < 1.0 && new("16384, 1M new/s") > 500_000.0, "{report}");
+    assert!(new("128", "weir") < 1.0, "{report}");
+    let churned = new("16384", "weir, 1M new/s");
+    assert!((800_000.0..1_500_000.0).contains(&churned), "{churned}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Rates of the whole pipeline under loads from outside: CESNET's, many flows, new flows, internet mix.
 
-use super::{DECODED, NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, room, velan};
+use super::{DECODED, NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, velan};
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
@@ -64,10 +64,17 @@ struct Elsewhere<W> {
     work: W,
 }
 
+impl<W: Work<Frames>> Elsewhere<W> {
+    fn run_on(&mut self) -> Result<Run, Error> {
+        let run = self.work.run(&mut self.frames)?;
+        self.frames.next_round()?;
+        Ok(run)
+    }
+}
+
 impl<W: Work<Frames>> Work<Frames> for Elsewhere<W> {
     fn run(&mut self, _: &mut Frames) -> Result<Run, Error> {
-        self.frames.next_round()?;
-        self.work.run(&mut self.frames)
+        self.run_on()
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
@@ -86,65 +93,45 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let full = [128, 1024, 16_384, 131_072, 1 << 20, 1 << 22, 10_000_000, 1 << 24];
     let counts = if bench.quick { &[128, 1024, 16_384][..] } else { &full[..] };
     for &flows in counts {
-        for new in [0, 100_000, 1_000_000] {
-            // With fewer flows at a time the idle timeout alone would say how many records there are.
-            if new > 0 && flows < bench.size(131_072, 16_384) {
-                continue;
-            }
-            let packets = bench.size((2 * flows).clamp(4 << 20, if new > 0 { 16 << 20 } else { 32 << 20 }), 20_000);
-            let (idle_ns, records) = match new {
-                0 => (Config::default().idle_ns, flows),
-                // A second more, for the hand has to come by.
-                _ => {
-                    let idle_ns = (10_000_000_000 * flows as u64 / RATE).max(200_000_000);
-                    (idle_ns, flows + (new * (idle_ns + 1_000_000_000) / 1_000_000_000) as usize)
-                }
-            };
-            let row = format!(
-                "{}{}",
-                count(flows),
-                [", 100k new/s", ", 1M new/s", ""][match new {
-                    0 => 2,
-                    100_000 => 0,
-                    _ => 1,
-                }]
-            );
-            if !bench.fits(needed(packets, records), &row, &mut table) {
-                continue;
-            }
-            let specification = format!("{},new={new}", velan(flows));
-            let (mut frames, warm) = match new {
-                0 => (Frames::new(&specification, packets)?, 1),
-                _ => {
-                    let frames = Frames::that_go_on(&specification, packets)?;
-                    // Until as many expire as begin.
-                    let warm = 1 + (idle_ns + 500_000_000).div_ceil(frames.span_ns());
-                    (frames, if bench.quick { 2 } else { warm as usize })
-                }
-            };
-            let anchor_flows = bench.size(ANCHOR_FLOWS, 1000);
-            let anchor = Elsewhere {
-                frames: Frames::new(&velan(anchor_flows), bench.size(4 << 20, 20_000))?,
-                work: Fused::new(config(anchor_flows)),
-            };
-            let group = Group::new(row, flows as f64)
-                .warm(warm)
-                .case(NULL, Null)
-                .case(ROOFLINE, Roofline::new(flows)?)
-                .case(DECODED, Decoded::new(flows)?)
-                .case(ANCHOR, anchor)
-                .case(PIPELINE, Fused::new(Config { idle_ns, flows: room(records) as u32, ..Config::default() }));
-            group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
+        let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
+        let mut used = needed(packets, flows);
+        if !bench.fits(used, &format!("{flows} flows"), &mut table) {
+            continue;
         }
+        let anchor_flows = bench.size(ANCHOR_FLOWS, 1000);
+        let anchor = Frames::new(&velan(anchor_flows), bench.size(4 << 20, 20_000))?;
+        let mut group = Group::new(flows.to_string(), flows as f64)
+            .case(NULL, Null)
+            .case(ROOFLINE, Roofline::new(flows)?)
+            .case(DECODED, Decoded::new(flows)?)
+            .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows)) })
+            .case(PIPELINE, Fused::new(config(flows)));
+        for (new, series) in [(100_000, "weir, 100k new/s"), (1_000_000, "weir, 1M new/s")] {
+            // With fewer flows at a time the idle timeout alone would say how many records there are.
+            if flows < bench.size(131_072, 16_384) {
+                continue;
+            }
+            let idle_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
+            // What comes in half a second more waits for the hand.
+            let records = flows + (new * (idle_ns + 500_000_000) / 1_000_000_000) as usize;
+            let packets = bench.size(8 << 20, 20_000);
+            if !bench.fits(used + needed(packets, records), &format!("{flows} flows, {series}"), &mut table) {
+                continue;
+            }
+            used += needed(packets, records);
+            (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
+            let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), packets)?;
+            let work = Fused::new(Config { idle_ns, ..config(records) });
+            let mut case = Elsewhere { frames, work };
+            for _ in 0..bench.size(((idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
+                case.run_on()?;
+            }
+            group = group.case(series, case);
+        }
+        let mut frames = Frames::new(&velan(flows), packets)?;
+        group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     Ok(table)
-}
-
-fn count(flows: usize) -> String {
-    match flows {
-        f if f >= 1_000_000 && f % 1_000_000 == 0 => format!("{}M", f / 1_000_000),
-        f => f.to_string(),
-    }
 }
 
 /// Conversations as the internet has them, in Gbit/s.

@@ -2,6 +2,7 @@
 
 use super::build::noted;
 use super::frames::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
+use crate::decode::decode_any;
 use crate::{Flags, NO_LABEL, NO_VLAN, Network, Notes, Options, Packet, TunnelType, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,8 +27,11 @@ fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Resu
     };
     let result = decode(link, bytes, frame_bytes, Options { decapsulate }, &mut packet);
     assert_eq!(result, decode(link, bytes, frame_bytes, Options { decapsulate }, &mut other));
+    let mut any = other;
+    assert_eq!(result, decode_any(link, bytes, frame_bytes, Options { decapsulate }, &mut any));
     let notes = result?;
     assert_eq!(packet, other, "the packet before shows through");
+    assert_eq!(packet, any, "the common path reads otherwise");
     assert_eq!((packet.time_ns, packet.interface, packet.frame_bytes), (1, 2, frame_bytes));
 
     let header_bytes = match packet.network {

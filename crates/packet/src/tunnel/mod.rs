@@ -24,6 +24,12 @@ const IPV6_IN_IP: u8 = 41;
 /// Octets of a UDP header.
 const UDP_BYTES: usize = 8;
 
+/// Whether a UDP destination port is that of a tunnel.
+#[inline]
+pub(crate) fn is_port(port: u16) -> bool {
+    matches!(port, vxlan::PORT | geneve::PORT | gtpu::PORT)
+}
+
 /// A tunnel header, or the IP header in the tunnel, is cut or impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
