@@ -209,6 +209,22 @@ fn velan_has_exactly_the_flows_asked_for() {
 }
 
 #[test]
+fn velan_gives_up_its_oldest_flows_for_new_ones() {
+    let mut source = synth("velan,flows=1,packets=1000,rate=1M,new=1M").unwrap().with_truth();
+    run(&mut source);
+    assert_eq!(source.truth().len(), 1000, "every packet is a flow of its own");
+    // In a tenth of a second 1000 flows begin beside the first 100; none lasts longer than 100 others take to begin.
+    let mut source = synth("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2").unwrap().with_truth();
+    run(&mut source);
+    assert!((1090..=1100).contains(&source.truth().len()), "{}", source.truth().len());
+    for flow in source.truth() {
+        let last_ns = flow.forward.last_ns.max(flow.reverse.last_ns);
+        assert!(last_ns - flow.forward.first_ns <= 10_000_000, "{flow:?}");
+    }
+    assert!(synth("velan,rate=1M,new=1000001").is_err());
+}
+
+#[test]
 fn velan_draws_every_flow_with_equal_chance() {
     let mut source = synth("velan,flows=100,packets=1M,size=128").unwrap().with_truth();
     run(&mut source);

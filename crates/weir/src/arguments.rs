@@ -29,6 +29,7 @@ Exit codes:
 pub enum Command {
     Read(Box<Read>),
     Synth(Synth),
+    Bench(Bench),
     Fields(Fields),
     Completions(Completions),
     Man(Man),
@@ -171,7 +172,7 @@ pub struct Synth {
 const SYNTH_EXAMPLES: &str = "\
 velan: equal UDP packets in random order, for stress. Keys and defaults:
   flows=131072 size=64 (with FCS) packets=8M duration= seed=1 order=random|round directions=1|2
-  rate= (packets per second; 10 Gbit/s) snap=
+  rate= (packets per second; 10 Gbit/s) new=0 (flows that begin per second, each for the oldest) snap=
 mix: conversations over TCP and UDP of heavy-tailed lengths, for realism. Keys and defaults:
   flows=10000 (at a time) new= (per second; flows / 10) packets=1M duration= seed=1 ramp=1s
   ipv6=30% udp=40% rst=10% snap=
@@ -181,6 +182,51 @@ Examples:
   weir synth velan,flows=131072,size=64,packets=8M -o velan.pcap
   weir synth mix,flows=10000,packets=1M,seed=7 -o mix.pcap --truth flows.csv
   weir synth mix,packets=100k -o - | tshark -r -";
+
+/// Measure the meter on this machine, beside its ceilings
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub struct Bench {
+    /// Tables to measure (see --list) [default: all, which takes half an hour]
+    #[arg(value_name = "TABLE")]
+    pub tables: Vec<String>,
+
+    /// Measured rounds; in each of them all cases of a row run in turn
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+
+    /// Small loads: tries that all works, measures nothing
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Write the figures and conditions as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a plot per table into a folder
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
+
+    /// Captures whose flows are hashed too [default: testdata/captures, if it is there]
+    #[arg(long, value_name = "FOLDER")]
+    pub captures: Option<PathBuf>,
+
+    /// List the tables
+    #[arg(long)]
+    pub list: bool,
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  weir bench --list                                     what there is to measure
+  weir bench flows mix                                  two tables
+  weir bench --json bench.json --svg plots              all tables, for people and programs
+  weir bench flows --quick                              does it work here?
+
+Exit codes:
+  0  done
+  1  wrong use, or no memory; nothing was measured
+  2  packets were lost from the books, so the figures are worth nothing; or an output could not be written";
 
 /// List every field of a flow record
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod bench;
 mod files;
 mod pages;
 mod progress;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Some(Command::Read(read)) => read::run(&read),
         Some(Command::Synth(synth)) => synth::run(&synth),
+        Some(Command::Bench(bench)) => bench::run(&bench),
         Some(Command::Fields(fields)) => pages::fields(&fields),
         Some(Command::Completions(completions)) => pages::completions(&completions),
         Some(Command::Man(man)) => pages::man(&man),

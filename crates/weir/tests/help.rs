@@ -7,14 +7,14 @@ use common::{parts, weir};
 fn alone_it_prints_short_help() {
     let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
     assert_eq!((code, err.as_str()), (0, ""));
-    for command in ["read", "synth", "fields", "completions", "man"] {
+    for command in ["read", "synth", "bench", "fields", "completions", "man"] {
         assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
     }
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["read", "synth", "fields", "completions", "man"] {
+    for command in ["read", "synth", "bench", "fields", "completions", "man"] {
         let (code, out, _) = parts(&weir([command, "--help"]));
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
@@ -51,6 +51,8 @@ fn wrong_use_is_exit_code_1_with_a_reason() {
         (&["read", "af_packet:eth0"], "This version reads files"),
         (&["synth", "nonsense", "-o", "x.pcap"], "nonsense"),
         (&["synth", "velan"], "--output"),
+        (&["bench", "speed"], "flows"),
+        (&["bench", "--rounds", "0"], "--rounds"),
         (&["completions", "dos"], "dos"),
     ] {
         let (code, out, err) = parts(&weir(arguments));

@@ -16,6 +16,7 @@
 //! | `order` | `random` | `random`: each packet belongs to any flow with equal chance; `round`: one flow after the other |
 //! | `directions` | 1 | 2: every other packet (`random`: on average; `round`: every other round) goes the other way |
 //! | `rate` | line rate | packets per second; else what 10 Gbit/s Ethernet carries, see [`VELAN_PRESETS`] |
+//! | `new` | 0 | flows that begin per second, each in place of the oldest, up to `rate` |
 //! | `snap` | 65535 | octets captured of each frame, at most |
 //!
 //! **`mix`**: conversations over TCP (handshake, requests and answers, acknowledgments, FIN or RST) and UDP, of
@@ -70,7 +71,8 @@ const ETHERNET_LINK: u16 = 1;
 /// `k`, `M` and `G`, time spans `ms`, `s`, `m` and `h`, shares are 0 to 1 or percent.
 ///
 /// Keys of `velan`: `flows` (131072), `size` in octets with FCS (64), `packets` (8M), `duration`, `seed` (1),
-/// `order` (`random` or `round`), `directions` (1 or 2), `rate` in packets per second (10 Gbit/s), `snap`.
+/// `order` (`random` or `round`), `directions` (1 or 2), `rate` in packets per second (10 Gbit/s),
+/// `new` flows per second (0), `snap`.
 /// Keys of `mix`: `flows` at a time (10000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
 /// `ramp` until all have begun (1s), shares `ipv6` (30%), `udp` (40%) and `rst` (10%), `snap`.
 ///

@@ -11,7 +11,7 @@ use super::truth::{TrueDirection, TrueFlow, Truth};
 use super::{Bounds, SECOND_NS, START_NS};
 use std::net::Ipv4Addr;
 
-const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "snap"];
+const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "new", "snap"];
 
 /// Networks for benchmarks (RFC 2544): flows go from the lower half to the upper.
 const SOURCES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
@@ -75,6 +75,7 @@ pub(super) struct Velan {
     two_way: bool,
     wire_bytes: u32,
     clock: Clock,
+    window: Window,
     bounds: Bounds,
     /// Packets so far.
     sent: u64,
@@ -96,6 +97,7 @@ impl Velan {
         let order = values.choice("order", &[("random", Order::Random), ("round", Order::Round)])?;
         let two_way = values.choice("directions", &[("1", false), ("2", true)])?.unwrap_or(false);
         let rate = values.number("rate", [1, SECOND_NS])?.unwrap_or_else(|| line_rate(size));
+        let new = values.number("new", [0, rate])?.unwrap_or(0);
         let wire_bytes = size - FCS;
         let [(forward, ip_sum, udp_sum), (reverse, ..)] = [0, 1].map(|direction| template(wire_bytes, direction));
         let velan = Self {
@@ -105,6 +107,7 @@ impl Velan {
             two_way,
             wire_bytes,
             clock: Clock::new(rate),
+            window: Window { first: 0, new, rate, parts: 0 },
             bounds: Bounds::read(&values, 8_000_000)?,
             sent: 0,
             templates: [forward, reverse],
@@ -125,7 +128,8 @@ impl Velan {
             if self.bounds.reached(self.sent, self.clock.time_ns) {
                 return filled;
             }
-            let (number, direction) = self.draw();
+            let (drawn, direction) = self.draw();
+            let number = self.window.first.wrapping_add(drawn);
             let (source, destination) = endpoints(number);
             let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
             *octets = self.templates[direction];
@@ -147,11 +151,12 @@ impl Velan {
             }
             self.sent += 1;
             self.clock.tick();
+            self.window.tick();
         }
         slots.len()
     }
 
-    /// Number and direction of the next packet's flow.
+    /// Number within the window, and direction, of the next packet's flow.
     #[inline]
     fn draw(&mut self) -> (u32, usize) {
         let drawn = match self.order {
@@ -270,6 +275,28 @@ impl Clock {
         if self.parts >= self.rate {
             self.parts -= self.rate;
             self.time_ns += 1;
+        }
+    }
+}
+
+/// The flows there are at the moment: those from a number on. It moves on one flow at a time, at an even rate.
+struct Window {
+    first: u32,
+    /// Flows that begin per second.
+    new: u64,
+    /// Packets per second.
+    rate: u64,
+    /// Parts, in units of 1 / `rate`, that do not make a flow yet.
+    parts: u64,
+}
+
+impl Window {
+    #[inline]
+    fn tick(&mut self) {
+        self.parts += self.new;
+        if self.parts >= self.rate {
+            self.parts -= self.rate;
+            self.first = self.first.wrapping_add(1);
         }
     }
 }

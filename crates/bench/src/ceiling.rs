@@ -1,0 +1,156 @@
+//! The ceilings: frames only touched; the one-line roofline; the same behind the real decoder and hash.
+
+use crate::Error;
+use crate::frames::Frames;
+use crate::harness::{Run, Work, timed};
+use crate::huge::Huge;
+use crate::index::place;
+use crate::meter::decode;
+use crate::prefetch::prefetch;
+use bytemuck::{Pod, Zeroable};
+use std::hint::black_box;
+use weir_flow::KeyHash;
+use weir_packet::Packet;
+
+/// Packets per burst, as the meter has them.
+const BURST: usize = 64;
+
+/// Touches every frame, does nothing with it.
+pub struct Null;
+
+impl Work<Frames> for Null {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let touched =
+            || frames.walk().map(|frame| u64::from(frame.bytes[0]) + u64::from(frame.wire_bytes)).sum::<u64>();
+        let (sum, seconds) = timed(touched);
+        black_box(sum);
+        Ok(Run::new(frames.packets, seconds))
+    }
+}
+
+/// One cache line: all that is kept of a flow here.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// The least a meter could do: addresses and ports where UDP over IP has them, unchecked; a keyed 64 by 64 bit
+/// multiply for a hash; one line of as many as there are flows fetched ahead and updated. No key is compared, nothing
+/// expires.
+pub struct Roofline(Lines);
+
+/// The decoder and the hash that the meter has, and then the same: what is left to the meter's table.
+pub struct Decoded {
+    lines: Lines,
+    hash: KeyHash,
+}
+
+struct Lines {
+    lines: Huge<Line>,
+    /// Packets of all rounds.
+    given: u64,
+}
+
+impl Roofline {
+    pub fn new(flows: usize) -> Result<Self, Error> {
+        Lines::new(flows).map(Self)
+    }
+}
+
+impl Decoded {
+    pub fn new(flows: usize) -> Result<Self, Error> {
+        Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None) })
+    }
+}
+
+impl Work<Frames> for Roofline {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut walk = frames.walk();
+        let next = || walk.next().map(|frame| (hash(frame.bytes), frame.wire_bytes, frame.time_ns));
+        self.0.run(frames.packets, next)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.0.check()
+    }
+}
+
+impl Work<Frames> for Decoded {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let (mut walk, mut packet) = (frames.walk(), Packet::default());
+        let hash = self.hash;
+        let next = || {
+            let frame = walk.by_ref().find(|frame| decode(frame, &mut packet))?;
+            Some((hash.of(&packet, Default::default()), frame.wire_bytes, frame.time_ns))
+        };
+        self.lines.run(frames.packets, next)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.lines.check()
+    }
+}
+
+impl Lines {
+    fn new(flows: usize) -> Result<Self, Error> {
+        Ok(Self { lines: Huge::new(flows)?, given: 0 })
+    }
+
+    #[inline(always)]
+    fn run(&mut self, packets: u64, next: impl FnMut() -> Option<(u64, u32, u64)>) -> Result<Run, Error> {
+        self.given += packets;
+        let ((), seconds) = timed(|| self.enter(next));
+        Ok(Run::new(packets, seconds))
+    }
+
+    /// Enters all packets in bursts: what `next` says of one is its hash, length and time.
+    #[inline(always)]
+    fn enter(&mut self, mut next: impl FnMut() -> Option<(u64, u32, u64)>) {
+        let mut burst = [(0, 0, 0); BURST];
+        let lines = &mut self.lines[..];
+        loop {
+            let mut filled = 0;
+            while filled < BURST
+                && let Some((hash, wire_bytes, time_ns)) = next()
+            {
+                let line = place(hash, lines.len());
+                prefetch(&lines[line]);
+                burst[filled] = (line, wire_bytes, time_ns);
+                filled += 1;
+            }
+            for &(line, wire_bytes, time_ns) in &burst[..filled] {
+                let Line(words) = &mut lines[line];
+                words[0] += 1;
+                words[1] += u64::from(wire_bytes);
+                words[2] = time_ns;
+            }
+            if filled < BURST {
+                return;
+            }
+        }
+    }
+
+    /// Every packet is in a line.
+    fn check(&self) -> Result<Vec<(&'static str, f64)>, String> {
+        let found: u64 = self.lines.iter().map(|line| line.0[0]).sum();
+        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets in, {found} in lines", self.given)) }
+    }
+}
+
+/// Both directions have one hash.
+#[inline(always)]
+fn hash(bytes: &[u8]) -> u64 {
+    const SECRET: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
+    let Some(head) = bytes.first_chunk::<38>() else { return 0 };
+    let word = |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+    let (from, to) = match (head[12], bytes.first_chunk::<58>()) {
+        (0x86, Some(head)) => {
+            let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|octet| head[at + octet]));
+            let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
+            (eight(22) ^ eight(30).rotate_left(16) ^ port(54), eight(38) ^ eight(46).rotate_left(16) ^ port(56))
+        }
+        _ => (word(26) << 16 | port(34), word(30) << 16 | port(36)),
+    };
+    let product = u128::from(from.min(to) ^ SECRET[0]) * u128::from(from.max(to) ^ SECRET[1]);
+    product as u64 ^ (product >> 64) as u64
+}

@@ -1,0 +1,106 @@
+//! Where and how the figures were taken.
+
+use crate::Options;
+use serde::Serialize;
+use std::fmt;
+use std::fs::read_to_string;
+use weir_flow::Instructions;
+
+/// The conditions of a run. What the system does not tell is `None`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conditions {
+    pub weir_version: &'static str,
+    pub build: &'static str,
+    pub date: String,
+    pub rounds: usize,
+    pub quick: bool,
+    pub processor: Option<String>,
+    pub cores: usize,
+    /// Frequency governor of the first core.
+    pub governor: Option<String>,
+    /// What the table is searched with.
+    pub instructions: String,
+    pub memory_bytes: u64,
+    pub memory_available_bytes: u64,
+    /// The mode of transparent huge pages.
+    pub transparent_huge_pages: Option<String>,
+    pub free_2mib_pages: u64,
+    pub free_1gib_pages: u64,
+    pub kernel: Option<String>,
+    /// Processes that wanted to run in the minute before, on average.
+    pub load: Option<f64>,
+}
+
+/// Pages reserved beforehand that nobody uses yet: of 2 MiB and of 1 GiB.
+pub fn free_pages() -> [u64; 2] {
+    [2048, 1 << 20].map(|kib| {
+        let free = read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
+        free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0)
+    })
+}
+
+impl Conditions {
+    pub fn read(options: &Options) -> Self {
+        let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let field = |path: &str, name: &str| {
+            let text = read_to_string(path).ok()?;
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
+            Some(value.trim().to_owned())
+        };
+        let memory = |name: &str| {
+            let value = field("/proc/meminfo", name)?;
+            value.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+        };
+        let [free_2mib_pages, free_1gib_pages] = free_pages();
+        // The mode stands in brackets among all there are.
+        let mode = line("/sys/kernel/mm/transparent_hugepage/enabled")
+            .and_then(|modes| Some(modes.split_once('[')?.1.split_once(']')?.0.to_owned()));
+        Self {
+            weir_version: env!("CARGO_PKG_VERSION"),
+            build: if cfg!(debug_assertions) { "debug: figures mean nothing" } else { "release" },
+            date: options.date.clone(),
+            rounds: options.rounds,
+            quick: options.quick,
+            processor: field("/proc/cpuinfo", "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            instructions: format!("{:?}", Instructions::best()),
+            memory_bytes: memory("MemTotal").unwrap_or(0),
+            memory_available_bytes: memory("MemAvailable").unwrap_or(4 << 30),
+            transparent_huge_pages: mode,
+            free_2mib_pages,
+            free_1gib_pages,
+            kernel: line("/proc/sys/kernel/osrelease"),
+            load: line("/proc/loadavg").and_then(|load| load.split(' ').next()?.parse().ok()),
+        }
+    }
+
+    /// What a plot says of them, in a line.
+    pub fn in_short(&self) -> String {
+        let processor = self.processor.as_deref().unwrap_or("unknown processor");
+        let quick = if self.quick { ", QUICK: no measurement" } else { "" };
+        format!(
+            "{processor}, {} cores, {}, weir {} {}, {} rounds, {}{quick}",
+            self.cores, self.instructions, self.weir_version, self.build, self.rounds, self.date
+        )
+    }
+}
+
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
+        let gib = |octets: u64| octets as f64 / f64::from(1 << 30);
+        let processor = unknown(&self.processor);
+        writeln!(f, "processor    {processor}, {} cores, governor {}", self.cores, unknown(&self.governor))?;
+        writeln!(f, "instructions {}", self.instructions)?;
+        let (all, available) = (gib(self.memory_bytes), gib(self.memory_available_bytes));
+        writeln!(f, "memory       {all:.1} GiB, {available:.1} GiB available")?;
+        write!(f, "pages        transparent huge pages: {}; reserved and", unknown(&self.transparent_huge_pages))?;
+        writeln!(f, " free: {} of 2 MiB, {} of 1 GiB", self.free_2mib_pages, self.free_1gib_pages)?;
+        let load = self.load.map_or_else(String::new, |load| format!(", load {load} before"));
+        writeln!(f, "system       Linux {}{load}", unknown(&self.kernel))?;
+        let quick = if self.quick { ", QUICK: small loads, no measurement" } else { "" };
+        let Self { weir_version, build, date, rounds, .. } = self;
+        writeln!(f, "run          weir {weir_version}, {build} build, {rounds} rounds, {date}{quick}")
+    }
+}

@@ -1,0 +1,144 @@
+//! Cases measured in turn, round by round.
+
+use crate::Error;
+use crate::report::{Figure, Spread, Table};
+use rustix::time::{ClockId, clock_gettime};
+use std::path::PathBuf;
+
+/// Rounds before those that are measured: tables fill, and the system provides their memory.
+const WARM: usize = 1;
+
+/// What every table is measured with.
+pub struct Bench<'a> {
+    /// Measured rounds.
+    pub rounds: usize,
+    /// Small loads.
+    pub quick: bool,
+    /// Folder of captures.
+    pub captures: Option<PathBuf>,
+    /// Octets of memory there are to use.
+    pub memory: u64,
+    /// Told what goes on.
+    pub say: &'a mut dyn FnMut(&str),
+}
+
+impl Bench<'_> {
+    /// One number for measuring, a small one for trying.
+    pub fn size(&self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+
+    /// Whether so many octets fit into three quarters of the memory; if not, a table says what it leaves out.
+    pub fn fits(&self, octets: usize, what: &str, table: &mut Table) -> bool {
+        let fits = octets as u64 <= self.memory / 4 * 3;
+        if !fits {
+            let [needed, there] = [octets as u64, self.memory].map(|octets| octets as f64 / f64::from(1 << 30));
+            table.notes.push(format!("left out: {what} needs {needed:.1} GiB, {there:.1} GiB are available"));
+        }
+        fits
+    }
+}
+
+/// What one pass of a case over its load took.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub packets: u64,
+    pub seconds: f64,
+    /// What else is to be told; that of the last round is.
+    pub facts: Vec<(&'static str, f64)>,
+}
+
+impl Run {
+    pub fn new(packets: u64, seconds: f64) -> Self {
+        Self { packets, seconds, facts: Vec::new() }
+    }
+}
+
+/// Something that is measured on a load of type `L`.
+pub trait Work<L> {
+    /// One round.
+    fn run(&mut self, load: &mut L) -> Result<Run, Error>;
+
+    /// Checks the books after the last round: what else is to be told, or the equation that does not hold.
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        Ok(vec![])
+    }
+}
+
+/// CPU time of this thread that something takes, in seconds.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let before = now();
+    let result = work();
+    (result, now() - before)
+}
+
+/// Cases that are compared: they run in turn on one load.
+pub struct Group<'a, L> {
+    row: String,
+    x: f64,
+    cases: Vec<(String, Box<dyn Work<L> + 'a>)>,
+}
+
+impl<'a, L> Group<'a, L> {
+    /// A row of a table, and its place on the axis of the plot.
+    pub fn new(row: impl Into<String>, x: f64) -> Self {
+        Self { row: row.into(), x, cases: Vec::new() }
+    }
+
+    /// Adds a case.
+    pub fn case(mut self, series: impl Into<String>, work: impl Work<L> + 'a) -> Self {
+        self.cases.push((series.into(), Box::new(work)));
+        self
+    }
+
+    /// Measures all of them and enters the figures into the table. `next` goes on from round to round.
+    pub fn measure(
+        mut self,
+        bench: &mut Bench,
+        table: &mut Table,
+        load: &mut L,
+        mut next: impl FnMut(&mut L) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        (bench.say)(&format!("{}: {}", table.name, self.row));
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); self.cases.len()];
+        for round in 0..WARM + bench.rounds {
+            if round > 0 {
+                next(load)?;
+            }
+            for (runs, (_, work)) in runs.iter_mut().zip(&mut self.cases) {
+                let run = work.run(load)?;
+                if round >= WARM {
+                    runs.push(run);
+                }
+            }
+        }
+        let rate = |run: &Run| run.packets as f64 / run.seconds.max(1e-9) / 1e6;
+        let rates: Vec<Vec<f64>> = runs.iter().map(|runs| runs.iter().map(rate).collect()).collect();
+        let names: Vec<String> = self.cases.iter().map(|(series, _)| series.clone()).collect();
+        for (at, (series, work)) in self.cases.into_iter().enumerate() {
+            let who = || format!("{}, {}, {series}", table.name, self.row);
+            let finished = work.finish().map_err(|what| Error::LostCount { who: who(), what })?;
+            let Some(last) = runs[at].pop() else { continue };
+            let others = table.against.iter().filter_map(|&against| {
+                let other = names.iter().position(|name| name == against).filter(|&other| other != at)?;
+                let ratios = rates[at].iter().zip(&rates[other]).map(|(rate, other)| rate / other);
+                Some((against.to_owned(), Spread::of(ratios.collect())))
+            });
+            let figure = Figure {
+                row: self.row.clone(),
+                x: self.x,
+                packets: last.packets,
+                mpps: Spread::of(rates[at].clone()),
+                of: others.collect(),
+                facts: last.facts.into_iter().chain(finished).map(|(name, value)| (name.to_owned(), value)).collect(),
+                series,
+            };
+            table.figures.push(figure);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! `weir bench`: Weir measured beside its ceilings, on one machine, in one run.
+//!
+//! In: names of tables. Out: a [`Report`]: the conditions, and per table figures with their spread, as text, JSON and
+//! SVG plots.
+//! Always true: cases that are compared run in turn, round by round, so that noise hits all of them alike; ratios are
+//! medians of ratios within one round; and every packet of every round is found again in records, or the run fails.
+//!
+//! Ceilings stand beside the meter (`ceiling.rs`). The *null consumer* touches each frame and does nothing. The
+//! *roofline* is the least that a meter could do: addresses and ports as they lie, a keyed hash, one cache line per
+//! packet updated, with prefetch. *Decoder + one line* is the same behind Weir's own decoder and hash.
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+
+mod ceiling;
+mod conditions;
+mod frames;
+mod harness;
+mod huge;
+mod index;
+mod meter;
+mod plot;
+mod prefetch;
+mod report;
+mod tables;
+mod toeplitz;
+
+pub use report::Report;
+pub use tables::TABLES;
+
+use std::path::PathBuf;
+
+/// What to measure, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Tables by name, in this order; none for all.
+    pub tables: Vec<String>,
+    /// Measured rounds.
+    pub rounds: usize,
+    /// Small loads: a test that all of it works, not a measurement.
+    pub quick: bool,
+    /// Folder of captures whose flows are hashed too.
+    pub captures: Option<PathBuf>,
+    /// The date, for the conditions.
+    pub date: String,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No table of that name.
+    #[error("no table '{0}': there are {known}", known = TABLES.map(|(name, ..)| name).join(", "))]
+    UnknownTable(String),
+    /// A load that cannot be made.
+    #[error(transparent)]
+    Load(#[from] weir_capture::SpecError),
+    /// A capture that cannot be read.
+    #[error(transparent)]
+    Capture(#[from] weir_capture::Error),
+    /// The system has not that much memory.
+    #[error("no memory for {octets} octets: {error}")]
+    Memory {
+        /// What was asked for.
+        octets: usize,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Packets or octets that went in did not come out again: the figures are worth nothing.
+    #[error("{who} lost count: {what}")]
+    LostCount {
+        /// Table, row and series.
+        who: String,
+        /// The equation that does not hold.
+        what: String,
+    },
+}
+
+/// Measures; `say` is told what goes on.
+///
+/// # Errors
+/// No such table, no memory, or a meter that lost count.
+pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let all = TABLES.map(|(name, ..)| name.to_owned());
+    let names = if options.tables.is_empty() { &all[..] } else { &options.tables };
+    let find = |name: &String| {
+        let table = TABLES.into_iter().find(|(known, ..)| known == name);
+        table.ok_or_else(|| Error::UnknownTable(name.clone()))
+    };
+    let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let conditions = conditions::Conditions::read(options);
+    let mut bench = harness::Bench {
+        rounds: options.rounds.max(1),
+        quick: options.quick,
+        captures: options.captures.clone(),
+        memory: conditions.memory_available_bytes,
+        say,
+    };
+    let mut tables = Vec::new();
+    for (_, _, measure) in wanted {
+        tables.push(measure(&mut bench)?);
+    }
+    Ok(Report { conditions, tables, balanced: true })
+}

@@ -1,0 +1,268 @@
+//! Meters as cases: the whole pipeline as `weir read` runs it, and the meter alone with its inner parts exchanged.
+
+use crate::Error;
+use crate::frames::Frames;
+use crate::harness::{Run, Work, timed};
+use weir_capture::Frame;
+use weir_export::Sink;
+use weir_flow::{ALL, Config, Flow, Hpc, Index, Meter};
+use weir_ledger::{Ledger, Records, SinkLine};
+use weir_packet::{Network, Packet};
+use weir_probe::{Pipeline, Settings};
+
+/// Packets per burst.
+const BURST: usize = weir_capture::BURST;
+/// Records that are handed on together.
+const BATCH: usize = 512;
+
+/// One pipeline from frames to records, which are counted and thrown away.
+pub struct Fused {
+    pipeline: Pipeline,
+    /// Packets and octets of all rounds.
+    given: [u64; 2],
+    created: u64,
+}
+
+impl Fused {
+    pub fn new(meter: Config) -> Self {
+        let sink = Box::new(Counter::default());
+        let pipeline = Pipeline::new(Settings { meter, ..Settings::default() }, vec![sink]);
+        Self { pipeline, given: [0; 2], created: 0 }
+    }
+
+    /// Everything that was given is in the ledger.
+    fn check(&self, ledger: &Ledger) -> Result<(), String> {
+        if let Some(wrong) = ledger.check().first() {
+            return Err(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right));
+        }
+        let received = [ledger.packets.received, ledger.bytes.received];
+        if received != self.given {
+            return Err(format!("packets and octets: {:?} given, {received:?} received", self.given));
+        }
+        Ok(())
+    }
+}
+
+impl Work<Frames> for Fused {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut source = frames.replay();
+        let (result, seconds) = timed(|| {
+            while self.pipeline.step(&mut source)? {}
+            Ok::<_, weir_capture::Error>(())
+        });
+        result?;
+        self.given[0] += frames.packets;
+        self.given[1] += frames.wire_bytes;
+        let ledger = self.pipeline.ledger();
+        self.check(&ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
+        let new_per_second = created as f64 * 1e9 / frames.span_ns() as f64;
+        let facts = vec![("records live", ledger.live.flows as f64), ("new records/s of capture", new_per_second)];
+        Ok(Run { facts, ..Run::new(frames.packets, seconds) })
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        let given = self.given;
+        let (ledger, _) = self.pipeline.finish();
+        Self { pipeline: Pipeline::new(Settings::default(), vec![]), given, created: 0 }.check(&ledger)?;
+        if ledger.live.flows != 0 {
+            return Err(format!("{} records left after the end", ledger.live.flows));
+        }
+        Ok(vec![])
+    }
+}
+
+/// Counts records: a sink that costs nothing.
+#[derive(Default)]
+struct Counter(SinkLine);
+
+impl Sink for Counter {
+    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+        flows.iter().for_each(|flow| self.0.exported.add(flow.packets(), flow.frame_bytes()));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), weir_export::Error> {
+        Ok(())
+    }
+
+    fn line(&self) -> &SinkLine {
+        &self.0
+    }
+}
+
+/// Decoder and meter, the meter with any index and any fields, and their books.
+pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
+    meter: Meter<I, FIELDS>,
+    burst: Box<[Packet; BURST]>,
+    filled: usize,
+    out: Vec<Flow>,
+    /// Frames of all rounds.
+    received: u64,
+    /// What the meter was given.
+    given: Records,
+    /// Records that have ended.
+    ended: Records,
+}
+
+impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
+    pub fn new(config: Config) -> Self {
+        Self {
+            meter: Meter::with_index(config),
+            burst: Box::new([Packet::default(); BURST]),
+            filled: 0,
+            out: Vec::with_capacity(2 * BATCH),
+            received: 0,
+            given: Records::default(),
+            ended: Records::default(),
+        }
+    }
+
+    /// Decodes and meters.
+    pub fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
+        for frame in frames {
+            self.received += 1;
+            if decode(&frame, &mut self.burst[self.filled]) {
+                self.filled += 1;
+                if self.filled == BURST {
+                    self.flush();
+                }
+            }
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let filled = std::mem::take(&mut self.filled);
+        absorb(&mut self.meter, &self.burst[..filled], &mut self.given, &mut self.ended, &mut self.out);
+    }
+
+    /// Meters what was decoded before.
+    pub fn packets(&mut self, packets: &[Packet]) {
+        self.received += packets.len() as u64;
+        for burst in packets.chunks(BURST) {
+            absorb(&mut self.meter, burst, &mut self.given, &mut self.ended, &mut self.out);
+        }
+    }
+
+    /// Whatever was given is in a record, or was dropped and counted.
+    pub fn check(&self) -> Result<(), String> {
+        let counters = self.meter.counters();
+        let mut records = self.meter.live();
+        records.merge(self.ended);
+        self.out.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
+        let found = [records.packets + counters.dropped_packets, records.bytes + counters.dropped_bytes];
+        if found != [self.given.packets, self.given.bytes] {
+            return Err(format!(
+                "packets and octets: {:?} given, {found:?} found",
+                [self.given.packets, self.given.bytes]
+            ));
+        }
+        if self.given.packets != self.received {
+            return Err(format!("{} frames, {} packets", self.received, self.given.packets));
+        }
+        Ok(())
+    }
+
+    /// One timed round.
+    fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
+        let ((), seconds) = timed(|| work(self));
+        self.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        let facts = vec![("records live", self.meter.live().flows as f64)];
+        Ok(Run { facts, ..Run::new(packets, seconds) })
+    }
+
+    /// What there is to tell of the table, and the books after all records have ended.
+    pub fn close(mut self) -> Result<Vec<(&'static str, f64)>, String> {
+        let facts = vec![
+            ("longest search", self.meter.longest_search() as f64),
+            ("table MiB", self.meter.memory() as f64 / f64::from(1 << 20)),
+        ];
+        while self.meter.drain_some(BATCH, &mut self.out) {
+            end(&mut self.ended, &mut self.out);
+        }
+        end(&mut self.ended, &mut self.out);
+        self.check()?;
+        let left = self.meter.live().flows;
+        if left == 0 { Ok(facts) } else { Err(format!("{left} records left after the end")) }
+    }
+}
+
+#[inline(always)]
+fn absorb<I: Index, const FIELDS: u8>(
+    meter: &mut Meter<I, FIELDS>,
+    burst: &[Packet],
+    given: &mut Records,
+    ended: &mut Records,
+    out: &mut Vec<Flow>,
+) {
+    given.packets += burst.len() as u64;
+    given.bytes += burst.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+    meter.absorb(burst, out);
+    if out.len() >= BATCH {
+        end(ended, out);
+    }
+}
+
+fn end(ended: &mut Records, out: &mut Vec<Flow>) {
+    out.drain(..).for_each(|flow| ended.add(flow.packets(), flow.frame_bytes()));
+}
+
+/// Whether there is a packet in a frame.
+#[inline(always)]
+pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
+    packet.time_ns = frame.time_ns;
+    packet.interface = frame.interface;
+    let notes = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), packet);
+    notes.is_ok() && packet.network != Network::Layer2
+}
+
+impl<I: Index, const FIELDS: u8> Work<Frames> for Metering<I, FIELDS> {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        self.round(frames.packets, |metering| metering.frames(frames.walk()))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.close()
+    }
+}
+
+/// Packets that were decoded before.
+pub struct Packets(pub Vec<Packet>);
+
+impl<I: Index, const FIELDS: u8> Work<Packets> for Metering<I, FIELDS> {
+    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
+        self.round(packets.0.len() as u64, |metering| metering.packets(&packets.0))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.close()
+    }
+}
+
+/// The meter alone, on frames that were decoded before it is timed: what a card that hands over headers would leave.
+pub struct Preparsed {
+    metering: Metering,
+    packets: Vec<Packet>,
+}
+
+impl Preparsed {
+    pub fn new(config: Config) -> Self {
+        Self { metering: Metering::new(config), packets: Vec::new() }
+    }
+}
+
+impl Work<Frames> for Preparsed {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        self.packets.clear();
+        self.packets.extend(frames.walk().filter_map(|frame| {
+            let mut packet = Packet::default();
+            decode(&frame, &mut packet).then_some(packet)
+        }));
+        self.metering.round(frames.packets, |metering| metering.packets(&self.packets))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.metering.close()
+    }
+}

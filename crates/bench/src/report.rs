@@ -1,0 +1,187 @@
+//! What came out: as text here, as JSON by its shape, as plots in `plot.rs`.
+
+use crate::conditions::Conditions;
+use crate::plot;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Everything that was measured, and where.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub(crate) conditions: Conditions,
+    pub(crate) tables: Vec<Table>,
+    /// Whether every packet of every round was found again; a report where not does not exist.
+    pub(crate) balanced: bool,
+}
+
+/// One table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    pub name: &'static str,
+    pub title: &'static str,
+    /// What was fed to the cases, and what is fixed.
+    pub load: String,
+    /// What times are: CPU time of one thread, or the wall clock for several.
+    pub clock: &'static str,
+    /// What rows differ in, with its unit.
+    pub axis: &'static str,
+    /// Whether rows are numbers to be plotted on a logarithmic axis, else names.
+    pub logarithmic: bool,
+    /// Series that others are divided by.
+    pub against: Vec<&'static str>,
+    pub figures: Vec<Figure>,
+    pub plots: Vec<Plot>,
+    pub notes: Vec<String>,
+}
+
+/// The rate of one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    pub row: String,
+    pub x: f64,
+    pub series: String,
+    /// Packets per round.
+    pub packets: u64,
+    /// Million packets per second.
+    pub mpps: Spread,
+    /// Ratios to other series of the same row, within one round.
+    pub of: BTreeMap<String, Spread>,
+    /// What else there is to tell.
+    pub facts: BTreeMap<String, f64>,
+}
+
+/// Something plotted that is no rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plot {
+    pub name: String,
+    pub title: String,
+    /// What the axes show, with units.
+    pub axes: [String; 2],
+    pub curves: Vec<Curve>,
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug, Serialize)]
+pub struct Curve {
+    pub series: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Values of several rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of one value at least.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Self { median: f64::midpoint(low, high), min: values[0], max: values[values.len() - 1] }
+    }
+}
+
+impl Table {
+    /// A table without figures, of the CPU time of one thread and of rows that are numbers, beside the roofline.
+    pub fn new(name: &'static str, title: &'static str, axis: &'static str, load: impl Into<String>) -> Self {
+        Self {
+            name,
+            title,
+            load: load.into(),
+            clock: "CPU time of the thread",
+            axis,
+            logarithmic: true,
+            against: vec![crate::tables::ROOFLINE, crate::tables::DECODED],
+            figures: Vec::new(),
+            plots: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    /// The report as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and strings only")
+    }
+
+    /// Writes one SVG file or more per table into a folder, which is made; their paths.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write_plots(&self, folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+        std::fs::create_dir_all(folder)?;
+        let mut written = Vec::new();
+        for table in &self.tables {
+            for (name, text) in plot::of(table, &self.conditions) {
+                let path = folder.join(format!("{name}.svg"));
+                std::fs::write(&path, text)?;
+                written.push(path);
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.conditions)?;
+        self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, title, load, clock, axis, against, .. } = self;
+        writeln!(f, "{name}: {title}\nload: {load}")?;
+        if !self.figures.is_empty() {
+            writeln!(f, "time: {clock}; median of rounds, least and most in brackets")?;
+            let width = |text: &dyn Fn(&Figure) -> usize| self.figures.iter().map(text).max().unwrap_or(0);
+            let row_width = width(&|figure| figure.row.chars().count()).max(axis.chars().count());
+            let width = width(&|figure| figure.series.chars().count());
+            write!(f, "{axis:row_width$}  {:width$} {:>9} {:17} {:>9}", "", "Mpps", "", "ns/packet")?;
+            against.iter().try_for_each(|against| write!(f, "  % of {against}"))?;
+            writeln!(f)?;
+            let mut before = "";
+            for Figure { row, series, mpps, of, facts, .. } in &self.figures {
+                let label = if row == before { "" } else { row };
+                before = row;
+                let spread = format!("({:.2}-{:.2})", mpps.min, mpps.max);
+                write!(
+                    f,
+                    "{label:row_width$}  {series:width$} {:9.2} {spread:17} {:9.1}",
+                    mpps.median,
+                    1e3 / mpps.median
+                )?;
+                for &against in against {
+                    let width = against.len() + 5;
+                    match of.get(against) {
+                        Some(ratio) => write!(f, "  {:width$.1}", 100.0 * ratio.median)?,
+                        None => write!(f, "  {:>width$}", "")?,
+                    }
+                }
+                let facts: Vec<String> =
+                    facts.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
+                writeln!(f, "  {}", facts.join(", "))?;
+            }
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+/// A number with as many digits as tell something.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v == 0.0 || v >= 1000.0 || (v >= 10.0 && v.fract() == 0.0) => 0,
+        v if v >= 10.0 => 1,
+        v if v.fract() == 0.0 => 0,
+        v if v >= 0.1 => 2,
+        _ => return format!("{value:.1e}"),
+    };
+    format!("{value:.digits$}")
+}

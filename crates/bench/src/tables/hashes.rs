@@ -1,0 +1,319 @@
+//! The hash, and what somebody can do who wants it to be bad.
+
+use super::{NULL, RATE, ROOFLINE, config, velan};
+use crate::Error;
+use crate::ceiling::{Null, Roofline};
+use crate::frames::Frames;
+use crate::harness::{Bench, Group, Run, Work, timed};
+use crate::index::place;
+use crate::meter::{Fused, Metering, Packets, decode};
+use crate::report::{Curve, Plot, Table, number};
+use crate::toeplitz::{STANDARD_KEY, SYMMETRIC_KEY, Toeplitz};
+use std::collections::HashSet;
+use std::hint::black_box;
+use std::path::Path;
+use weir_capture::Source;
+use weir_flow::{Config, Hpc, KeyHash, KeyOptions, Policy};
+use weir_packet::{Network, Packet, mapped};
+
+const OURS: &str = "keyed multiply";
+const SYMMETRIC: &str = "Toeplitz, symmetric key";
+const STANDARD: &str = "Toeplitz, standard key";
+/// Keys per bucket, on average, of the flow table when it is full.
+const LOAD: f64 = 6.5;
+const KEY: KeyOptions = KeyOptions { vlan: false, interface: false, tunnel: false, unidirectional: false };
+
+/// A packet of every flow of a synthetic load's first packets.
+pub fn distinct_keys(specification: &str, packets: usize) -> Result<Vec<Packet>, Error> {
+    let mut source = weir_capture::synth(&format!("{specification},packets={packets}"))?;
+    let mut keys = Keys::default();
+    keys.enter(&mut source)?;
+    Ok(keys.packets)
+}
+
+/// Address and port.
+type End = ([u8; 16], u16);
+
+/// Packets of different flows.
+#[derive(Default)]
+struct Keys {
+    /// Endpoints in order, and protocol.
+    known: HashSet<([End; 2], u8)>,
+    packets: Vec<Packet>,
+}
+
+impl Keys {
+    fn enter(&mut self, source: &mut dyn Source) -> Result<(), Error> {
+        while let Some(burst) = source.burst()? {
+            for frame in &burst {
+                let mut packet = Packet::default();
+                if !decode(frame, &mut packet) {
+                    continue;
+                }
+                let mut ends = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
+                ends.sort();
+                // So that the hash of a card, which looks at one direction, gets the endpoints in one order.
+                [(packet.source, packet.source_port), (packet.destination, packet.destination_port)] = ends;
+                if self.known.insert((ends, packet.protocol)) {
+                    self.packets.push(packet);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of all captures in a folder; what cannot be read is passed over.
+    fn of_captures(folder: &Path) -> Self {
+        let mut keys = Self::default();
+        let mut paths: Vec<_> =
+            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths.iter().filter(|path| path.is_file()) {
+            if let Ok(mut source) = weir_capture::open(path) {
+                let _ = keys.enter(source.as_mut());
+            }
+        }
+        keys
+    }
+}
+
+/// How many hashes fall into each of so many buckets.
+pub fn counted(hashes: &[u64], buckets: usize) -> Vec<u32> {
+    let mut counted = vec![0; buckets];
+    for hash in hashes {
+        counted[place(*hash, buckets)] += 1;
+    }
+    counted
+}
+
+/// The share of buckets with at most so many keys: as counted, and by Poisson's distribution of the same mean.
+pub fn buckets(counted: &[u32], mean: f64) -> [Vec<(f64, f64)>; 2] {
+    let most = counted.iter().copied().max().unwrap_or(0).min(40) as usize;
+    let mut shares = vec![0.0; most + 1];
+    for &keys in counted {
+        shares[(keys as usize).min(most)] += 1.0 / counted.len() as f64;
+    }
+    let (mut measured, mut poisson) = (Vec::new(), Vec::new());
+    let (mut sum, mut expected, mut term) = (0.0, 0.0, (-mean).exp());
+    for (keys, share) in shares.into_iter().enumerate() {
+        sum += share;
+        expected += term;
+        term *= mean / (keys + 1) as f64;
+        measured.push((keys as f64, sum));
+        poisson.push((keys as f64, expected));
+    }
+    [measured, poisson]
+}
+
+/// Hashes some packets of a load, as many as stay in a near cache, many times over.
+struct Hashing<F>(F);
+
+impl<F: Fn(&Packet) -> u64> Work<Packets> for Hashing<F> {
+    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
+        let packets = &packets.0[..packets.0.len().min(2048)];
+        let times = 4_000_000 / packets.len();
+        let ((), seconds) = timed(|| {
+            for _ in 0..times {
+                black_box(packets.iter().fold(0, |sum: u64, packet| sum.wrapping_add(self.0(packet))));
+            }
+        });
+        Ok(Run::new((times * packets.len()) as u64, seconds))
+    }
+}
+
+/// What a card puts into its hash: addresses and, of TCP and UDP, ports.
+#[inline(always)]
+fn rss(toeplitz: &Toeplitz, packet: &Packet) -> u64 {
+    let mut input = [0; 36];
+    let address = if packet.network == Network::Ipv4 { 4 } else { 16 };
+    input[..address].copy_from_slice(&packet.source[16 - address..]);
+    input[address..2 * address].copy_from_slice(&packet.destination[16 - address..]);
+    input[2 * address..][..2].copy_from_slice(&packet.source_port.to_be_bytes());
+    input[2 * address + 2..][..2].copy_from_slice(&packet.destination_port.to_be_bytes());
+    // As for a 32-bit hash that is all there is: it fills the half that tells the bucket.
+    u64::from(toeplitz.of(&input[..2 * address + 4])) << 32
+}
+
+/// The software hash beside that of network cards: what it costs, and how keys spread.
+pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let load = "a packet of every flow, decoded before; cost: of 2048 of them, in the cache; collisions: distinct keys in buckets at 6.5 keys each, as in \
+                a full table. Cards compute their hash for nothing: its cost here is that of software";
+    let mut table = Table::new("hash", "The keyed hash and that of network cards", "keys", load);
+    table.logarithmic = false;
+    table.against = vec![OURS];
+    let mut loads = vec![
+        ("velan".to_owned(), distinct_keys(&velan(bench.size(1 << 20, 4096)), bench.size(4 << 20, 20_000))?),
+        (
+            "mix".to_owned(),
+            distinct_keys(&format!("mix,flows={}", bench.size(300_000, 2000)), bench.size(4 << 20, 40_000))?,
+        ),
+    ];
+    if let Some(folder) = &bench.captures {
+        let keys = Keys::of_captures(folder).packets;
+        if keys.len() > 1 {
+            loads.push(("captures".to_owned(), keys));
+        } else {
+            table.notes.push(format!("no captures in {}", folder.display()));
+        }
+    }
+    let ours = KeyHash::new(None);
+    for (name, keys) in loads {
+        let mut packets = Packets(keys);
+        let [symmetric, standard] = [SYMMETRIC_KEY, STANDARD_KEY].map(|key| Toeplitz::new(&key));
+        let hashes = [
+            (OURS, packets.0.iter().map(|packet| ours.of(packet, KEY)).collect::<Vec<u64>>()),
+            (SYMMETRIC, packets.0.iter().map(|packet| rss(&symmetric, packet)).collect()),
+            (STANDARD, packets.0.iter().map(|packet| rss(&standard, packet)).collect()),
+        ];
+        let row = format!("{name}, {}", packets.0.len());
+        let group = Group::new(&row, 0.0)
+            .case(OURS, Hashing(|packet: &Packet| ours.of(packet, KEY)))
+            .case(SYMMETRIC, Hashing(|packet: &Packet| rss(&symmetric, packet)))
+            .case(STANDARD, Hashing(|packet: &Packet| rss(&standard, packet)));
+        group.measure(bench, &mut table, &mut packets, |_| Ok(()))?;
+        let number = ((packets.0.len() as f64 / LOAD) as usize).max(1);
+        let mean = packets.0.len() as f64 / number as f64;
+        let mut curves = Vec::new();
+        for (series, hashes) in hashes {
+            let counted = counted(&hashes, number);
+            let [measured, poisson] = buckets(&counted, mean);
+            if curves.is_empty() {
+                curves.push(Curve { series: "Poisson".into(), points: poisson });
+            }
+            curves.push(Curve { series: series.into(), points: measured });
+            let values: HashSet<u32> = hashes.iter().map(|hash| (hash >> 32) as u32).collect();
+            let variance = counted.iter().map(|&keys| (f64::from(keys) - mean).powi(2)).sum::<f64>() / number as f64;
+            let crowded: u32 = counted.iter().filter(|&&keys| keys > 10).sum();
+            let facts = [
+                ("distinct 32-bit values", values.len() as f64),
+                ("most keys in a bucket", f64::from(counted.iter().copied().max().unwrap_or(0))),
+                ("variance / mean (1 by Poisson)", variance / mean),
+                ("% of keys in buckets beyond 10", 100.0 * f64::from(crowded) / packets.0.len() as f64),
+            ];
+            let mine = table.figures.iter_mut().find(|figure| figure.row == row && figure.series == series);
+            if let Some(figure) = mine {
+                figure.facts.extend(facts.map(|(name, value)| (name.to_owned(), value)));
+            }
+        }
+        table.plots.push(Plot {
+            name: format!("hash-{name}"),
+            title: format!("Keys per bucket: {row} keys"),
+            axes: ["keys in a bucket".into(), "share of buckets with at most so many".into()],
+            curves,
+        });
+    }
+    Ok(table)
+}
+
+/// Every packet a new flow: with room, with a full table under each policy; and keys that somebody chose.
+pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let load = "64-octet UDP frames, every packet a flow of its own, at 10 Mpps. With room: idle timeout 50 ms, 2 M \
+                records; full: 131072 records. Colliding keys: packets decoded before";
+    let mut table = Table::new("flood", "Every packet a new flow", "load", load);
+    table.logarithmic = false;
+    table.against = vec![ROOFLINE, RANDOM];
+    let full = bench.size(131_072, 1024);
+    let policies = [
+        ("room for all", Policy::Overflow, bench.size(2 << 20, 64 << 10), 50_000_000),
+        ("full, overflow", Policy::Overflow, full, Config::default().idle_ns),
+        ("full, evict", Policy::EvictOldestIdle, full, Config::default().idle_ns),
+        ("full, drop", Policy::Drop, full, Config::default().idle_ns),
+    ];
+    for (row, policy, flows, idle_ns) in policies {
+        let specification = format!("velan,flows=1,size=64,rate={RATE},new={RATE}");
+        let mut frames = Frames::that_go_on(&specification, bench.size(4 << 20, 20_000))?;
+        let group = Group::new(row, 0.0)
+            .case(NULL, Null)
+            .case(ROOFLINE, Roofline::new(flows)?)
+            .case(super::PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() }));
+        group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
+    }
+    attack(bench, &mut table)?;
+    Ok(table)
+}
+
+const RANDOM: &str = "random keys";
+
+/// Keys that fall into a few buckets under one known secret, metered under a random one beside random keys; and a
+/// smaller number of them under the secret that they were made for.
+fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
+    const SECRET: u64 = 1;
+    let number = bench.size(1 << 20, 1 << 10);
+    (bench.say)("flood: looking for keys that collide");
+    let known = KeyHash::new(Some(SECRET));
+    // The lowest 2^-10 of all hashes: so few buckets lie there, whatever their number.
+    let mut tried = 0;
+    let mut colliding = Vec::with_capacity(number);
+    while colliding.len() < number {
+        let packet = numbered(tried);
+        if known.of(&packet, KEY) >> (64 - 10) == 0 {
+            colliding.push(packet);
+        }
+        tried += 1;
+    }
+    // Keys of the same form, as far apart on average.
+    let random: Vec<Packet> = (0..number as u64).map(|at| numbered(tried + at * (tried / number as u64))).collect();
+    let few: Vec<Packet> = colliding[..number >> 4].to_vec();
+    let row = format!("{number} keys");
+    let packets = bench.size(4 << 20, 20_000);
+    let config = config(number);
+    let mut none = ();
+    let mut group = Group::new(row, 0.0);
+    for (series, keys) in [(RANDOM, &random), ("keys that collide under a known secret", &colliding)] {
+        group = group.case(series, Own { metering: Metering::new(config), packets: shuffled(keys, packets) });
+    }
+    group.measure(bench, table, &mut none, |()| Ok(()))?;
+    let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0);
+    let weak = Config { secret: Some(SECRET), ..super::config(few.len()) };
+    let own = Own { metering: Metering::new(weak), packets: shuffled(&few, packets >> 6) };
+    group.case("keys that collide under a known secret", own).measure(bench, table, &mut none, |()| Ok(()))?;
+    table.notes.push(format!("{} keys tried to find those that collide", self::number(tried as f64)));
+    Ok(())
+}
+
+/// A packet of flow number `at`, from one network to one server.
+fn numbered(at: u64) -> Packet {
+    let address = (10_u32 << 24) | (at >> 16) as u32 & 0xff_ffff;
+    Packet {
+        source: mapped(address.to_be_bytes()),
+        destination: mapped([192, 0, 2, 1]),
+        source_port: at as u16,
+        destination_port: 443 + (at >> 40) as u16,
+        protocol: 17,
+        ip_bytes: 46,
+        frame_bytes: 60,
+        ttl: 64,
+        time_ns: 1_767_225_600_000_000_000,
+        ..Packet::default()
+    }
+}
+
+/// So many packets of flows in random order, 100 ns apart.
+fn shuffled(keys: &[Packet], packets: usize) -> Packets {
+    let mut random = 1_u64;
+    let next = |at: usize| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let key = keys[place(random, keys.len())];
+        Packet { time_ns: key.time_ns + 100 * at as u64, ..key }
+    };
+    Packets((0..packets).map(next).collect())
+}
+
+/// A meter with packets of its own.
+struct Own {
+    metering: Metering<Hpc>,
+    packets: Packets,
+}
+
+impl Work<()> for Own {
+    fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
+        let run = Work::<Packets>::run(&mut self.metering, &mut self.packets)?;
+        let step_ns = 100 * self.packets.0.len() as u64;
+        self.packets.0.iter_mut().for_each(|packet| packet.time_ns += step_ns);
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.metering.close()
+    }
+}

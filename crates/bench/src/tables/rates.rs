@@ -1,0 +1,183 @@
+//! Rates of the whole pipeline under loads from outside: CESNET's, many flows, new flows, internet mix.
+
+use super::{DECODED, NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, velan};
+use crate::Error;
+use crate::ceiling::{Decoded, Null, Roofline};
+use crate::frames::Frames;
+use crate::harness::{Bench, Group, Run, Work};
+use crate::meter::{Fused, Preparsed};
+use crate::report::Table;
+use weir_capture::VELAN_PRESETS;
+use weir_flow::Config;
+
+/// Flows of the load that `flows` holds every row against.
+const ANCHOR_FLOWS: usize = 100_000;
+const ANCHOR: &str = "weir, 100k flows";
+
+/// CESNET's Table I (Velan and Pus, 2015): twelve combinations of packet size and flow count; frames whole, trimmed
+/// to 64 octets, and as packets that were parsed before (their Unified Header).
+pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let load =
+        "CESNET's loads: UDP over IPv4, one direction, random order, from memory. Parsed: the decoder is not timed";
+    let mut table = Table::new("table1", "Packet sizes and flow counts of CESNET's Table I", "octets x flows", load);
+    table.logarithmic = false;
+    for preset in VELAN_PRESETS {
+        let (size, flows) = (preset.size as usize, preset.flows as usize);
+        let packets = bench.size(4_000_000, 20_000);
+        if !bench.fits(packets * (size + 12 + 76 + 128), &format!("{size} x {flows}"), &mut table) {
+            continue;
+        }
+        let mut whole = Frames::new(&preset.spec(), packets)?;
+        let trimmed = Frames::new(&format!("{},snap=60", preset.spec()), packets)?;
+        let config = config(flows);
+        let ports = preset.packets_per_second as f64 / 1e6;
+        let group = Group::new(format!("{size} x {flows}"), 0.0)
+            .case(NULL, Null)
+            .case(ROOFLINE, Roofline::new(flows)?)
+            .case(DECODED, Decoded::new(flows)?)
+            .case("weir, whole", Ports(Fused::new(config), ports))
+            .case("weir, trimmed", Ports(Elsewhere { frames: trimmed, work: Fused::new(config) }, ports))
+            .case("weir, parsed", Ports(Preparsed::new(config), ports));
+        group.measure(bench, &mut table, &mut whole, Frames::next_round)?;
+    }
+    Ok(table)
+}
+
+/// Says too how many of CESNET's 10 Gbit/s ports, at so many Mpps each, a core would serve.
+struct Ports<W>(W, f64);
+
+impl<W: Work<Frames>> Work<Frames> for Ports<W> {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut run = self.0.run(frames)?;
+        run.facts = vec![("10G ports", run.packets as f64 / run.seconds / 1e6 / self.1)];
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        Box::new(self.0).finish().map(|_| vec![])
+    }
+}
+
+/// A case with frames of its own.
+struct Elsewhere<W> {
+    frames: Frames,
+    work: W,
+}
+
+impl<W: Work<Frames>> Elsewhere<W> {
+    fn run_on(&mut self) -> Result<Run, Error> {
+        let run = self.work.run(&mut self.frames)?;
+        self.frames.next_round()?;
+        Ok(run)
+    }
+}
+
+impl<W: Work<Frames>> Work<Frames> for Elsewhere<W> {
+    fn run(&mut self, _: &mut Frames) -> Result<Run, Error> {
+        self.run_on()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        Box::new(self.work).finish()
+    }
+}
+
+/// The rate from a handful of flows to 16 million at a time, with none, 100 k and 1 M new ones per second of capture.
+pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let load = format!(
+        "{VELAN}. New flows take the place of the oldest; what is idle for as long as ten packets of a flow take on \
+         average (200 ms at least) expires"
+    );
+    let mut table = Table::new("flows", "Concurrent flows and new flows", "concurrent flows", load);
+    table.against = vec![ROOFLINE, DECODED, ANCHOR];
+    let full = [128, 1024, 16_384, 131_072, 1 << 20, 1 << 22, 10_000_000, 1 << 24];
+    let counts = if bench.quick { &[128, 1024, 16_384][..] } else { &full[..] };
+    for &flows in counts {
+        let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
+        let mut used = needed(packets, flows);
+        if !bench.fits(used, &format!("{flows} flows"), &mut table) {
+            continue;
+        }
+        let anchor_flows = bench.size(ANCHOR_FLOWS, 1000);
+        let anchor = Frames::new(&velan(anchor_flows), bench.size(4 << 20, 20_000))?;
+        let mut group = Group::new(flows.to_string(), flows as f64)
+            .case(NULL, Null)
+            .case(ROOFLINE, Roofline::new(flows)?)
+            .case(DECODED, Decoded::new(flows)?)
+            .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows)) })
+            .case(PIPELINE, Fused::new(config(flows)));
+        for (new, series) in [(100_000, "weir, 100k new/s"), (1_000_000, "weir, 1M new/s")] {
+            // With fewer flows at a time the idle timeout alone would say how many records there are.
+            if flows < bench.size(131_072, 16_384) {
+                continue;
+            }
+            let idle_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
+            // What comes in half a second more waits for the hand.
+            let records = flows + (new * (idle_ns + 500_000_000) / 1_000_000_000) as usize;
+            let packets = bench.size(8 << 20, 20_000);
+            if !bench.fits(used + needed(packets, records), &format!("{flows} flows, {series}"), &mut table) {
+                continue;
+            }
+            used += needed(packets, records);
+            (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
+            let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), packets)?;
+            let work = Fused::new(Config { idle_ns, ..config(records) });
+            let mut case = Elsewhere { frames, work };
+            for _ in 0..bench.size(((idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
+                case.run_on()?;
+            }
+            group = group.case(series, case);
+        }
+        let mut frames = Frames::new(&velan(flows), packets)?;
+        group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
+    }
+    Ok(table)
+}
+
+/// Conversations as the internet has them, in Gbit/s.
+pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let flows = bench.size(300_000, 2_000);
+    let load = format!(
+        "synth:mix, {flows} conversations at a time, a tenth of them new every second; TCP and UDP over IPv4 and \
+         IPv6, from memory; 100 Gbit/s of 700-octet packets are 17.9 Mpps. Gbit/s: frames without FCS, preamble and gap"
+    );
+    let mut table = Table::new("mix", "Internet mix", "frames", load);
+    table.logarithmic = false;
+    for (row, snap, packets) in [("trimmed to 96", ",snap=96", 4_000_000), ("whole", "", 1_500_000)] {
+        let packets = bench.size(packets, 20_000);
+        if !bench.fits(packets * 1600, row, &mut table) {
+            continue;
+        }
+        // The conversations of the first second begin all at once: that is not measured.
+        let mut frames = Frames::that_go_on(&format!("mix,flows={flows}{snap}"), packets)?;
+        let mut fused = Fused::new(config(8 * flows));
+        let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 1_500_000_000;
+        while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
+            fused.run(&mut frames)?;
+            frames.next_round()?;
+        }
+        let group = Group::new(row, 0.0)
+            .case(NULL, Rate(Null))
+            .case(ROOFLINE, Rate(Roofline::new(flows)?))
+            .case(DECODED, Rate(Decoded::new(flows)?))
+            .case(PIPELINE, Rate(fused));
+        group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
+    }
+    Ok(table)
+}
+
+/// Says too how many Gbit/s that is.
+struct Rate<W>(W);
+
+impl<W: Work<Frames>> Work<Frames> for Rate<W> {
+    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
+        let mut run = self.0.run(frames)?;
+        run.facts.push(("Gbit/s", frames.wire_bytes as f64 * 8e-9 / run.seconds));
+        run.facts.push(("octets/frame", frames.wire_bytes as f64 / frames.packets as f64));
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        Box::new(self.0).finish()
+    }
+}

@@ -1,0 +1,241 @@
+//! Two threads: what they gain beside one, what a shared counter costs them, and stages split between them. Times are
+//! those of the wall clock, from before the first thread starts until the last has ended.
+
+use super::{ROOFLINE, VELAN, config, room, velan};
+use crate::Error;
+use crate::ceiling::Roofline;
+use crate::frames::{Frames, Walk};
+use crate::harness::{Bench, Group, Run, Work};
+use crate::meter::{Metering, decode};
+use crate::report::Table;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+use weir_packet::Packet;
+
+const FUSED: &str = "fused, one core";
+/// Batches on their way between two stages.
+const BATCHES: usize = 64;
+
+/// The whole load, and what is one half of its flows and packets and the other.
+struct Loads {
+    whole: Frames,
+    halves: [Frames; 2],
+}
+
+impl Loads {
+    fn new(flows: usize, packets: usize) -> Result<Self, Error> {
+        let half = |seed| Frames::new(&format!("{},seed={seed}", velan(flows / 2)), packets / 2);
+        Ok(Self { whole: Frames::new(&velan(flows), packets)?, halves: [half(2)?, half(3)?] })
+    }
+
+    fn next_round(&mut self) -> Result<(), Error> {
+        self.whole.next_round()?;
+        self.halves.iter_mut().try_for_each(Frames::next_round)
+    }
+}
+
+fn table_of(name: &'static str, title: &'static str, against: &'static str) -> Table {
+    let mut table = Table::new(name, title, "concurrent flows", VELAN);
+    table.clock = "wall clock";
+    table.against = vec![against];
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        table.notes.push("only one core: two threads take turns".into());
+    }
+    table
+}
+
+fn wall(packets: u64, work: impl FnOnce()) -> Run {
+    let start = Instant::now();
+    work();
+    Run::new(packets, start.elapsed().as_secs_f64())
+}
+
+/// One meter per thread, each with frames of its own; `each` is called for every frame of a thread.
+struct Threads<F> {
+    meterings: Vec<Metering>,
+    split: bool,
+    each: F,
+}
+
+impl<F> Threads<F> {
+    fn new(threads: usize, flows: usize, split: bool, each: F) -> Self {
+        let flows = if split { flows / 2 } else { flows };
+        Self { meterings: (0..threads).map(|_| Metering::new(config(flows))).collect(), split, each }
+    }
+}
+
+impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
+    fn run(&mut self, loads: &mut Loads) -> Result<Run, Error> {
+        let frames = |thread: usize| if self.split { &loads.halves[thread] } else { &loads.whole };
+        let packets = (0..self.meterings.len()).map(|thread| frames(thread).packets).sum();
+        let each = &self.each;
+        let run = wall(packets, || {
+            std::thread::scope(|scope| {
+                for (thread, metering) in self.meterings.iter_mut().enumerate() {
+                    let walk = frames(thread).walk();
+                    scope.spawn(move || metering.frames(walk.inspect(|_| each(thread))));
+                }
+            });
+        });
+        for metering in &self.meterings {
+            metering.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        }
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.meterings.into_iter().try_for_each(|metering| metering.close().map(|_| ()))?;
+        Ok(vec![])
+    }
+}
+
+/// One shared counter that both of two cores count every packet in, beside counters of their own (NAPA-FP's ablation).
+pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    const OWN: &str = "counters of their own";
+    let mut table = table_of("shared", "A counter shared by two cores", OWN);
+    table.load = format!(
+        "{VELAN}. Two pipelines on two threads, each with half of the flows; every packet is counted \
+                          once more"
+    );
+    for flows in [16_384, 131_072, 1 << 20].map(|flows| bench.size(flows, flows >> 8)) {
+        let packets = bench.size(8 << 20, 20_000);
+        let mut loads = Loads::new(flows, packets)?;
+        let (one, own) = (AtomicU64::new(0), [Padded::default(), Padded::default()]);
+        let group = Group::new(flows.to_string(), flows as f64)
+            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].bump()))
+            .case(
+                "one shared counter",
+                Threads::new(2, flows, true, |_| {
+                    one.fetch_add(1, Relaxed);
+                }),
+            );
+        group.measure(bench, &mut table, &mut loads, Loads::next_round)?;
+        let counted = own.iter().map(|own| own.0.load(Relaxed)).sum::<u64>();
+        if counted != one.load(Relaxed) {
+            let what = format!("{counted} packets counted apart, {} together", one.load(Relaxed));
+            return Err(Error::LostCount { who: "shared".into(), what });
+        }
+    }
+    Ok(table)
+}
+
+/// A counter that no other thread's data shares a line with.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(AtomicU64);
+
+impl Padded {
+    /// Only one thread writes it.
+    fn bump(&self) {
+        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+/// Fused on one core; two fused pipelines on two; decoder and meter apart, joined by a ring of batches.
+pub fn layout(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let mut table = table_of("layout", "Layouts on two cores", FUSED);
+    table.load = format!(
+        "{VELAN}. Halves: each of two pipelines has half of the flows and packets; twice: each has all of them; split \
+         N: one thread decodes, the other meters, batches of N packets"
+    );
+    for flows in [16_384, 131_072, 1 << 20].map(|flows| bench.size(flows, flows >> 8)) {
+        let packets = bench.size(8 << 20, 20_000);
+        let mut loads = Loads::new(flows, packets)?;
+        let mut group = Group::new(flows.to_string(), flows as f64)
+            .case(ROOFLINE, Alone(Roofline::new(room(flows))?))
+            .case(FUSED, Threads::new(1, flows, false, |_| ()))
+            .case("two fused, halves", Threads::new(2, flows, true, |_| ()))
+            .case("two fused, twice", Threads::new(2, flows, false, |_| ()));
+        for batch in [16, 64, 256, 1024] {
+            group = group.case(format!("split {batch}"), Split { metering: Metering::new(config(flows)), batch });
+        }
+        group.measure(bench, &mut table, &mut loads, Loads::next_round)?;
+    }
+    Ok(table)
+}
+
+/// The roofline on the whole load, by the wall clock.
+struct Alone(Roofline);
+
+impl Work<Loads> for Alone {
+    fn run(&mut self, loads: &mut Loads) -> Result<Run, Error> {
+        let start = Instant::now();
+        let run = self.0.run(&mut loads.whole)?;
+        Ok(Run { seconds: start.elapsed().as_secs_f64(), ..run })
+    }
+}
+
+/// A decoding thread and a metering thread.
+struct Split {
+    metering: Metering,
+    batch: usize,
+}
+
+/// Packets on their way, so many of them; 0 at the end.
+struct Batch(Vec<Packet>, usize);
+
+impl Work<Loads> for Split {
+    fn run(&mut self, loads: &mut Loads) -> Result<Run, Error> {
+        let (mut full_in, mut full_out) = rtrb::RingBuffer::new(BATCHES);
+        let (mut empty_in, mut empty_out) = rtrb::RingBuffer::new(BATCHES);
+        for _ in 0..BATCHES {
+            // There is room for as many as there are.
+            let _ = empty_in.push(Batch(vec![Packet::default(); self.batch], 0));
+        }
+        let (metering, walk) = (&mut self.metering, loads.whole.walk());
+        let run = wall(loads.whole.packets, || {
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    loop {
+                        let batch: Batch = wait(|| full_out.pop().ok());
+                        metering.packets(&batch.0[..batch.1]);
+                        let ended = batch.1 == 0;
+                        let _ = empty_in.push(batch);
+                        if ended {
+                            return;
+                        }
+                    }
+                });
+                decode_into(walk, &mut empty_out, &mut full_in);
+            });
+        });
+        self.metering.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.metering.close()
+    }
+}
+
+/// The first stage: batches of decoded packets, and an empty one at the end.
+fn decode_into(mut walk: Walk<'_>, empty: &mut rtrb::Consumer<Batch>, full: &mut rtrb::Producer<Batch>) {
+    loop {
+        let mut batch = wait(|| empty.pop().ok());
+        batch.1 = 0;
+        while let Some(packet) = batch.0.get_mut(batch.1)
+            && let Some(frame) = walk.next()
+        {
+            batch.1 += usize::from(decode(&frame, packet));
+        }
+        let ended = batch.1 == 0;
+        // There is room for as many as there are.
+        let _ = full.push(batch);
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Asks until there is an answer; lets others run when it takes long.
+fn wait<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    loop {
+        for _ in 0..256 {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,57 @@
+//! `weir bench`: the meter measured on this machine.
+
+use crate::arguments::Bench;
+use crate::files;
+use crate::{Outcome, Refusal, print, say, units};
+use std::io::Write;
+use std::path::Path;
+use std::time::SystemTime;
+use weir_bench::{Error, Options, TABLES};
+
+/// Where captures lie in a copy of the repository.
+const CAPTURES: &str = "testdata/captures";
+
+/// Measures, and writes what came out.
+pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
+    if bench.list {
+        let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
+        return Ok(print(lines.collect::<String>().as_bytes()));
+    }
+    let json = match &bench.json {
+        Some(path) if path != Path::new("-") => Some((path, files::create(path)?)),
+        _ => None,
+    };
+    let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
+    let (day, time) = units::utc(now_ns);
+    let captures = Path::new(CAPTURES);
+    let options = Options {
+        tables: bench.tables.clone(),
+        rounds: bench.rounds.into(),
+        quick: bench.quick,
+        captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
+        date: format!("{day} {} UTC", &time[..5]),
+    };
+    let report = match weir_bench::run(&options, &mut say) {
+        Ok(report) => report,
+        Err(error @ Error::LostCount { .. }) => {
+            say(&error.to_string());
+            return Ok(Outcome::Flawed);
+        }
+        Err(error) => return Err(Refusal(error.to_string())),
+    };
+    let to_output = bench.json.is_some() && json.is_none();
+    let mut outcome = print(if to_output { report.json() + "\n" } else { report.to_string() }.as_bytes());
+    let mut written = |path: &Path, result: std::io::Result<()>| {
+        if let Err(error) = result {
+            say(&format!("{}: {error}{}", path.display(), files::advice(&error)));
+            outcome = Outcome::Flawed;
+        }
+    };
+    if let Some((path, mut file)) = json {
+        written(path, file.write_all(report.json().as_bytes()));
+    }
+    if let Some(folder) = &bench.svg {
+        written(folder, report.write_plots(folder).map(|_| ()));
+    }
+    Ok(outcome)
+}
