@@ -12,7 +12,7 @@ use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, Noted, Refused};
-use weir_packet::{Network, Packet};
+use weir_packet::{Network, Notes, Packet};
 
 /// Records handed to the sinks at a time.
 const BATCH: usize = 512;
@@ -75,35 +75,43 @@ impl Pipeline {
     }
 
     fn absorb(&mut self, burst: &Burst<'_>) {
-        let mut metered = 0;
+        let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
+        let (mut metered, mut refused_bytes) = (0, 0);
         for frame in burst {
-            metered += usize::from(self.decode(frame, metered));
+            let packet = &mut self.packets[metered];
+            packet.time_ns = frame.time_ns;
+            packet.interface = frame.interface;
+            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet);
+            let ordinary = matches!(read, Ok(notes) if notes.is_empty());
+            if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
+                || self.is_metered(frame, read, metered)
+            {
+                metered += 1;
+            } else {
+                refused_bytes += u64::from(frame.wire_bytes);
+            }
         }
+        self.ledger.packets.received += burst.len() as u64;
+        self.ledger.packets.metered += metered as u64;
+        self.ledger.bytes.received += wire_bytes;
+        self.ledger.bytes.metered += wire_bytes - refused_bytes;
         self.meter.absorb(&self.packets[..metered], &mut self.flows);
         if self.flows.len() >= BATCH || (!burst.is_full() && self.exported.elapsed() >= PATIENCE) {
             self.export();
         }
     }
 
-    /// Decodes a frame into packet number `at` of the burst and says whether there is one.
-    fn decode(&mut self, frame: &Frame<'_>, at: usize) -> bool {
-        let wire_bytes = u64::from(frame.wire_bytes);
-        self.ledger.packets.received += 1;
-        self.ledger.bytes.received += wire_bytes;
-        let packet = &mut self.packets[at];
-        packet.time_ns = frame.time_ns;
-        packet.interface = frame.interface;
-        let refused = match weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet)
-        {
+    /// Counts what is out of the ordinary about a frame, which was read as packet number `at` of the burst, and says
+    /// whether it is one to be metered.
+    #[cold]
+    fn is_metered(&mut self, frame: &Frame<'_>, read: Result<Notes, Refused>, at: usize) -> bool {
+        let packet = &self.packets[at];
+        let refused = match read {
             Ok(notes) if packet.network != Network::Layer2 || self.settings.layer2 => {
-                if !notes.is_empty() {
-                    notes.iter().for_each(|noted| self.ledger.noted.count(noted));
-                }
+                notes.iter().for_each(|noted| self.ledger.noted.count(noted));
                 if frame.time_clamped {
                     self.ledger.noted.count(Noted::TimeClamped);
                 }
-                self.ledger.packets.metered += 1;
-                self.ledger.bytes.metered += wire_bytes;
                 return true;
             }
             Ok(_) => {
@@ -113,7 +121,7 @@ impl Pipeline {
             Err(refused) => refused,
         };
         self.ledger.packets.refused.count(refused);
-        self.ledger.bytes.refused.add(refused, wire_bytes);
+        self.ledger.bytes.refused.add(refused, frame.wire_bytes.into());
         false
     }
 
