@@ -32,6 +32,8 @@ pub(crate) struct Pcap {
     /// Before version 2.4 the lengths may stand the other way round.
     either_way_round: bool,
     link: u16,
+    /// Anything but records of 16 octets in our byte order.
+    unusual: bool,
 }
 
 impl Pcap {
@@ -71,6 +73,7 @@ impl Pcap {
         }
         Ok(Self {
             swapped,
+            unusual: swapped || magic == MODIFIED,
             header_bytes: if magic == MODIFIED { MODIFIED_RECORD_HEADER } else { RECORD_HEADER },
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
             either_way_round: major == 543 || minor < 4,
@@ -96,6 +99,25 @@ impl Pcap {
 }
 
 impl Format for Pcap {
+    #[inline(always)]
+    fn plain<'a>(&self, rest: &'a [u8]) -> Option<(Frame<'a>, usize)> {
+        let (header, behind) = rest.split_first_chunk::<RECORD_HEADER>()?;
+        let (words, _) = header.as_chunks::<4>();
+        let [seconds, fraction, captured, wire] = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
+        if self.unusual || captured > wire || captured > MAX_CAPTURED {
+            return None;
+        }
+        let frame = Frame {
+            bytes: behind.get(..captured as usize)?,
+            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
+            wire_bytes: wire,
+            link: self.link,
+            time_clamped: false,
+            interface: 0,
+        };
+        Some((frame, RECORD_HEADER + captured as usize))
+    }
+
     #[inline]
     fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(header) = rest.first_chunk::<RECORD_HEADER>() else { return Step::More };

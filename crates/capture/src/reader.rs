@@ -40,6 +40,13 @@ pub(crate) enum Step<'a> {
 
 /// A capture format.
 pub(crate) trait Format {
+    /// The frame at the start of `rest` and its octets in the file, if it is as plain as nearly all are; else nothing, and
+    /// [`Format::next`] knows better.
+    #[inline(always)]
+    fn plain<'a>(&self, _rest: &'a [u8]) -> Option<(Frame<'a>, usize)> {
+        None
+    }
+
     /// What stands at the start of `rest`. A frame may be asked for twice; everything else counts as used.
     fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a>;
 
@@ -117,6 +124,11 @@ impl<F: Format> Source for Reader<F> {
         let start = self.cursor;
         let mut burst = Burst::new();
         while !burst.is_full() && self.cursor - start < BURST_BYTES {
+            if let Some((frame, octets)) = self.format.plain(&window[self.cursor..]) {
+                burst.push(frame);
+                self.cursor += octets;
+                continue;
+            }
             match self.format.next(&window[self.cursor..]) {
                 Step::Frame(frame, octets) => {
                     burst.push(frame);

@@ -1,5 +1,6 @@
 //! Information elements: how a value goes into a template record of IPFIX (RFC 7011) or NetFlow v9 (RFC 3954).
 
+use crate::templated::SHORTEST_MESSAGE;
 use crate::value::Value;
 use std::net::IpAddr;
 use weir_packet::Network;
@@ -145,6 +146,7 @@ impl Element {
     }
 
     /// Whether it can tell this value.
+    #[inline]
     pub fn takes(&self, value: &Value, network: Network) -> bool {
         let fits = match value {
             Value::Absent => false,
@@ -162,27 +164,64 @@ impl Element {
     }
 
     /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
-    pub fn write(&self, value: &Value, boot_ms: u64, out: &mut Vec<u8>) {
-        match (self.data_type, *value) {
-            (DataType::DateTimeMilliseconds, Value::Time(ns)) => out.extend((ns / 1_000_000).to_be_bytes()),
-            (DataType::DateTimeNanoseconds, Value::Time(ns)) => out.extend(ntp(ns).to_be_bytes()),
-            (DataType::Unsigned32, Value::Time(ns)) => out.extend(uptime(ns, boot_ms).to_be_bytes()),
+    #[inline]
+    pub fn write(&self, value: &Value, boot_ms: u64, out: &mut Body) {
+        let number = match *value {
             // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
-            (DataType::OctetArray, Value::Unsigned(label)) => self.write_unsigned(label << 4, out),
-            (_, Value::Unsigned(number)) => self.write_unsigned(number, out),
-            (_, Value::Code(number, _)) => self.write_unsigned(u64::from(number), out),
-            (_, Value::Words(set)) => self.write_unsigned(u64::from(set.0), out),
-            (_, Value::Float(number)) => out.extend(number.to_be_bytes()),
-            (_, Value::Ip(IpAddr::V4(address))) => out.extend(address.octets()),
-            (_, Value::Ip(IpAddr::V6(address))) => out.extend(address.octets()),
-            (_, Value::Mac(address)) => out.extend(address),
-            (_, Value::Time(_) | Value::Text(_) | Value::Absent) => unreachable!("no field has such an element"),
-        }
+            Value::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
+            Value::Unsigned(number) => number,
+            Value::Float(number) => number.to_bits(),
+            Value::Time(ns) => match self.data_type {
+                DataType::DateTimeMilliseconds => ns / 1_000_000,
+                DataType::DateTimeNanoseconds => ntp(ns),
+                _ => u64::from(uptime(ns, boot_ms)),
+            },
+            Value::Code(number, _) => u64::from(number),
+            Value::Words(set) => u64::from(set.0),
+            Value::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
+            Value::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+            Value::Ip(IpAddr::V6(address)) => return out.append_address(address.octets()),
+            Value::Text(_) | Value::Absent => unreachable!("no field has such an element"),
+        };
+        out.append(number, self.octets);
+    }
+}
+
+/// The octets of one record in the making, in memory of their own: the longest record is known.
+#[derive(Default)]
+pub(crate) struct Body {
+    octets: Vec<u8>,
+    length: usize,
+}
+
+impl Body {
+    /// The longest records of one flow, and what a number is written beyond its end.
+    const ROOM: usize = SHORTEST_MESSAGE + 8;
+
+    pub fn new() -> Self {
+        Self { octets: vec![0; Self::ROOM], length: 0 }
     }
 
-    fn write_unsigned(&self, number: u64, out: &mut Vec<u8>) {
-        let octets = number.to_be_bytes();
-        out.extend(&octets[octets.len() - usize::from(self.octets)..]);
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..self.length]
+    }
+
+    /// The low `octets` octets of a number, 1 to 8, highest first.
+    #[inline]
+    fn append(&mut self, number: u64, octets: u16) {
+        // All eight are written; the next number overwrites those that were not asked for.
+        let shifted = number << (64 - 8 * octets);
+        self.octets[self.length..self.length + 8].copy_from_slice(&shifted.to_be_bytes());
+        self.length += usize::from(octets);
+    }
+
+    fn append_address(&mut self, octets: [u8; 16]) {
+        self.octets[self.length..self.length + 16].copy_from_slice(&octets);
+        self.length += 16;
     }
 }
 

@@ -1,7 +1,9 @@
 //! How a flow becomes a record of a template: its shape says which elements apply, and is the template.
 
-use crate::element::{Element, Formats, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
+use crate::element::{Body, Element, Formats, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
 use crate::fields::{Column, EXTRA, FIELDS};
+use crate::value::Value;
+use std::ops::Range;
 use weir_flow::Flow;
 
 /// Which elements a record has: bit n for slot n of the layout.
@@ -9,7 +11,10 @@ pub(crate) type Shape = u128;
 
 /// Every element that a format could send, in the order in which those that apply are sent.
 pub(crate) struct Layout {
-    columns: Vec<(Column, Vec<usize>)>,
+    /// Columns with the slots of their elements, those of the reverse direction first.
+    columns: Vec<(Column, Range<usize>)>,
+    /// How many of them are of the reverse direction.
+    reverse: usize,
     slots: Vec<Slot>,
 }
 
@@ -35,26 +40,27 @@ impl Layout {
                 slots.extend(elements.filter(has).map(|element| Slot { element, reverse: column.reverse }));
             }
             if slots.len() > before {
-                columns.push((column, (before..slots.len()).collect()));
+                columns.push((column, before..slots.len()));
             }
         }
         assert!(slots.len() <= Shape::BITS as usize, "a shape has a bit for every slot");
-        Self { columns, slots }
+        let reverse = columns.iter().filter(|(column, _)| column.reverse).count();
+        Self { columns, reverse, slots }
     }
 
     /// Appends what applies to a flow and says what that is. Times of uptime count from `boot_ms`.
-    pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Vec<u8>) -> Shape {
+    pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
         let mut shape = 0;
-        for (column, slots) in &self.columns {
-            if column.reverse && flow.reverse.packets == 0 {
+        let of_other_direction = if flow.reverse.packets == 0 { self.reverse } else { 0 };
+        for (column, slots) in &self.columns[of_other_direction..] {
+            let value = column.value(flow, from_responder);
+            if matches!(value, Value::Absent) {
                 continue;
             }
-            let value = column.value(flow, from_responder);
-            for &slot in slots {
-                let element = self.slots[slot].element;
+            for (at, Slot { element, .. }) in slots.clone().zip(&self.slots[slots.clone()]) {
                 if element.takes(&value, flow.network) {
                     element.write(&value, boot_ms, out);
-                    shape |= 1 << slot;
+                    shape |= 1 << at;
                 }
             }
         }

@@ -21,7 +21,7 @@ const RATE: u32 = 10_000;
 ///
 /// # Errors
 /// A specification that makes no sense, or a file or socket that cannot be opened.
-pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink>, Error> {
+pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
     let wrong = |what: &str| Error::Spec { spec: spec.into(), what: what.into() };
     let (scheme, rest) = spec.split_once(':').ok_or_else(|| wrong(SCHEMES))?;
     if let "json" | "csv" | "ipfix" = scheme {

@@ -9,7 +9,7 @@
 //! message was lost; sets are padded to 4 octets, which is less than the shortest record.
 
 use crate::account::Carried;
-use crate::element::Formats;
+use crate::element::{Body, Formats};
 use crate::fields::one_way;
 use crate::layout::{Layout, Shape};
 use crate::output::{Output, Piece};
@@ -78,6 +78,8 @@ pub(crate) struct Templated {
     /// IPFIX: data records before this message; v9: messages before it.
     sequence: u32,
     templates: HashMap<Shape, u16>,
+    /// The one that was asked for last.
+    last: Option<(Shape, u16)>,
     /// Template n has identifier FIRST_ID + n, behind the one for types in IPFIX.
     order: Vec<Shape>,
     /// When types and templates were sent last.
@@ -87,7 +89,7 @@ pub(crate) struct Templated {
     lost_since: bool,
     uptime: Uptime,
     /// Records of the present flow, and the shape of each with the place where it ends.
-    body: Vec<u8>,
+    body: Body,
     parts: Vec<(Shape, usize)>,
     line: SinkLine,
 }
@@ -120,12 +122,13 @@ impl Templated {
             message: Message::default(),
             sequence: 0,
             templates: HashMap::new(),
+            last: None,
             order: Vec::new(),
             announced: None,
             messages_since: 0,
             lost_since: false,
             uptime: Uptime::default(),
-            body: Vec::new(),
+            body: Body::new(),
             parts: Vec::new(),
             line: SinkLine { sink: sink.into(), ..SinkLine::default() },
         }
@@ -143,12 +146,12 @@ impl Templated {
         self.encode(flow);
         for at in 0..self.parts.len() {
             let (shape, _) = self.parts[at];
-            if !self.templates.contains_key(&shape) {
+            if self.template(shape).is_none() {
                 result = result.and(self.learn(shape));
             }
         }
         // Each record may open a set behind a padded one, and the last is padded too.
-        let needed = self.body.len() + self.parts.len() * (3 + 4) + 3;
+        let needed = self.body.octets().len() + self.parts.len() * (3 + 4) + 3;
         if self.message.octets.len() + needed > self.limit {
             result = result.and(self.send());
         }
@@ -156,7 +159,8 @@ impl Templated {
         let body = std::mem::take(&mut self.body);
         let mut from = 0;
         for &(shape, end) in &parts {
-            result = result.and(self.put(self.templates[&shape], &body[from..end]));
+            let template = self.template(shape).expect("learnt above");
+            result = result.and(self.put(template, &body.octets()[from..end]));
             from = end;
         }
         self.message.carried.merge(Carried::one(flow, parts.len() as u64));
@@ -171,16 +175,33 @@ impl Templated {
         self.parts.clear();
         if !self.uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
             let shape = self.layout.encode(flow, false, boot_ms, &mut self.body);
-            if self.templates.contains_key(&shape) || self.order.len() < TWO_WAY_SHAPES {
-                self.parts.push((shape, self.body.len()));
+            if self.template(shape).is_some() || self.order.len() < TWO_WAY_SHAPES {
+                self.parts.push((shape, self.body.octets().len()));
                 return;
             }
             self.body.clear();
         }
+        if flow.reverse.packets == 0 {
+            let shape = self.layout.encode(flow, false, boot_ms, &mut self.body);
+            self.parts.push((shape, self.body.octets().len()));
+            return;
+        }
         for (part, from_responder) in one_way(flow) {
             let shape = self.layout.encode(&part, from_responder, boot_ms, &mut self.body);
-            self.parts.push((shape, self.body.len()));
+            self.parts.push((shape, self.body.octets().len()));
         }
+    }
+
+    /// The identifier of the template for a shape. Records of one shape mostly follow each other.
+    fn template(&mut self, shape: Shape) -> Option<u16> {
+        if let Some((last, id)) = self.last
+            && last == shape
+        {
+            return Some(id);
+        }
+        let id = *self.templates.get(&shape)?;
+        self.last = Some((shape, id));
+        Some(id)
     }
 
     /// Gives a shape its template and sends it.
@@ -203,9 +224,12 @@ impl Templated {
     /// the start of a message, for those that begin to listen with it.
     fn announce_when_due(&mut self) -> Result<(), Error> {
         let udp = matches!(self.transport, Transport::Udp(_));
+        // The clock is not read for a file.
         let all = self.announced.is_none_or(|announced| {
-            let age = announced.elapsed();
-            udp && (age >= ALL_EVERY || self.lost_since && age >= ALL_AFTER_LOSS)
+            udp && {
+                let age = announced.elapsed();
+                age >= ALL_EVERY || self.lost_since && age >= ALL_AFTER_LOSS
+            }
         });
         let templates = all || udp && self.messages_since >= TEMPLATES_EVERY_MESSAGES;
         if !templates {

@@ -58,10 +58,9 @@ fn read_less_common(bytes: &[u8], ethertype: u16, frame_bytes: u32, decapsulate:
 fn read_v4(ip: &[u8; V4], at: usize, vlan: u16, frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
     let ip_bytes = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
     let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff;
-    if ip[0] != 0x45 || fragment != 0 || ip_bytes > frame_bytes.wrapping_sub(at as u32) || frame_bytes < at as u32 {
-        return false;
-    }
-    let network = Headers {
+    let plain = ip[0] == 0x45 && fragment == 0 && ip_bytes >= 20 && at as u32 + ip_bytes <= frame_bytes;
+    let Some(transport) = ip[20..].first_chunk() else { return false };
+    let headers = || Headers {
         source: mapped([ip[12], ip[13], ip[14], ip[15]]),
         destination: mapped([ip[16], ip[17], ip[18], ip[19]]),
         ip_bytes,
@@ -71,23 +70,22 @@ fn read_v4(ip: &[u8; V4], at: usize, vlan: u16, frame_bytes: u32, decapsulate: b
         ttl: ip[8],
         tos: ip[1],
         network: Network::Ipv4,
+        vlan,
+        frame_bytes,
     };
-    let Some(transport) = ip[20..].first_chunk() else { return false };
-    read_transport(network, transport, vlan, frame_bytes, decapsulate, packet)
+    plain && read_transport(headers, ip[9], ip_bytes - 20, transport, decapsulate, packet)
 }
 
 #[inline(always)]
 fn read_v6(ip: &[u8; V6], at: usize, vlan: u16, frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
     let length = u32::from(u16::from_be_bytes([ip[4], ip[5]]));
-    if ip[0] >> 4 != 6 || length == 0 || 40 + length > frame_bytes.wrapping_sub(at as u32) || frame_bytes < at as u32 {
-        return false;
-    }
-    let (Some((&source, rest)), Some((&destination, _))) = (ip[8..].split_first_chunk(), ip[24..].split_first_chunk())
+    let plain = ip[0] >> 4 == 6 && length > 0 && at as u32 + 40 + length <= frame_bytes;
+    let (Some(&source), Some(&destination), Some(transport)) =
+        (ip[8..].first_chunk(), ip[24..].first_chunk(), ip[40..].first_chunk())
     else {
         return false;
     };
-    let Some(transport) = rest[16..].first_chunk() else { return false };
-    let network = Headers {
+    let headers = || Headers {
         source,
         destination,
         ip_bytes: 40 + length,
@@ -97,11 +95,13 @@ fn read_v6(ip: &[u8; V6], at: usize, vlan: u16, frame_bytes: u32, decapsulate: b
         ttl: ip[7],
         tos: ip[0] << 4 | ip[1] >> 4,
         network: Network::Ipv6,
+        vlan,
+        frame_bytes,
     };
-    read_transport(network, transport, vlan, frame_bytes, decapsulate, packet)
+    plain && read_transport(headers, ip[6], length, transport, decapsulate, packet)
 }
 
-/// What the IP header said.
+/// What link layer and IP header said.
 struct Headers {
     source: [u8; 16],
     destination: [u8; 16],
@@ -112,58 +112,85 @@ struct Headers {
     ttl: u8,
     tos: u8,
     network: Network,
-}
-
-/// TCP and UDP alike, without a branch between them: they come in random order.
-#[inline(always)]
-fn read_transport(
-    ip: Headers,
-    transport: &[u8; 20],
     vlan: u16,
     frame_bytes: u32,
+}
+
+/// What the transport header said beyond ports.
+struct Segment {
+    header_bytes: u32,
+    control: u16,
+    sequence: u32,
+    acknowledgment: u32,
+    window: u16,
+    flags: u8,
+}
+
+/// `length` octets follow the IP headers by what these say.
+#[inline(always)]
+fn read_transport(
+    headers: impl FnOnce() -> Headers,
+    protocol: u8,
+    length: u32,
+    t: &[u8; 20],
     decapsulate: bool,
     packet: &mut Packet,
 ) -> bool {
-    let t = transport;
-    let tcp = ip.protocol == TCP;
-    let destination_port = u16::from_be_bytes([t[2], t[3]]);
-    let (least, header_bytes) = if tcp { (20, u32::from(t[12] >> 4) * 4) } else { (8, 8) };
-    let common =
-        (tcp | (ip.protocol == UDP)) & (header_bytes >= least) & (ip.header_bytes + header_bytes <= ip.ip_bytes);
-    if !common || (decapsulate && !tcp && tunnel::is_port(destination_port)) {
-        return false;
+    let ports = [u16::from_be_bytes([t[0], t[1]]), u16::from_be_bytes([t[2], t[3]])];
+    let header_bytes = u32::from(t[12] >> 4) * 4;
+    if protocol == TCP && header_bytes >= 20 && header_bytes <= length {
+        let segment = Segment {
+            header_bytes,
+            control: u16::from_be_bytes([t[12], t[13]]) & 0x0fff,
+            sequence: u32::from_be_bytes([t[4], t[5], t[6], t[7]]),
+            acknowledgment: u32::from_be_bytes([t[8], t[9], t[10], t[11]]),
+            window: u16::from_be_bytes([t[14], t[15]]),
+            flags: Flags::PORTS | Flags::TCP,
+        };
+        write(headers(), ports, segment, packet);
+        true
+    } else if protocol == UDP && length >= 8 && !(decapsulate && tunnel::is_port(ports[1])) {
+        let nothing =
+            Segment { header_bytes: 8, control: 0, sequence: 0, acknowledgment: 0, window: 0, flags: Flags::PORTS };
+        write(headers(), ports, nothing, packet);
+        true
+    } else {
+        false
     }
-    let of_tcp = |word: u32| if tcp { word } else { 0 };
+}
+
+/// Every field but the time and the interface.
+#[inline(always)]
+fn write(ip: Headers, ports: [u16; 2], segment: Segment, packet: &mut Packet) {
     *packet = Packet {
         source: ip.source,
         destination: ip.destination,
         time_ns: packet.time_ns,
         ip_bytes: ip.ip_bytes,
-        frame_bytes,
-        source_port: u16::from_be_bytes([t[0], t[1]]),
-        destination_port,
-        vlan,
+        frame_bytes: ip.frame_bytes,
+        source_port: ports[0],
+        destination_port: ports[1],
+        vlan: ip.vlan,
         inner_vlan: NO_VLAN,
-        control: of_tcp(u32::from(u16::from_be_bytes([t[12], t[13]]) & 0x0fff)) as u16,
+        control: segment.control,
         protocol: ip.protocol,
         ttl: ip.ttl,
         tos: ip.tos,
         network: ip.network,
-        flags: Flags(if tcp { Flags::PORTS | Flags::TCP } else { Flags::PORTS }),
+        flags: Flags(segment.flags),
         tunnel_type: TunnelType::None,
-        sequence: of_tcp(u32::from_be_bytes([t[4], t[5], t[6], t[7]])),
-        acknowledgment: of_tcp(u32::from_be_bytes([t[8], t[9], t[10], t[11]])),
-        payload_bytes: ip.ip_bytes - ip.header_bytes - header_bytes,
+        sequence: segment.sequence,
+        acknowledgment: segment.acknowledgment,
+        payload_bytes: ip.ip_bytes - ip.header_bytes - segment.header_bytes,
         identification: ip.identification,
         mpls_label: NO_LABEL,
         interface: packet.interface,
         tunnel_id: 0,
-        window: of_tcp(u32::from(u16::from_be_bytes([t[14], t[15]]))) as u16,
+        window: segment.window,
         icmp: [0; 2],
         outer_source: [0; 16],
         outer_destination: [0; 16],
     };
-    true
 }
 
 #[cfg(test)]

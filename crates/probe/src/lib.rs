@@ -4,6 +4,7 @@
 //! Always true: the ledger balances at the end, or the run says by how much it does not.
 #![forbid(unsafe_code)]
 
+mod exporter;
 mod pipeline;
 
 pub use pipeline::{Pipeline, Settings};

@@ -1,17 +1,18 @@
-//! One pipeline: capture, decode, meter, export, run to completion on one thread.
+//! One pipeline: capture, decode and meter, run to completion on one thread; records leave for the exporter's.
 //!
 //! ```text
-//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> sinks
+//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> exporter
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
+use crate::exporter::Exporter;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, Noted, Refused};
-use weir_packet::{Network, Packet};
+use weir_packet::{Network, Notes, Packet};
 
 /// Records handed to the sinks at a time.
 const BATCH: usize = 512;
@@ -39,19 +40,15 @@ pub struct Pipeline {
     flows: Vec<Flow>,
     /// When records were handed to the sinks last.
     exported: Instant,
-    sinks: Vec<Outlet>,
-    errors: Vec<weir_export::Error>,
-}
-
-/// A sink, and whether it has ended early.
-struct Outlet {
-    sink: Box<dyn Sink>,
-    ended: bool,
+    exporter: Exporter,
 }
 
 impl Pipeline {
-    /// Takes the meter's memory.
-    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink>>) -> Self {
+    /// Takes the meter's memory and starts the exporter's thread.
+    ///
+    /// # Panics
+    /// If the system cannot start a thread. A sink that panics panics here later.
+    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> Self {
         Self {
             settings,
             ledger: Ledger::default(),
@@ -59,8 +56,7 @@ impl Pipeline {
             meter: Meter::new(settings.meter),
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
-            sinks: sinks.into_iter().map(|sink| Outlet { sink, ended: false }).collect(),
-            errors: Vec::new(),
+            exporter: Exporter::new(sinks),
         }
     }
 
@@ -79,35 +75,43 @@ impl Pipeline {
     }
 
     fn absorb(&mut self, burst: &Burst<'_>) {
-        let mut metered = 0;
+        let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
+        let (mut metered, mut refused_bytes) = (0, 0);
         for frame in burst {
-            metered += usize::from(self.decode(frame, metered));
+            let packet = &mut self.packets[metered];
+            packet.time_ns = frame.time_ns;
+            packet.interface = frame.interface;
+            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet);
+            let ordinary = matches!(read, Ok(notes) if notes.is_empty());
+            if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
+                || self.is_metered(frame, read, metered)
+            {
+                metered += 1;
+            } else {
+                refused_bytes += u64::from(frame.wire_bytes);
+            }
         }
+        self.ledger.packets.received += burst.len() as u64;
+        self.ledger.packets.metered += metered as u64;
+        self.ledger.bytes.received += wire_bytes;
+        self.ledger.bytes.metered += wire_bytes - refused_bytes;
         self.meter.absorb(&self.packets[..metered], &mut self.flows);
         if self.flows.len() >= BATCH || (!burst.is_full() && self.exported.elapsed() >= PATIENCE) {
             self.export();
         }
     }
 
-    /// Decodes a frame into packet number `at` of the burst and says whether there is one.
-    fn decode(&mut self, frame: &Frame<'_>, at: usize) -> bool {
-        let wire_bytes = u64::from(frame.wire_bytes);
-        self.ledger.packets.received += 1;
-        self.ledger.bytes.received += wire_bytes;
-        let packet = &mut self.packets[at];
-        packet.time_ns = frame.time_ns;
-        packet.interface = frame.interface;
-        let refused = match weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet)
-        {
+    /// Counts what is out of the ordinary about a frame, which was read as packet number `at` of the burst, and says
+    /// whether it is one to be metered.
+    #[cold]
+    fn is_metered(&mut self, frame: &Frame<'_>, read: Result<Notes, Refused>, at: usize) -> bool {
+        let packet = &self.packets[at];
+        let refused = match read {
             Ok(notes) if packet.network != Network::Layer2 || self.settings.layer2 => {
-                if !notes.is_empty() {
-                    notes.iter().for_each(|noted| self.ledger.noted.count(noted));
-                }
+                notes.iter().for_each(|noted| self.ledger.noted.count(noted));
                 if frame.time_clamped {
                     self.ledger.noted.count(Noted::TimeClamped);
                 }
-                self.ledger.packets.metered += 1;
-                self.ledger.bytes.metered += wire_bytes;
                 return true;
             }
             Ok(_) => {
@@ -117,31 +121,30 @@ impl Pipeline {
             Err(refused) => refused,
         };
         self.ledger.packets.refused.count(refused);
-        self.ledger.bytes.refused.add(refused, wire_bytes);
+        self.ledger.bytes.refused.add(refused, frame.wire_bytes.into());
         false
     }
 
-    /// Hands the records that have ended to every sink.
+    /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
-        for outlet in &mut self.sinks {
-            let result = outlet.sink.write(&self.flows);
-            outlet.note(result, &mut self.errors);
+        if !self.flows.is_empty() {
+            let batch = std::mem::take(&mut self.flows);
+            self.flows = self.exporter.write(batch);
         }
-        self.flows.clear();
         self.exported = Instant::now();
     }
 
     /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).
     pub fn abandoned(&self) -> bool {
-        !self.sinks.is_empty() && self.sinks.iter().all(|outlet| outlet.ended)
+        self.exporter.abandoned()
     }
 
     /// Errors with which sinks ended, each told once.
-    pub fn sink_errors(&mut self) -> Vec<weir_export::Error> {
-        std::mem::take(&mut self.errors)
+    pub fn sink_errors(&self) -> Vec<weir_export::Error> {
+        self.exporter.errors()
     }
 
-    /// The account so far. Records that have ended but are not yet with the sinks count as live.
+    /// The account so far. Records that have ended but that the sinks are not done with count as live.
     pub fn ledger(&self) -> Ledger {
         let counters = self.meter.counters();
         let mut ledger = self.ledger.clone();
@@ -152,9 +155,11 @@ impl Pipeline {
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
         ledger.noted.merge(&counters.noted);
         ledger.created = counters.created;
+        let (sinks, on_their_way) = self.exporter.account();
+        ledger.sinks = sinks;
         ledger.live = self.meter.live();
+        ledger.live.merge(on_their_way);
         self.flows.iter().for_each(|flow| ledger.live.add(flow.packets(), flow.frame_bytes()));
-        ledger.sinks = self.sinks.iter().map(|outlet| outlet.sink.line().clone()).collect();
         ledger
     }
 
@@ -164,21 +169,7 @@ impl Pipeline {
             self.export();
         }
         self.export();
-        for outlet in &mut self.sinks {
-            let result = outlet.sink.finish();
-            outlet.note(result, &mut self.errors);
-        }
-        (self.ledger(), std::mem::take(&mut self.errors))
-    }
-}
-
-impl Outlet {
-    /// Keeps the error with which a sink ended; later ones say nothing new.
-    fn note(&mut self, result: Result<(), weir_export::Error>, errors: &mut Vec<weir_export::Error>) {
-        if let Err(error) = result
-            && !std::mem::replace(&mut self.ended, true)
-        {
-            errors.push(error);
-        }
+        self.exporter.finish();
+        (self.ledger(), self.exporter.errors())
     }
 }

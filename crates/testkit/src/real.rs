@@ -1,8 +1,7 @@
 //! The program's own pipeline over frames in memory, with its records kept.
 
 use crate::RawFrame;
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use weir_capture::{Burst, Error, Frame, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
@@ -36,7 +35,7 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 
 /// Meters a source to its end, going on behind damage.
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
-    let kept = Rc::new(RefCell::new(Vec::new()));
+    let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
     let mut pipeline = Pipeline::new(settings, vec![Box::new(sink)]);
     let mut damage = Vec::new();
@@ -49,7 +48,7 @@ pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     }
     let (ledger, errors) = pipeline.finish();
     assert!(errors.is_empty(), "a sink in memory cannot fail");
-    let flows = kept.take();
+    let flows = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
     Outcome { flows, ledger, damage }
 }
 
@@ -100,13 +99,13 @@ impl Source for Memory<'_> {
 }
 
 struct Keep {
-    flows: Rc<RefCell<Vec<Flow>>>,
+    flows: Arc<Mutex<Vec<Flow>>>,
     line: SinkLine,
 }
 
 impl Sink for Keep {
     fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
-        self.flows.borrow_mut().extend(flows);
+        self.flows.lock().expect("nobody panics with it").extend(flows);
         flows.iter().for_each(|flow| self.line.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }

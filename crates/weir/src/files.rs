@@ -220,7 +220,7 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Opens a sink.
-pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink>, Refusal> {
+pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink + Send>, Refusal> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => {

@@ -5,14 +5,12 @@ use crate::files::{self, Target};
 use crate::progress;
 use crate::summary::{self, Observed, Totals};
 use crate::{Outcome, Refusal, say};
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Source;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
@@ -44,7 +42,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
         Some(path) if *path != Path::new("-") => Some(files::create(path)?),
         _ => None,
     };
-    let totals = Rc::new(RefCell::new(Totals::default()));
+    let totals = Arc::new(Mutex::new(Totals::default()));
     let first = sinks.remove(0);
     sinks.insert(0, Box::new(Observed { sink: first, totals: totals.clone() }));
 
@@ -58,7 +56,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     }
 
     if !read.quiet && !reader_left {
-        let text = summary::summary(&run.ledger, &totals.borrow());
+        let text = summary::summary(&run.ledger, &totals.lock().unwrap_or_else(PoisonError::into_inner));
         let table = outputs.on_standard_output.as_ref().filter(|_| outputs.table_on_standard_output());
         if run.ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
             let gap = if run.ledger.created > 0 { "\n" } else { "" };

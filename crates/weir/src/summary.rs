@@ -1,9 +1,8 @@
 //! What a run came to, in words: the summary for everybody, and the ledger line by line.
 
 use crate::{protocols, units};
-use std::cell::RefCell;
 use std::fmt::Write;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Error, Sink};
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Line, Lost, Records, Refused, SinkLine};
@@ -47,14 +46,16 @@ impl Totals {
 
 /// A sink that adds up what passes through to another.
 pub struct Observed {
-    pub sink: Box<dyn Sink>,
-    pub totals: Rc<RefCell<Totals>>,
+    pub sink: Box<dyn Sink + Send>,
+    /// Locked once per batch.
+    pub totals: Arc<Mutex<Totals>>,
 }
 
 impl Sink for Observed {
     fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
-        let mut totals = self.totals.borrow_mut();
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         flows.iter().for_each(|flow| totals.add(flow));
+        drop(totals);
         self.sink.write(flows)
     }
 

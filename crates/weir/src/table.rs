@@ -20,7 +20,7 @@ pub struct Table {
     keep: usize,
     /// Records taken so far.
     taken: Records,
-    output: Box<dyn Write>,
+    output: Box<dyn Write + Send>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
     line: SinkLine,
@@ -56,7 +56,7 @@ impl Eq for Ranked {}
 
 impl Table {
     /// A table of the `top` largest flows, 0 for all, in at most `columns` columns where that is possible.
-    pub fn new(sink: &str, top: usize, output: Box<dyn Write>, columns: Option<usize>) -> Self {
+    pub fn new(sink: &str, top: usize, output: Box<dyn Write + Send>, columns: Option<usize>) -> Self {
         Self {
             largest: BinaryHeap::new(),
             keep: if top == 0 { usize::MAX } else { top },
@@ -266,8 +266,7 @@ fn tunnel(flow: &Flow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
-    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
     use weir_flow::EndReason;
     use weir_packet::mapped;
 
@@ -284,11 +283,11 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct Page(Rc<RefCell<Vec<u8>>>);
+    struct Page(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Page {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            self.0.borrow_mut().extend(octets);
+            self.0.lock().unwrap().extend(octets);
             Ok(octets.len())
         }
 
@@ -302,7 +301,7 @@ mod tests {
         let mut table = Table::new("table:-", top, Box::new(page.clone()), None);
         table.write(flows).unwrap();
         table.finish().unwrap();
-        (String::from_utf8(page.0.take()).unwrap(), table.line().clone())
+        (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.line().clone())
     }
 
     #[test]
