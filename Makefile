@@ -22,7 +22,7 @@ build: ## Build the release binary.
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
 
-bench: ## Measure weir beside other meters that are installed, on the same traffic, as ratios.
+bench: ## Measure weir beside other meters that are installed and beside its ceilings, as ratios.
 	@scripts/bootstrap build
 	@scripts/with-rust scripts/bench
 

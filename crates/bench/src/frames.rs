@@ -13,7 +13,7 @@ const ROOM: usize = 1 << 17;
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;
 
-/// Frames whose first line is fetched ahead, as drivers of cards do (or the card itself, into a near cache).
+/// Frames whose headers are fetched ahead, as drivers of cards do (or the card itself, into a near cache).
 const AHEAD: usize = 16;
 
 /// Captured octets of a frame.
@@ -146,7 +146,8 @@ impl<'a> Iterator for Walk<'a> {
             && let Some((bytes, octets)) = self.coming.1.split_at_checked(captured(head))
         {
             self.coming.1 = octets;
-            bytes.first().iter().for_each(|first| prefetch(*first));
+            // Headers may lie across two lines.
+            [bytes.first(), bytes.get(63)].into_iter().flatten().for_each(prefetch);
         }
         Some(Frame {
             bytes,

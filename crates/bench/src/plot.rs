@@ -1,13 +1,15 @@
-//! Plots as SVG: lines over a logarithmic axis, or bars beside names. Plain shapes and text, nothing else.
+//! Plots as SVG: lines over two logarithmic axes, for ceilings stand far above the rest; bars beside names. Plain
+//! shapes and text, nothing else.
 
 use crate::conditions::Conditions;
-use crate::report::{Plot, Table, number};
+use crate::report::{Figure, Plot, Table, number};
+use crate::tables::NULL;
 use std::fmt::Write;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;
 /// The area of the axes: left, top, right, bottom.
-const AREA: [f64; 4] = [70.0, 60.0, 880.0, 400.0];
+const AREA: [f64; 4] = [70.0, 84.0, 880.0, 400.0];
 /// Colours that people who see colours differently tell apart (Okabe and Ito, 2008).
 const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 
@@ -24,7 +26,9 @@ pub fn of(table: &Table, conditions: &Conditions) -> Vec<(String, String)> {
     if !table.figures.is_empty() {
         let mut rows: Vec<(&str, f64)> = Vec::new();
         let mut series: Vec<Series<'_>> = Vec::new();
-        for figure in &table.figures {
+        // Bars begin at 0: the null consumer's would leave no room for the others.
+        let is_plotted = |figure: &&Figure| table.logarithmic || figure.series != NULL;
+        for figure in table.figures.iter().filter(is_plotted) {
             let row = rows.iter().position(|&(row, _)| row == figure.row).unwrap_or_else(|| {
                 rows.push((&figure.row, figure.x));
                 rows.len() - 1
@@ -39,12 +43,14 @@ pub fn of(table: &Table, conditions: &Conditions) -> Vec<(String, String)> {
         let axes = [table.axis, "million packets per second"];
         let mut svg =
             Svg::new(table.title, axes, &[&format!("{}; {}", table.load, table.clock), &conditions.in_short()]);
-        let most = series.iter().flat_map(|series| &series.points).map(|point| point.2[1]).fold(0.0, f64::max);
-        svg.value_axis(most);
+        let values = || series.iter().flat_map(|series| &series.points).flat_map(|point| point.2);
+        let highest = values().fold(0.0, f64::max);
         if table.logarithmic {
-            svg.lines(&series, true)
+            svg.logarithmic_axis(values().fold(highest, f64::min), highest);
+            svg.lines(&series, true);
         } else {
-            svg.bars(&rows, &series)
+            svg.value_axis(highest);
+            svg.bars(&rows, &series);
         }
         svg.legend(series.iter().map(|series| series.name));
         plots.push((table.name.to_owned(), svg.end()));
@@ -68,13 +74,15 @@ pub fn of(table: &Table, conditions: &Conditions) -> Vec<(String, String)> {
 
 struct Svg {
     text: String,
+    /// The value at the lower end of a logarithmic axis, else 0.
+    least: f64,
     /// The value at the upper end of the axis.
     most: f64,
 }
 
 impl Svg {
     fn new(title: &str, axes: [&str; 2], caption: &[&str]) -> Self {
-        let mut svg = Self { text: String::new(), most: 1.0 };
+        let mut svg = Self { text: String::new(), least: 0.0, most: 1.0 };
         let _ = write!(
             svg.text,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
@@ -103,7 +111,11 @@ impl Svg {
 
     fn y(&self, value: f64) -> f64 {
         let [_, top, _, bottom] = AREA;
-        bottom - (bottom - top) * value / self.most
+        let share = match self.least {
+            0.0 => value / self.most,
+            least => (value.max(least) / least).ln() / (self.most / least).ln(),
+        };
+        bottom - (bottom - top) * share
     }
 
     /// From 0 to a little above the highest value, with a line at each round number.
@@ -115,12 +127,30 @@ impl Svg {
         let steps = (highest / step).ceil().max(1.0);
         self.most = steps * step;
         for at in 0..=steps as usize {
-            let value = at as f64 * step;
-            let y = self.y(value);
-            self.line([left, y, right, y], "stroke=\"#dddddd\"");
-            self.words(left - 8.0, y + 4.0, "text-anchor=\"end\"", &number(value));
+            self.value(at as f64 * step);
         }
         self.line([left, bottom, right, bottom], "stroke=\"black\"");
+    }
+
+    /// From below the lowest value to above the highest, with a line at 1, 2 and 5 of each power of ten.
+    fn logarithmic_axis(&mut self, lowest: f64, highest: f64) {
+        let [left, _, right, bottom] = AREA;
+        let powers = lowest.max(1e-3).log10().floor() as i32..=highest.max(1e-3).log10().floor() as i32 + 1;
+        let round: Vec<f64> = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10_f64.powi(power))).collect();
+        self.least = round.iter().copied().filter(|&value| value <= lowest.max(1e-3)).fold(1e-3, f64::max);
+        self.most = round.iter().copied().find(|&value| value >= highest && value > self.least).unwrap_or(highest);
+        let (least, most) = (self.least, self.most);
+        for value in round.into_iter().filter(|value| (least..=most).contains(value)) {
+            self.value(value);
+        }
+        self.line([left, bottom, right, bottom], "stroke=\"black\"");
+    }
+
+    /// A line at a value, with its number.
+    fn value(&mut self, value: f64) {
+        let ([left, _, right, _], y) = (AREA, self.y(value));
+        self.line([left, y, right, y], "stroke=\"#dddddd\"");
+        self.words(left - 8.0, y + 4.0, "text-anchor=\"end\"", &number(value));
     }
 
     fn lines(&mut self, series: &[Series<'_>], logarithmic: bool) {
@@ -141,11 +171,11 @@ impl Svg {
                 free = x + 44.0;
             }
         }
-        for (series, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+        for (series, (colour, dash)) in series.iter().zip(styles()) {
             let points: Vec<String> =
                 series.points.iter().map(|&(x, y, _)| format!("{:.1},{:.1}", at(x), self.y(y))).collect();
             let (points, style) = (points.join(" "), "fill=\"none\" stroke-width=\"2\"");
-            let _ = writeln!(self.text, "<polyline points=\"{points}\" stroke=\"{colour}\" {style}/>");
+            let _ = writeln!(self.text, "<polyline points=\"{points}\" stroke=\"{colour}\" {style} {dash}/>");
             for &(x, y, [least, most]) in &series.points {
                 let (x, y) = (at(x), self.y(y));
                 self.line([x, self.y(least), x, self.y(most)], &format!("stroke=\"{colour}\""));
@@ -168,7 +198,7 @@ impl Svg {
             };
             self.words(x, bottom + 18.0, &format!("text-anchor=\"middle\" font-size=\"11\" {turned}"), row);
         }
-        for (number, (series, colour)) in series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        for (number, (series, (colour, _))) in series.iter().zip(styles()).enumerate() {
             for &(row, value, [least, most]) in &series.points {
                 let x = left + room * (row + 0.1) + width * number as f64;
                 let (y, height) = (self.y(value), bottom - self.y(value));
@@ -184,11 +214,16 @@ impl Svg {
     }
 
     fn legend<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        let mut x = AREA[0];
-        for (name, colour) in names.zip(COLOURS.iter().cycle()) {
-            let _ = writeln!(self.text, "<rect x=\"{x:.1}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
-            self.words(x + 17.0, 47.0, "", name);
-            x += 34.0 + 7.0 * name.chars().count() as f64;
+        let (mut x, mut y) = (AREA[0], 44.0);
+        for (name, (colour, dash)) in names.zip(styles()) {
+            let width = 42.0 + 6.6 * name.chars().count() as f64;
+            if x + width > AREA[2] {
+                (x, y) = (AREA[0], y + 18.0);
+            }
+            let style = format!("stroke=\"{colour}\" stroke-width=\"4\" {dash}");
+            self.line([x, y, x + 22.0, y], &style);
+            self.words(x + 27.0, y + 4.0, "font-size=\"12\"", name);
+            x += width;
         }
     }
 
@@ -196,6 +231,12 @@ impl Svg {
         self.text.push_str("</svg>\n");
         self.text
     }
+}
+
+/// Colour and dashes of each series.
+fn styles() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let dashes = ["", "stroke-dasharray=\"6 3\"", "stroke-dasharray=\"2 3\""];
+    dashes.into_iter().cycle().flat_map(|dash| COLOURS.map(|colour| (colour, dash)))
 }
 
 /// A number on an axis: `131k`, `10M`.
