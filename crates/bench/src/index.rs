@@ -1,9 +1,9 @@
 //! Two other indexes, for comparison only: what NAPA-FP measured against, and a table from a library.
 
-use crate::Error;
 use crate::huge::Huge;
 use crate::prefetch::prefetch;
 use hashbrown::HashTable;
+use std::io;
 use weir_flow::{Index, Lanes, Pages};
 
 const NOWHERE: u32 = u32::MAX;
@@ -28,15 +28,15 @@ impl Chained {
     }
 }
 
-fn array(length: usize) -> Huge<u32> {
-    Huge::new(length).unwrap_or_else(|error: Error| panic!("{error}"))
+fn array(length: usize) -> io::Result<Huge<u32>> {
+    Huge::new(length).map_err(io::Error::other)
 }
 
 impl Index for Chained {
-    fn new(flows: usize, _: Pages) -> Self {
-        let mut heads = array(flows);
+    fn new(flows: usize, _: Pages) -> io::Result<Self> {
+        let mut heads = array(flows)?;
         heads.fill(NOWHERE);
-        Self { heads, next: array(flows) }
+        Ok(Self { heads, next: array(flows)? })
     }
 
     #[inline(always)]
@@ -102,9 +102,9 @@ impl Index for Chained {
 pub struct Library(HashTable<(u64, u32)>);
 
 impl Index for Library {
-    fn new(flows: usize, _: Pages) -> Self {
+    fn new(flows: usize, _: Pages) -> io::Result<Self> {
         // Twice the room: with less, removed entries make it take a larger table.
-        Self(HashTable::with_capacity(2 * flows))
+        Ok(Self(HashTable::with_capacity(2 * flows)))
     }
 
     fn prefetch(&self, _: u64) {}

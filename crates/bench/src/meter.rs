@@ -26,7 +26,8 @@ pub struct Fused {
 impl Fused {
     pub fn new(meter: Config) -> Self {
         let sink = Box::new(Counter::default());
-        let pipeline = Pipeline::new(Settings { meter, ..Settings::default() }, vec![sink]);
+        let pipeline =
+            Pipeline::new(Settings { meter, ..Settings::default() }, vec![sink]).expect("there is memory for it");
         Self { pipeline, given: [0; 2], created: 0 }
     }
 
@@ -64,7 +65,12 @@ impl Work<Frames> for Fused {
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
         let given = self.given;
         let (ledger, _) = self.pipeline.finish();
-        Self { pipeline: Pipeline::new(Settings::default(), vec![]), given, created: 0 }.check(&ledger)?;
+        Self {
+            pipeline: Pipeline::new(Settings::default(), vec![]).expect("there is memory for it"),
+            given,
+            created: 0,
+        }
+        .check(&ledger)?;
         if ledger.live.flows != 0 {
             return Err(format!("{} records left after the end", ledger.live.flows));
         }
@@ -108,7 +114,7 @@ pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
 impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
     pub fn new(config: Config) -> Self {
         Self {
-            meter: Meter::with_index(config),
+            meter: Meter::try_new(config).expect("there is memory for it"),
             burst: Box::new([Packet::default(); BURST]),
             filled: 0,
             out: Vec::with_capacity(2 * BATCH),

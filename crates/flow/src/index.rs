@@ -8,13 +8,19 @@ use crate::Pages;
 use crate::lanes::{Lanes, Plain, prefetch};
 use crate::memory::Memory;
 use bytemuck::Zeroable;
+use std::io;
 
 /// An index of places (numbers of records) by hash. It knows no keys: the caller says which place is meant.
 ///
 /// [`Hpc`] is the one that the meter uses; others are there to be measured against it.
 pub trait Index {
     /// Room for `flows` places, fixed from then on.
-    fn new(flows: usize, pages: Pages) -> Self;
+    ///
+    /// # Errors
+    /// The system has no room for that much.
+    fn new(flows: usize, pages: Pages) -> io::Result<Self>
+    where
+        Self: Sized;
 
     /// Begins to fetch the memory that the hash leads to.
     fn prefetch(&self, hash: u64);
@@ -133,14 +139,14 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
 }
 
 impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
-    fn new(flows: usize, pages: Pages) -> Self {
+    fn new(flows: usize, pages: Pages) -> io::Result<Self> {
         let () = Self::FITS;
-        Self {
-            buckets: Memory::new((flows * 100).div_ceil(N * LOAD), pages),
-            chained: Memory::new(1 + flows / N, pages),
+        Ok(Self {
+            buckets: Memory::new((flows * 100).div_ceil(N * LOAD), pages)?,
+            chained: Memory::new(1 + flows / N, pages)?,
             free: 0,
             used: 0,
-        }
+        })
     }
 
     #[inline(always)]
@@ -256,7 +262,7 @@ mod tests {
     impl<F: Fn(u32) -> u64, I: Index> Work for Churn<F, I> {
         fn run(self, lanes: impl Lanes) {
             let Self(flows, hash, _) = self;
-            let mut index = I::new(flows, Pages::Small);
+            let mut index = I::new(flows, Pages::Small).unwrap();
             let mut known: HashMap<u32, ()> = HashMap::new();
             let mut random = 1_u64;
             for _ in 0..if cfg!(miri) { 4 * flows.min(12) } else { 40 * flows } {
@@ -302,7 +308,7 @@ mod tests {
     fn there_is_room_even_if_all_hashes_are_one() {
         churn::<Hpc>(200, |_| 0);
         churn::<Hpc<3>>(100, |place| u64::from(place % 2) << 63);
-        let mut index = Hpc::<10>::new(1000, Pages::Small);
+        let mut index = Hpc::<10>::new(1000, Pages::Small).unwrap();
         (0..1000).for_each(|place| index.insert(0, place));
         assert_eq!(index.longest_search(), 100);
     }

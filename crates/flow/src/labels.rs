@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::place::Bits;
 use crate::{Approximate, Direction, Pages};
 use bytemuck::Zeroable;
+use std::io;
 use std::mem::offset_of;
 use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 
@@ -73,14 +74,14 @@ const TYPES: [TunnelType; 9] = [
 ];
 
 impl Annex {
-    pub fn new(flows: usize) -> Self {
+    pub fn new(flows: usize) -> io::Result<Self> {
         // Touched only where there is something: large pages would be mostly empty.
-        Self {
-            labels: Memory::new(flows, Pages::Small),
-            tunnels: Memory::new(flows, Pages::Small),
+        Ok(Self {
+            labels: Memory::new(flows, Pages::Small)?,
+            tunnels: Memory::new(flows, Pages::Small)?,
             usual: 0,
             usual_word: 0,
-        }
+        })
     }
 
     /// Octets taken, if every flow has labels and tunnels; nearly none if none has.

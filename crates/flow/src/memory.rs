@@ -5,6 +5,7 @@
 use crate::Pages;
 use bytemuck::Zeroable;
 use memmap2::{MmapMut, MmapOptions};
+use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -17,10 +18,10 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T: Zeroable + Copy> Memory<T> {
-    /// # Panics
-    /// If the system has no room for that much, as for every allocation.
-    pub fn new(length: usize, pages: Pages) -> Self {
-        let octets = (length * size_of::<T>()).max(1);
+    /// # Errors
+    /// The system has no room for that much.
+    pub fn new(length: usize, pages: Pages) -> io::Result<Self> {
+        let octets = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
         // Reserved pages come in whole numbers only.
         let reserved =
             |bits: u8| MmapOptions::new().len(octets.next_multiple_of(1 << bits)).huge(Some(bits)).map_anon().ok();
@@ -29,18 +30,21 @@ impl<T: Zeroable + Copy> Memory<T> {
             Pages::Reserved1G => reserved(30),
             Pages::Small | Pages::Transparent => None,
         };
-        let map = map.unwrap_or_else(|| {
-            let map = MmapMut::map_anon(octets).unwrap_or_else(|error| panic!("no memory of {octets} octets: {error}"));
-            // A matter of speed alone: a system that refuses the advice works with what it has.
-            #[cfg(all(target_os = "linux", not(miri)))]
-            let _ = map.advise(match pages {
-                Pages::Small => memmap2::Advice::NoHugePage,
-                _ => memmap2::Advice::HugePage,
-            });
-            map
-        });
+        let map = match map {
+            Some(map) => map,
+            None => {
+                let map = MmapMut::map_anon(octets)?;
+                // A matter of speed alone: a system that refuses the advice works with what it has.
+                #[cfg(all(target_os = "linux", not(miri)))]
+                let _ = map.advise(match pages {
+                    Pages::Small => memmap2::Advice::NoHugePage,
+                    _ => memmap2::Advice::HugePage,
+                });
+                map
+            }
+        };
         assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a line");
-        Self { map, length, of: PhantomData }
+        Ok(Self { map, length, of: PhantomData })
     }
 
     /// Octets taken.
@@ -80,11 +84,13 @@ mod tests {
         // Miri knows no reserved pages.
         let reserved = if cfg!(miri) { &[][..] } else { &[Pages::Reserved2M, Pages::Reserved1G] };
         for &pages in [Pages::Small, Pages::Transparent].iter().chain(reserved) {
-            let mut memory = Memory::<[u64; 3]>::new(1000, pages);
+            let mut memory = Memory::<[u64; 3]>::new(1000, pages).unwrap();
             assert!(memory.len() == 1000 && memory.octets() == 24_000 && memory.iter().all(|line| *line == [0; 3]));
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }
-        assert!(Memory::<u64>::new(0, Pages::Small).is_empty());
+        assert!(Memory::<u64>::new(0, Pages::Small).unwrap().is_empty());
+        assert!(Memory::<u64>::new(usize::MAX / 8, Pages::Small).is_err());
+        assert!(Memory::<u64>::new(usize::MAX, Pages::Small).is_err());
     }
 }

@@ -21,6 +21,7 @@ use crate::overflow::Overflow;
 use crate::place::{Bits, Head, Narrow, Place};
 use crate::wide::Wide;
 use crate::{ALL, Approximate, Direction, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
+use std::io;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
@@ -168,21 +169,29 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
 
 impl Meter {
     /// Takes all the memory it will ever use; the system provides pages as they are first touched.
+    ///
+    /// # Panics
+    /// If the system has no room for that much, see [`Meter::try_new`].
     pub fn new(config: Config) -> Self {
-        Self::with_index(config)
+        Self::try_new(config).unwrap_or_else(|error| panic!("no memory for {} flows: {error}", config.flows))
     }
 }
 
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
-    /// The same with another index or fewer fields.
-    pub fn with_index(config: Config) -> Self {
+    /// The same with any index and fields.
+    ///
+    /// # Errors
+    /// The system has no room for that much.
+    pub fn try_new(config: Config) -> io::Result<Self> {
         let flows = config.flows.clamp(1, 1 << 31);
         let tuning = Tuning { ahead: config.tuning.ahead.clamp(1, GROUP), ..config.tuning };
         let config = Config { flows, tuning, ..config };
         let best = Instructions::best();
         let (flows, pages) = (flows as usize, config.tuning.pages);
         let hash = KeyHash::new(config.secret);
-        Self {
+        let mut free = Vec::new();
+        free.try_reserve_exact(flows)?;
+        Ok(Self {
             config,
             instructions: config.tuning.instructions.filter(|set| set.is_there()).unwrap_or(best),
             counters: Counters::default(),
@@ -190,20 +199,20 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             clock_ns: 0,
             newest_ns: 0,
             started: false,
-            index: I::new(flows, pages),
-            places: Memory::new(flows, pages),
-            extras: Memory::new(if config.key.more() { flows } else { 0 }, pages),
-            due: Memory::new(flows, pages),
-            free: Vec::with_capacity(flows),
+            index: I::new(flows, pages)?,
+            places: Memory::new(flows, pages)?,
+            extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
+            due: Memory::new(flows, pages)?,
+            free,
             used: 0,
             hand: 0,
             found: Vec::with_capacity(SWEPT),
-            annex: Annex::new(flows),
+            annex: Annex::new(flows)?,
             wide: Wide::new(),
             fragments: Fragments::new(hash.random()),
             overflow: Overflow::new(hash.random(), config.policy != Policy::Drop),
             hash,
-        }
+        })
     }
 
     /// Enters a burst; records that end are appended to `out`.

@@ -120,7 +120,10 @@ impl Head {
 
     #[inline(always)]
     fn equals(&self, key: &Key, mask: u64) -> bool {
-        self.addresses == key.addresses && (self.rest_and_bits ^ key.rest) & mask == 0
+        // Word by word: as one vector, which is what compilers make of two arrays, it took a third longer in the meter.
+        let [a, b, c, d] = self.addresses;
+        let [e, f, g, h] = key.addresses;
+        (self.rest_and_bits ^ key.rest) & mask == 0 && b == f && d == h && a == e && c == g
     }
 
     /// The key, but for what else was asked for.

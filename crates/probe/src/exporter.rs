@@ -8,6 +8,7 @@
 //! pipeline, the pipeline waits. What the sinks say of themselves is published after each batch, together with
 //! what that batch held, so that an account can be drawn up at any moment.
 
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,9 +40,9 @@ struct Published {
 }
 
 impl Exporter {
-    /// # Panics
-    /// If the system cannot start a thread.
-    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>) -> Self {
+    /// # Errors
+    /// The system starts no thread.
+    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
         let (full, to_write) = sync_channel::<Vec<Flow>>(BATCHES);
         let (written, empty) = sync_channel(BATCHES);
         let published = Arc::new(Mutex::new(Published {
@@ -61,8 +62,8 @@ impl Exporter {
             let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
             lock(&shared).publish(&sinks, results, Records::default());
         };
-        let thread = thread::Builder::new().name("weir-export".into()).spawn(work).expect("the system starts a thread");
-        Self { full: Some(full), empty, published, thread: Some(thread), sent: Records::default() }
+        let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
+        Ok(Self { full: Some(full), empty, published, thread: Some(thread), sent: Records::default() })
     }
 
     /// Hands over a batch and gives an empty one for it. Waits while [`BATCHES`] are on their way.
@@ -182,7 +183,7 @@ mod tests {
                 panic!("a sink that panics");
             } else if sick && self.does == Does::Fail {
                 self.line.lose(Lost::WriteFailed, records(flows));
-                return Err(Error::Io { sink: "odd".into(), error: std::io::ErrorKind::StorageFull.into() });
+                return Err(Error::Io { sink: "odd".into(), error: io::ErrorKind::StorageFull.into() });
             } else if self.does == Does::Sleep {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_slow_sink_is_waited_for_and_the_account_balances_at_any_moment() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)]);
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)]).unwrap();
         for sent in 1..100_u64 {
             exporter.write(batch(3));
             let (lines, on_their_way) = exporter.account();
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn batches_go_around() {
-        let mut exporter = Exporter::new(vec![]);
+        let mut exporter = Exporter::new(vec![]).unwrap();
         let mut fresh = 0;
         for _ in 0..1000 {
             let mut empty = exporter.write(Vec::with_capacity(7));
@@ -235,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
-        let mut exporter = Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)]);
+        let mut exporter = Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)]).unwrap();
         for _ in 0..10 {
             exporter.write(batch(1));
         }
@@ -245,7 +246,7 @@ mod tests {
         let (lines, _) = exporter.account();
         assert_eq!(lines.iter().map(|line| line.exported.flows).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(lines[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-        let mut alone = Exporter::new(vec![odd(1, Does::Fail)]);
+        let mut alone = Exporter::new(vec![odd(1, Does::Fail)]).unwrap();
         alone.write(batch(1));
         alone.finish();
         assert!(alone.abandoned());
@@ -254,7 +255,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a sink that panics")]
     fn a_sink_that_panics_is_neither_silent_nor_waited_for() {
-        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)]);
+        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)]).unwrap();
         for _ in 0..1000 {
             exporter.write(batch(1));
         }

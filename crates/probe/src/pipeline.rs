@@ -7,6 +7,7 @@
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
 use crate::exporter::Exporter;
+use std::io;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Source};
 use weir_export::Sink;
@@ -44,20 +45,20 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Takes the meter's memory and starts the exporter's thread.
+    /// Takes the meter's memory and starts the exporter's thread. (A sink that panics there panics here later.)
     ///
-    /// # Panics
-    /// If the system cannot start a thread. A sink that panics panics here later.
-    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> Self {
-        Self {
+    /// # Errors
+    /// The system has not that much memory, or starts no thread.
+    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
+        Ok(Self {
             settings,
             ledger: Ledger::default(),
             packets: Box::new([Packet::default(); BURST]),
-            meter: Meter::new(settings.meter),
+            meter: Meter::try_new(settings.meter)?,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
-            exporter: Exporter::new(sinks),
-        }
+            exporter: Exporter::new(sinks)?,
+        })
     }
 
     /// Takes one burst from the source through the house. `Ok(false)` at the end of the source.

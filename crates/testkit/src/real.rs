@@ -37,7 +37,7 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
-    let mut pipeline = Pipeline::new(settings, vec![Box::new(sink)]);
+    let mut pipeline = Pipeline::new(settings, vec![Box::new(sink)]).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
         match pipeline.step(source) {

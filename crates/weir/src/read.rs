@@ -48,7 +48,8 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
 
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let run = meter(&mut *source, Pipeline::new(settings, sinks), &stop, line);
+    let pipeline = Pipeline::new(settings, sinks).map_err(|error| no_room(settings.meter.flows, &error))?;
+    let run = meter(&mut *source, pipeline, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
     if run.abandoned && !reader_left {
@@ -72,6 +73,12 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
         flawed |= write_stats(&run.ledger, path, stats) == Outcome::Flawed;
     }
     Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
+}
+
+/// Why metering could not begin.
+fn no_room(flows: u32, error: &io::Error) -> Refusal {
+    let gigabytes = u64::from(flows) * 256 / 1_000_000_000;
+    Refusal(format!("no room for {flows} flows (about {gigabytes} GB): {error}; ask for fewer with --flows"))
 }
 
 /// What a run left behind.
