@@ -1,6 +1,6 @@
 # Weir: everything by name. Two commands are enough: `make demo`, `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build bench deny fuzz docs captures truth clean
+.PHONY: help demo test ci build bench deny fuzz miri docs captures truth clean
 
 SECONDS_EACH ?= 30
 
@@ -31,6 +31,9 @@ deny: ## Check licences, sources and known vulnerabilities of all dependencies (
 
 fuzz: ## Run every fuzz target for SECONDS_EACH=30 (needs nightly and cargo-fuzz).
 	@scripts/fuzz $(SECONDS_EACH)
+
+miri: ## Run the modules of unsafe code, and the meter on top of them, under Miri (needs nightly and miri).
+	@scripts/miri
 
 docs: ## Build the documentation of all crates, private items too.
 	@scripts/bootstrap build

@@ -33,9 +33,9 @@ impl Work<Frames> for Null {
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// The least a meter could do: addresses and ports where UDP over IP has them, unchecked; a keyed 64 by 64 bit
-/// multiply for a hash; one line of as many as there are flows fetched ahead and updated. No key is compared, nothing
-/// expires.
+/// The least a meter could do: TCP or UDP over IP decoded in place as far as its addresses and ports; a keyed 64 by 64
+/// bit multiply for a hash; one line of as many as there are flows fetched ahead and updated. No key is compared,
+/// nothing expires.
 pub struct Roofline(Lines);
 
 /// The decoder and the hash that the meter has, and then the same: what is left to the meter's table.
@@ -155,20 +155,34 @@ impl Lines {
     }
 }
 
-/// Both directions have one hash.
+/// Decodes a TCP or UDP packet in place, as little of it as tells that it is one, and hashes its addresses and ports; 0
+/// for anything else. Both directions have one hash.
 #[inline(always)]
 fn hash(bytes: &[u8]) -> u64 {
     const SECRET: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
-    let Some(head) = bytes.first_chunk::<38>() else { return 0 };
-    let word = |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    let Some(head) = bytes.first_chunk::<42>() else { return 0 };
     let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
-    let (from, to) = match (head[12], bytes.first_chunk::<58>()) {
-        (0x86, Some(head)) => {
+    let (from, to) = match [head[12], head[13]] {
+        [0x08, 0x00] => {
+            let length = usize::from(u16::from_be_bytes([head[16], head[17]]));
+            let fragment = u16::from_be_bytes([head[20], head[21]]) & 0x3fff;
+            if head[14] != 0x45 || fragment != 0 || !matches!(head[23], 6 | 17) || length < 28 {
+                return 0;
+            }
+            let word = |at: usize| u64::from(u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+            (word(26) << 16 | port(34), word(30) << 16 | port(36))
+        }
+        [0x86, 0xdd] => {
+            let Some(head) = bytes.first_chunk::<62>() else { return 0 };
+            let length = usize::from(u16::from_be_bytes([head[18], head[19]]));
+            if head[14] >> 4 != 6 || !matches!(head[20], 6 | 17) || length < 8 {
+                return 0;
+            }
             let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|octet| head[at + octet]));
             let port = |at: usize| u64::from(u16::from_le_bytes([head[at], head[at + 1]]));
             (eight(22) ^ eight(30).rotate_left(16) ^ port(54), eight(38) ^ eight(46).rotate_left(16) ^ port(56))
         }
-        _ => (word(26) << 16 | port(34), word(30) << 16 | port(36)),
+        _ => return 0,
     };
     let product = u128::from(from.min(to) ^ SECRET[0]) * u128::from(from.max(to) ^ SECRET[1]);
     product as u64 ^ (product >> 64) as u64

@@ -164,9 +164,11 @@ impl<'a> Iterator for Walk<'a> {
 pub struct Replay<'a>(Walk<'a>);
 
 impl Source for Replay<'_> {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, weir_capture::Error> {
-        let burst: Burst<'_> = self.0.by_ref().take(BURST).collect();
-        Ok((!burst.is_empty()).then_some(burst))
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
+        for frame in self.0.by_ref().take(BURST) {
+            burst.push(frame);
+        }
+        Ok(!burst.is_empty())
     }
 
     fn progress(&self) -> Progress {

@@ -77,7 +77,7 @@ impl Copied {
 }
 
 impl Source for Merge {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         while let Some(&input) = self.dry.last() {
             // After an error the input stays dry and is asked again next time.
             if self.inputs[input].fetch()? {
@@ -113,16 +113,13 @@ impl Source for Merge {
                 }
             }
         }
-        let burst: Burst<'_> = chosen
-            .iter()
-            .map(|&(number, at, interface)| {
-                let input = &self.inputs[number];
-                let start = at.checked_sub(1).map_or(0, |before| input.frames[before].1);
-                let (frame, end) = &input.frames[at];
-                Frame { bytes: &input.bytes[start..*end], interface, ..*frame }
-            })
-            .collect();
-        Ok((!burst.is_empty()).then_some(burst))
+        burst.extend(chosen.iter().map(|&(number, at, interface)| {
+            let input = &self.inputs[number];
+            let start = at.checked_sub(1).map_or(0, |before| input.frames[before].1);
+            let (frame, end) = &input.frames[at];
+            Frame { bytes: &input.bytes[start..*end], interface, ..*frame }
+        }));
+        Ok(!burst.is_empty())
     }
 
     fn progress(&self) -> Progress {

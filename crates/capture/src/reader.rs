@@ -116,13 +116,12 @@ impl<F: Format> Reader<F> {
 }
 
 impl<F: Format> Source for Reader<F> {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         if !self.settle()? {
-            return Ok(None);
+            return Ok(false);
         }
         let window = self.input.window();
         let start = self.cursor;
-        let mut burst = Burst::new();
         while !burst.is_full() && self.cursor - start < BURST_BYTES {
             if let Some((frame, octets)) = self.format.plain(&window[self.cursor..]) {
                 burst.push(frame);
@@ -144,7 +143,7 @@ impl<F: Format> Source for Reader<F> {
                 }
             }
         }
-        Ok(Some(burst))
+        Ok(true)
     }
 
     fn progress(&self) -> Progress {

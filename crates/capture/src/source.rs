@@ -37,12 +37,22 @@ pub struct Progress {
 
 /// Whatever hands over frames.
 pub trait Source {
-    /// The next frames; `None` at the end. After an error the next call goes on behind the damage
-    /// if that is possible, else it returns `None`: every frame before the damage has been delivered.
+    /// Puts the next frames into an empty burst; false, and none, at the end. After an error, which gives none either, the
+    /// next call goes on behind the damage if that is possible, else it is the end: every frame before the damage has
+    /// been delivered.
     ///
     /// # Errors
     /// Damaged or unreadable input, with the place.
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error>;
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error>;
+
+    /// The next frames in a burst of their own; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+        let mut burst = Burst::new();
+        Ok(self.fill(&mut burst)?.then_some(burst))
+    }
 
     /// How far it has come; cheap enough to ask once per burst.
     fn progress(&self) -> Progress;

@@ -63,15 +63,14 @@ impl Pipeline {
     /// Takes one burst from the source through the house. `Ok(false)` at the end of the source.
     ///
     /// # Errors
-    /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::burst`].
+    /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::fill`].
     pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
-        match source.burst()? {
-            Some(burst) => {
-                self.absorb(&burst);
-                Ok(true)
-            }
-            None => Ok(false),
+        let mut burst = Burst::new();
+        let more = source.fill(&mut burst)?;
+        if more {
+            self.absorb(&burst);
         }
+        Ok(more)
     }
 
     fn absorb(&mut self, burst: &Burst<'_>) {

@@ -76,21 +76,18 @@ struct Memory<'a> {
 }
 
 impl Source for Memory<'_> {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         let (now, later) = self.frames.split_at(self.burst.min(self.frames.len()));
         self.frames = later;
-        let burst: Burst<'_> = now
-            .iter()
-            .map(|frame| Frame {
-                bytes: &frame.bytes,
-                time_ns: frame.time_ns,
-                wire_bytes: frame.wire_bytes,
-                link: frame.link,
-                time_clamped: false,
-                interface: frame.interface,
-            })
-            .collect();
-        Ok((!burst.is_empty()).then_some(burst))
+        burst.extend(now.iter().map(|frame| Frame {
+            bytes: &frame.bytes,
+            time_ns: frame.time_ns,
+            wire_bytes: frame.wire_bytes,
+            link: frame.link,
+            time_clamped: false,
+            interface: frame.interface,
+        }));
+        Ok(!burst.is_empty())
     }
 
     fn progress(&self) -> Progress {

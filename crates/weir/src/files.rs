@@ -22,13 +22,12 @@ struct Counted {
 }
 
 impl Source for Counted {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
-        match self.source.burst() {
-            Ok(Some(burst)) => {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        match self.source.fill(burst) {
+            Ok(more) => {
                 self.frames += burst.len() as u64;
-                Ok(Some(burst))
+                Ok(more)
             }
-            Ok(None) => Ok(None),
             Err(Error::Damaged { path, offset, what }) => {
                 let what = format!("{what}; {} packets before it were read", self.frames);
                 Err(Error::Damaged { path, offset, what })

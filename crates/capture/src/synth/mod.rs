@@ -123,16 +123,12 @@ impl Synth {
 }
 
 impl Source for Synth {
-    fn burst(&mut self) -> Result<Option<Burst<'_>>, Error> {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         let truth = self.truth.as_mut();
         let filled = match &mut self.load {
             Load::Velan(velan) => velan.fill(&mut self.slots, truth),
             Load::Mix(mix) => mix.fill(&mut self.slots, truth),
         };
-        if filled == 0 {
-            return Ok(None);
-        }
-        let mut burst = Burst::new();
         for slot in &self.slots[..filled] {
             let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
             self.done_bytes += bytes.len() as u64;
@@ -145,7 +141,7 @@ impl Source for Synth {
                 interface: 0,
             });
         }
-        Ok(Some(burst))
+        Ok(filled > 0)
     }
 
     fn progress(&self) -> Progress {
