@@ -39,18 +39,25 @@ pub fn free_pages() -> [u64; 2] {
     })
 }
 
+/// Octets of memory that programs can have at the moment.
+pub fn memory_available() -> u64 {
+    memory("MemAvailable").unwrap_or(4 << 30)
+}
+
+fn memory(name: &str) -> Option<u64> {
+    field("/proc/meminfo", name)?.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What stands behind a name and a colon.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = read_to_string(path).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
 impl Conditions {
     pub fn read(options: &Options) -> Self {
         let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
-        let field = |path: &str, name: &str| {
-            let text = read_to_string(path).ok()?;
-            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
-            Some(value.trim().to_owned())
-        };
-        let memory = |name: &str| {
-            let value = field("/proc/meminfo", name)?;
-            value.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
-        };
         let [free_2mib_pages, free_1gib_pages] = free_pages();
         // The mode stands in brackets among all there are.
         let mode = line("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -66,7 +73,7 @@ impl Conditions {
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             instructions: format!("{:?}", Instructions::best()),
             memory_bytes: memory("MemTotal").unwrap_or(0),
-            memory_available_bytes: memory("MemAvailable").unwrap_or(4 << 30),
+            memory_available_bytes: memory_available(),
             transparent_huge_pages: mode,
             free_2mib_pages,
             free_1gib_pages,

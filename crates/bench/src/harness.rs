@@ -1,7 +1,7 @@
 //! Cases measured in turn, round by round.
 
-use crate::Error;
 use crate::report::{Figure, Spread, Table};
+use crate::{Error, conditions};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
 
@@ -16,8 +16,6 @@ pub struct Bench<'a> {
     pub quick: bool,
     /// Folder of captures.
     pub captures: Option<PathBuf>,
-    /// Octets of memory there are to use.
-    pub memory: u64,
     /// Told what goes on.
     pub say: &'a mut dyn FnMut(&str),
 }
@@ -28,11 +26,12 @@ impl Bench<'_> {
         if self.quick { quick } else { full }
     }
 
-    /// Whether so many octets fit into three quarters of the memory; if not, a table says what it leaves out.
+    /// Whether so many octets fit into three quarters of the memory that is free now; if not, a table says what it leaves out.
     pub fn fits(&self, octets: usize, what: &str, table: &mut Table) -> bool {
-        let fits = octets as u64 <= self.memory / 4 * 3;
+        let memory = conditions::memory_available();
+        let fits = octets as u64 <= memory / 4 * 3;
         if !fits {
-            let [needed, there] = [octets as u64, self.memory].map(|octets| octets as f64 / f64::from(1 << 30));
+            let [needed, there] = [octets as u64, memory].map(|octets| octets as f64 / f64::from(1 << 30));
             table.notes.push(format!("left out: {what} needs {needed:.1} GiB, {there:.1} GiB are available"));
         }
         fits

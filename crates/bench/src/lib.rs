@@ -86,13 +86,8 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Report, Error
     };
     let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let conditions = conditions::Conditions::read(options);
-    let mut bench = harness::Bench {
-        rounds: options.rounds.max(1),
-        quick: options.quick,
-        captures: options.captures.clone(),
-        memory: conditions.memory_available_bytes,
-        say,
-    };
+    let mut bench =
+        harness::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
     let mut tables = Vec::new();
     for (_, _, measure) in wanted {
         tables.push(measure(&mut bench)?);

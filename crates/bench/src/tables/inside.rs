@@ -14,16 +14,16 @@ use weir_flow::{ALL, Config, GAPS, HEADERS, Hpc, Instructions, KeyHash, LABELS, 
 /// The meter as it is.
 const HERE: &str = "weir";
 
-/// Makes a row of one flow count and measures what `cases` adds to it.
+/// Makes a row of one flow count and measures what `cases` adds to it: so many meters.
 fn row(
     bench: &mut Bench<'_>,
     table: &mut Table,
     flows: usize,
+    meters: usize,
     cases: impl FnOnce(Group<'static, Frames>) -> Group<'static, Frames>,
 ) -> Result<(), Error> {
     let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
-    // As many meters as there are cases.
-    if !bench.fits(needed(packets, 8 * flows), &format!("{flows} flows"), table) {
+    if !bench.fits(needed(packets, meters * flows), &format!("{flows} flows"), table) {
         return Ok(());
     }
     let mut frames = Frames::new(&velan(flows), packets)?;
@@ -48,7 +48,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("table", "The flow table's index", "concurrent flows", load);
     table.against = vec![ROOFLINE, "hpc 10"];
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22]) {
-        row(bench, &mut table, flows, |group| {
+        row(bench, &mut table, flows, 9, |group| {
             let config = config(flows);
             group
                 .case("hpc 10", Metering::<Hpc>::new(config))
@@ -96,7 +96,7 @@ pub fn prefetch(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("prefetch", "Packets fetched together", "concurrent flows", VELAN);
     table.against = vec![ROOFLINE, "64 together"];
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20, 1 << 22]) {
-        row(bench, &mut table, flows, |group| {
+        row(bench, &mut table, flows, 7, |group| {
             [64, 32, 16, 8, 4, 2, 1].into_iter().fold(group, |group, ahead| {
                 let tuning = Tuning { ahead, ..Tuning::default() };
                 group.case(format!("{ahead} together"), Metering::<Hpc>::new(tuned(flows, tuning)))
@@ -126,7 +126,7 @@ pub fn pages(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 .notes
                 .push(format!("{flows} flows: not enough reserved pages for {} of the kinds", all.len() - there.len()));
         }
-        row(bench, &mut table, flows, |group| {
+        row(bench, &mut table, flows, there.len(), |group| {
             there.into_iter().fold(group, |group, (name, pages, _)| {
                 let tuning = Tuning { pages, ..Tuning::default() };
                 group.case(name, Metering::<Hpc>::new(tuned(flows, tuning)))
@@ -142,7 +142,7 @@ pub fn features(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("features", "The cost of groups of fields", "concurrent flows", load);
     table.against = vec![ROOFLINE, "all fields"];
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20]) {
-        row(bench, &mut table, flows, |group| {
+        row(bench, &mut table, flows, 6, |group| {
             let config = config(flows);
             group
                 .case("all fields", Metering::<Hpc, ALL>::new(config))
@@ -162,7 +162,7 @@ pub fn ablate(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("ablate", "Everything on, then each off", "concurrent flows", load);
     table.against = vec![ROOFLINE, HERE];
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22]) {
-        row(bench, &mut table, flows, |group| {
+        row(bench, &mut table, flows, 8, |group| {
             let usual = Tuning::default();
             let none = Tuning { ahead: 1, pages: Pages::Small, instructions: Some(Instructions::Plain) };
             let with = |tuning| Metering::<Hpc>::new(tuned(flows, tuning));

@@ -94,9 +94,25 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let counts = if bench.quick { &[128, 1024, 16_384][..] } else { &full[..] };
     for &flows in counts {
         let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
+        let churned_packets = bench.size(8 << 20, 20_000);
         let mut used = needed(packets, flows);
         if !bench.fits(used, &format!("{flows} flows"), &mut table) {
             continue;
+        }
+        let mut churned = Vec::new();
+        for (new, series) in [(100_000, "weir, 100k new/s"), (1_000_000, "weir, 1M new/s")] {
+            // With fewer flows at a time the idle timeout alone would say how many records there are.
+            if flows < bench.size(131_072, 16_384) {
+                continue;
+            }
+            let idle_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
+            // What comes in half a second more waits for the hand.
+            let config = Config { idle_ns, ..config(flows + (new * (idle_ns + 500_000_000) / 1_000_000_000) as usize) };
+            let octets = used + needed(churned_packets, config.flows as usize);
+            if bench.fits(octets, &format!("{flows} flows, {series}"), &mut table) {
+                used = octets;
+                churned.push((new, series, config));
+            }
         }
         let anchor_flows = bench.size(ANCHOR_FLOWS, 1000);
         let anchor = Frames::new(&velan(anchor_flows), bench.size(4 << 20, 20_000))?;
@@ -106,24 +122,11 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(DECODED, Decoded::new(flows)?)
             .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows)) })
             .case(PIPELINE, Fused::new(config(flows)));
-        for (new, series) in [(100_000, "weir, 100k new/s"), (1_000_000, "weir, 1M new/s")] {
-            // With fewer flows at a time the idle timeout alone would say how many records there are.
-            if flows < bench.size(131_072, 16_384) {
-                continue;
-            }
-            let idle_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
-            // What comes in half a second more waits for the hand.
-            let records = flows + (new * (idle_ns + 500_000_000) / 1_000_000_000) as usize;
-            let packets = bench.size(8 << 20, 20_000);
-            if !bench.fits(used + needed(packets, records), &format!("{flows} flows, {series}"), &mut table) {
-                continue;
-            }
-            used += needed(packets, records);
+        for (new, series, config) in churned {
             (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
-            let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), packets)?;
-            let work = Fused::new(Config { idle_ns, ..config(records) });
-            let mut case = Elsewhere { frames, work };
-            for _ in 0..bench.size(((idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
+            let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), churned_packets)?;
+            let mut case = Elsewhere { frames, work: Fused::new(config) };
+            for _ in 0..bench.size(((config.idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
                 case.run_on()?;
             }
             group = group.case(series, case);
