@@ -82,7 +82,7 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
 
     #[inline(always)]
     fn bucket(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.buckets.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
     }
 
     /// One bit per entry of a bucket whose tag is `tag`.

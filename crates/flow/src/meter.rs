@@ -238,7 +238,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.free.clear();
         while out.len() < enough && self.used > 0 {
             let at = self.used - 1;
-            if at as usize % GROUP == 0 {
+            if (at as usize).is_multiple_of(GROUP) {
                 self.fetch_buckets(at.saturating_sub(GROUP as u32)..at);
             }
             if !self.places[at as usize].head.is_free() && !self.end_if_due(at, out) {

@@ -195,7 +195,7 @@ impl Place {
     pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
         let narrow = &mut self.sides[side];
         // One branch for the first packet and for the turns of the counters.
-        if narrow.packets() % CHECKED == 0 {
+        if narrow.packets().is_multiple_of(CHECKED) {
             return self.add_at_turn(side, packet);
         }
         let fits = narrow.enter::<FIELDS>(packet);
@@ -319,7 +319,7 @@ impl Narrow {
             self.size_squares += size * size;
         }
         self.span_and_size_max = since_first << 16 | size_max;
-        self.bytes_and_size_min = (self.bytes_and_size_min & !0xffff) + (size << 16) | size_min;
+        self.bytes_and_size_min = ((self.bytes_and_size_min & !0xffff) + (size << 16)) | size_min;
         true
     }
 

@@ -1,9 +1,9 @@
 //! Sources and sinks as the user writes them, opened; nothing is written before everything could be opened,
 //! and nothing that is read is written over.
 
+use crate::Refusal;
 use crate::arguments;
 use crate::table::Table;
-use crate::{Refusal, units};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -242,20 +242,6 @@ pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink + Se
 /// Creates a file.
 pub fn create(path: &Path) -> Result<File, Refusal> {
     File::create(path).map_err(|error| Refusal(format!("{}: {error}{}", path.display(), advice(&error))))
-}
-
-/// Refuses a flow table for which there is no memory, which would end the program later.
-pub fn check_memory(flows: u32) -> Result<(), Refusal> {
-    // What the meter takes per flow: a record, its key and its places in index and lists.
-    let octets = u64::from(flows) * (size_of::<weir_flow::Flow>() as u64 + 128);
-    let mut probe: Vec<u8> = Vec::new();
-    match usize::try_from(octets).map(|octets| probe.try_reserve_exact(octets)) {
-        Ok(Ok(())) => Ok(()),
-        _ => Err(Refusal(format!(
-            "--flows {flows}: a table of that size needs {} of memory, which this machine does not have",
-            units::quantity(octets, "B")
-        ))),
-    }
 }
 
 /// Width of the terminal at standard output, if it is one.

@@ -4,7 +4,7 @@ use crate::arguments::{Full, KeyPart, Read};
 use crate::files::{self, Target};
 use crate::progress;
 use crate::summary::{self, Observed, Totals};
-use crate::{Outcome, Refusal, say};
+use crate::{Outcome, Refusal, say, units};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -33,8 +33,9 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let outputs = Outputs::of(read);
     files::check_targets(&sources, &outputs.targets)?;
     let settings = settings(read);
-    files::check_memory(settings.meter.flows)?;
 
+    // Tried before any output is opened, which would empty files for nothing.
+    weir_flow::Meter::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
     let stop = stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
     let mut sinks = outputs.sinks.iter().map(|sink| files::open_sink(sink, read)).collect::<Result<Vec<_>, _>>()?;
@@ -77,8 +78,11 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
 
 /// Why metering could not begin.
 fn no_room(flows: u32, error: &io::Error) -> Refusal {
-    let gigabytes = u64::from(flows) * 256 / 1_000_000_000;
-    Refusal(format!("no room for {flows} flows (about {gigabytes} GB): {error}; ask for fewer with --flows"))
+    // What a flow takes at most, docs/decisions/0005.
+    let octets = units::quantity(u64::from(flows) * 256, "B");
+    Refusal(format!(
+        "--flows {flows}: a table of that size needs {octets} of memory, which this machine does not give: {error}"
+    ))
 }
 
 /// What a run left behind.
