@@ -35,7 +35,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let settings = settings(read);
 
     // Tried before any output is opened, which would empty files for nothing.
-    weir_flow::Meter::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
+    <weir_flow::Meter>::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
     let stop = stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
     let mut sinks = outputs.sinks.iter().map(|sink| files::open_sink(sink, read)).collect::<Result<Vec<_>, _>>()?;
