@@ -159,8 +159,8 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     used: u32,
     /// The place that is looked at next for being due.
     hand: u32,
-    /// Places found due, kept for its memory.
-    found: Vec<u32>,
+    /// Places found due and their hashes, kept for its memory.
+    found: Vec<(u32, u64)>,
     annex: Annex,
     wide: Wide,
     fragments: Fragments,
@@ -241,8 +241,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if (at as usize).is_multiple_of(GROUP) {
                 self.fetch_buckets(at.saturating_sub(GROUP as u32)..at);
             }
-            if !self.places[at as usize].head.is_free() && !self.end_if_due(at, out) {
-                self.retire(at, EndReason::Forced, out);
+            if !self.places[at as usize].head.is_free() {
+                let hash = self.hash_of(at);
+                if !self.end_if_due(at, hash, out) {
+                    self.retire(at, hash, EndReason::Forced, out);
+                }
             }
             // What lies above is not in use, so there is no need to remember it as free.
             self.free.clear();
@@ -404,10 +407,20 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             None
         } else {
             known
-                .filter(|&at| self.still_of_flow(at, packet, out))
+                .filter(|&at| self.still_of_flow(at, hash, packet, out))
                 .or_else(|| self.admit(&key, hash, side, packet, out))
         };
-        if at.is_none_or(|at| !self.add(at, side, approximate, packet)) {
+        let entered = at.is_some_and(|at| {
+            let place = &mut self.places[at as usize];
+            let plain = approximate == 0 && place.head.bits().0 & Bits::ODD == 0 && self.annex.is_plain(packet);
+            if plain && place.add::<FIELDS>(side, packet) {
+                place.head.touched_ns = self.clock_ns;
+                self.turn(at, side, packet);
+                return true;
+            }
+            self.add(at, side, approximate, packet)
+        });
+        if !entered {
             self.refuse(packet, approximate, out);
         }
     }
@@ -426,20 +439,20 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
     /// If so, the place is ready for it: a record that is due has been handed out.
-    fn still_of_flow(&mut self, at: u32, packet: &Packet, out: &mut Vec<Flow>) -> bool {
+    fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<Flow>) -> bool {
         if self.places[at as usize].head.bits().has(Bits::CLOSING) {
             let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
             if last_acknowledgment && !self.over(at) {
                 return true;
             }
-            self.retire(at, EndReason::EndOfFlow, out);
+            self.retire(at, hash, EndReason::EndOfFlow, out);
             return false;
         }
-        !self.end_if_due(at, out)
+        !self.end_if_due(at, hash, out)
     }
 
     /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
-    fn end_if_due(&mut self, at: u32, out: &mut Vec<Flow>) -> bool {
+    fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<Flow>) -> bool {
         let head = &self.places[at as usize].head;
         if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
             && self.clock_ns - head.began_ns >= self.config.active_ns
@@ -449,7 +462,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         let over = self.over(at);
         if over {
-            self.retire(at, EndReason::Idle, out);
+            self.retire(at, hash, EndReason::Idle, out);
         }
         over
     }
@@ -502,7 +515,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let mut best: Option<((u8, u64, bool), u32)> = None;
         for _ in 0..CHOICE.min(self.config.flows as usize) {
             let at = self.advance_hand();
-            if self.due[at as usize] <= tick(self.clock_ns) && self.end_if_due(at, out) {
+            let due = self.due[at as usize] <= tick(self.clock_ns);
+            if due && self.end_if_due(at, self.hash_of(at), out) {
                 continue;
             }
             let rank = self.rank(&self.places[at as usize].head, packet);
@@ -517,7 +531,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if class == OPEN {
                 self.counters.noted.count(Noted::Evicted);
             }
-            self.retire(at, EndReason::LackOfResources, out);
+            self.retire(at, self.hash_of(at), EndReason::LackOfResources, out);
         }
         self.take_free()
     }
@@ -674,7 +688,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             let (groups, rest) = self.due[from..from + run].as_chunks::<32>();
             let mut found = |at: usize, group: &[u32]| {
                 let due = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
-                self.found.extend(due.map(|(at, _)| at));
+                self.found.extend(due.map(|(at, _)| (at, 0)));
             };
             for (at, group) in (from..).step_by(32).zip(groups) {
                 // Without a branch per place.
@@ -696,15 +710,18 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     #[inline(never)]
     fn end_found(&mut self, out: &mut Vec<Flow>) {
         let mut found = std::mem::take(&mut self.found);
-        for &at in &found {
+        for &(at, _) in &found {
             let Place { head, sides: [low, high] } = &self.places[at as usize];
             prefetch(head);
             prefetch(low);
             prefetch(high);
         }
-        self.fetch_buckets(found.iter().copied());
-        for at in found.drain(..) {
-            if !self.end_if_due(at, out) {
+        for (at, hash) in &mut found {
+            *hash = self.hash_of(*at);
+            self.index.prefetch(*hash);
+        }
+        for (at, hash) in found.drain(..) {
+            if !self.end_if_due(at, hash, out) {
                 self.set_due(at);
             }
         }
@@ -736,13 +753,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
     /// A closing record ends with the flow whatever the `reason`.
-    fn retire(&mut self, at: u32, reason: EndReason, out: &mut Vec<Flow>) {
+    /// `hash` is that of its key.
+    fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<Flow>) {
         let bits = self.places[at as usize].head.bits();
         if !bits.has(Bits::WAITING) {
             let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
             self.hand_out(flow, out);
         }
-        self.index.remove(self.hash_of(at), at);
+        self.index.remove(hash, at);
         self.places[at as usize].head.free();
         self.due[at as usize] = NEVER;
         self.free.push(at);
