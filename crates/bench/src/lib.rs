@@ -6,7 +6,7 @@
 //! medians of ratios within one round; and every packet of every round is found again in records, or the run fails.
 //!
 //! Ceilings stand beside the meter (`ceiling.rs`). The *null consumer* touches each frame and does nothing. The
-//! *roofline* is the least that a meter could do: addresses and ports as they lie, a keyed hash, one cache line per
+//! *roofline* is the least that a meter could do: a bare decode in place, a keyed hash, one cache line per
 //! packet updated, with prefetch. *Decoder + one line* is the same behind Weir's own decoder and hash.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
