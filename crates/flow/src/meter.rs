@@ -402,8 +402,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             places[at].head.is(&key) && extras.get(at).is_none_or(|extra| *extra == key.extra)
         });
         // A packet that no ordinary record takes opens none that would have to be a wide one.
-        let known_wide = known.is_some_and(|at| self.wide.has(at, side));
-        let at = if packet.ip_bytes >> 16 != 0 && self.wide.is_full() && !known_wide {
+        let is_wide = |at| self.wide.has(at, side);
+        let refused = packet.ip_bytes >> 16 != 0 && self.wide.is_full() && !known.is_some_and(is_wide);
+        let at = if refused {
             None
         } else {
             known
