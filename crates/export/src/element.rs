@@ -1,6 +1,5 @@
 //! Information elements: how a value goes into a template record of IPFIX (RFC 7011) or NetFlow v9 (RFC 3954).
 
-use crate::templated::SHORTEST_MESSAGE;
 use crate::value::Value;
 use std::net::IpAddr;
 use weir_packet::Network;
@@ -186,6 +185,9 @@ impl Element {
         out.append(number, self.octets);
     }
 }
+
+/// Shortest limit of a message: it holds the longest template or the longest records of one flow.
+pub(crate) const SHORTEST_MESSAGE: usize = 600;
 
 /// The octets of one record in the making, in memory of their own: the longest record is known.
 #[derive(Default)]

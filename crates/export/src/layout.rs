@@ -120,7 +120,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::templated::SHORTEST_MESSAGE;
+    use crate::element::SHORTEST_MESSAGE;
 
     #[test]
     fn the_shortest_message_holds_every_template_and_every_flow() {

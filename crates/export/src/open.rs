@@ -1,9 +1,10 @@
 //! A sink as the user writes it becomes something that takes records.
 
+use crate::element::SHORTEST_MESSAGE;
 use crate::netflow5::Netflow5;
 use crate::output::Output;
 use crate::sink::{Error, ExportOptions, Sink};
-use crate::templated::{FILE_MESSAGE, SHORTEST_MESSAGE, Templated, Transport, Version};
+use crate::templated::{FILE_MESSAGE, Templated, Transport, Version};
 use crate::text::{Format, Text};
 use crate::udp::Datagrams;
 

@@ -33,8 +33,6 @@ const TWO_WAY_SHAPES: usize = 4096;
 const FIRST_ID: u16 = 256;
 /// Longest message in a file.
 pub(crate) const FILE_MESSAGE: usize = 65_535;
-/// Shortest limit of a message: it holds the longest template or the longest records of one flow.
-pub(crate) const SHORTEST_MESSAGE: usize = 600;
 
 /// Which of the two formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
