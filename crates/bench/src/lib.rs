@@ -16,6 +16,7 @@ mod frames;
 mod harness;
 mod huge;
 mod index;
+mod load;
 mod meter;
 mod plot;
 mod prefetch;
@@ -23,6 +24,7 @@ mod report;
 mod tables;
 mod toeplitz;
 
+pub use plot::write_plots;
 pub use report::Report;
 pub use tables::TABLES;
 

@@ -2,9 +2,26 @@
 //! shapes and text, nothing else.
 
 use crate::conditions::Conditions;
-use crate::report::{Figure, Plot, Table, number};
-use crate::tables::NULL;
+use crate::report::{Figure, NULL, Plot, Report, Table, number};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Writes one SVG file or more per table into a folder, which is made; their paths.
+///
+/// # Errors
+/// What the system says.
+pub fn write_plots(report: &Report, folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder)?;
+    let mut written = Vec::new();
+    for table in &report.tables {
+        for (name, text) in of(table, &report.conditions) {
+            let path = folder.join(format!("{name}.svg"));
+            std::fs::write(&path, text)?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;

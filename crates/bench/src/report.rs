@@ -1,11 +1,15 @@
 //! What came out: as text here, as JSON by its shape, as plots in `plot.rs`.
 
 use crate::conditions::Conditions;
-use crate::plot;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+
+/// Series that stand in many tables.
+pub const NULL: &str = "null consumer";
+pub const ROOFLINE: &str = "roofline";
+pub const DECODED: &str = "decoder + one line";
+pub const PIPELINE: &str = "weir";
 
 /// Everything that was measured, and where.
 #[derive(Clone, Debug, Serialize)]
@@ -96,7 +100,7 @@ impl Table {
             clock: "CPU time of the thread",
             axis,
             logarithmic: true,
-            against: vec![crate::tables::ROOFLINE, crate::tables::DECODED],
+            against: vec![ROOFLINE, DECODED],
             figures: Vec::new(),
             plots: Vec::new(),
             notes: Vec::new(),
@@ -108,23 +112,6 @@ impl Report {
     /// The report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and strings only")
-    }
-
-    /// Writes one SVG file or more per table into a folder, which is made; their paths.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn write_plots(&self, folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-        std::fs::create_dir_all(folder)?;
-        let mut written = Vec::new();
-        for table in &self.tables {
-            for (name, text) in plot::of(table, &self.conditions) {
-                let path = folder.join(format!("{name}.svg"));
-                std::fs::write(&path, text)?;
-                written.push(path);
-            }
-        }
-        Ok(written)
     }
 }
 

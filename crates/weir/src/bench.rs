@@ -51,7 +51,7 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         written(path, file.write_all(report.json().as_bytes()));
     }
     if let Some(folder) = &bench.svg {
-        written(folder, report.write_plots(folder).map(|_| ()));
+        written(folder, weir_bench::write_plots(&report, folder).map(|_| ()));
     }
     Ok(outcome)
 }

@@ -1,13 +1,13 @@
 //! The hash, and what somebody can do who wants it to be bad.
 
-use super::{NULL, RATE, ROOFLINE, config, velan};
 use crate::Error;
 use crate::ceiling::{Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;
+use crate::load::{RATE, config, velan};
 use crate::meter::{Fused, Metering, Packets, decode};
-use crate::report::{Curve, Plot, Table, number};
+use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table, number};
 use crate::toeplitz::{STANDARD_KEY, SYMMETRIC_KEY, Toeplitz};
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -225,7 +225,7 @@ pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
-            .case(super::PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() }));
+            .case(PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() }));
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     attack(bench, &mut table)?;
@@ -264,7 +264,7 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     }
     group.measure(bench, table, &mut none, |()| Ok(()))?;
     let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0);
-    let weak = Config { secret: Some(SECRET), ..super::config(few.len()) };
+    let weak = Config { secret: Some(SECRET), ..crate::load::config(few.len()) };
     let own = Own { metering: Metering::new(weak), packets: shuffled(&few, packets >> 6) };
     group.case("keys that collide under a known secret", own).measure(bench, table, &mut none, |()| Ok(()))?;
     table.notes.push(format!("{} keys tried to find those that collide", self::number(tried as f64)));

@@ -1,13 +1,13 @@
 //! The meter's inner parts exchanged or turned off, one at a time.
 
-use super::{DECODED, NULL, ROOFLINE, VELAN, config, needed, velan};
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group};
 use crate::index::{Chained, Library};
+use crate::load::{VELAN, config, needed, velan};
 use crate::meter::Metering;
-use crate::report::{Curve, Plot, Table};
+use crate::report::{Curve, DECODED, NULL, Plot, ROOFLINE, Table};
 use crate::tables::hashes::{buckets, counted, distinct_keys};
 use weir_flow::{ALL, Config, GAPS, HEADERS, Hpc, Instructions, KeyHash, LABELS, Pages, SIZES, Tuning};
 

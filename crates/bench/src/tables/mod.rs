@@ -8,13 +8,6 @@ mod threads;
 use crate::Error;
 use crate::harness::Bench;
 use crate::report::Table;
-use weir_flow::Config;
-
-/// Series that stand in many tables.
-pub const NULL: &str = "null consumer";
-pub const ROOFLINE: &str = "roofline";
-pub const DECODED: &str = "decoder + one line";
-pub const PIPELINE: &str = "weir";
 
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
@@ -33,29 +26,3 @@ pub const TABLES: [(&str, &str, Measure); 12] = [
     ("flood", "every packet a new flow; a full table; colliding keys", hashes::flood),
     ("ablate", "everything on, then each off", inside::ablate),
 ];
-
-/// Capture time between packets of 64 octets is that of so many a second, unless a table says otherwise.
-const RATE: u64 = 10_000_000;
-
-/// A stress load: 64-octet frames of flows in random order, in both directions.
-fn velan(flows: usize) -> String {
-    format!("velan,flows={flows},size=64,directions=2,rate={RATE}")
-}
-
-/// What [`velan`] is, in words.
-const VELAN: &str = "UDP over IPv4 in 64-octet frames (60 without FCS) from memory, flows in random order, both \
-                     directions, packet times spaced at 10 Mpps";
-
-/// A table with room for so many flows and a little more.
-fn config(flows: usize) -> Config {
-    Config { flows: room(flows) as u32, ..Config::default() }
-}
-
-fn room(flows: usize) -> usize {
-    flows + flows / 8 + 64
-}
-
-/// Octets that a load of so many 64-octet frames takes, with the meter and the roofline of so many flows.
-fn needed(packets: usize, flows: usize) -> usize {
-    76 * packets + 256 * room(flows) + 64 * flows
-}

@@ -1,12 +1,12 @@
 //! Rates of the whole pipeline under loads from outside: CESNET's, many flows, new flows, internet mix.
 
-use super::{DECODED, NULL, PIPELINE, RATE, ROOFLINE, VELAN, config, needed, velan};
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work};
+use crate::load::{RATE, VELAN, config, needed, velan};
 use crate::meter::{Fused, Preparsed};
-use crate::report::Table;
+use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_capture::VELAN_PRESETS;
 use weir_flow::Config;
 

@@ -3,13 +3,13 @@
 //! A run takes as long as its busier thread has CPU time, waiting for the other included: what others do on the same
 //! cores meanwhile does not count. The rate by the wall clock is told beside it.
 
-use super::{ROOFLINE, VELAN, config, room, velan};
 use crate::Error;
 use crate::ceiling::Roofline;
 use crate::frames::{Frames, Walk};
 use crate::harness::{Bench, Group, Run, Work, timed};
+use crate::load::{VELAN, config, room, velan};
 use crate::meter::{Metering, decode};
-use crate::report::Table;
+use crate::report::{ROOFLINE, Table};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
