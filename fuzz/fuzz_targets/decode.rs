@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_packet::{Network, Options, Packet, decode};
+use weir_packet::{Network, Options, Packet, decode, decode_any};
 
 const LINKS: [u16; 12] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 105, u16::MAX];
 
@@ -22,5 +22,11 @@ fuzz_target!(|input: (u8, bool, u16, &[u8])| {
         assert_eq!(packet, other);
         assert_eq!((packet.time_ns, packet.interface, packet.frame_bytes), (1, 2, frame_bytes));
         assert!(packet.network == Network::Layer2 || packet.ip_bytes > 0);
+    }
+
+    // The common path is a shorter way to the same place.
+    assert_eq!(first, decode_any(link, bytes, frame_bytes, Options { decapsulate }, &mut other));
+    if first.is_ok() {
+        assert_eq!(packet, other);
     }
 });

@@ -1,250 +1,191 @@
-//! The common path: TCP or UDP, directly behind IPv4 without options or IPv6, directly behind Ethernet with one VLAN tag
-//! or none, whole and sane. Nearly every packet of nearly every network is one.
+//! The common path: Ethernet, at most one VLAN tag, IPv4 without options or IPv6 without extension headers, TCP or UDP.
 //!
-//! One check that the headers were captured, then constant offsets. Always true: what is read here is what the general
-//! decoder (`decode.rs`) reads without a remark; whatever is odd in the least is left to it.
+//! ```text
+//! compare what was captured with one length; behind that all headers lie at constant places
+//! decline what is unusual in any way: a cut, a fragment, a length that does not fit, a port that may be a tunnel's
+//! write each field of the packet once
+//! ```
+//! Budget: 60 instructions for UDP over IPv4, where the general decoder takes 330.
+//! Always true: what [`read`] accepts it reads as the general decoder does, which is the definition and has no remark
+//! about such a frame.
 
-use crate::link::{IPV4, IPV6, is_vlan};
-use crate::{Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, mapped, tunnel};
+use crate::link::{IPV4, IPV6};
+use crate::transport::{TCP, UDP};
+use crate::{Flags, NO_LABEL, NO_VLAN, Network, Options, Packet, TunnelType, mapped, tunnel};
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-/// Octets before IP, without and with a tag.
-const ETHERNET: usize = 14;
-const TAGGED: usize = 18;
-/// Octets of IP and the fixed TCP header together.
-const V4: usize = 20 + 20;
-const V6: usize = 40 + 20;
+/// EtherType of a customer's VLAN tag.
+const TAG: u16 = 0x8100;
+/// EtherType, and the octet behind it: version 4, five words of header.
+const IPV4_PLAIN: u32 = (IPV4 as u32) << 16 | 0x4500;
+/// Octets of headers without options.
+const IPV4_BYTES: u32 = 20;
+const IPV6_BYTES: u32 = 40;
+const TCP_BYTES: u32 = 20;
+const UDP_BYTES: u32 = 8;
 
-/// Reads a frame of link type Ethernet into `packet`, or says that it is not of the common kind. `packet` is then
-/// unspecified but for `time_ns` and `interface`, which are never touched.
-#[inline(always)]
-pub(crate) fn read(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
-    let Some(untagged) = bytes.first_chunk::<{ ETHERNET + V4 }>() else { return false };
-    let ethertype = u16::from_be_bytes([untagged[12], untagged[13]]);
-    if ethertype == IPV4 {
-        let Some(ip) = untagged[ETHERNET..].first_chunk() else { return false };
-        return read_v4(ip, ETHERNET, NO_VLAN, frame_bytes, decapsulate, packet);
-    }
-    read_less_common(bytes, ethertype, frame_bytes, decapsulate, packet)
+/// What is known of a frame before its IP header.
+#[derive(Clone, Copy)]
+struct Frame {
+    bytes: u32,
+    /// Octets before the IP header.
+    link_bytes: u32,
+    vlan: u16,
+    decapsulate: bool,
 }
 
-/// The same for frames that have a tag or hold IPv6.
+/// An IP header that is accepted.
+#[derive(Clone, Copy)]
+enum Ip<'a> {
+    V4(&'a [u8; 20]),
+    V6(&'a [u8; 40]),
+}
+
+/// Reads an Ethernet frame as [`crate::decode`] does, or declines: `false`, and the packet is as it was.
 #[inline]
-fn read_less_common(bytes: &[u8], ethertype: u16, frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
-    if ethertype == IPV6 {
-        let Some(ip) = bytes[ETHERNET..].first_chunk() else { return false };
-        return read_v6(ip, ETHERNET, NO_VLAN, frame_bytes, decapsulate, packet);
+pub(crate) fn read(bytes: &[u8], frame_bytes: u32, options: Options, packet: &mut Packet) -> bool {
+    // Up to the end of TCP in IPv4. What is shorter was cut, or not padded.
+    let Some(head) = bytes.first_chunk::<54>() else { return false };
+    let untagged = Frame { bytes: frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate: options.decapsulate };
+    if word(head, 12) & 0xffff_ff00 == IPV4_PLAIN {
+        return ipv4(untagged, &head[14..], packet);
     }
-    if !is_vlan(ethertype) {
+    match half(head, 12) {
+        IPV6 => ipv6(untagged, &bytes[14..], packet),
+        TAG => {
+            let tagged = Frame { link_bytes: 18, vlan: half(head, 14) & 0x0fff, ..untagged };
+            if word(head, 16) & 0xffff_ff00 == IPV4_PLAIN {
+                return ipv4(tagged, &bytes[18..], packet);
+            }
+            half(head, 16) == IPV6 && ipv6(tagged, &bytes[18..], packet)
+        }
+        _ => false,
+    }
+}
+
+/// The caller has seen to the first octet.
+#[inline(always)]
+fn ipv4(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
+    let Some((header, rest)) = bytes.first_chunk::<40>().and_then(|octets| octets.split_first_chunk()) else {
+        return false;
+    };
+    let ip_bytes = word(header, 2) >> 16;
+    if ip_bytes + frame.link_bytes > frame.bytes {
         return false;
     }
-    let Some((tag, ip)) = bytes[ETHERNET..].split_first_chunk::<4>() else { return false };
-    let vlan = u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff;
-    match u16::from_be_bytes([tag[2], tag[3]]) {
-        IPV4 => match ip.first_chunk() {
-            Some(ip) => read_v4(ip, TAGGED, vlan, frame_bytes, decapsulate, packet),
-            None => false,
-        },
-        IPV6 => match ip.first_chunk() {
-            Some(ip) => read_v6(ip, TAGGED, vlan, frame_bytes, decapsulate, packet),
-            None => false,
-        },
+    // The protocol, if it is no fragment: neither "more fragments" nor an offset; the lifetime lies between.
+    const PLAIN_UDP: u32 = UDP as u32;
+    const PLAIN_TCP: u32 = TCP as u32;
+    match word(header, 6) & 0x3fff_00ff {
+        PLAIN_UDP if ip_bytes >= IPV4_BYTES + UDP_BYTES => {
+            udp(frame, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+        }
+        PLAIN_TCP if ip_bytes >= IPV4_BYTES + TCP_BYTES => {
+            tcp(frame, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+        }
         _ => false,
     }
 }
 
 #[inline(always)]
-fn read_v4(ip: &[u8; V4], at: usize, vlan: u16, frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
-    let ip_bytes = u32::from(u16::from_be_bytes([ip[2], ip[3]]));
-    let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff;
-    let plain = ip[0] == 0x45 && fragment == 0 && ip_bytes >= 20 && at as u32 + ip_bytes <= frame_bytes;
-    let Some(transport) = ip[20..].first_chunk() else { return false };
-    let headers = || Headers {
-        source: mapped([ip[12], ip[13], ip[14], ip[15]]),
-        destination: mapped([ip[16], ip[17], ip[18], ip[19]]),
-        ip_bytes,
-        header_bytes: 20,
-        identification: u16::from_be_bytes([ip[4], ip[5]]).into(),
-        protocol: ip[9],
-        ttl: ip[8],
-        tos: ip[1],
-        network: Network::Ipv4,
-        vlan,
-        frame_bytes,
-    };
-    plain && read_transport(headers, ip[9], ip_bytes - 20, transport, decapsulate, packet)
-}
-
-#[inline(always)]
-fn read_v6(ip: &[u8; V6], at: usize, vlan: u16, frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
-    let length = u32::from(u16::from_be_bytes([ip[4], ip[5]]));
-    let plain = ip[0] >> 4 == 6 && length > 0 && at as u32 + 40 + length <= frame_bytes;
-    let (Some(&source), Some(&destination), Some(transport)) =
-        (ip[8..].first_chunk(), ip[24..].first_chunk(), ip[40..].first_chunk())
-    else {
+fn ipv6(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
+    let Some((header, rest)) = bytes.split_first_chunk() else { return false };
+    let rest_bytes = u32::from(half(header, 4));
+    if header[0] >> 4 != 6 || IPV6_BYTES + rest_bytes + frame.link_bytes > frame.bytes {
         return false;
-    };
-    let headers = || Headers {
-        source,
-        destination,
-        ip_bytes: 40 + length,
-        header_bytes: 40,
-        identification: 0,
-        protocol: ip[6],
-        ttl: ip[7],
-        tos: ip[0] << 4 | ip[1] >> 4,
-        network: Network::Ipv6,
-        vlan,
-        frame_bytes,
-    };
-    plain && read_transport(headers, ip[6], length, transport, decapsulate, packet)
-}
-
-/// What link layer and IP header said.
-struct Headers {
-    source: [u8; 16],
-    destination: [u8; 16],
-    ip_bytes: u32,
-    header_bytes: u32,
-    identification: u32,
-    protocol: u8,
-    ttl: u8,
-    tos: u8,
-    network: Network,
-    vlan: u16,
-    frame_bytes: u32,
-}
-
-/// What the transport header said beyond ports.
-struct Segment {
-    header_bytes: u32,
-    control: u16,
-    sequence: u32,
-    acknowledgment: u32,
-    window: u16,
-    flags: u8,
-}
-
-/// `length` octets follow the IP headers by what these say.
-#[inline(always)]
-fn read_transport(
-    headers: impl FnOnce() -> Headers,
-    protocol: u8,
-    length: u32,
-    t: &[u8; 20],
-    decapsulate: bool,
-    packet: &mut Packet,
-) -> bool {
-    let ports = [u16::from_be_bytes([t[0], t[1]]), u16::from_be_bytes([t[2], t[3]])];
-    let header_bytes = u32::from(t[12] >> 4) * 4;
-    if protocol == TCP && header_bytes >= 20 && header_bytes <= length {
-        let segment = Segment {
-            header_bytes,
-            control: u16::from_be_bytes([t[12], t[13]]) & 0x0fff,
-            sequence: u32::from_be_bytes([t[4], t[5], t[6], t[7]]),
-            acknowledgment: u32::from_be_bytes([t[8], t[9], t[10], t[11]]),
-            window: u16::from_be_bytes([t[14], t[15]]),
-            flags: Flags::PORTS | Flags::TCP,
-        };
-        write(headers(), ports, segment, packet);
-        true
-    } else if protocol == UDP && length >= 8 && !(decapsulate && tunnel::is_port(ports[1])) {
-        let nothing =
-            Segment { header_bytes: 8, control: 0, sequence: 0, acknowledgment: 0, window: 0, flags: Flags::PORTS };
-        write(headers(), ports, nothing, packet);
-        true
-    } else {
-        false
+    }
+    match header[6] {
+        UDP if rest_bytes >= UDP_BYTES => udp(frame, Ip::V6(header), rest_bytes, rest, packet),
+        TCP if rest_bytes >= TCP_BYTES => tcp(frame, Ip::V6(header), rest_bytes, rest, packet),
+        _ => false,
     }
 }
 
-/// Every field but the time and the interface.
+/// `rest_bytes`, and of those captured `bytes`, follow the IP header.
 #[inline(always)]
-fn write(ip: Headers, ports: [u16; 2], segment: Segment, packet: &mut Packet) {
-    *packet = Packet {
-        source: ip.source,
-        destination: ip.destination,
-        time_ns: packet.time_ns,
-        ip_bytes: ip.ip_bytes,
-        frame_bytes: ip.frame_bytes,
-        source_port: ports[0],
-        destination_port: ports[1],
-        vlan: ip.vlan,
-        inner_vlan: NO_VLAN,
-        control: segment.control,
-        protocol: ip.protocol,
-        ttl: ip.ttl,
-        tos: ip.tos,
-        network: ip.network,
-        flags: Flags(segment.flags),
-        tunnel_type: TunnelType::None,
-        sequence: segment.sequence,
-        acknowledgment: segment.acknowledgment,
-        payload_bytes: ip.ip_bytes - ip.header_bytes - segment.header_bytes,
-        identification: ip.identification,
-        mpls_label: NO_LABEL,
-        interface: packet.interface,
-        tunnel_id: 0,
-        window: segment.window,
-        icmp: [0; 2],
-        outer_source: [0; 16],
-        outer_destination: [0; 16],
-    };
+fn udp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+    let Some(header) = bytes.first_chunk::<4>() else { return false };
+    if frame.decapsulate && tunnel::PORTS.contains(&half(header, 2)) {
+        return false;
+    }
+    describe(frame, ip, rest_bytes, header, packet);
+    packet.control = 0;
+    packet.protocol = UDP;
+    packet.flags = Flags(Flags::PORTS);
+    packet.sequence = 0;
+    packet.acknowledgment = 0;
+    packet.payload_bytes = rest_bytes - UDP_BYTES;
+    true
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::build::*;
-
-    fn is_common(frame: &[u8], decapsulate: bool) -> bool {
-        read(frame, frame.len() as u32, decapsulate, &mut Packet::default())
+#[inline(always)]
+fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+    let Some(header) = bytes.first_chunk::<20>() else { return false };
+    let header_bytes = u32::from(header[12] >> 4) * 4;
+    if header_bytes < TCP_BYTES || header_bytes > rest_bytes {
+        return false;
     }
+    describe(frame, ip, rest_bytes, header, packet);
+    packet.control = half(header, 12) & 0x0fff;
+    packet.protocol = TCP;
+    packet.flags = Flags(Flags::PORTS | Flags::TCP);
+    packet.sequence = word(header, 4);
+    packet.acknowledgment = word(header, 8);
+    packet.payload_bytes = rest_bytes - header_bytes;
+    packet.window = half(header, 14);
+    true
+}
 
-    #[test]
-    fn what_is_common_is_read_here() {
-        let payload = [0; 26];
-        for ip in [
-            (0x0800, ipv4(TCP, &tcp(5, 6, Packet::SYN, &payload))),
-            (0x0800, udp_in_v4(5, 6, &payload)),
-            (0x86dd, ipv6(TCP, &tcp(5, 6, Packet::SYN, &payload))),
-            (0x86dd, udp_in_v6(5, 6, &payload)),
-        ] {
-            let (ethertype, ip) = ip;
-            assert!(is_common(&ethernet(ethertype, &ip), true));
-            assert!(is_common(&ethernet(0x8100, &vlan(9, ethertype, &ip)), true));
-            // As far as needed, and no less.
-            let frame = ethernet(ethertype, &ip);
-            let needed = ETHERNET + if ethertype == 0x0800 { V4 } else { V6 };
-            for cut in 0..frame.len() {
-                let common = read(&frame[..cut], frame.len() as u32, false, &mut Packet::default());
-                assert_eq!(common, cut >= needed, "{cut} octets captured");
-            }
+/// Writes what is the same for both transport headers, of which `ports` is the beginning.
+#[inline(always)]
+fn describe<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[u8; N], packet: &mut Packet) {
+    match ip {
+        Ip::V4(header) => {
+            packet.source = mapped(part(header, 12));
+            packet.destination = mapped(part(header, 16));
+            packet.ip_bytes = IPV4_BYTES + rest_bytes;
+            packet.ttl = header[8];
+            packet.tos = header[1];
+            packet.network = Network::Ipv4;
+            packet.identification = word(header, 2) & 0xffff;
         }
-        let frame = ethernet(0x0800, &udp_in_v4(5, 4789, &payload));
-        assert!(is_common(&frame, false) && !is_common(&frame, true));
-    }
-
-    #[test]
-    fn what_is_odd_is_not() {
-        let good = ethernet(0x0800, &ipv4(TCP, &tcp(5, 6, Packet::SYN, &[0; 9])));
-        assert!(is_common(&good, true));
-        let odd: [(&str, usize, u8); 9] = [
-            ("EtherType", 13, 6),
-            ("version", 14, 0x65),
-            ("options", 14, 0x46),
-            ("no length", 17, 0),
-            ("longer than the frame", 17, 50),
-            ("more fragments", 20, 0x20),
-            ("a fragment's offset", 21, 1),
-            ("protocol", 23, 1),
-            ("data offset", 46, 0x40),
-        ];
-        for (what, at, value) in odd {
-            let mut frame = good.clone();
-            frame[at] = value;
-            assert!(!is_common(&frame, true), "{what}");
+        Ip::V6(header) => {
+            packet.source = part(header, 8);
+            packet.destination = part(header, 24);
+            packet.ip_bytes = IPV6_BYTES + rest_bytes;
+            packet.ttl = header[7];
+            packet.tos = header[0] << 4 | header[1] >> 4;
+            packet.network = Network::Ipv6;
+            packet.identification = 0;
         }
     }
+    packet.frame_bytes = frame.bytes;
+    // As one word, so that both are one store.
+    let ports = word(ports, 0).rotate_left(16);
+    packet.source_port = ports as u16;
+    packet.destination_port = (ports >> 16) as u16;
+    packet.vlan = frame.vlan;
+    packet.inner_vlan = NO_VLAN;
+    packet.tunnel_type = TunnelType::None;
+    packet.mpls_label = NO_LABEL;
+    packet.tunnel_id = 0;
+    packet.window = 0;
+    packet.icmp = [0; 2];
+    packet.outer_source = [0; 16];
+    packet.outer_destination = [0; 16];
+}
+
+/// `M` octets from a constant place on.
+#[inline(always)]
+fn part<const N: usize, const M: usize>(octets: &[u8; N], at: usize) -> [u8; M] {
+    *octets[at..].first_chunk().expect("the place is a constant within the array")
+}
+
+#[inline(always)]
+fn half<const N: usize>(octets: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes(part(octets, at))
+}
+
+#[inline(always)]
+fn word<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes(part(octets, at))
 }

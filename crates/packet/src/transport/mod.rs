@@ -12,6 +12,7 @@ use tcp::Tcp;
 use weir_ledger::Noted;
 
 pub(crate) use ports::{Ports, UDP};
+pub(crate) use tcp::PROTOCOL as TCP;
 
 /// Writes what the transport header says into `packet`, which holds all that the IP headers said:
 /// `protocol`, and as `payload_bytes` how many octets follow them. `octets` is what was captured of those.

@@ -3,7 +3,7 @@
 use crate::octets::Octets;
 
 /// Protocol number.
-pub(super) const PROTOCOL: u8 = 6;
+pub(crate) const PROTOCOL: u8 = 6;
 /// Octets of a header without options.
 pub(super) const FIXED_BYTES: u32 = 20;
 

@@ -19,16 +19,13 @@ use weir_ledger::Refused;
 /// Tunnels inside each other that are entered, at most.
 pub(crate) const DEPTH: u32 = 8;
 
+/// UDP destination ports of tunnels.
+pub(crate) const PORTS: [u16; 3] = [vxlan::PORT, geneve::PORT, gtpu::PORT];
+
 const IPV4_IN_IP: u8 = 4;
 const IPV6_IN_IP: u8 = 41;
 /// Octets of a UDP header.
 const UDP_BYTES: usize = 8;
-
-/// Whether a UDP destination port is that of a tunnel.
-#[inline]
-pub(crate) fn is_port(port: u16) -> bool {
-    matches!(port, vxlan::PORT | geneve::PORT | gtpu::PORT)
-}
 
 /// A tunnel header, or the IP header in the tunnel, is cut or impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

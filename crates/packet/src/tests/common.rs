@@ -1,0 +1,157 @@
+//! The common path against the general decoder: the same or nothing; and not nothing where it is meant to serve.
+//! (`properties.rs` holds the two against each other for every frame that it makes.)
+
+use super::build::*;
+use super::properties::decoded_alike;
+use crate::{NO_VLAN, Network, Options, Packet, common, decode_any};
+use std::path::Path;
+
+/// What the common path says of an Ethernet frame, if it does not decline.
+fn read(frame: &[u8], captured: usize, decapsulate: bool) -> Option<Packet> {
+    let mut packet = Packet::default();
+    let options = Options { decapsulate };
+    common::read(&frame[..captured], frame.len() as u32, options, &mut packet).then_some(packet)
+}
+
+fn accepts(frame: &[u8]) -> bool {
+    read(frame, frame.len(), false).is_some()
+}
+
+/// Plain frames, and as many of their octets as there is something to be read in: of UDP the ports.
+fn plain(payload: &[u8]) -> Vec<(Vec<u8>, usize)> {
+    let segment = |option_words: u8| {
+        let options = vec![1; usize::from(option_words) * 4];
+        let mut segment = tcp(5, 6, 0x018, &[&options, payload].concat());
+        segment[12] += option_words << 4;
+        (6, segment, 20)
+    };
+    let transports = [(17, udp(5, 6, payload), 4), segment(0), segment(3), segment(10)];
+    let packets = transports.iter().flat_map(|(protocol, octets, header)| {
+        [(0x0800, ipv4(*protocol, octets), 20 + header), (0x86dd, ipv6(*protocol, octets), 40 + header)]
+    });
+    packets
+        .flat_map(|(ethertype, ip, headers)| {
+            let tagged = ethernet(0x8100, &vlan(0xe007, ethertype, &ip));
+            [(ethernet(ethertype, &ip), 14 + headers), (tagged, 18 + headers)]
+        })
+        .collect()
+}
+
+#[test]
+fn plain_frames_are_not_declined() {
+    for payload in 12..100 {
+        for (frame, _) in plain(&vec![0; payload]) {
+            for decapsulate in [false, true] {
+                assert!(read(&frame, frame.len(), decapsulate).is_some(), "{frame:x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn frames_padded_to_the_shortest_are_not_declined() {
+    for payload in 0..20 {
+        for (mut frame, _) in plain(&vec![0; payload]) {
+            frame.resize(frame.len().max(60), 0);
+            assert!(accepts(&frame), "{frame:x?}");
+        }
+    }
+}
+
+#[test]
+fn the_headers_need_to_be_captured_and_no_more() {
+    for (frame, header_bytes) in plain(&[0; 12]) {
+        // Of UDP over IPv4 the room of TCP is asked for, so that one length is enough.
+        let needed = header_bytes.max(if frame[12..14] == [0x81, 0] { 58 } else { 54 });
+        for captured in 0..=frame.len() {
+            assert_eq!(read(&frame, captured, false).is_some(), captured >= needed, "{captured} of {frame:x?}");
+        }
+    }
+}
+
+#[test]
+fn every_field_is_read() {
+    let mut segment = tcp(0x0102, 0x0304, 0xf12, b"hello");
+    segment[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    segment[14..16].copy_from_slice(&[9, 10]);
+    let mut ip = ipv6(6, &segment);
+    ip[..2].copy_from_slice(&[0x6a, 0xbc]);
+    let packet = read(&ethernet(0x8100, &vlan(0xe007, 0x86dd, &ip)), 18 + 65, false).unwrap();
+    assert_eq!((packet.network, packet.tos, packet.ttl, packet.protocol), (Network::Ipv6, 0xab, 64, 6));
+    assert_eq!((packet.vlan, packet.inner_vlan), (7, NO_VLAN));
+    assert_eq!((packet.source_port, packet.destination_port, packet.window), (0x0102, 0x0304, 0x090a));
+    assert_eq!((packet.sequence, packet.acknowledgment, packet.control), (0x0102_0304, 0x0506_0708, 0xf12));
+    assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (65, 5, 83));
+}
+
+#[test]
+fn what_is_unusual_is_declined() {
+    let plain = ethernet(0x0800, &ipv4(6, &tcp(5, 6, 0x018, &[0; 20])));
+    assert!(accepts(&plain));
+    // Version, header length; total length 0, too short and beyond the frame; fragments; protocol; data offset.
+    for (at, octets) in [
+        (14, &[0x46][..]),
+        (14, &[0x65]),
+        (16, &[0, 0]),
+        (16, &[0, 39]),
+        (16, &[0, 61]),
+        (20, &[0x20, 0]),
+        (20, &[0, 1]),
+        (20, &[0x1f, 0xff]),
+        (23, &[1]),
+        (46, &[0x40]),
+        (46, &[0xf0]),
+    ] {
+        let mut frame = plain.clone();
+        frame[at..at + octets.len()].copy_from_slice(octets);
+        assert!(!accepts(&frame), "{octets:x?} at {at}");
+    }
+    for port in [4789, 6081, 2152] {
+        for (ethertype, ip) in [(0x0800, udp_in_v4(5, port, &[0; 12])), (0x86dd, udp_in_v6(5, port, &[0; 12]))] {
+            let frame = ethernet(ethertype, &ip);
+            assert!(accepts(&frame));
+            assert_eq!(read(&frame, frame.len(), true), None, "a tunnel to port {port}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_is_declined_leaves_the_packet_alone() {
+    let before = Packet { source: [7; 16], window: 7, vlan: 7, ..Packet::default() };
+    let mut packet = before;
+    let frame = ethernet(0x0800, &udp_in_v4(5, 4789, &[0; 12]));
+    assert!(!common::read(&frame, frame.len() as u32, Options { decapsulate: true }, &mut packet));
+    assert_eq!(packet, before);
+}
+
+/// Every frame of every capture that ships with Weir, cut everywhere: decoded alike, and few of those that are
+/// plain are declined.
+#[test]
+fn captures_are_decoded_alike() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
+    let (mut files, mut plain, mut accepted) = (0, 0, 0);
+    for file in folder.read_dir().expect("the captures can be listed") {
+        let path = file.expect("the captures can be listed").path();
+        let Ok(mut source) = weir_capture::open(&path) else { continue };
+        files += 1;
+        while let Some(burst) = source.burst().expect("the capture is whole") {
+            for frame in &burst {
+                for cut in 0..=frame.bytes.len().min(160) {
+                    decoded_alike(frame.link, &frame.bytes[..cut], frame.wire_bytes);
+                }
+                decoded_alike(frame.link, frame.bytes, frame.wire_bytes);
+                let mut packet = Packet::default();
+                let options = Options::default();
+                let notes = decode_any(frame.link, frame.bytes, frame.wire_bytes, options, &mut packet);
+                let tcp_or_udp = matches!(packet.protocol, 6 | 17) && packet.flags.has(crate::Flags::PORTS);
+                if frame.link == 1 && tcp_or_udp && notes.is_ok_and(|notes| notes.is_empty()) {
+                    plain += 1;
+                    accepted += u32::from(common::read(frame.bytes, frame.wire_bytes, options, &mut Packet::default()));
+                }
+            }
+        }
+    }
+    println!("{files} captures, {plain} frames of TCP or UDP, {accepted} of them on the common path");
+    // The rest are snapped short, doubly tagged, labelled, with options or extension headers.
+    assert!(files >= 31 && accepted * 20 >= plain * 19);
+}
