@@ -144,8 +144,14 @@ impl Element {
         Self { least: 1 << (8 * octets), ..self }
     }
 
+    /// Whether a format has it.
+    #[inline(always)]
+    pub fn is_of(&self, format: Formats) -> bool {
+        self.formats == Formats::Both || self.formats == format
+    }
+
     /// Whether it can tell this value.
-    #[inline]
+    #[inline(always)]
     pub fn takes(&self, value: &Value, network: Network) -> bool {
         let fits = match value {
             Value::Absent => false,
@@ -163,7 +169,7 @@ impl Element {
     }
 
     /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, value: &Value, boot_ms: u64, out: &mut Body) {
         let number = match *value {
             // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
@@ -213,7 +219,7 @@ impl Body {
     }
 
     /// The low `octets` octets of a number, 1 to 8, highest first.
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, number: u64, octets: u16) {
         // All eight are written; the next number overwrites those that were not asked for.
         let shifted = number << (64 - 8 * octets);
@@ -221,6 +227,7 @@ impl Body {
         self.length += usize::from(octets);
     }
 
+    #[inline(always)]
     fn append_address(&mut self, octets: [u8; 16]) {
         self.octets[self.length..self.length + 16].copy_from_slice(&octets);
         self.length += 16;

@@ -36,36 +36,56 @@ pub(crate) struct Field {
     pub unit: &'static str,
     pub sentence: &'static str,
     pub elements: &'static [Element],
-    pub read: fn(&Record<'_>) -> Value,
 }
 
-impl Field {
-    /// The field's value in the record's direction.
-    pub fn value(&self, record: &Record<'_>) -> Value {
-        (self.read)(record)
-    }
+/// Whoever writes down the fields of a record.
+pub(crate) trait Visitor {
+    /// The next field, and how to read it.
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value);
 }
 
-/// A list of fields: of the `flow`, or of `each` direction.
+/// A list of fields, of the `flow` or of `each` direction; and a function that visits all of them, or those of the reverse
+/// direction, one after the other without a loop, so that what is known of a field takes no time.
 macro_rules! fields {
     (@reverse flow $name:literal) => { None };
     (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
-    ($($of:ident $name:literal, $kind:literal, $unit:literal, $sentence:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
-        &[$(Field {
+    ($(#[$about:meta])* $list:ident, $visit:ident:
+        $($of:ident $name:literal, $kind:literal, $unit:literal, $sentence:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
+        $(#[$about])*
+        pub(crate) const $list: &[Field] = &[$(Field {
             name: $name,
             reverse: fields!(@reverse $of $name),
             kind: $kind,
             unit: $unit,
             sentence: $sentence,
             elements: &[$($element),*],
-            read: $read,
-        },)+]
+        },)+];
+
+        #[inline(always)]
+        pub(crate) fn $visit<const REVERSE: bool>(record: &Record<'_>, visitor: &mut impl Visitor) {
+            let mut list = $list;
+            $(
+                if let Some((field, rest)) = list.split_first() {
+                    list = rest;
+                    if !REVERSE || field.reverse.is_some() {
+                        visitor.visit(field, || read(record, $read));
+                    }
+                }
+            )+
+            debug_assert!(list.is_empty());
+        }
     };
 }
 
-/// Every field of JSON and CSV, in their order. Those of the opposite direction follow after the last.
+#[inline(always)]
+fn read(record: &Record<'_>, field: impl FnOnce(&Record<'_>) -> Value) -> Value {
+    field(record)
+}
+
 #[rustfmt::skip]
-pub(crate) const FIELDS: &[Field] = fields![
+fields! {
+    /// Every field of JSON and CSV, in their order. Those of the opposite direction follow after the last.
+    FIELDS, visit_fields:
     flow "start", "time", "", "Time of the earliest packet of either direction, UTC with nanoseconds.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
          Element::iana(152, "flowStartMilliseconds", DateTimeMilliseconds).also_netflow9(),
@@ -197,15 +217,16 @@ pub(crate) const FIELDS: &[Field] = fields![
     flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
         [Element::iana(80, "destinationMacAddress", MacAddress).also_netflow9()],
         |r| if is_ip(r) { Value::Absent } else { Value::Mac(mac(r.flow.destination)) };
-];
+}
 
-/// What only the templates have: other shapes of the fields above that collectors look for.
 #[rustfmt::skip]
-pub(crate) const EXTRA: &[Field] = fields![
+fields! {
+    /// What only the templates have: other shapes of the fields above that collectors look for.
+    EXTRA, visit_extra:
     each "icmp_type, icmp_code", "integer", "", "Type * 256 + code.",
         [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).of(Network::Ipv4).also_netflow9(),
          Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).of(Network::Ipv6).also_netflow9()],
-        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(u16::from_be_bytes(d.icmp).into()));
+        type_and_code;
     each "tunnel_id", "integer", "", "VXLAN network identifier below the octet 1 for VXLAN.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
@@ -213,29 +234,11 @@ pub(crate) const EXTRA: &[Field] = fields![
     flow "src_ip", "integer", "", "1: the source is the initiator; 2: the record is the way back of a two-way flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| Value::Unsigned(if r.from_responder { 2 } else { 1 });
-];
-
-/// One column: a field in one direction.
-#[derive(Clone, Copy)]
-pub(crate) struct Column {
-    pub name: &'static str,
-    pub field: &'static Field,
-    pub reverse: bool,
 }
 
-impl Column {
-    /// Both directions of `fields`: the forward one whole, then the reverse.
-    pub fn all(fields: impl Iterator<Item = &'static Field> + Clone) -> impl Iterator<Item = Self> {
-        let forward = fields.clone().map(|field| Self { name: field.name, field, reverse: false });
-        let reverse = fields.filter_map(|field| field.reverse.map(|name| Self { name, field, reverse: true }));
-        forward.chain(reverse)
-    }
-
-    /// Its value in a flow.
-    pub fn value(&self, flow: &Flow, from_responder: bool) -> Value {
-        let direction = if self.reverse { &flow.reverse } else { &flow.forward };
-        self.field.value(&Record { flow, direction, from_responder })
-    }
+/// The names of all columns: fields, and those of the reverse direction behind them.
+pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
+    FIELDS.iter().map(|field| field.name).chain(FIELDS.iter().filter_map(|field| field.reverse))
 }
 
 /// A flow as one-way flows, one per direction that has packets, and whether it is the way back. Never none.
@@ -265,6 +268,11 @@ fn knows_icmp(record: &Record<'_>) -> bool {
     flow.is_icmp()
         && !flow.approximate.has(Approximate::OVERFLOW)
         && (flow.source_port, flow.destination_port) != (0, 0)
+}
+
+/// ICMP type * 256 + code.
+pub(crate) fn type_and_code(record: &Record<'_>) -> Value {
+    of_packets(record, knows_icmp(record), |direction| Value::Unsigned(u16::from_be_bytes(direction.icmp).into()))
 }
 
 fn when(applies: bool, number: impl Into<u64>) -> Value {

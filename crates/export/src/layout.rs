@@ -1,20 +1,17 @@
 //! How a flow becomes a record of a template: its shape says which elements apply, and is the template.
 
 use crate::element::{Body, Element, Formats, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
-use crate::fields::{Column, EXTRA, FIELDS};
+use crate::fields::{EXTRA, FIELDS, Field, Record, Visitor, visit_extra, visit_fields};
 use crate::value::Value;
-use std::ops::Range;
 use weir_flow::Flow;
+use weir_packet::Network;
 
 /// Which elements a record has: bit n for slot n of the layout.
 pub(crate) type Shape = u128;
 
-/// Every element that a format could send, in the order in which those that apply are sent.
+/// Every element, in the order in which those that apply are sent.
 pub(crate) struct Layout {
-    /// Columns with the slots of their elements, those of the reverse direction first.
-    columns: Vec<(Column, Range<usize>)>,
-    /// How many of them are of the reverse direction.
-    reverse: usize,
+    format: Formats,
     slots: Vec<Slot>,
 }
 
@@ -23,48 +20,48 @@ struct Slot {
     reverse: bool,
 }
 
+/// Slots of the reverse direction.
+const REVERSE_SLOTS: usize = {
+    let (mut slots, mut at) = (0, 0);
+    while at < FIELDS.len() + EXTRA.len() {
+        let field = if at < FIELDS.len() { &FIELDS[at] } else { &EXTRA[at - FIELDS.len()] };
+        slots += if field.reverse.is_some() { field.elements.len() } else { 0 };
+        at += 1;
+    }
+    slots
+};
+
 impl Layout {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
     pub fn new(format: Formats) -> Self {
-        let mut slots = Vec::new();
-        let mut columns = Vec::new();
-        let mut all: Vec<Column> = Column::all(FIELDS.iter().chain(EXTRA)).collect();
         // The reverse direction first: nfdump 1.7.1 takes reverse elements that it does not know for the forward ones, and
         // what comes last stays.
-        all.sort_by_key(|column| !column.reverse);
-        for column in all {
-            let elements = column.field.elements.iter();
-            let before = slots.len();
-            if format == Formats::Ipfix || !column.reverse {
-                let has = |element: &&Element| element.formats == format || element.formats == Formats::Both;
-                slots.extend(elements.filter(has).map(|element| Slot { element, reverse: column.reverse }));
-            }
-            if slots.len() > before {
-                columns.push((column, before..slots.len()));
-            }
-        }
+        let slots: Vec<Slot> = [true, false]
+            .into_iter()
+            .flat_map(|reverse| {
+                let fields = FIELDS.iter().chain(EXTRA).filter(move |field| !reverse || field.reverse.is_some());
+                fields.flat_map(|field| field.elements).map(move |element| Slot { element, reverse })
+            })
+            .collect();
         assert!(slots.len() <= Shape::BITS as usize, "a shape has a bit for every slot");
-        let reverse = columns.iter().filter(|(column, _)| column.reverse).count();
-        Self { columns, reverse, slots }
+        Self { format, slots }
     }
 
-    /// Appends what applies to a flow and says what that is. Times of uptime count from `boot_ms`.
+    /// Appends what applies to a flow and says what that is. Times of uptime count from `boot_ms`. NetFlow v9 takes one-way
+    /// flows only.
     pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
-        let mut shape = 0;
-        let of_other_direction = if flow.reverse.packets == 0 { self.reverse } else { 0 };
-        for (column, slots) in &self.columns[of_other_direction..] {
-            let value = column.value(flow, from_responder);
-            if matches!(value, Value::Absent) {
-                continue;
-            }
-            for (at, Slot { element, .. }) in slots.clone().zip(&self.slots[slots.clone()]) {
-                if element.takes(&value, flow.network) {
-                    element.write(&value, boot_ms, out);
-                    shape |= 1 << at;
-                }
-            }
+        let (format, network) = (self.format, flow.network);
+        let mut encoder = Encoder { format, network, boot_ms, out, slot: 0, shape: 0 };
+        if format == Formats::Ipfix && flow.reverse.packets > 0 {
+            let record = Record { flow, direction: &flow.reverse, from_responder };
+            visit_fields::<true>(&record, &mut encoder);
+            visit_extra::<true>(&record, &mut encoder);
         }
-        shape
+        encoder.slot = REVERSE_SLOTS;
+        let record = Record { flow, direction: &flow.forward, from_responder };
+        visit_fields::<false>(&record, &mut encoder);
+        visit_extra::<false>(&record, &mut encoder);
+        encoder.shape
     }
 
     /// The template record of a shape: identifier, number of fields, and for each its number and length, and its enterprise
@@ -94,7 +91,7 @@ impl Layout {
     /// The type information records of our own elements (RFC 5610 section 3): enterprise, number, data type, semantics,
     /// units, name.
     pub fn own_types(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.slots.iter().filter_map(|slot| {
+        self.slots.iter().filter(|slot| slot.element.is_of(self.format)).filter_map(|slot| {
             let element = slot.element;
             let (semantics, units) = element.own?;
             let mut name = element.name.to_owned();
@@ -117,6 +114,34 @@ impl Layout {
     }
 }
 
+/// Puts the elements that take a field's value one behind the other.
+struct Encoder<'a> {
+    format: Formats,
+    network: Network,
+    boot_ms: u64,
+    out: &'a mut Body,
+    /// Of the next element.
+    slot: usize,
+    shape: Shape,
+}
+
+impl Visitor for Encoder<'_> {
+    #[inline(always)]
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value) {
+        if field.elements.is_empty() {
+            return;
+        }
+        let value = value();
+        for element in field.elements {
+            if element.is_of(self.format) && element.takes(&value, self.network) {
+                element.write(&value, self.boot_ms, self.out);
+                self.shape |= 1 << self.slot;
+            }
+            self.slot += 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,8 +152,10 @@ mod tests {
         for (format, header, records) in [(Formats::Ipfix, 16, 1), (Formats::Netflow9, 20, 2)] {
             let layout = Layout::new(format);
             // More than any flow has: both networks, both outer families.
-            let record: usize = layout.slots.iter().map(|slot| usize::from(slot.element.octets)).sum();
-            let template = layout.template(0, Shape::MAX >> (Shape::BITS as usize - layout.slots.len())).len();
+            let has = |slot: &Slot| slot.element.is_of(format) && (format == Formats::Ipfix || !slot.reverse);
+            let slots = || layout.slots.iter().enumerate().filter(|(_, slot)| has(slot));
+            let record: usize = slots().map(|(_, slot)| usize::from(slot.element.octets)).sum();
+            let template = layout.template(0, slots().fold(0, |shape, (at, _)| shape | 1 << at)).len();
             assert!(header + records * (record + 4 + 3) <= SHORTEST_MESSAGE, "records of {record}");
             assert!(header + 4 + template + 3 <= SHORTEST_MESSAGE, "template of {template}");
             assert!(layout.own_types().all(|record| header + 4 + record.len() + 3 <= SHORTEST_MESSAGE));

@@ -5,7 +5,7 @@
 
 use crate::account::{Carried, records};
 use crate::element::uptime;
-use crate::fields::{EXTRA, Record, one_way};
+use crate::fields::{Record, one_way, type_and_code};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{Datagrams, Sent};
 use crate::uptime::Uptime;
@@ -180,7 +180,7 @@ fn ports(flow: &Flow) -> (u16, u16) {
         return (flow.source_port, flow.destination_port);
     }
     let record = Record { flow, direction: &flow.forward, from_responder: false };
-    match EXTRA[0].value(&record) {
+    match type_and_code(&record) {
         Value::Unsigned(type_and_code) => (0, type_and_code as u16),
         _ => (0, 0),
     }

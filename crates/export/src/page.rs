@@ -89,7 +89,7 @@ or octets is split into several records whose sums are exact.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::Column;
+    use crate::fields::columns;
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::PathBuf;
     use weir_packet::Network;
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn every_name_is_there_once() {
-        let names: Vec<&str> = Column::all(FIELDS.iter()).map(|column| column.name).collect();
+        let names: Vec<&str> = columns().collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         assert!(
             FIELDS.iter().all(|field| field.reverse.is_none_or(|reverse| reverse == format!("rev_{}", field.name)))

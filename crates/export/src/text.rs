@@ -4,7 +4,7 @@
 //! that JSON or CSV would need to escape (tested), so nothing is looked through for them.
 
 use crate::account::Carried;
-use crate::fields::{Column, FIELDS, one_way};
+use crate::fields::{Field, Record, Visitor, columns, one_way, visit_fields};
 use crate::output::{Output, Piece};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::value::Value;
@@ -26,8 +26,8 @@ pub(crate) enum Format {
 pub(crate) struct Text {
     format: Format,
     uniflow: bool,
-    /// Each column with what stands before its value: `,"name":` or a comma.
-    columns: Vec<(Column, String)>,
+    /// What stands before the value of each column: `,"name":` or a comma.
+    before: Vec<String>,
     buffer: Vec<u8>,
     pieces: Vec<Piece>,
     output: Output,
@@ -37,21 +37,19 @@ pub(crate) struct Text {
 impl Text {
     pub fn create(sink: &str, path: &str, format: Format, options: &ExportOptions) -> Result<Self, Error> {
         let output = Output::create(sink, path)?;
-        let columns: Vec<Column> = Column::all(FIELDS.iter()).collect();
         let mut buffer = Vec::with_capacity(BUFFER + 4096);
         if format == Format::Csv {
-            let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
-            buffer.extend(names.join(",").into_bytes());
+            buffer.extend(columns().collect::<Vec<_>>().join(",").into_bytes());
             buffer.push(b'\n');
         }
-        let before = |at: usize, column: &Column| match format {
-            Format::Json => format!("{}\"{}\":", if at == 0 { "{" } else { "," }, column.name),
+        let before = |(at, name): (usize, &str)| match format {
+            Format::Json => format!("{}\"{name}\":", if at == 0 { "{" } else { "," }),
             Format::Csv => if at == 0 { "" } else { "," }.into(),
         };
         Ok(Self {
             format,
             uniflow: options.uniflow,
-            columns: columns.iter().enumerate().map(|(at, &column)| (column, before(at, &column))).collect(),
+            before: columns().enumerate().map(before).collect(),
             buffer,
             pieces: Vec::new(),
             output,
@@ -60,10 +58,9 @@ impl Text {
     }
 
     fn append(&mut self, flow: &Flow, from_responder: bool) {
-        for (column, before) in &self.columns {
-            self.buffer.extend(before.as_bytes());
-            append_value(self.format, &column.value(flow, from_responder), &mut self.buffer);
-        }
+        let mut line = Columns { format: self.format, before: self.before.iter(), out: &mut self.buffer };
+        visit_fields::<false>(&Record { flow, direction: &flow.forward, from_responder }, &mut line);
+        visit_fields::<true>(&Record { flow, direction: &flow.reverse, from_responder }, &mut line);
         if self.format == Format::Json {
             self.buffer.push(b'}');
         }
@@ -75,6 +72,20 @@ impl Text {
         self.buffer.clear();
         self.pieces.clear();
         result
+    }
+}
+
+/// The columns of one line.
+struct Columns<'a> {
+    format: Format,
+    before: std::slice::Iter<'a, String>,
+    out: &'a mut Vec<u8>,
+}
+
+impl Visitor for Columns<'_> {
+    fn visit(&mut self, _: &'static Field, value: impl FnOnce() -> Value) {
+        self.out.extend(self.before.next().expect("one per column").as_bytes());
+        append_value(self.format, &value(), self.out);
     }
 }
 
@@ -220,7 +231,7 @@ mod tests {
 
     #[test]
     fn no_name_and_no_word_needs_to_be_escaped() {
-        let names = Column::all(FIELDS.iter()).map(|column| column.name);
+        let names = columns();
         let tunnels = [
             TunnelType::Gre,
             TunnelType::Ipip,
