@@ -40,13 +40,15 @@ impl Index for Chained {
     }
 
     #[inline(always)]
-    fn prefetch(&self, hash: u64) {
-        prefetch(&self.heads[self.bucket(hash)]);
+    fn prefetch(&self, hash: u64) -> u32 {
+        let bucket = self.bucket(hash);
+        prefetch(&self.heads[bucket]);
+        bucket as u32
     }
 
     #[inline(always)]
-    fn likely(&self, hash: u64, _: impl Lanes) -> Option<u32> {
-        let head = self.heads[self.bucket(hash)];
+    fn likely(&self, area: u32, _: u64, _: impl Lanes) -> Option<u32> {
+        let head = self.heads[area as usize];
         (head != NOWHERE).then_some(head)
     }
 
@@ -107,10 +109,12 @@ impl Index for Library {
         Ok(Self(HashTable::with_capacity(2 * flows)))
     }
 
-    fn prefetch(&self, _: u64) {}
+    fn prefetch(&self, _: u64) -> u32 {
+        0
+    }
 
     #[inline(always)]
-    fn likely(&self, hash: u64, _: impl Lanes) -> Option<u32> {
+    fn likely(&self, _: u32, hash: u64, _: impl Lanes) -> Option<u32> {
         self.0.find(hash, |&(other, _)| other == hash).map(|&(_, place)| place)
     }
 

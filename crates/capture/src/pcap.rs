@@ -7,8 +7,8 @@
 //! tools write it; the seconds have no sign, so every time lies between 1970 and 2106.
 //! A record that makes no sense ends the file: nothing says where the next one begins.
 
-use crate::Frame;
 use crate::reader::{Format, MAX_CAPTURED, Step};
+use crate::{Burst, Frame};
 
 /// Octets of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
@@ -99,23 +99,27 @@ impl Pcap {
 }
 
 impl Format for Pcap {
-    #[inline(always)]
-    fn plain<'a>(&self, rest: &'a [u8]) -> Option<(Frame<'a>, usize)> {
-        let (header, behind) = rest.split_first_chunk::<RECORD_HEADER>()?;
-        let (words, _) = header.as_chunks::<4>();
-        let [seconds, fraction, captured, wire] = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
-        if self.unusual || captured > wire || captured > MAX_CAPTURED {
-            return None;
+    // A function of its own has all registers.
+    #[inline(never)]
+    fn plain<'a>(&self, rest: &'a [u8], burst: &mut Burst<'a>) -> usize {
+        if self.unusual {
+            return 0;
         }
-        let frame = Frame {
-            bytes: behind.get(..captured as usize)?,
-            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
-            wire_bytes: wire,
-            link: self.link,
-            time_clamped: false,
-            interface: 0,
+        let (unit_ns, link, mut behind) = (self.unit_ns, self.link, rest);
+        let next = || {
+            let (header, after) = behind.split_first_chunk::<RECORD_HEADER>()?;
+            let (words, _) = header.as_chunks::<4>();
+            let [seconds, fraction, captured, wire] = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
+            if captured > wire {
+                return None;
+            }
+            let (bytes, after) = after.split_at_checked(captured as usize)?;
+            behind = after;
+            let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
+            Some(Frame { bytes, time_ns, wire_bytes: wire, link, time_clamped: false, interface: 0 })
         };
-        Some((frame, RECORD_HEADER + captured as usize))
+        burst.extend(std::iter::from_fn(next).take(burst.remaining_capacity()));
+        rest.len() - behind.len()
     }
 
     #[inline]

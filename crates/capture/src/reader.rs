@@ -40,11 +40,10 @@ pub(crate) enum Step<'a> {
 
 /// A capture format.
 pub(crate) trait Format {
-    /// The frame at the start of `rest` and its octets in the file, if it is as plain as nearly all are; else nothing, and
-    /// [`Format::next`] knows better.
-    #[inline(always)]
-    fn plain<'a>(&self, _rest: &'a [u8]) -> Option<(Frame<'a>, usize)> {
-        None
+    /// Frames from the start of `rest`, which is at most [`BURST_BYTES`] long, as far as they are as plain as nearly all are,
+    /// and their octets in the file. [`Format::next`] knows how to go on.
+    fn plain<'a>(&self, _rest: &'a [u8], _burst: &mut Burst<'a>) -> usize {
+        0
     }
 
     /// What stands at the start of `rest`. A frame may be asked for twice; everything else counts as used.
@@ -122,12 +121,9 @@ impl<F: Format> Source for Reader<F> {
         }
         let window = self.input.window();
         let start = self.cursor;
+        let near = &window[start..window.len().min(start + BURST_BYTES)];
+        self.cursor += self.format.plain(near, burst);
         while !burst.is_full() && self.cursor - start < BURST_BYTES {
-            if let Some((frame, octets)) = self.format.plain(&window[self.cursor..]) {
-                burst.push(frame);
-                self.cursor += octets;
-                continue;
-            }
             match self.format.next(&window[self.cursor..]) {
                 Step::Frame(frame, octets) => {
                     burst.push(frame);

@@ -22,11 +22,11 @@ pub trait Index {
     where
         Self: Sized;
 
-    /// Begins to fetch the memory that the hash leads to.
-    fn prefetch(&self, hash: u64);
+    /// Begins to fetch the memory that the hash leads to, and says which that is.
+    fn prefetch(&self, hash: u64) -> u32;
 
-    /// A place that the hash may lead to, after one look: a hint what to fetch next.
-    fn likely(&self, hash: u64, lanes: impl Lanes) -> Option<u32>;
+    /// A place that the hash may lead to, after one look at `area`, of which `prefetch` spoke: a hint what to fetch next.
+    fn likely(&self, area: u32, hash: u64, lanes: impl Lanes) -> Option<u32>;
 
     /// The place under this hash that `is` accepts.
     fn find(&self, hash: u64, is: impl FnMut(u32) -> bool) -> Option<u32>;
@@ -150,13 +150,15 @@ impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, hash: u64) {
-        prefetch(&self.buckets[self.bucket(hash)]);
+    fn prefetch(&self, hash: u64) -> u32 {
+        let bucket = self.bucket(hash);
+        prefetch(&self.buckets[bucket]);
+        bucket as u32
     }
 
     #[inline(always)]
-    fn likely(&self, hash: u64, lanes: impl Lanes) -> Option<u32> {
-        let bucket = &self.buckets[self.bucket(hash)];
+    fn likely(&self, area: u32, hash: u64, lanes: impl Lanes) -> Option<u32> {
+        let bucket = &self.buckets[area as usize];
         let equal = Self::equal(bucket, tag(hash), lanes);
         if equal == 0 {
             // Not there, or in the bucket that this one goes on in, which then is looked at soon.
@@ -269,7 +271,7 @@ mod tests {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 let place = (random >> 33) as u32 % (2 * flows as u32);
                 assert_eq!(index.find(hash(place), |at| at == place).is_some(), known.contains_key(&place));
-                let likely = index.likely(hash(place), lanes);
+                let likely = index.likely(index.prefetch(hash(place)), hash(place), lanes);
                 assert!(likely.is_none_or(|likely| known.contains_key(&likely)));
                 if known.remove(&place).is_some() {
                     index.remove(hash(place), place);

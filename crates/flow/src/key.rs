@@ -1,6 +1,7 @@
 //! The flow key: endpoints in one order, so that both directions meet.
 
 use crate::KeyOptions;
+use std::mem::offset_of;
 use weir_packet::{Flags, NO_VLAN, Packet};
 
 /// What makes packets one flow, in words as they lie in memory.
@@ -37,10 +38,21 @@ impl Key {
 /// [`Key::rest`] of a packet that was sent by a side.
 #[inline(always)]
 pub(crate) fn rest(packet: &Packet, side: Side) -> u64 {
-    let ports = u32::from(packet.source_port) | u32::from(packet.destination_port) << 16;
-    let ports = ports.rotate_right(16 * side as u32);
-    u64::from(ports) << 32 | u64::from(packet.network as u8) << 24 | u64::from(packet.protocol)
+    let ports = (packet.words()[PORTS] as u32).rotate_right(16 * side as u32);
+    let kind = packet.words()[KIND] & 0xff00_00ff;
+    u64::from(ports) << 32 | kind
 }
+
+/// The words of a packet that begin with both ports, and with protocol, TTL, type of service and network.
+const PORTS: usize = offset_of!(Packet, source_port) / 8;
+const KIND: usize = offset_of!(Packet, protocol) / 8;
+const _: () = assert!(
+    cfg!(target_endian = "little")
+        && offset_of!(Packet, source_port) == 8 * PORTS
+        && offset_of!(Packet, destination_port) == 8 * PORTS + 2
+        && offset_of!(Packet, protocol) == 8 * KIND
+        && offset_of!(Packet, network) == 8 * KIND + 3
+);
 
 impl Extra {
     /// Nothing was asked for.

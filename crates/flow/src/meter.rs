@@ -125,13 +125,17 @@ impl KeyOptions {
     }
 }
 
-/// What the first pass found out about a packet.
+/// What the first two passes found out about a packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spot {
     hash: u64,
-    side: Side,
     /// As in [`Key`].
     rest: u64,
+    side: Side,
+    /// Where the index has its hash.
+    area: u32,
+    /// The place that probably is its flow's.
+    likely: u32,
 }
 
 /// The meter. `I` is the index of its table; `FIELDS` are the field groups it fills (all of them, but for measuring).
@@ -329,35 +333,33 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     #[inline(always)]
     fn enter_together(&mut self, packets: &[Packet], options: KeyOptions, lanes: impl Lanes, out: &mut Vec<Flow>) {
         let mut spots = [Spot::default(); GROUP];
-        let mut likely = [0; GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
             let (hash, side, rest) = self.hash.look(packet, options);
-            *spot = Spot { hash, side, rest };
-            self.index.prefetch(hash);
+            *spot = Spot { hash, rest, side, area: self.index.prefetch(hash), likely: 0 };
         }
         let mut unknown = 0;
-        for ((spot, likely), _) in spots.iter().zip(&mut likely).zip(packets) {
-            *likely = self.index.likely(spot.hash, lanes).unwrap_or_else(|| {
+        for (spot, _) in spots.iter_mut().zip(packets) {
+            spot.likely = self.index.likely(spot.area, spot.hash, lanes).unwrap_or_else(|| {
                 // Probably a new flow, which will take this place.
                 unknown += 1;
                 self.next_free(unknown)
             });
-            if let Some(place) = self.places.get(*likely as usize) {
+            if let Some(place) = self.places.get(spot.likely as usize) {
                 prefetch(&place.head);
                 prefetch(&place.sides[spot.side & 1]);
             }
         }
         self.live.packets += packets.len() as u64;
         self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-        for ((spot, &likely), packet) in spots.iter().zip(&likely).zip(packets) {
-            self.enter(spot, likely, packet, options, out);
+        for (spot, packet) in spots.iter().zip(packets) {
+            self.enter(spot, packet, options, out);
         }
     }
 
     #[inline(always)]
-    fn enter(&mut self, spot: &Spot, likely: u32, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
+    fn enter(&mut self, spot: &Spot, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
         self.advance_clock(packet.time_ns);
-        let side = spot.side & 1;
+        let (side, likely) = (spot.side & 1, spot.likely);
         let key = Key::from_side(packet, side, spot.rest, options);
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
             && (FIELDS & LABELS == 0 || self.annex.is_plain(packet))
@@ -366,9 +368,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             && (!options.more() || self.extras[likely as usize] == key.extra)
             && self.clock_ns - place.head.began_ns < self.config.active_ns
             && self.clock_ns - place.head.touched_ns < self.config.idle_ns
-            && place.add::<FIELDS>(side, packet)
+            && let Some(step) = place.usual_step(side, packet)
         {
             place.head.touched_ns = self.clock_ns;
+            place.add_usual::<FIELDS>(side, step, packet);
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.turn(likely, side, packet);
             }
@@ -381,7 +384,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// usual, or that comes at a turn of its flow's life.
     #[inline(never)]
     fn enter_other(&mut self, spot: &Spot, packet: &Packet, out: &mut Vec<Flow>) {
-        let Spot { mut hash, mut side, mut rest } = *spot;
+        let Spot { mut hash, mut side, mut rest, .. } = *spot;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
         let with_ports;

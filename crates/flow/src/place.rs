@@ -11,6 +11,7 @@
 use crate::Direction;
 use crate::key::{Extra, Key};
 use bytemuck::Zeroable;
+use std::mem::offset_of;
 use weir_packet::{Network, Packet};
 
 /// A flow.
@@ -193,20 +194,33 @@ impl Place {
     /// Enters a packet into the record, or changes nothing and says that it does not fit into [`Narrow`].
     #[inline(always)]
     pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
-        let narrow = &mut self.sides[side];
-        // One branch for the first packet and for the turns of the counters.
-        if narrow.packets().is_multiple_of(CHECKED) {
-            return self.add_at_turn(side, packet);
+        match self.usual_step(side, packet) {
+            Some(step) => {
+                self.add_usual::<FIELDS>(side, step, packet);
+                true
+            }
+            None => self.add_odd(side, packet),
         }
-        let fits = narrow.enter::<FIELDS>(packet);
-        if fits && FIELDS & crate::HEADERS != 0 {
+    }
+
+    /// As [`Narrow::usual_step`].
+    #[inline(always)]
+    pub fn usual_step(&self, side: usize, packet: &Packet) -> Option<[u64; 2]> {
+        self.sides[side].usual_step(packet)
+    }
+
+    /// Enters a packet that is a usual step on.
+    #[inline(always)]
+    pub fn add_usual<const FIELDS: u8>(&mut self, side: usize, step: [u64; 2], packet: &Packet) {
+        // The statistics come last: they need all registers.
+        if FIELDS & crate::HEADERS != 0 {
             self.head.note(side, false, packet);
         }
-        fits
+        self.sides[side].enter::<FIELDS>(step, packet);
     }
 
     #[inline(never)]
-    fn add_at_turn(&mut self, side: usize, packet: &Packet) -> bool {
+    fn add_odd(&mut self, side: usize, packet: &Packet) -> bool {
         let narrow = &mut self.sides[side];
         let begins = narrow.packets() == 0;
         let fits = if begins { narrow.begin(packet) } else { narrow.enter_odd(packet) };
@@ -246,10 +260,19 @@ pub(crate) struct Narrow {
 const SPAN_BITS: u32 = 44;
 const PACKET_BITS: u32 = 28;
 const PACKETS: u64 = (1 << PACKET_BITS) - 1;
-/// Every so many packets it is checked that the counters hold as many more.
-const CHECKED: u64 = 1 << 16;
+/// The sum of squared gaps above its low 64 bits has 24 bits.
+const SQUARES_ABOVE: u64 = 1 << 24;
+/// Every so many packets it is checked that the counters hold as many more: the span so many gaps of less than 2^32 ns,
+/// the sum of their squares as many of less than 2^64 ns².
+const CHECKED: u64 = 1 << 15;
 /// Most octets beyond IP packets in as many packets as are entered unchecked.
 const OVERHEAD_MOST: i128 = (1 << 35) - ((CHECKED as i128) << 16);
+
+/// The word of a packet that holds its lengths, and its bits that are set if one of them is 65 536 or more.
+const LENGTHS: usize = offset_of!(Packet, ip_bytes) / 8;
+const GIANT: u64 = 0xffff_0000_ffff_0000;
+const _: () =
+    assert!(offset_of!(Packet, ip_bytes) == 8 * LENGTHS && offset_of!(Packet, frame_bytes) == 8 * LENGTHS + 4);
 
 impl Narrow {
     /// No packets.
@@ -289,20 +312,22 @@ impl Narrow {
         true
     }
 
-    /// Enters another packet, or changes nothing and says that it does not fit. `FIELDS` as in [`crate::Meter`].
-    /// The number of packets so far must be no multiple of [`CHECKED`]: these are for `enter_odd`.
+    /// How far a packet is behind the first one, and behind the latest one, if it is one that [`Narrow::enter`] takes: neither
+    /// the first packet nor one at which the counters are checked, none that is older than the latest one or more than 4 s
+    /// younger, no giant.
     #[inline(always)]
-    fn enter<const FIELDS: u8>(&mut self, packet: &Packet) -> bool {
-        let size = u64::from(packet.ip_bytes);
+    fn usual_step(&self, packet: &Packet) -> Option<[u64; 2]> {
         let since_first = packet.time_ns.wrapping_sub(self.first_ns);
         let gap = since_first.wrapping_sub(self.span_and_size_max >> 16);
-        let counts = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
-        // Rare, so one branch for all: an older packet, a gap of more than 4 s, days of duration, a giant.
-        let odd = gap >> 32 | since_first >> SPAN_BITS | (size | u64::from(packet.frame_bytes)) >> 16;
-        if odd != 0 {
-            return self.enter_odd(packet);
-        }
-        self.overhead_and_packets = counts;
+        let usual = self.overhead_and_packets % CHECKED != 0 && gap >> 32 == 0 && packet.words()[LENGTHS] & GIANT == 0;
+        usual.then_some([since_first, gap])
+    }
+
+    /// Enters another packet. `FIELDS` as in [`crate::Meter`].
+    #[inline(always)]
+    fn enter<const FIELDS: u8>(&mut self, [since_first, gap]: [u64; 2], packet: &Packet) {
+        let size = u64::from(packet.ip_bytes);
+        self.overhead_and_packets = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
         if FIELDS & crate::GAPS != 0 {
             let (squares, carry) = self.gap_squares.overflowing_add(gap * gap);
             self.gap_squares = squares;
@@ -320,7 +345,6 @@ impl Narrow {
         }
         self.span_and_size_max = since_first << 16 | size_max;
         self.bytes_and_size_min = ((self.bytes_and_size_min & !0xffff) + (size << 16)) | size_min;
-        true
     }
 
     /// The same for a packet that is out of the ordinary, by way of the full record.
@@ -352,6 +376,7 @@ impl Narrow {
         let fits = span >> SPAN_BITS == 0
             && wide.size_max >> 16 == 0
             && wide.packets + CHECKED <= PACKETS
+            && wide.iat_squares >> 64 <= (SQUARES_ABOVE - CHECKED).into()
             && (-OVERHEAD_MOST..OVERHEAD_MOST).contains(&overhead);
         let above = (wide.iat_squares >> 64) as u64;
         let gap_min = if wide.packets < 2 { !0xffff } else { wide.iat_min_ns << 16 };
@@ -421,16 +446,14 @@ mod tests {
         /// Whatever is entered as long as it fits is what the full record says, and what is refused changes nothing.
         #[test]
         fn it_is_the_full_record_as_long_as_it_fits(steps in prop::collection::vec(step(), 1..60)) {
-            let (mut narrow, mut wide, mut time_ns) = (Narrow::NONE, Direction::default(), 1_u64 << 60);
+            let (mut place, mut wide, mut time_ns) = (Place::zeroed(), Direction::default(), 1_u64 << 60);
             for (time, size, beyond) in steps {
                 time_ns = time_ns.saturating_add_signed(time);
                 let frame_bytes = (i64::from(size) + beyond).clamp(0, i64::from(u32::MAX)) as u32;
                 let packet = Packet { time_ns, ip_bytes: size, frame_bytes, tos: size as u8, ..Packet::default() };
-                let before = narrow.direction();
-                let fits = match narrow.packets() {
-                    0 => narrow.begin(&packet),
-                    _ => narrow.enter::<{ crate::ALL }>(&packet),
-                };
+                let before = place.sides[1].direction();
+                let fits = place.add::<{ crate::ALL }>(1, &packet);
+                let narrow = &place.sides[1];
                 if fits {
                     crate::record::enter(&mut wide, &packet);
                     prop_assert_eq!(narrow.direction(), Direction { ttl_min: 0, ttl_max: 0, ..wide });
@@ -441,6 +464,31 @@ mod tests {
                     prop_assert!(Narrow::of(&refused).is_none());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn long_gaps_are_refused_before_they_overflow() {
+        let (mut place, mut wide) = (Place::zeroed(), Direction::default());
+        // The longest ones that are entered without a look at the counters, and as many as there are before the next look.
+        for time_ns in (7..).step_by((1 << 32) - 1).take(2 * CHECKED as usize) {
+            let packet = Packet { time_ns, ip_bytes: 65_535, frame_bytes: 65_535, ..Packet::default() };
+            if !place.add::<{ crate::ALL }>(0, &packet) {
+                break;
+            }
+            crate::record::enter(&mut wide, &packet);
+        }
+        assert_eq!(wide.packets, CHECKED);
+        assert_eq!(place.sides[0].direction(), wide);
+    }
+
+    #[test]
+    fn the_sum_of_squares_of_gaps_is_refused_before_it_overflows() {
+        let room = (1_u128 << 88) - (u128::from(CHECKED - 1) << 64);
+        for (squares, fits) in [(room - 1, true), (room, false)] {
+            let wide = Direction { packets: 3, iat_squares: squares, ..Direction::default() };
+            let narrow = Narrow::of(&wide);
+            assert_eq!(narrow.map(|narrow| narrow.direction().iat_squares), fits.then_some(squares));
         }
     }
 

@@ -135,8 +135,6 @@ pub struct Packet {
     pub vlan: u16,
     /// VLAN identifier of the second tag, or [`NO_VLAN`].
     pub inner_vlan: u16,
-    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for all else.
-    pub control: u16,
     /// IP protocol number, after the extension headers.
     pub protocol: u8,
     /// TTL or hop limit.
@@ -145,6 +143,8 @@ pub struct Packet {
     pub tos: u8,
     /// What carries the addresses.
     pub network: Network,
+    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for all else.
+    pub control: u16,
     /// Fragment, tunnel and port facts.
     pub flags: Flags,
     /// What the packet was inside of: the innermost tunnel that was entered.

@@ -77,14 +77,15 @@ impl Pipeline {
     fn absorb(&mut self, burst: &Burst<'_>) {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut refused_bytes) = (0, 0);
+        let (settings, packets) = (self.settings, &mut *self.packets);
         for frame in burst {
-            let packet = &mut self.packets[metered];
+            let packet = &mut packets[metered % BURST];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
-            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, self.settings.decode, packet);
+            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, settings.decode, packet);
             let ordinary = matches!(read, Ok(notes) if notes.is_empty());
             if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
-                || self.is_metered(frame, read, metered)
+                || is_metered(frame, read, packet, settings.layer2, &mut self.ledger)
             {
                 metered += 1;
             } else {
@@ -99,30 +100,6 @@ impl Pipeline {
         if self.flows.len() >= BATCH || (!burst.is_full() && self.exported.elapsed() >= PATIENCE) {
             self.export();
         }
-    }
-
-    /// Counts what is out of the ordinary about a frame, which was read as packet number `at` of the burst, and says
-    /// whether it is one to be metered.
-    #[cold]
-    fn is_metered(&mut self, frame: &Frame<'_>, read: Result<Notes, Refused>, at: usize) -> bool {
-        let packet = &self.packets[at];
-        let refused = match read {
-            Ok(notes) if packet.network != Network::Layer2 || self.settings.layer2 => {
-                notes.iter().for_each(|noted| self.ledger.noted.count(noted));
-                if frame.time_clamped {
-                    self.ledger.noted.count(Noted::TimeClamped);
-                }
-                return true;
-            }
-            Ok(_) => {
-                *self.ledger.ethertypes.entry(packet.source_port).or_default() += 1;
-                Refused::NonIp
-            }
-            Err(refused) => refused,
-        };
-        self.ledger.packets.refused.count(refused);
-        self.ledger.bytes.refused.add(refused, frame.wire_bytes.into());
-        false
     }
 
     /// Hands the records that have ended to the exporter.
@@ -172,4 +149,32 @@ impl Pipeline {
         self.exporter.finish();
         (self.ledger(), self.exporter.errors())
     }
+}
+
+/// Counts what is out of the ordinary about a frame, which was read as `packet`, and says whether it is one to be metered.
+#[cold]
+fn is_metered(
+    frame: &Frame<'_>,
+    read: Result<Notes, Refused>,
+    packet: &Packet,
+    layer2: bool,
+    ledger: &mut Ledger,
+) -> bool {
+    let refused = match read {
+        Ok(notes) if packet.network != Network::Layer2 || layer2 => {
+            notes.iter().for_each(|noted| ledger.noted.count(noted));
+            if frame.time_clamped {
+                ledger.noted.count(Noted::TimeClamped);
+            }
+            return true;
+        }
+        Ok(_) => {
+            *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
+            Refused::NonIp
+        }
+        Err(refused) => refused,
+    };
+    ledger.packets.refused.count(refused);
+    ledger.bytes.refused.add(refused, frame.wire_bytes.into());
+    false
 }
