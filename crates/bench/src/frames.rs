@@ -165,9 +165,7 @@ pub struct Replay<'a>(Walk<'a>);
 
 impl Source for Replay<'_> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
-        for frame in self.0.by_ref().take(BURST) {
-            burst.push(frame);
-        }
+        burst.extend(self.0.by_ref().take(BURST).map(|frame| -> Frame<'a> { frame }));
         Ok(!burst.is_empty())
     }
 

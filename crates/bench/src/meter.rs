@@ -57,8 +57,11 @@ impl Work<Frames> for Fused {
         let ledger = self.pipeline.ledger();
         self.check(&ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
         let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
-        let new_per_second = created as f64 * 1e9 / frames.span_ns() as f64;
-        let facts = vec![("records live", ledger.live.flows as f64), ("new records/s of capture", new_per_second)];
+        let facts = vec![
+            ("records live", ledger.live.flows as f64),
+            ("new records/s of capture", created as f64 * 1e9 / frames.span_ns() as f64),
+            ("new records/s of run time", created as f64 / seconds),
+        ];
         Ok(Run { facts, ..Run::new(frames.packets, seconds) })
     }
 

@@ -1,4 +1,4 @@
-//! Files as memory: the one place of this crate with `unsafe`.
+//! Files as memory: the one place of this crate with `unsafe`; and fetching memory ahead.
 //!
 //! A mapped file is walked without a copy and without a system call per packet. What is given up for that: the
 //! file belongs to others as well.
@@ -38,4 +38,18 @@ impl AsRef<[u8]> for Map {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Begins to fetch the line of an octet that is read soon. No effect but on time.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch(octet: &u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every processor of this architecture has SSE, and to fetch ahead is allowed anywhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(octet).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = octet;
 }

@@ -7,8 +7,12 @@
 //! tools write it; the seconds have no sign, so every time lies between 1970 and 2106.
 //! A record that makes no sense ends the file: nothing says where the next one begins.
 
+use crate::map::prefetch;
 use crate::reader::{Format, MAX_CAPTURED, Step};
 use crate::{Burst, Frame};
+
+/// Octets further on in a file that are fetched ahead: processors do so by themselves only up to the end of a page.
+const AHEAD: usize = 2048;
 
 /// Octets of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
@@ -115,6 +119,9 @@ impl Format for Pcap {
             }
             let (bytes, after) = after.split_at_checked(captured as usize)?;
             behind = after;
+            if let Some(coming) = after.get(AHEAD) {
+                prefetch(coming);
+            }
             let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
             Some(Frame { bytes, time_ns, wire_bytes: wire, link, time_clamped: false, interface: 0 })
         };

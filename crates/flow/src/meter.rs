@@ -165,6 +165,8 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     hand: u32,
     /// Places found due and their hashes, kept for its memory.
     found: Vec<(u32, u64)>,
+    /// Places that the hand will probably find due next time.
+    coming: Vec<u32>,
     annex: Annex,
     wide: Wide,
     fragments: Fragments,
@@ -211,6 +213,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             used: 0,
             hand: 0,
             found: Vec::with_capacity(SWEPT),
+            coming: Vec::with_capacity(SWEPT),
             annex: Annex::new(flows)?,
             wide: Wide::new(),
             fragments: Fragments::new(hash.random()),
@@ -304,6 +307,22 @@ fn tick(clock_ns: u64) -> u32 {
     (clock_ns >> 24).min(u64::from(NEVER) - 1) as u32
 }
 
+/// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are, which is asked
+/// without a branch per place.
+#[inline(always)]
+fn due_among(due: &[u32], from: usize, now: u32, mut found: impl FnMut(u32)) {
+    let (groups, rest) = due.as_chunks::<32>();
+    let mut look = |at: usize, group: &[u32]| {
+        (at as u32..).zip(group).filter(|&(_, &due)| due <= now).for_each(|(at, _)| found(at));
+    };
+    for (at, group) in (from..).step_by(32).zip(groups) {
+        if group.iter().fold(false, |any, &due| any | (due <= now)) {
+            look(at, group);
+        }
+    }
+    look(from + due.len() - rest.len(), rest);
+}
+
 /// [`Meter::absorb`] in the best instruction set.
 struct Absorb<'a, I, const FIELDS: u8> {
     meter: &'a mut Meter<I, FIELDS>,
@@ -342,7 +361,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             spot.likely = self.index.likely(spot.area, spot.hash, lanes).unwrap_or_else(|| {
                 // Probably a new flow, which will take this place.
                 unknown += 1;
-                self.next_free(unknown)
+                let next = self.next_free(unknown);
+                if let Some(place) = self.places.get(next as usize) {
+                    prefetch(&place.sides[1 - (spot.side & 1)]);
+                }
+                next
             });
             if let Some(place) = self.places.get(spot.likely as usize) {
                 prefetch(&place.head);
@@ -689,37 +712,42 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         while left > 0 {
             let from = self.hand as usize;
             let run = left.min(self.used as usize - from);
-            let (groups, rest) = self.due[from..from + run].as_chunks::<32>();
-            let mut found = |at: usize, group: &[u32]| {
-                let due = (at as u32..).zip(group).filter(|&(_, &due)| due <= now);
-                self.found.extend(due.map(|(at, _)| (at, 0)));
-            };
-            for (at, group) in (from..).step_by(32).zip(groups) {
-                // Without a branch per place.
-                if group.iter().fold(false, |any, &due| any | (due <= now)) {
-                    found(at, group);
-                }
-            }
-            found(from + run - rest.len(), rest);
+            due_among(&self.due[from..from + run], from, now, |at| self.found.push((at, 0)));
             left -= run;
             self.hand = if from + run == self.used as usize { 0 } else { (from + run) as u32 };
         }
         if !self.found.is_empty() {
             self.end_found(out);
         }
+        self.look_ahead(now);
         self.end_overflow(out);
+    }
+
+    /// Begins to fetch what the hand will need the time after next, and more of what it will need next time. What comes of
+    /// that decides nothing.
+    #[inline(always)]
+    fn look_ahead(&mut self, now: u32) {
+        let from = self.hand as usize + SWEPT;
+        let Some(coming) = self.due[..self.used as usize].get(from..from + SWEPT) else { return };
+        for at in self.coming.drain(..) {
+            let Place { head, sides: [low, high] } = &self.places[at as usize];
+            if self.clock_ns - head.touched_ns >= self.config.idle_ns {
+                prefetch(low);
+                prefetch(high);
+                let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
+                self.index.prefetch(self.hash.key(&head.key(extra)));
+            }
+        }
+        due_among(coming, from, now, |at| {
+            prefetch(&self.places[at as usize].head);
+            self.coming.push(at);
+        });
     }
 
     /// Ends what is due in the places that the hand found.
     #[inline(never)]
     fn end_found(&mut self, out: &mut Vec<Flow>) {
         let mut found = std::mem::take(&mut self.found);
-        for &(at, _) in &found {
-            let Place { head, sides: [low, high] } = &self.places[at as usize];
-            prefetch(head);
-            prefetch(low);
-            prefetch(high);
-        }
         for (at, hash) in &mut found {
             *hash = self.hash_of(*at);
             self.index.prefetch(*hash);
@@ -829,7 +857,8 @@ mod tests {
         let flows = 14 << 10;
         let config = Config { flows, policy: Policy::EvictOldestIdle, secret: Some(1), ..Config::default() };
         let mut meter = Meter::new(config);
-        let taken = |meter: &Meter| (meter.memory(), meter.free.capacity(), meter.found.capacity());
+        let lists = |meter: &Meter| [meter.free.capacity(), meter.found.capacity(), meter.coming.capacity()];
+        let taken = |meter: &Meter| (meter.memory(), lists(meter));
         let before = taken(&meter);
         let mut out = Vec::new();
         for number in 0..20 * flows {

@@ -5,7 +5,7 @@ use crate::ceiling::{Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;
-use crate::load::{RATE, config, velan};
+use crate::load::{config, velan};
 use crate::meter::{Fused, Metering, Packets, decode};
 use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table, number};
 use crate::toeplitz::{STANDARD_KEY, SYMMETRIC_KEY, Toeplitz};
@@ -220,8 +220,8 @@ pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
         ("full, drop", Policy::Drop, full, Config::default().idle_ns),
     ];
     for (row, policy, flows, idle_ns) in policies {
-        let specification = format!("velan,flows=1,size=64,rate={RATE},new={RATE}");
-        let mut frames = Frames::that_go_on(&specification, bench.size(4 << 20, 20_000))?;
+        let specification = "velan,flows=1,size=64,rate=10M,new=10M";
+        let mut frames = Frames::that_go_on(specification, bench.size(4 << 20, 20_000))?;
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
