@@ -165,7 +165,7 @@ pub struct Replay<'a>(Walk<'a>);
 
 impl Source for Replay<'_> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
-        burst.extend(self.0.by_ref().take(BURST).map(|frame| -> Frame<'a> { frame }));
+        burst.extend(std::iter::from_fn(|| self.0.next()).take(BURST));
         Ok(!burst.is_empty())
     }
 

@@ -429,7 +429,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         });
         // A packet that no ordinary record takes opens none that would have to be a wide one.
         let is_wide = |at| self.wide.has(at, side);
-        let refused = packet.ip_bytes >> 16 != 0 && self.wide.is_full() && !known.is_some_and(is_wide);
+        let refused = !Narrow::begins_with(packet) && self.wide.is_full() && !known.is_some_and(is_wide);
         let at = if refused {
             None
         } else {

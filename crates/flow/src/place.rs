@@ -258,6 +258,8 @@ pub(crate) struct Narrow {
 }
 
 const SPAN_BITS: u32 = 44;
+/// The latest first packet: from there on the longest span still fits into 64 bits.
+const LATEST: u64 = u64::MAX - (1 << 48);
 const PACKET_BITS: u32 = 28;
 const PACKETS: u64 = (1 << PACKET_BITS) - 1;
 /// The sum of squared gaps above its low 64 bits has 24 bits.
@@ -292,13 +294,19 @@ impl Narrow {
         self.overhead_and_packets & PACKETS
     }
 
+    /// Whether it takes such a packet as the first one: no giant, and none of the last days before times end in 2554, so that
+    /// a time less the first one never comes around.
+    pub fn begins_with(packet: &Packet) -> bool {
+        packet.ip_bytes >> 16 == 0 && packet.time_ns <= LATEST
+    }
+
     /// Enters the first packet, or changes nothing and says that it does not fit.
     #[inline(always)]
     fn begin(&mut self, packet: &Packet) -> bool {
-        let size = u64::from(packet.ip_bytes);
-        if size >> 16 != 0 {
+        if !Self::begins_with(packet) {
             return false;
         }
+        let size = u64::from(packet.ip_bytes);
         *self = Self {
             first_ns: packet.time_ns,
             span_and_size_max: size,
@@ -319,7 +327,8 @@ impl Narrow {
     fn usual_step(&self, packet: &Packet) -> Option<[u64; 2]> {
         let since_first = packet.time_ns.wrapping_sub(self.first_ns);
         let gap = since_first.wrapping_sub(self.span_and_size_max >> 16);
-        let usual = self.overhead_and_packets % CHECKED != 0 && gap >> 32 == 0 && packet.words()[LENGTHS] & GIANT == 0;
+        let checked = self.overhead_and_packets.is_multiple_of(CHECKED);
+        let usual = !checked && gap >> 32 == 0 && packet.words()[LENGTHS] & GIANT == 0;
         usual.then_some([since_first, gap])
     }
 
@@ -374,6 +383,7 @@ impl Narrow {
         let span = wide.last_ns - wide.first_ns;
         let overhead = i128::from(wide.frame_bytes) - i128::from(wide.bytes);
         let fits = span >> SPAN_BITS == 0
+            && wide.first_ns <= LATEST
             && wide.size_max >> 16 == 0
             && wide.packets + CHECKED <= PACKETS
             && wide.iat_squares >> 64 <= (SQUARES_ABOVE - CHECKED).into()
@@ -436,6 +446,7 @@ mod tests {
             2 => -3_000_000_000_i64..10_000_000_000,
             1 => -1_000_000..1_000_000_i64,
             1 => prop::sample::select(vec![1 << 32, (1 << 32) - 1, 1 << 43, 1 << 44, -(1 << 44), 1 << 50]),
+            1 => prop::sample::select(vec![i64::MIN, i64::MAX]),
         ];
         let size = prop_oneof![8 => 20..1500_u32, 1 => 65_530..65_540_u32, 1 => any::<u32>()];
         let beyond = prop_oneof![8 => 14..60_i64, 1 => -70_000..70_000_i64, 1 => 0..1_i64 << 32];
@@ -464,6 +475,22 @@ mod tests {
                     prop_assert!(Narrow::of(&refused).is_none());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_time_that_comes_around_is_not_a_short_gap() {
+        for first_ns in [LATEST, LATEST + 1, u64::MAX - 5] {
+            let (mut place, mut wide) = (Place::zeroed(), Direction::default());
+            for time_ns in [first_ns, first_ns + 2, first_ns.wrapping_add(1 << 31), 3] {
+                let packet = Packet { time_ns, ..Packet::default() };
+                if !place.add::<{ crate::ALL }>(0, &packet) {
+                    break;
+                }
+                crate::record::enter(&mut wide, &packet);
+            }
+            assert_eq!(wide.packets > 0, first_ns == LATEST);
+            assert_eq!(place.sides[0].direction(), wide, "{first_ns}");
         }
     }
 
