@@ -238,8 +238,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         while self.drain_some(usize::MAX, out) {}
     }
 
-    /// Ends up to `limit` records, so that draining needs no memory for all of them at once.
-    /// Whether any may be left.
+    /// Ends up to `limit` records, so that draining needs no memory for all of them at once. Whether any may be left.
+    /// Meant for the end: what is absorbed in between finds less room, as places that are free are forgotten.
     pub fn drain_some(&mut self, limit: usize, out: &mut Vec<Flow>) -> bool {
         let enough = out.len().saturating_add(limit);
         self.free.clear();
@@ -391,10 +391,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             && (!options.more() || self.extras[likely as usize] == key.extra)
             && self.clock_ns - place.head.began_ns < self.config.active_ns
             && self.clock_ns - place.head.touched_ns < self.config.idle_ns
-            && let Some(step) = place.usual_step(side, packet)
+            && let Some(gap) = place.usual_step(side, packet)
         {
             place.head.touched_ns = self.clock_ns;
-            place.add_usual::<FIELDS>(side, step, packet);
+            place.add_usual::<FIELDS>(side, gap, packet);
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.turn(likely, side, packet);
             }
@@ -566,7 +566,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
     fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
         let touched_ns = head.touched_ns;
-        if head.bits().has(Bits::CLOSING) {
+        if head.is_free() {
+            // Forgotten by `drain_some`.
+            return None;
+        } else if head.bits().has(Bits::CLOSING) {
             return Some((CLOSING, touched_ns, false));
         } else if head.bits().has(Bits::WAITING) {
             return Some((WAITING, touched_ns, false));
@@ -867,6 +870,34 @@ mod tests {
             out.clear();
         }
         assert_eq!((meter.live().flows, taken(&meter)), (u64::from(flows), before));
+    }
+
+    #[test]
+    fn packets_between_two_parts_of_draining_are_metered() {
+        for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
+            let config = Config { flows: 16, idle_ns: 1 << 30, policy, secret: Some(1), ..Config::default() };
+            let mut meter = Meter::new(config);
+            let (mut out, mut given) = (Vec::new(), 0);
+            let mut give = |meter: &mut Meter, out: &mut Vec<Flow>, numbers: std::ops::Range<u32>, time_ns: u64| {
+                for number in numbers {
+                    let source = mapped(number.to_be_bytes());
+                    let packet = Packet { source, time_ns, frame_bytes: 60, protocol: 17, ..Packet::default() };
+                    meter.absorb(&[packet], out);
+                    given += 1;
+                }
+            };
+            // Eight places are free below four in use and one that is drained.
+            give(&mut meter, &mut out, 0..8, 0);
+            give(&mut meter, &mut out, 8..12, 1 << 29);
+            give(&mut meter, &mut out, 12..13, 5 << 28);
+            assert_eq!(out.len(), 8);
+            assert!(meter.drain_some(1, &mut out));
+            give(&mut meter, &mut out, 20..200, 5 << 28);
+            meter.drain(&mut out);
+            let metered: u64 = out.iter().map(Flow::packets).sum();
+            assert_eq!(metered + meter.counters().dropped_packets, given);
+            assert_eq!(meter.live(), Records::default());
+        }
     }
 
     #[test]

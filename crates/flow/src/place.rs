@@ -195,8 +195,8 @@ impl Place {
     #[inline(always)]
     pub fn add<const FIELDS: u8>(&mut self, side: usize, packet: &Packet) -> bool {
         match self.usual_step(side, packet) {
-            Some(step) => {
-                self.add_usual::<FIELDS>(side, step, packet);
+            Some(gap) => {
+                self.add_usual::<FIELDS>(side, gap, packet);
                 true
             }
             None => self.add_odd(side, packet),
@@ -205,18 +205,18 @@ impl Place {
 
     /// As [`Narrow::usual_step`].
     #[inline(always)]
-    pub fn usual_step(&self, side: usize, packet: &Packet) -> Option<[u64; 2]> {
+    pub fn usual_step(&self, side: usize, packet: &Packet) -> Option<u64> {
         self.sides[side].usual_step(packet)
     }
 
-    /// Enters a packet that is a usual step on.
+    /// Enters a packet that comes so much later than the latest one.
     #[inline(always)]
-    pub fn add_usual<const FIELDS: u8>(&mut self, side: usize, step: [u64; 2], packet: &Packet) {
+    pub fn add_usual<const FIELDS: u8>(&mut self, side: usize, gap: u64, packet: &Packet) {
         // The statistics come last: they need all registers.
         if FIELDS & crate::HEADERS != 0 {
             self.head.note(side, false, packet);
         }
-        self.sides[side].enter::<FIELDS>(step, packet);
+        self.sides[side].enter::<FIELDS>(gap, packet);
     }
 
     #[inline(never)]
@@ -258,8 +258,6 @@ pub(crate) struct Narrow {
 }
 
 const SPAN_BITS: u32 = 44;
-/// The latest first packet: from there on the longest span still fits into 64 bits.
-const LATEST: u64 = u64::MAX - (1 << 48);
 const PACKET_BITS: u32 = 28;
 const PACKETS: u64 = (1 << PACKET_BITS) - 1;
 /// The sum of squared gaps above its low 64 bits has 24 bits.
@@ -294,10 +292,9 @@ impl Narrow {
         self.overhead_and_packets & PACKETS
     }
 
-    /// Whether it takes such a packet as the first one: no giant, and none of the last days before times end in 2554, so that
-    /// a time less the first one never comes around.
+    /// Whether it takes such a packet as the first one: no giant.
     pub fn begins_with(packet: &Packet) -> bool {
-        packet.ip_bytes >> 16 == 0 && packet.time_ns <= LATEST
+        packet.ip_bytes >> 16 == 0
     }
 
     /// Enters the first packet, or changes nothing and says that it does not fit.
@@ -320,40 +317,50 @@ impl Narrow {
         true
     }
 
-    /// How far a packet is behind the first one, and behind the latest one, if it is one that [`Narrow::enter`] takes: neither
-    /// the first packet nor one at which the counters are checked, none that is older than the latest one or more than 4 s
-    /// younger, no giant.
+    /// How much later than the latest one a packet is, ns, if it is one that [`Narrow::enter`] takes: neither the first packet
+    /// nor one at which the counters are checked, none that is older than the latest one or more than 4 s younger, no giant.
     #[inline(always)]
-    fn usual_step(&self, packet: &Packet) -> Option<[u64; 2]> {
-        let since_first = packet.time_ns.wrapping_sub(self.first_ns);
-        let gap = since_first.wrapping_sub(self.span_and_size_max >> 16);
+    fn usual_step(&self, packet: &Packet) -> Option<u64> {
+        let latest = self.first_ns + (self.span_and_size_max >> 16);
+        let gap = packet.time_ns.checked_sub(latest)?;
         let checked = self.overhead_and_packets.is_multiple_of(CHECKED);
         let usual = !checked && gap >> 32 == 0 && packet.words()[LENGTHS] & GIANT == 0;
-        usual.then_some([since_first, gap])
+        usual.then_some(gap)
     }
 
     /// Enters another packet. `FIELDS` as in [`crate::Meter`].
     #[inline(always)]
-    fn enter<const FIELDS: u8>(&mut self, [since_first, gap]: [u64; 2], packet: &Packet) {
+    fn enter<const FIELDS: u8>(&mut self, gap: u64, packet: &Packet) {
         let size = u64::from(packet.ip_bytes);
+        // What lies below a field in its word stays as it is.
         self.overhead_and_packets = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
+        self.span_and_size_max += gap << 16;
+        self.bytes_and_size_min += size << 16;
+        if FIELDS & crate::SIZES != 0 {
+            self.size_squares += size * size;
+            // Seldom a new extreme, so that a branch takes less than to put both words together.
+            if (size as u16) < self.bytes_and_size_min as u16 || size as u16 > self.span_and_size_max as u16 {
+                self.note_size(size);
+            }
+        }
         if FIELDS & crate::GAPS != 0 {
+            let (min, max) = (self.gap_min_and_squares, self.gap_max_and_more);
+            self.gap_min_and_squares = min.min(gap << 16 | min & 0xffff);
+            self.gap_max_and_more = max.max(gap << 16 | max & 0xffff);
             let (squares, carry) = self.gap_squares.overflowing_add(gap * gap);
             self.gap_squares = squares;
             if carry {
                 self.carry();
             }
-            let (min, max) = (self.gap_min_and_squares, self.gap_max_and_more);
-            self.gap_min_and_squares = min.min(gap << 16 | min & 0xffff);
-            self.gap_max_and_more = max.max(gap << 16 | max & 0xffff);
         }
-        let (mut size_min, mut size_max) = (self.bytes_and_size_min & 0xffff, self.span_and_size_max & 0xffff);
-        if FIELDS & crate::SIZES != 0 {
-            (size_min, size_max) = (size_min.min(size), size_max.max(size));
-            self.size_squares += size * size;
-        }
-        self.span_and_size_max = since_first << 16 | size_max;
-        self.bytes_and_size_min = ((self.bytes_and_size_min & !0xffff) + (size << 16)) | size_min;
+    }
+
+    /// A smallest or largest packet.
+    #[inline(never)]
+    fn note_size(&mut self, size: u64) {
+        let (min, max) = (self.bytes_and_size_min & 0xffff, self.span_and_size_max & 0xffff);
+        self.bytes_and_size_min = self.bytes_and_size_min & !0xffff | min.min(size);
+        self.span_and_size_max = self.span_and_size_max & !0xffff | max.max(size);
     }
 
     /// The same for a packet that is out of the ordinary, by way of the full record.
@@ -383,7 +390,6 @@ impl Narrow {
         let span = wide.last_ns - wide.first_ns;
         let overhead = i128::from(wide.frame_bytes) - i128::from(wide.bytes);
         let fits = span >> SPAN_BITS == 0
-            && wide.first_ns <= LATEST
             && wide.size_max >> 16 == 0
             && wide.packets + CHECKED <= PACKETS
             && wide.iat_squares >> 64 <= (SQUARES_ABOVE - CHECKED).into()
@@ -480,16 +486,17 @@ mod tests {
 
     #[test]
     fn a_time_that_comes_around_is_not_a_short_gap() {
-        for first_ns in [LATEST, LATEST + 1, u64::MAX - 5] {
+        for first_ns in [u64::MAX, u64::MAX - 5, u64::MAX - (1 << 32)] {
             let (mut place, mut wide) = (Place::zeroed(), Direction::default());
-            for time_ns in [first_ns, first_ns + 2, first_ns.wrapping_add(1 << 31), 3] {
+            // At the end of time, and again at its beginning: that lies before all others.
+            for time_ns in [first_ns, first_ns, u64::MAX, first_ns + (u64::MAX - first_ns) / 2, 3] {
                 let packet = Packet { time_ns, ..Packet::default() };
                 if !place.add::<{ crate::ALL }>(0, &packet) {
                     break;
                 }
                 crate::record::enter(&mut wide, &packet);
             }
-            assert_eq!(wide.packets > 0, first_ns == LATEST);
+            assert_eq!((wide.packets, wide.last_ns), (4, u64::MAX));
             assert_eq!(place.sides[0].direction(), wide, "{first_ns}");
         }
     }
