@@ -37,12 +37,13 @@ const SWEPT: usize = 256;
 const CHOICE: usize = 16;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
+/// After a year ticks are counted anew; they have room for two, for deadlines beyond.
+const TICKED_NS: u64 = 1 << 55;
 const TCP: u8 = 6;
 
 /// Ranks of what may be given up for a new flow.
 const CLOSING: u8 = 0;
-const WAITING: u8 = 1;
-const OPEN: u8 = 2;
+const OPEN: u8 = 1;
 
 /// What distinguishes flows besides network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,8 +156,10 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     places: Memory<Place>,
     /// Of keys with more than addresses, ports and protocol; else empty.
     extras: Memory<Extra>,
-    /// Per place a [`tick`] of the clock before which nothing is due there.
+    /// Per place a tick of the clock before which nothing is due there.
     due: Memory<u32>,
+    /// Where ticks are counted from.
+    ticks_from_ns: u64,
     /// Places that were used and are free; the last one is taken first.
     free: Vec<u32>,
     /// Places that were ever used: those below.
@@ -209,6 +212,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             places: Memory::new(flows, pages)?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
+            ticks_from_ns: 0,
             free,
             used: 0,
             hand: 0,
@@ -299,12 +303,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     pub fn instructions(&self) -> Instructions {
         self.instructions
     }
-}
-
-/// A time by the clock in units of 17 ms, rounded down; after two years of capture always the last one.
-#[inline(always)]
-fn tick(clock_ns: u64) -> u32 {
-    (clock_ns >> 24).min(u64::from(NEVER) - 1) as u32
 }
 
 /// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are, which is asked
@@ -516,7 +514,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let over = head.touched_ns.saturating_add(self.patience(head));
         let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
         let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
-        self.due[at as usize] = tick(deadline_ns);
+        self.due[at as usize] = self.tick(deadline_ns);
     }
 
     /// Takes a place for a new flow; `None` if there is none to be had.
@@ -534,7 +532,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         Some(at)
     }
 
-    /// A free place: else one that is due, else one that only waits, else by the policy.
+    /// A free place: else one that is due, else one that is closing, else by the policy.
     fn room(&mut self, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
         if let Some(at) = self.take_free() {
             return Some(at);
@@ -542,7 +540,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let mut best: Option<((u8, u64, bool), u32)> = None;
         for _ in 0..CHOICE.min(self.config.flows as usize) {
             let at = self.advance_hand();
-            let due = self.due[at as usize] <= tick(self.clock_ns);
+            let due = self.due[at as usize] <= self.tick(self.clock_ns);
             if due && self.end_if_due(at, self.hash_of(at), out) {
                 continue;
             }
@@ -554,8 +552,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             }
         }
         if self.free.is_empty() {
-            let ((class, ..), at) = best?;
-            if class == OPEN {
+            let (_, at) = best?;
+            if self.places[at as usize].head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0 {
                 self.counters.noted.count(Noted::Evicted);
             }
             self.retire(at, self.hash_of(at), EndReason::LackOfResources, out);
@@ -571,12 +569,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             return None;
         } else if head.bits().has(Bits::CLOSING) {
             return Some((CLOSING, touched_ns, false));
-        } else if head.bits().has(Bits::WAITING) {
-            return Some((WAITING, touched_ns, false));
         }
         // An unanswered SYN is no reason to end a flow that was answered.
         let begins = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-        let answered = head.bits().answered();
+        let answered = head.answered();
         let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
         evict.then_some((OPEN, touched_ns, answered))
     }
@@ -637,6 +633,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if place.head.bits().has(Bits::WAITING) {
             place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
             place.head.began_ns = self.clock_ns;
+            place.head.control = [0; 2];
             place.sides = [Narrow::NONE; 2];
             self.set_due(at);
             self.counters.created += 1;
@@ -707,10 +704,27 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
+    /// A time by the clock in units of 17 ms since they are counted, rounded down.
+    #[inline(always)]
+    fn tick(&self, clock_ns: u64) -> u32 {
+        (clock_ns.saturating_sub(self.ticks_from_ns) >> 24).min(u64::from(NEVER) - 1) as u32
+    }
+
+    /// Counts ticks from now on: the hand looks into every place that is in use, once.
+    #[cold]
+    fn count_ticks_anew(&mut self) {
+        self.ticks_from_ns = self.clock_ns;
+        let used = &mut self.due[..self.used as usize];
+        used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
+    }
+
     /// The hand passes over the next places and ends what is due there.
     #[inline(always)]
     fn sweep(&mut self, out: &mut Vec<Flow>) {
-        let now = tick(self.clock_ns);
+        if self.clock_ns - self.ticks_from_ns > TICKED_NS {
+            self.count_ticks_anew();
+        }
+        let now = self.tick(self.clock_ns);
         let mut left = SWEPT.min(self.used as usize);
         while left > 0 {
             let from = self.hand as usize;

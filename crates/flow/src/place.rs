@@ -45,6 +45,8 @@ pub(crate) struct Head {
 #[repr(transparent)]
 pub(crate) struct Bits(pub u16);
 
+const TCP: u8 = 6;
+
 /// Where [`Bits`] stand in their word.
 const BITS: u32 = 8;
 
@@ -77,11 +79,6 @@ impl Bits {
     #[inline(always)]
     pub fn has(self, bit: u16) -> bool {
         self.0 & bit != 0
-    }
-
-    /// Packets came from both sides.
-    pub fn answered(self) -> bool {
-        self.0 >> Self::SEEN & 3 == 3
     }
 
     pub fn approximate(self) -> u8 {
@@ -164,6 +161,12 @@ impl Head {
     #[inline(always)]
     pub fn set_bits(&mut self, bits: Bits) {
         self.rest_and_bits = self.rest_and_bits & !(0xffff << BITS) | u64::from(bits.0) << BITS;
+    }
+
+    /// Packets came from both sides, or one in TCP with ACK.
+    pub fn answered(&self) -> bool {
+        let acknowledged = self.protocol() == TCP && (self.control[0] | self.control[1]) & Packet::ACK != 0;
+        self.bits().0 >> Bits::SEEN & 3 == 3 || acknowledged
     }
 
     /// Adds bits.

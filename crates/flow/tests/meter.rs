@@ -412,3 +412,53 @@ fn a_flood_of_syns_takes_nothing_from_established_flows() {
         assert_eq!(summed, policy != Policy::Drop, "{policy:?}");
     }
 }
+
+#[test]
+fn a_flood_of_syns_takes_no_place_between_two_records() {
+    for (policy, unidirectional) in [
+        (Policy::Overflow, false),
+        (Policy::EvictOldestIdle, false),
+        (Policy::EvictOldestIdle, true),
+        (Policy::Drop, false),
+        (Policy::Drop, true),
+    ] {
+        let key = KeyOptions { unidirectional, ..KeyOptions::default() };
+        let (mut packets, mut given) = (Vec::new(), 0);
+        for round in 0..40_u32 {
+            let at = f64::from(round) / 10.;
+            for host in 1..=20 {
+                packets.extend([tcp(at, host, 100, Packet::ACK, 100), tcp(at, 100, host, Packet::ACK, 0)]);
+                given += 2;
+            }
+            for number in 0..500 {
+                let source = mapped((0xc000_0000 + round * 500 + number).to_be_bytes());
+                packets.push(Packet { source, ..tcp(at + 0.05, 1, 100, Packet::SYN, 0) });
+            }
+        }
+        let config = Config { flows: 100, policy, key, active_ns: 500_000_000, ..config() };
+        let (flows, _) = meter(config, &packets);
+        let kept = |flow: &&Flow| flow.approximate.0 == 0 && flow.forward.tcp_flags & Packet::ACK != 0;
+        let kept: u64 = flows.iter().filter(kept).map(Flow::packets).sum();
+        assert_eq!(kept, given, "{policy:?} {key:?}");
+    }
+}
+
+#[test]
+fn timeouts_hold_after_years() {
+    const YEAR_NS: u64 = 31_557_600 * 1_000_000_000;
+    let packet = |time_ns: u64, host: u8| Packet { time_ns, ..udp(0., host, 100) };
+    for step_ns in [YEAR_NS / 3, YEAR_NS, 3 * YEAR_NS] {
+        let mut meter = Meter::new(Config { idle_ns: 60_000_000_000, ..config() });
+        let mut out = Vec::new();
+        for number in 0..30 {
+            // A flow of two packets, and another that keeps the hand going until the first one has expired.
+            let begins = number * step_ns;
+            let mut packets = vec![packet(begins, 1), packet(begins + 1, 1)];
+            packets.extend((0..640).map(|second| packet(begins + second * 1_000_000_000, 2)));
+            meter.absorb(&packets, &mut out);
+            // The long one has expired with the step.
+            let expired = out.iter().filter(|flow| flow.end_reason == EndReason::Idle).count();
+            assert_eq!(expired as u64, number + 1 + number, "{step_ns} {number}");
+        }
+    }
+}

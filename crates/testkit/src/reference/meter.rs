@@ -47,6 +47,8 @@ struct Remembered {
     fins: Vec<Endpoint>,
     /// Who has sent anything, in any record of the flow.
     senders: Vec<Endpoint>,
+    /// A TCP packet of the record, between two of the one before, has ACK.
+    acknowledged: bool,
     /// The clock at the last packet.
     last: u128,
     phase: Phase,
@@ -167,6 +169,7 @@ impl Meter {
             settled: false,
             fins: Vec::new(),
             senders: Vec::new(),
+            acknowledged: false,
             last: self.clock,
             phase: Phase::Open { since: self.clock, record: Record::default() },
         });
@@ -334,9 +337,9 @@ impl Meter {
         // The first of equals, as the hand comes to them.
         let best = choice.iter().min_by_key(|(rank, _)| rank).copied();
         if self.free.is_empty()
-            && let Some((rank, at)) = best
+            && let Some((_, at)) = best
         {
-            if rank.0 == 2 {
+            if matches!(self.flows[at].as_ref().map(|flow| &flow.phase), Some(Phase::Open { .. })) {
                 *self.noted.entry(Noted::Evicted).or_default() += 1;
             }
             self.end(at, EndReason::LackOfResources);
@@ -347,12 +350,12 @@ impl Meter {
     fn rank(&self, flow: &Remembered, packet: &Packet) -> Option<Rank> {
         match flow.phase {
             Phase::Closing { since, .. } => Some((0, since, false)),
-            Phase::Waiting { since } => Some((1, since, false)),
-            Phase::Open { .. } => {
+            Phase::Open { .. } | Phase::Waiting { .. } => {
+                let last = if let Phase::Waiting { since } = flow.phase { since } else { flow.last };
                 let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-                let answered = flow.senders.len() == 2;
+                let answered = flow.senders.len() == 2 || flow.acknowledged;
                 let evictable = self.config.policy == Policy::EvictOldestIdle && !(begins_with_syn && answered);
-                evictable.then_some((2, flow.last, answered))
+                evictable.then_some((1, last, answered))
             }
         }
     }
@@ -367,6 +370,7 @@ impl Meter {
             flow.senders.push(sender);
         }
         if let Phase::Waiting { .. } = flow.phase {
+            flow.acknowledged = false;
             flow.phase = Phase::Open { since: now, record: Record::default() };
         }
         let (Phase::Open { record, .. } | Phase::Closing { record, .. }) = &mut flow.phase else {
@@ -381,6 +385,7 @@ impl Meter {
             }
             flow.settled = true;
         }
+        flow.acknowledged |= packet.protocol == TCP && packet.control & Packet::ACK != 0;
         record.interfaces.push(packet.interface);
         record.unattributed |= unattributed;
         let list = if sender == flow.initiator { &mut record.forward } else { &mut record.reverse };
