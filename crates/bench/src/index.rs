@@ -155,7 +155,7 @@ mod tests {
     fn live<I: Index>() -> f64 {
         let config = Config { flows: 4096, idle_ns: 20_000_000, secret: Some(5), ..Config::default() };
         let mut frames = Frames::that_go_on("velan,flows=500,rate=1M,new=20k,directions=2", 64 << 10).unwrap();
-        let mut metering = Box::new(Metering::<I, ALL>::new(config));
+        let mut metering = Box::new(Metering::<I, ALL>::new(config).unwrap());
         let mut live = 0.0;
         for _ in 0..3 {
             live = metering.run(&mut frames).unwrap().facts[0].1;

@@ -15,6 +15,10 @@ const BURST: usize = weir_capture::BURST;
 /// Records that are handed on together.
 const BATCH: usize = 512;
 
+fn no_memory(config: Config, error: std::io::Error) -> Error {
+    Error::Memory { octets: 256 * config.flows as usize, error }
+}
+
 /// One pipeline from frames to records, which are counted and thrown away.
 pub struct Fused {
     pipeline: Pipeline,
@@ -24,21 +28,21 @@ pub struct Fused {
 }
 
 impl Fused {
-    pub fn new(meter: Config) -> Self {
-        let sink = Box::new(Counter::default());
+    pub fn new(meter: Config) -> Result<Self, Error> {
+        let settings = Settings { meter, ..Settings::default() };
         let pipeline =
-            Pipeline::new(Settings { meter, ..Settings::default() }, vec![sink]).expect("there is memory for it");
-        Self { pipeline, given: [0; 2], created: 0 }
+            Pipeline::new(settings, vec![Box::new(Counter::default())]).map_err(|error| no_memory(meter, error))?;
+        Ok(Self { pipeline, given: [0; 2], created: 0 })
     }
 
     /// Everything that was given is in the ledger.
-    fn check(&self, ledger: &Ledger) -> Result<(), String> {
+    fn check(given: [u64; 2], ledger: &Ledger) -> Result<(), String> {
         if let Some(wrong) = ledger.check().first() {
             return Err(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right));
         }
         let received = [ledger.packets.received, ledger.bytes.received];
-        if received != self.given {
-            return Err(format!("packets and octets: {:?} given, {received:?} received", self.given));
+        if received != given {
+            return Err(format!("packets and octets: {given:?} given, {received:?} received"));
         }
         Ok(())
     }
@@ -55,7 +59,7 @@ impl Work<Frames> for Fused {
         self.given[0] += frames.packets;
         self.given[1] += frames.wire_bytes;
         let ledger = self.pipeline.ledger();
-        self.check(&ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        Self::check(self.given, &ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
         let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
         let facts = vec![
             ("records live", ledger.live.flows as f64),
@@ -66,14 +70,8 @@ impl Work<Frames> for Fused {
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
-        let given = self.given;
         let (ledger, _) = self.pipeline.finish();
-        Self {
-            pipeline: Pipeline::new(Settings::default(), vec![]).expect("there is memory for it"),
-            given,
-            created: 0,
-        }
-        .check(&ledger)?;
+        Self::check(self.given, &ledger)?;
         if ledger.live.flows != 0 {
             return Err(format!("{} records left after the end", ledger.live.flows));
         }
@@ -115,16 +113,16 @@ pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
 }
 
 impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
-    pub fn new(config: Config) -> Self {
-        Self {
-            meter: Meter::try_new(config).expect("there is memory for it"),
+    pub fn new(config: Config) -> Result<Self, Error> {
+        Ok(Self {
+            meter: Meter::try_new(config).map_err(|error| no_memory(config, error))?,
             burst: Box::new([Packet::default(); BURST]),
             filled: 0,
             out: Vec::with_capacity(2 * BATCH),
             received: 0,
             given: Records::default(),
             ended: Records::default(),
-        }
+        })
     }
 
     /// Decodes and meters.
@@ -256,8 +254,8 @@ pub struct Preparsed {
 }
 
 impl Preparsed {
-    pub fn new(config: Config) -> Self {
-        Self { metering: Metering::new(config), packets: Vec::new() }
+    pub fn new(config: Config) -> Result<Self, Error> {
+        Ok(Self { metering: Metering::new(config)?, packets: Vec::new() })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::arguments::Bench;
 use crate::files;
 use crate::{Outcome, Refusal, print, say, units};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
@@ -18,9 +19,17 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
     let json = match &bench.json {
-        Some(path) if path != Path::new("-") => Some((path, files::create(path)?)),
+        Some(path) if path != Path::new("-") => Some((path, files::open_for_later(path)?)),
         _ => None,
     };
+    if let Some(folder) = &bench.svg {
+        // Not after half an hour.
+        let trial = folder.join("trial.svg");
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&trial, ""))
+            .and_then(|()| fs::remove_file(&trial))
+            .map_err(|error| Refusal(format!("{}: {error}{}", folder.display(), files::advice(&error))))?;
+    }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let (day, time) = units::utc(now_ns);
     let captures = Path::new(CAPTURES);
@@ -48,6 +57,8 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         }
     };
     if let Some((path, mut file)) = json {
+        // A pipe has no length.
+        let _ = file.set_len(0);
         written(path, file.write_all(report.json().as_bytes()));
     }
     if let Some(folder) = &bench.svg {

@@ -239,6 +239,12 @@ pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink + Se
     })
 }
 
+/// Opens a file that is written later, so that what is in it stays until then.
+pub fn open_for_later(path: &Path) -> Result<File, Refusal> {
+    let file = File::options().write(true).create(true).truncate(false).open(path);
+    file.map_err(|error| Refusal(format!("{}: {error}{}", path.display(), advice(&error))))
+}
+
 /// Creates a file.
 pub fn create(path: &Path) -> Result<File, Refusal> {
     File::create(path).map_err(|error| Refusal(format!("{}: {error}{}", path.display(), advice(&error))))

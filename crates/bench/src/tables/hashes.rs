@@ -225,7 +225,7 @@ pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
-            .case(PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() }));
+            .case(PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() })?);
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     attack(bench, &mut table)?;
@@ -260,12 +260,12 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     let mut none = ();
     let mut group = Group::new(row, 0.0);
     for (series, keys) in [(RANDOM, &random), ("keys that collide under a known secret", &colliding)] {
-        group = group.case(series, Own { metering: Metering::new(config), packets: shuffled(keys, packets) });
+        group = group.case(series, Own { metering: Metering::new(config)?, packets: shuffled(keys, packets) });
     }
     group.measure(bench, table, &mut none, |()| Ok(()))?;
     let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0);
     let weak = Config { secret: Some(SECRET), ..crate::load::config(few.len()) };
-    let own = Own { metering: Metering::new(weak), packets: shuffled(&few, packets >> 6) };
+    let own = Own { metering: Metering::new(weak)?, packets: shuffled(&few, packets >> 6) };
     group.case("keys that collide under a known secret", own).measure(bench, table, &mut none, |()| Ok(()))?;
     table.notes.push(format!("{} keys tried to find those that collide", self::number(tried as f64)));
     Ok(())

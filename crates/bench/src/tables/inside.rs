@@ -20,7 +20,7 @@ fn row(
     table: &mut Table,
     flows: usize,
     meters: usize,
-    cases: impl FnOnce(Group<'static, Frames>) -> Group<'static, Frames>,
+    cases: impl FnOnce(Group<'static, Frames>) -> Result<Group<'static, Frames>, Error>,
 ) -> Result<(), Error> {
     let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
     if !bench.fits(needed(packets, meters * flows), &format!("{flows} flows"), table) {
@@ -31,7 +31,7 @@ fn row(
         .case(NULL, Null)
         .case(ROOFLINE, Roofline::new(flows)?)
         .case(DECODED, Decoded::new(flows)?);
-    cases(group).measure(bench, table, &mut frames, Frames::next_round)
+    cases(group)?.measure(bench, table, &mut frames, Frames::next_round)
 }
 
 fn counts<'a>(bench: &Bench<'_>, full: &'a [usize]) -> &'a [usize] {
@@ -50,16 +50,16 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22]) {
         row(bench, &mut table, flows, 9, |group| {
             let config = config(flows);
-            group
-                .case("hpc 10", Metering::<Hpc>::new(config))
-                .case("chaining", Metering::<Chained>::new(config))
-                .case("library", Metering::<Library>::new(config))
-                .case("hpc 1", Metering::<Hpc<1>>::new(config))
-                .case("hpc 2", Metering::<Hpc<2>>::new(config))
-                .case("hpc 4", Metering::<Hpc<4>>::new(config))
-                .case("hpc 8", Metering::<Hpc<8>>::new(config))
-                .case("hpc 12", Metering::<Hpc<12, 2>>::new(config))
-                .case("hpc 16", Metering::<Hpc<16, 2>>::new(config))
+            Ok(group
+                .case("hpc 10", Metering::<Hpc>::new(config)?)
+                .case("chaining", Metering::<Chained>::new(config)?)
+                .case("library", Metering::<Library>::new(config)?)
+                .case("hpc 1", Metering::<Hpc<1>>::new(config)?)
+                .case("hpc 2", Metering::<Hpc<2>>::new(config)?)
+                .case("hpc 4", Metering::<Hpc<4>>::new(config)?)
+                .case("hpc 8", Metering::<Hpc<8>>::new(config)?)
+                .case("hpc 12", Metering::<Hpc<12, 2>>::new(config)?)
+                .case("hpc 16", Metering::<Hpc<16, 2>>::new(config)?))
         })?;
     }
     let keys = distinct_keys(&velan(bench.size(1 << 20, 4096)), bench.size(4 << 20, 20_000))?;
@@ -97,9 +97,9 @@ pub fn prefetch(bench: &mut Bench<'_>) -> Result<Table, Error> {
     table.against = vec![ROOFLINE, "64 together"];
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20, 1 << 22]) {
         row(bench, &mut table, flows, 7, |group| {
-            [64, 32, 16, 8, 4, 2, 1].into_iter().fold(group, |group, ahead| {
+            [64, 32, 16, 8, 4, 2, 1].into_iter().try_fold(group, |group, ahead| {
                 let tuning = Tuning { ahead, ..Tuning::default() };
-                group.case(format!("{ahead} together"), Metering::<Hpc>::new(tuned(flows, tuning)))
+                Ok(group.case(format!("{ahead} together"), Metering::<Hpc>::new(tuned(flows, tuning))?))
             })
         })?;
     }
@@ -127,9 +127,9 @@ pub fn pages(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 .push(format!("{flows} flows: not enough reserved pages for {} of the kinds", all.len() - there.len()));
         }
         row(bench, &mut table, flows, there.len(), |group| {
-            there.into_iter().fold(group, |group, (name, pages, _)| {
+            there.into_iter().try_fold(group, |group, (name, pages, _)| {
                 let tuning = Tuning { pages, ..Tuning::default() };
-                group.case(name, Metering::<Hpc>::new(tuned(flows, tuning)))
+                Ok(group.case(name, Metering::<Hpc>::new(tuned(flows, tuning))?))
             })
         })?;
     }
@@ -144,13 +144,13 @@ pub fn features(bench: &mut Bench<'_>) -> Result<Table, Error> {
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20]) {
         row(bench, &mut table, flows, 6, |group| {
             let config = config(flows);
-            group
-                .case("all fields", Metering::<Hpc, ALL>::new(config))
-                .case("no packet sizes", Metering::<Hpc, { ALL & !SIZES }>::new(config))
-                .case("no gaps", Metering::<Hpc, { ALL & !GAPS }>::new(config))
-                .case("no TTL and flags", Metering::<Hpc, { ALL & !HEADERS }>::new(config))
-                .case("no labels", Metering::<Hpc, { ALL & !LABELS }>::new(config))
-                .case("counts and times only", Metering::<Hpc, 0>::new(config))
+            Ok(group
+                .case("all fields", Metering::<Hpc, ALL>::new(config)?)
+                .case("no packet sizes", Metering::<Hpc, { ALL & !SIZES }>::new(config)?)
+                .case("no gaps", Metering::<Hpc, { ALL & !GAPS }>::new(config)?)
+                .case("no TTL and flags", Metering::<Hpc, { ALL & !HEADERS }>::new(config)?)
+                .case("no labels", Metering::<Hpc, { ALL & !LABELS }>::new(config)?)
+                .case("counts and times only", Metering::<Hpc, 0>::new(config)?))
         })?;
     }
     Ok(table)
@@ -166,15 +166,15 @@ pub fn ablate(bench: &mut Bench<'_>) -> Result<Table, Error> {
             let usual = Tuning::default();
             let none = Tuning { ahead: 1, pages: Pages::Small, instructions: Some(Instructions::Plain) };
             let with = |tuning| Metering::<Hpc>::new(tuned(flows, tuning));
-            group
-                .case(HERE, with(usual))
-                .case("no prefetch", with(Tuning { ahead: 1, ..usual }))
-                .case("4 KiB pages", with(Tuning { pages: Pages::Small, ..usual }))
-                .case("AVX2", with(Tuning { instructions: Some(Instructions::Avx2), ..usual }))
-                .case("plain instructions", with(Tuning { instructions: Some(Instructions::Plain), ..usual }))
-                .case("chaining", Metering::<Chained>::new(config(flows)))
-                .case("fewest fields", Metering::<Hpc, 0>::new(config(flows)))
-                .case("chaining, no prefetch, 4 KiB, plain", Metering::<Chained>::new(tuned(flows, none)))
+            Ok(group
+                .case(HERE, with(usual)?)
+                .case("no prefetch", with(Tuning { ahead: 1, ..usual })?)
+                .case("4 KiB pages", with(Tuning { pages: Pages::Small, ..usual })?)
+                .case("AVX2", with(Tuning { instructions: Some(Instructions::Avx2), ..usual })?)
+                .case("plain instructions", with(Tuning { instructions: Some(Instructions::Plain), ..usual })?)
+                .case("chaining", Metering::<Chained>::new(config(flows))?)
+                .case("fewest fields", Metering::<Hpc, 0>::new(config(flows))?)
+                .case("chaining, no prefetch, 4 KiB, plain", Metering::<Chained>::new(tuned(flows, none))?))
         })?;
     }
     Ok(table)

@@ -35,9 +35,9 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
             .case(DECODED, Decoded::new(flows)?)
-            .case("weir, whole", Ports(Fused::new(config), ports))
-            .case("weir, trimmed", Ports(Elsewhere { frames: trimmed, work: Fused::new(config) }, ports))
-            .case("weir, parsed", Ports(Preparsed::new(config), ports));
+            .case("weir, whole", Ports(Fused::new(config)?, ports))
+            .case("weir, trimmed", Ports(Elsewhere { frames: trimmed, work: Fused::new(config)? }, ports))
+            .case("weir, parsed", Ports(Preparsed::new(config)?, ports));
         group.measure(bench, &mut table, &mut whole, Frames::next_round)?;
     }
     Ok(table)
@@ -120,12 +120,12 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
             .case(DECODED, Decoded::new(flows)?)
-            .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows)) })
-            .case(PIPELINE, Fused::new(config(flows)));
+            .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows))? })
+            .case(PIPELINE, Fused::new(config(flows))?);
         for (new, series, config) in churned {
             (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
             let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), churned_packets)?;
-            let mut case = Elsewhere { frames, work: Fused::new(config) };
+            let mut case = Elsewhere { frames, work: Fused::new(config)? };
             for _ in 0..bench.size(((config.idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
                 case.run_on()?;
             }
@@ -153,7 +153,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         }
         // The conversations of the first second begin all at once: that is not measured.
         let mut frames = Frames::that_go_on(&format!("mix,flows={flows}{snap}"), packets)?;
-        let mut fused = Fused::new(config(8 * flows));
+        let mut fused = Fused::new(config(8 * flows))?;
         let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 1_500_000_000;
         while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
             fused.run(&mut frames)?;

@@ -68,9 +68,10 @@ struct Threads<F> {
 }
 
 impl<F> Threads<F> {
-    fn new(threads: usize, flows: usize, split: bool, each: F) -> Self {
+    fn new(threads: usize, flows: usize, split: bool, each: F) -> Result<Self, Error> {
         let flows = if split { flows / 2 } else { flows };
-        Self { meterings: (0..threads).map(|_| Metering::new(config(flows))).collect(), split, each }
+        let meterings = (0..threads).map(|_| Metering::new(config(flows))).collect::<Result<_, _>>()?;
+        Ok(Self { meterings, split, each })
     }
 }
 
@@ -112,12 +113,12 @@ pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut loads = Loads::new(flows, packets)?;
         let (one, own) = (AtomicU64::new(0), [Padded::default(), Padded::default()]);
         let group = Group::new(flows.to_string(), flows as f64)
-            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].bump()))
+            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].bump())?)
             .case(
                 "one shared counter",
                 Threads::new(2, flows, true, |_| {
                     one.fetch_add(1, Relaxed);
-                }),
+                })?,
             );
         group.measure(bench, &mut table, &mut loads, Loads::next_round)?;
         let counted = own.iter().map(|own| own.0.load(Relaxed)).sum::<u64>();
@@ -153,11 +154,11 @@ pub fn layout(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut loads = Loads::new(flows, packets)?;
         let mut group = Group::new(flows.to_string(), flows as f64)
             .case(ROOFLINE, Alone(Roofline::new(room(flows))?))
-            .case(FUSED, Threads::new(1, flows, false, |_| ()))
-            .case("two fused, halves", Threads::new(2, flows, true, |_| ()))
-            .case("two fused, twice", Threads::new(2, flows, false, |_| ()));
+            .case(FUSED, Threads::new(1, flows, false, |_| ())?)
+            .case("two fused, halves", Threads::new(2, flows, true, |_| ())?)
+            .case("two fused, twice", Threads::new(2, flows, false, |_| ())?);
         for batch in [16, 64, 256, 1024] {
-            group = group.case(format!("split {batch}"), Split { metering: Metering::new(config(flows)), batch });
+            group = group.case(format!("split {batch}"), Split { metering: Metering::new(config(flows))?, batch });
         }
         group.measure(bench, &mut table, &mut loads, Loads::next_round)?;
     }
