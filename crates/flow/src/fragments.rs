@@ -163,4 +163,27 @@ mod tests {
         assert!(cache.resolve(&mut later(ENTRIES as u32), 0));
         assert_eq!(cache.table.len(), ENTRIES);
     }
+
+    #[test]
+    fn a_first_fragment_that_comes_again_is_no_longer_the_oldest() {
+        let mut cache = cache();
+        for identification in (0..ENTRIES as u32).chain([0, ENTRIES as u32]) {
+            cache.resolve(&mut first(identification), 0);
+        }
+        assert!(cache.resolve(&mut later(0), 0));
+        assert!(!cache.resolve(&mut later(1), 0));
+    }
+
+    #[test]
+    fn fragments_of_two_tunnels_are_two() {
+        let mut cache = cache();
+        let of = |packet: Packet, tunnel_id| Packet {
+            flags: Flags(packet.flags.0 | Flags::TUNNEL_ID),
+            tunnel_type: TunnelType::Gre,
+            tunnel_id,
+            ..packet
+        };
+        assert!(cache.resolve(&mut of(first(7), 1), 0));
+        assert!(!cache.resolve(&mut of(later(7), 2), 0));
+    }
 }

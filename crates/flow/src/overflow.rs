@@ -165,5 +165,19 @@ mod tests {
         assert_eq!(flows.len(), RECORDS + 1);
         assert_eq!(flows.iter().map(|flow| flow.forward.packets).sum::<u64>(), RECORDS as u64 + 1000);
         assert_eq!(flows.last().unwrap().forward.packets, 1000);
+        assert_eq!(flows.last().unwrap().source, mapped([0; 4]));
+    }
+
+    #[test]
+    fn other_outer_addresses_are_another_tunnel() {
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true);
+        for outer in [1, 2] {
+            overflow.add(
+                &Packet { tunnel_type: weir_packet::TunnelType::Gre, outer_source: [outer; 16], ..packet(1, 53) },
+                0,
+                0,
+            );
+        }
+        assert_eq!(overflow.take().unwrap().approximate.0, Approximate::OVERFLOW | Approximate::MIXED_TUNNEL);
     }
 }

@@ -543,4 +543,53 @@ mod tests {
         // 32 GiB of octets that frames had less than their IP headers said.
         assert!((1 << 34..1_u64 << 35).contains(&(entered * 65_535)), "{entered}");
     }
+
+    /// Enters the same step again and again up to the next check, beside the full record.
+    fn both(mut wide: Direction, packet: Packet, step_ns: u64) {
+        let mut place = Place { sides: [Narrow::of(&wide).unwrap(), Narrow::NONE], ..Place::zeroed() };
+        for number in 1..CHECKED {
+            let packet = Packet { time_ns: wide.last_ns + step_ns, ..packet };
+            assert!(place.usual_step(0, &packet).is_some() && place.add::<{ crate::ALL }>(0, &packet), "{number}");
+            crate::record::enter(&mut wide, &packet);
+        }
+        assert_eq!(place.sides[0].direction(), Direction { ttl_min: 0, ttl_max: 0, ..wide });
+    }
+
+    #[test]
+    fn what_fits_has_room_up_to_the_next_check() {
+        let start = Direction {
+            packets: CHECKED + 1,
+            size_max: 1,
+            bytes: CHECKED + 1,
+            frame_bytes: CHECKED + 1,
+            ..Direction::default()
+        };
+        let usual = Packet { ip_bytes: 1, frame_bytes: 1, ..Packet::default() };
+        // The longest span.
+        both(Direction { last_ns: (1 << SPAN_BITS) - 1, ..start }, usual, (1 << 32) - 1);
+        // Most packets.
+        let most = (PACKETS + 1) - 2 * CHECKED + 1;
+        both(Direction { packets: most, bytes: most, frame_bytes: most, ..start }, usual, 0);
+        let more = Direction { packets: PACKETS + 1 - CHECKED, ..start };
+        assert!(Narrow::of(&more).is_none());
+        // Most octets of frames, and fewest.
+        let edge = OVERHEAD_MOST as u64 - 1;
+        both(
+            Direction { frame_bytes: start.bytes + edge, ..start },
+            Packet { ip_bytes: 0, frame_bytes: 65_535, ..usual },
+            0,
+        );
+        both(Direction { bytes: start.bytes + edge, ..start }, Packet { ip_bytes: 65_535, frame_bytes: 0, ..usual }, 0);
+    }
+
+    #[test]
+    fn a_giant_frame_is_no_usual_step() {
+        let (mut place, mut wide) = (Place::zeroed(), Direction::default());
+        let packet = Packet { ip_bytes: 40, frame_bytes: u32::MAX, ..Packet::default() };
+        while place.add::<{ crate::ALL }>(0, &packet) {
+            crate::record::enter(&mut wide, &packet);
+            assert_eq!(place.sides[0].direction().frame_bytes, wide.frame_bytes);
+        }
+        assert!(wide.packets >= 7);
+    }
 }

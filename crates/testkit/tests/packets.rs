@@ -1,0 +1,176 @@
+//! Packets made directly, with hostile values, against the reference.
+use weir_flow::*;
+use weir_packet::*;
+use weir_testkit::{compare, real, reference};
+
+struct R(u64);
+impl R {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+    fn of(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    fn pick<T: Copy>(&mut self, l: &[T]) -> T {
+        l[self.of(l.len() as u64) as usize]
+    }
+}
+const S: u64 = 1_000_000_000;
+
+fn packet(r: &mut R, time_ns: u64, hosts: u64) -> Packet {
+    let protocol = r.pick(&[6u8, 6, 6, 17, 0, 47, 1]);
+    let v6 = r.of(8) == 0;
+    let addr = |h: u64| {
+        if v6 {
+            let mut a = [0u8; 16];
+            a[15] = h as u8;
+            a
+        } else {
+            mapped([10, 0, (h % 2) as u8, h as u8])
+        }
+    };
+    let (s, d) = (r.of(hosts), r.of(hosts));
+    let ports = matches!(protocol, 6 | 17);
+    let control = if protocol == 6 { r.pick(&[0u16, 16, 16, 16, 24, 2, 18, 17, 17, 4, 1, 3, 6]) } else { 0 };
+    let ip_bytes = r.pick(&[0u32, 20, 40, 1500, 65_535, 65_536, 65_537, 40, 100, u32::MAX]);
+    let ip_bytes = if r.of(3) > 0 { 40 } else { ip_bytes };
+    let frame_bytes = r.pick(&[0u32, 14, 54, 60, 65_535, 65_536, u32::MAX]);
+    let tunnel = r.of(12) == 0;
+    let mut flags = if ports { Flags::PORTS } else { 0 };
+    if protocol != 1 {
+        match r.of(14) {
+            0 => flags |= Flags::FRAGMENT_FIRST,
+            1 | 2 => flags = Flags::FRAGMENT_LATER,
+            _ => {}
+        }
+    }
+    if tunnel && r.of(2) == 0 {
+        flags |= Flags::TUNNEL_ID
+    }
+    let later = flags & Flags::FRAGMENT_LATER != 0;
+    let icmp = if protocol == 1 && !later { [r.pick(&[0u8, 8, 3]), r.pick(&[0u8, 1])] } else { [0, 0] };
+    let (sp, dp) = if later {
+        (0, 0)
+    } else if ports {
+        (r.pick(&[80u16, 443]), r.pick(&[80u16, 443]))
+    } else if protocol == 1 {
+        (u16::from(icmp[0]), 8 - u16::from(icmp[0]))
+    } else {
+        (0, 0)
+    };
+    Packet {
+        source: addr(s),
+        destination: addr(d),
+        source_port: sp,
+        destination_port: dp,
+        protocol,
+        network: if v6 { Network::Ipv6 } else { Network::Ipv4 },
+        time_ns,
+        ip_bytes,
+        frame_bytes,
+        payload_bytes: r.pick(&[0, 0, 0, 10]),
+        control: if later { 0 } else { control },
+        ttl: r.pick(&[64u8, 64, 63, 0, 255]),
+        tos: r.pick(&[0u8, 0, 8, 255]),
+        icmp,
+        vlan: if r.of(10) == 0 { 7 } else { NO_VLAN },
+        mpls_label: if r.of(14) == 0 { 99 } else { NO_LABEL },
+        interface: if r.of(12) == 0 { 5 } else { 1 },
+        tunnel_type: if tunnel { r.pick(&[TunnelType::Gre, TunnelType::Vxlan]) } else { TunnelType::None },
+        tunnel_id: if flags & Flags::TUNNEL_ID != 0 { r.of(2) as u32 } else { 0 },
+        outer_source: if tunnel { mapped([1, 1, 1, r.of(2) as u8]) } else { [0; 16] },
+        outer_destination: if tunnel { mapped([1, 1, 1, 9]) } else { [0; 16] },
+        identification: r.of(3) as u32,
+        flags: Flags(flags),
+        ..Packet::default()
+    }
+}
+
+fn run(seed: u64, extreme: bool, count: u64) -> Result<(), String> {
+    let mut r = R(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..4 {
+        r.next();
+    }
+    let config = Config {
+        flows: r.pick(&[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
+        idle_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 100 * S, 20_000 * S, 1 << 24, 1 << 62, u64::MAX]),
+        active_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 300 * S, 40_000 * S, 1 << 25, 1 << 62, u64::MAX]),
+        key: KeyOptions {
+            vlan: r.of(4) == 0,
+            interface: r.of(4) == 0,
+            tunnel: r.of(4) == 0,
+            unidirectional: r.of(4) == 0,
+        },
+        policy: r.pick(&[Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop]),
+        secret: Some(seed),
+        tuning: Tuning { ahead: r.pick(&[1usize, 2, 33, 64]), pages: Pages::Small, instructions: None },
+    };
+    let hosts = r.pick(&[2u64, 3, 8, 20]);
+    let mut t: u64 = if extreme { r.pick(&[0, 1, u64::MAX, u64::MAX - S, 1 << 60]) } else { 1 << 60 };
+    let mut packets = Vec::new();
+    for _ in 0..count {
+        let back = r.of(12) == 0;
+        let step = match r.of(20) {
+            0..=9 => r.of(S / 100),
+            10..=12 => 0,
+            13 => S,
+            14 => r.of(12 * S),
+            15 => r.pick(&[1 << 32, (1 << 32) - 1, 3 * S, 5 * S, 10 * S]),
+            16 => r.of(400 * S),
+            17 => r.pick(&[1, 1 << 24, (1 << 24) - 1]),
+            18 if r.of(4) == 0 => r.pick(&[1 << 44, (1 << 44) - 1, 5 * 3600 * S, 1 << 43]),
+            _ => 1000,
+        };
+        t = if back { t.saturating_sub(step) } else { t.saturating_add(step) };
+        if extreme && r.of(60) == 0 {
+            t = r.pick(&[0, 1, 4 * S, u64::MAX, u64::MAX - 1, u64::MAX - 5 * S, 1 << 60])
+        }
+        packets.push(packet(&mut r, t, hosts));
+    }
+    let forward: u128 = packets.windows(2).map(|w| u128::from(w[1].time_ns.saturating_sub(w[0].time_ns))).sum();
+    if forward > u128::from(u64::MAX) {
+        return Ok(());
+    }
+    let burst = r.pick(&[1usize, 7, 64, 100, 512]);
+    let (flows, meter) = real::meter_packets(&packets, burst, config);
+    let theirs = reference::meter_packets(&packets, burst, config);
+    compare::flows(&flows, &theirs.flows).map_err(|e| format!("seed {seed} {config:?} burst {burst}\n{e}"))?;
+    let c = meter.counters();
+    let noted: std::collections::BTreeMap<_, _> = c.noted.nonzero().collect();
+    if (c.created, c.dropped_packets, c.dropped_bytes)
+        != (theirs.flows.len() as u64, theirs.dropped_packets, theirs.dropped_bytes)
+        || noted != theirs.noted
+    {
+        return Err(format!("seed {seed} counters {c:?} against {:?}", theirs.noted));
+    }
+    if meter.live() != Default::default() {
+        return Err(format!("seed {seed} live {:?}", meter.live()));
+    }
+    Ok(())
+}
+fn many(extreme: bool) {
+    let n: u64 = std::env::var("N").ok().and_then(|s| s.parse().ok()).unwrap_or(4000);
+    let mut bad = 0;
+    for seed in 0..n {
+        let result = std::panic::catch_unwind(|| run(seed, extreme, 60 + seed % 400))
+            .unwrap_or_else(|_| Err(format!("seed {seed} panicked")));
+        if let Err(e) = result {
+            bad += 1;
+            if bad < 4 {
+                eprintln!("{e}");
+            }
+        }
+    }
+    assert_eq!(bad, 0);
+}
+#[test]
+fn usual_times() {
+    many(false)
+}
+#[test]
+fn extreme_times() {
+    many(true)
+}
