@@ -11,6 +11,7 @@ use weir_flow::Instructions;
 pub struct Conditions {
     pub weir_version: &'static str,
     pub build: &'static str,
+    pub compiler: &'static str,
     pub date: String,
     pub rounds: usize,
     pub quick: bool,
@@ -65,6 +66,7 @@ impl Conditions {
         Self {
             weir_version: env!("CARGO_PKG_VERSION"),
             build: if cfg!(debug_assertions) { "debug: figures mean nothing" } else { "release" },
+            compiler: env!("WEIR_COMPILER"),
             date: options.date.clone(),
             rounds: options.rounds,
             quick: options.quick,
@@ -107,7 +109,8 @@ impl fmt::Display for Conditions {
         let load = self.load.map_or_else(String::new, |load| format!(", load {load} before"));
         writeln!(f, "system       Linux {}{load}", unknown(&self.kernel))?;
         let quick = if self.quick { ", QUICK: small loads, no measurement" } else { "" };
-        let Self { weir_version, build, date, rounds, .. } = self;
-        writeln!(f, "run          weir {weir_version}, {build} build, {rounds} rounds, {date}{quick}")
+        let Self { weir_version, build, compiler, date, rounds, .. } = self;
+        writeln!(f, "build        weir {weir_version}, {build}, {compiler}")?;
+        writeln!(f, "run          {rounds} rounds, {date}{quick}")
     }
 }

@@ -75,11 +75,11 @@ pub enum Error {
     },
 }
 
-/// Measures; `say` is told what goes on.
+/// Measures; `say` is told what goes on, and `show` the conditions and each table as soon as it is done, as text.
 ///
 /// # Errors
 /// No such table, no memory, or a meter that lost count.
-pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let all = TABLES.map(|(name, ..)| name.to_owned());
     let names = if options.tables.is_empty() { &all[..] } else { &options.tables };
     let find = |name: &String| {
@@ -90,9 +90,12 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Report, Error
     let conditions = conditions::Conditions::read(options);
     let mut bench =
         harness::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
+    show(&conditions.to_string());
     let mut tables = Vec::new();
     for (_, _, measure) in wanted {
-        tables.push(measure(&mut bench)?);
+        let table = measure(&mut bench)?;
+        show(&format!("\n{table}"));
+        tables.push(table);
     }
     Ok(Report { conditions, tables, balanced: true })
 }

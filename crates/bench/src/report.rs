@@ -115,13 +115,6 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.conditions)?;
-        self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))
-    }
-}
-
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, title, load, clock, axis, against, .. } = self;

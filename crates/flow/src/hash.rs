@@ -124,7 +124,7 @@ mod tests {
                 let hashes: Vec<u64> = keys.iter().map(|packet| hash.of(packet, KeyOptions::default())).collect();
                 assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), keys.len(), "secret {secret}");
                 let (mut buckets, number) = (vec![0_u32; keys.len() * 2 / 13], keys.len() as u64 * 2 / 13);
-                hashes.iter().for_each(|hash| buckets[((hash >> 32) * number >> 32) as usize] += 1);
+                hashes.iter().for_each(|hash| buckets[(((hash >> 32) * number) >> 32) as usize] += 1);
                 // By chance (Poisson, mean 6.5) more than 30 are in one bucket once in ten million buckets.
                 assert!(buckets.iter().all(|&keys| keys <= 30), "secret {secret}: {:?}", buckets.iter().max());
             }

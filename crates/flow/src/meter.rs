@@ -4,8 +4,8 @@
 //! for each 64 packets:
 //!     hash their keys                              -> fetch the buckets of the index
 //!     look for their tags in the buckets           -> fetch the records they lead to
-//!     for each: advance the clock; known and still of that flow -> enter into its record   (the hot path: `add`)
-//!                                  else            -> find room, open a record, enter      (`enter_other`)
+//!     for each: advance the clock; known and still of that flow -> enter into its record   (the hot path: `enter`)
+//!                                  else            -> find room, open a record, `add`      (`enter_other`)
 //!     the hand passes over the next places         -> end what is due
 //! ```
 //! A *place* holds a flow: its key, and the record that is exported, if it has one at the moment. The three passes let
@@ -112,7 +112,7 @@ pub struct Counters {
     pub dropped_packets: u64,
     /// Their octets on the wire.
     pub dropped_bytes: u64,
-    /// Unattributed fragments and steps back of the clock.
+    /// Unattributed fragments, steps back of the clock, packets in overflow records, flows evicted.
     pub noted: Tally<Noted, { Noted::ALL.len() }>,
 }
 

@@ -6,7 +6,7 @@
 //! side 1  the same of the high endpoint
 //! ```
 //! A side holds what nearly every flow needs, exactly, in 64 octets. What does not fit (jumbograms, 2^28 packets in one
-//! record, times that lie days apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
+//! record, times that lie hours apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
 
 use crate::Direction;
 use crate::key::{Extra, Key};
@@ -74,7 +74,7 @@ impl Bits {
     pub const APPROXIMATE: u32 = 11;
 
     /// What belongs to the flow and not to one of its records.
-    pub const OF_THE_FLOW: u16 = 1 << Self::INITIATOR | Self::SETTLED | 3 << Self::FINS | 3 << Self::SEEN;
+    pub const OF_THE_FLOW: u16 = 1 << Self::INITIATOR | 3 << Self::FINS | 3 << Self::SEEN;
 
     #[inline(always)]
     pub fn has(self, bit: u16) -> bool {

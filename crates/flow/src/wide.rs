@@ -1,5 +1,5 @@
 //! Directions that do not fit into 64 octets, kept in full: jumbograms, more than 2^28 packets in a record, times that
-//! lie days apart. Few flows have any; there is room for [`ROOM`] of them at a time.
+//! lie hours apart. Few flows have any; there is room for [`ROOM`] of them at a time.
 
 use crate::Direction;
 use crate::bounded::roomy;

@@ -1,3 +1,5 @@
+//! The meter at its edges: the ends of time, records that are wide, a full room for them, places that are used again.
+
 use weir_flow::*;
 use weir_packet::{Packet, mapped};
 const S: u64 = 1_000_000_000;

@@ -40,7 +40,14 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
         date: format!("{day} {} UTC", &time[..5]),
     };
-    let report = match weir_bench::run(&options, &mut say) {
+    let to_output = bench.json.as_deref() == Some(Path::new("-"));
+    let mut outcome = Outcome::Done;
+    let mut show = |text: &str| {
+        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
+            outcome = Outcome::Flawed;
+        }
+    };
+    let report = match weir_bench::run(&options, &mut say, &mut show) {
         Ok(report) => report,
         Err(error @ Error::LostCount { .. }) => {
             say(&error.to_string());
@@ -48,8 +55,9 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         }
         Err(error) => return Err(Refusal(error.to_string())),
     };
-    let to_output = bench.json.is_some() && json.is_none();
-    let mut outcome = print(if to_output { report.json() + "\n" } else { report.to_string() }.as_bytes());
+    if to_output {
+        outcome = print((report.json() + "\n").as_bytes());
+    }
     let mut written = |path: &Path, result: std::io::Result<()>| {
         if let Err(error) = result {
             say(&format!("{}: {error}{}", path.display(), files::advice(&error)));

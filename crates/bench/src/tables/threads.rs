@@ -113,6 +113,7 @@ pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut loads = Loads::new(flows, packets)?;
         let (one, own) = (AtomicU64::new(0), [Padded::default(), Padded::default()]);
         let group = Group::new(flows.to_string(), flows as f64)
+            .case(ROOFLINE, Alone(Roofline::new(room(flows))?))
             .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].bump())?)
             .case(
                 "one shared counter",
