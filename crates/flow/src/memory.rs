@@ -23,8 +23,10 @@ impl<T: Zeroable + Copy> Memory<T> {
     pub fn new(length: usize, pages: Pages) -> io::Result<Self> {
         let octets = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
         // Reserved pages come in whole numbers only.
-        let reserved =
-            |bits: u8| MmapOptions::new().len(octets.next_multiple_of(1 << bits)).huge(Some(bits)).map_anon().ok();
+        let reserved = |bits: u8| {
+            let octets = octets.checked_next_multiple_of(1 << bits)?;
+            MmapOptions::new().len(octets).huge(Some(bits)).map_anon().ok()
+        };
         let map = match pages {
             Pages::Reserved2M => reserved(21),
             Pages::Reserved1G => reserved(30),
