@@ -5,7 +5,7 @@ use crate::frames::Frames;
 use crate::harness::{Run, Work, timed};
 use crate::huge::Huge;
 use crate::index::place;
-use crate::meter::decode;
+use crate::meter::{Packets, decode};
 use crate::prefetch::prefetch;
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
@@ -45,6 +45,13 @@ pub struct Decoded {
     packets: Box<[Packet; BURST]>,
 }
 
+/// The hash that the meter has, and the line, for packets that were decoded before.
+pub struct Hashed {
+    lines: Lines,
+    hash: KeyHash,
+    packets: Packets,
+}
+
 struct Lines {
     lines: Huge<Line>,
     /// Packets of all rounds.
@@ -61,6 +68,26 @@ impl Decoded {
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); BURST]);
         Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None), packets })
+    }
+}
+
+impl Hashed {
+    pub fn new(flows: usize, packets: Packets) -> Result<Self, Error> {
+        Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None), packets })
+    }
+}
+
+impl Work<()> for Hashed {
+    fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
+        let mut packets = self.packets.0.iter();
+        let next = || {
+            packets.next().map(|packet| (self.hash.of(packet, Default::default()), packet.frame_bytes, packet.time_ns))
+        };
+        self.lines.run(self.packets.0.len() as u64, next)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        self.lines.check()
     }
 }
 

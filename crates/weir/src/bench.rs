@@ -32,6 +32,9 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
     }
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let (day, time) = units::utc(now_ns);
+    if let Some(folder) = bench.captures.as_deref().filter(|folder| !folder.is_dir()) {
+        return Err(Refusal(format!("{}: no folder of captures", folder.display())));
+    }
     let captures = Path::new(CAPTURES);
     let options = Options {
         tables: bench.tables.clone(),

@@ -19,6 +19,9 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Most flows that a table has room for.
+const MOST_FLOWS: u32 = 1 << 31;
+
 /// A number with `k`, `M` or `G` (decimal), 1 at least.
 pub fn parse_flows(text: &str) -> Result<u32, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -30,8 +33,8 @@ pub fn parse_flows(text: &str) -> Result<u32, String> {
         other => return Err(format!("'{other}' is no suffix; use k, M or G (decimal)")),
     };
     match scale(digits, factor).map(u32::try_from) {
-        Some(Ok(flows @ 1..)) => Ok(flows),
-        Some(_) => Err(format!("must be from 1 to {}", u32::MAX)),
+        Some(Ok(flows @ 1..=MOST_FLOWS)) => Ok(flows),
+        Some(_) => Err(format!("must be from 1 to {MOST_FLOWS}")),
         None => Err("not a number; write for example 65536 or 4M".into()),
     }
 }

@@ -1,7 +1,7 @@
 //! The hash, and what somebody can do who wants it to be bad.
 
 use crate::Error;
-use crate::ceiling::{Null, Roofline};
+use crate::ceiling::{Hashed, Null, Roofline};
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;
@@ -16,6 +16,8 @@ use weir_capture::Source;
 use weir_flow::{Config, Hpc, KeyHash, KeyOptions, Policy};
 use weir_packet::{Network, Packet, mapped};
 
+/// The ceiling: no hash, but all octets of a key.
+const READ: &str = "keys only read";
 const OURS: &str = "keyed multiply";
 const SYMMETRIC: &str = "Toeplitz, symmetric key";
 const STANDARD: &str = "Toeplitz, standard key";
@@ -141,7 +143,13 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("hash", "The keyed hash and that of network cards", "keys", load);
     table.logarithmic = false;
     table.against = vec![OURS];
+    let hosts = || (0..=255).flat_map(|one| (0..one).map(move |other| (one, other)));
+    let host = |number: u8| mapped([192, 0, 2, number]);
+    let pairs = hosts().map(|(one, other)| Packet { source: host(one), destination: host(other), ..numbered(53) });
+    let ports = (0..=u16::MAX).map(|port| Packet { source_port: port, ..numbered(0) });
     let mut loads = vec![
+        ("hosts of one /24".to_owned(), pairs.collect()),
+        ("ports of two hosts".to_owned(), ports.collect()),
         ("velan".to_owned(), distinct_keys(&velan(bench.size(1 << 20, 4096)), bench.size(4 << 20, 20_000))?),
         (
             "mix".to_owned(),
@@ -166,7 +174,9 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
             (STANDARD, packets.0.iter().map(|packet| rss(&standard, packet)).collect()),
         ];
         let row = format!("{name}, {}", packets.0.len());
+        let read = |packet: &Packet| packet.words()[..8].iter().fold(0, |sum, word| sum ^ word);
         let group = Group::new(&row, 0.0)
+            .case(READ, Hashing(read))
             .case(OURS, Hashing(|packet: &Packet| ours.of(packet, KEY)))
             .case(SYMMETRIC, Hashing(|packet: &Packet| rss(&symmetric, packet)))
             .case(STANDARD, Hashing(|packet: &Packet| rss(&standard, packet)));
@@ -196,7 +206,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
             }
         }
         table.plots.push(Plot {
-            name: format!("hash-{name}"),
+            name: format!("hash-{}", name.replace([' ', '/'], "-")),
             title: format!("Keys per bucket: {row} keys"),
             axes: ["keys in a bucket".into(), "share of buckets with at most so many".into()],
             curves,
@@ -258,12 +268,14 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     let packets = bench.size(4 << 20, 20_000);
     let config = config(number);
     let mut none = ();
-    let mut group = Group::new(row, 0.0);
+    let one_line = Hashed::new(number, shuffled(&random, packets))?;
+    let mut group = Group::new(row, 0.0).case(ROOFLINE, one_line);
     for (series, keys) in [(RANDOM, &random), ("keys that collide under a known secret", &colliding)] {
         group = group.case(series, Own { metering: Metering::new(config)?, packets: shuffled(keys, packets) });
     }
     group.measure(bench, table, &mut none, |()| Ok(()))?;
-    let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0);
+    let one_line = Hashed::new(few.len(), shuffled(&few, packets >> 6))?;
+    let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0).case(ROOFLINE, one_line);
     let weak = Config { secret: Some(SECRET), ..crate::load::config(few.len()) };
     let own = Own { metering: Metering::new(weak)?, packets: shuffled(&few, packets >> 6) };
     group.case("keys that collide under a known secret", own).measure(bench, table, &mut none, |()| Ok(()))?;
