@@ -8,8 +8,13 @@
 //!                                  else            -> find room, open a record, `add`      (`enter_other`)
 //!     the hand passes over the next places         -> end what is due
 //! ```
+//! How records end stands in `meter/ending.rs`, where new flows find room in `meter/room.rs`.
+//!
 //! A *place* holds a flow: its key, and the record that is exported, if it has one at the moment. The three passes let
 //! the memory of 64 packets be fetched at the same time; what the first two saw decides nothing.
+
+mod ending;
+mod room;
 
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
@@ -18,32 +23,22 @@ use crate::labels::Annex;
 use crate::lanes::{self, Lanes, prefetch};
 use crate::memory::Memory;
 use crate::overflow::Overflow;
-use crate::place::{Bits, Head, Narrow, Place};
+use crate::place::{Bits, Narrow, Place};
 use crate::wide::Wide;
-use crate::{ALL, Approximate, Direction, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
+use crate::{ALL, Approximate, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
 use std::io;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 
 /// A packet may be this much older than the newest before that counts as a step of time back.
 const REORDERING_NS: u64 = 1_000_000_000;
-/// How long a flow that has ended still takes its last acknowledgments.
-const CLOSING_NS: u64 = 5_000_000_000;
 /// Packets after which the hand moves, and most packets whose memory is fetched together.
 const GROUP: usize = 64;
 /// Places that the hand passes over at a time.
 const SWEPT: usize = 256;
-/// Places among which a new flow chooses when the table is full.
-const CHOICE: usize = 16;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
-/// After a year ticks are counted anew; they have room for two, for deadlines beyond.
-const TICKED_NS: u64 = 1 << 55;
 const TCP: u8 = 6;
-
-/// Ranks of what may be given up for a new flow.
-const CLOSING: u8 = 0;
-const OPEN: u8 = 1;
 
 /// What distinguishes flows besides network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,22 +300,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 }
 
-/// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are, which is asked
-/// without a branch per place.
-#[inline(always)]
-fn due_among(due: &[u32], from: usize, now: u32, mut found: impl FnMut(u32)) {
-    let (groups, rest) = due.as_chunks::<32>();
-    let mut look = |at: usize, group: &[u32]| {
-        (at as u32..).zip(group).filter(|&(_, &due)| due <= now).for_each(|(at, _)| found(at));
-    };
-    for (at, group) in (from..).step_by(32).zip(groups) {
-        if group.iter().fold(false, |any, &due| any | (due <= now)) {
-            look(at, group);
-        }
-    }
-    look(from + due.len() - rest.len(), rest);
-}
-
 /// [`Meter::absorb`] in the best instruction set.
 struct Absorb<'a, I, const FIELDS: u8> {
     meter: &'a mut Meter<I, FIELDS>,
@@ -462,170 +441,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
-    /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
-    /// If so, the place is ready for it: a record that is due has been handed out.
-    fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<Flow>) -> bool {
-        if self.places[at as usize].head.bits().has(Bits::CLOSING) {
-            let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
-            if last_acknowledgment && !self.over(at) {
-                return true;
-            }
-            self.retire(at, hash, EndReason::EndOfFlow, out);
-            return false;
-        }
-        !self.end_if_due(at, hash, out)
-    }
-
-    /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
-    fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<Flow>) -> bool {
-        let head = &self.places[at as usize].head;
-        if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
-            && self.clock_ns - head.began_ns >= self.config.active_ns
-            && self.active_first(head)
-        {
-            self.hand_out_active(at, out);
-        }
-        let over = self.over(at);
-        if over {
-            self.retire(at, hash, EndReason::Idle, out);
-        }
-        over
-    }
-
-    /// Whether nothing came for as long as a place waits.
-    fn over(&self, at: u32) -> bool {
-        let head = &self.places[at as usize].head;
-        self.clock_ns - head.touched_ns >= self.patience(head)
-    }
-
-    fn patience(&self, head: &Head) -> u64 {
-        let idle = self.config.idle_ns;
-        if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
-    }
-
-    /// Whether the active timeout comes before the idle timeout.
-    fn active_first(&self, head: &Head) -> bool {
-        self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
-    }
-
-    /// Notes when the hand is to look into a place.
-    fn set_due(&mut self, at: u32) {
-        let head = &self.places[at as usize].head;
-        let over = head.touched_ns.saturating_add(self.patience(head));
-        let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
-        let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
-        self.due[at as usize] = self.tick(deadline_ns);
-    }
-
-    /// Takes a place for a new flow; `None` if there is none to be had.
-    fn admit(&mut self, key: &Key, hash: u64, side: Side, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
-        let at = self.room(packet, out)?;
-        let place = at as usize;
-        self.places[place] = Place { head: Head::new(key, side, self.clock_ns), sides: [Narrow::NONE; 2] };
-        if let Some(extra) = self.extras.get_mut(place) {
-            *extra = key.extra;
-        }
-        self.set_due(at);
-        self.index.insert(hash, at);
-        self.counters.created += 1;
-        self.live.flows += 1;
-        Some(at)
-    }
-
-    /// A free place: else one that is due, else one that is closing, else by the policy.
-    fn room(&mut self, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
-        if let Some(at) = self.take_free() {
-            return Some(at);
-        }
-        let mut best: Option<((u8, u64, bool), u32)> = None;
-        for _ in 0..CHOICE.min(self.config.flows as usize) {
-            let at = self.advance_hand();
-            let due = self.due[at as usize] <= self.tick(self.clock_ns);
-            if due && self.end_if_due(at, self.hash_of(at), out) {
-                continue;
-            }
-            let rank = self.rank(&self.places[at as usize].head, packet);
-            if let Some(rank) = rank
-                && best.is_none_or(|(other, _)| rank < other)
-            {
-                best = Some((rank, at));
-            }
-        }
-        if self.free.is_empty() {
-            let (_, at) = best?;
-            if self.places[at as usize].head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0 {
-                self.counters.noted.count(Noted::Evicted);
-            }
-            self.retire(at, self.hash_of(at), EndReason::LackOfResources, out);
-        }
-        self.take_free()
-    }
-
-    /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
-    fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
-        let touched_ns = head.touched_ns;
-        if head.is_free() {
-            // Forgotten by `drain_some`.
-            return None;
-        } else if head.bits().has(Bits::CLOSING) {
-            return Some((CLOSING, touched_ns, false));
-        }
-        // An unanswered SYN is no reason to end a flow that was answered.
-        let begins = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
-        let answered = head.answered();
-        let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
-        evict.then_some((OPEN, touched_ns, answered))
-    }
-
-    fn take_free(&mut self) -> Option<u32> {
-        let fresh = self.used < self.config.flows;
-        let at = self.free.pop().or(fresh.then_some(self.used))?;
-        self.used = self.used.max(at + 1);
-        Some(at)
-    }
-
-    /// The place that `take_free` gives the so manieth time from now, if it gives one.
-    fn next_free(&self, times: usize) -> u32 {
-        match self.free.len().checked_sub(times) {
-            Some(at) => self.free[at],
-            None => self.used + (times - 1 - self.free.len()) as u32,
-        }
-    }
-
-    /// The place the hand stands at; it moves on to the next.
-    fn advance_hand(&mut self) -> u32 {
-        let at = self.hand;
-        self.hand = if at + 1 >= self.used { 0 } else { at + 1 };
-        at
-    }
-
-    /// A packet that finds no room.
-    #[cold]
-    fn refuse(&mut self, packet: &Packet, approximate: u8, out: &mut Vec<Flow>) {
-        if self.config.policy == Policy::Drop {
-            let bytes = u64::from(packet.frame_bytes);
-            self.counters.dropped_packets += 1;
-            self.counters.dropped_bytes += bytes;
-            self.live.packets -= 1;
-            self.live.bytes -= bytes;
-            return;
-        }
-        self.counters.noted.count(Noted::Overflow);
-        self.end_overflow(out);
-        if self.overflow.add(packet, approximate, self.clock_ns) {
-            self.counters.created += 1;
-            self.live.flows += 1;
-        }
-    }
-
-    /// Ends the overflow records that are due.
-    #[inline(always)]
-    fn end_overflow(&mut self, out: &mut Vec<Flow>) {
-        while let Some(flow) = self.overflow.due(self.config.active_ns, self.clock_ns) {
-            self.hand_out(flow, out);
-        }
-    }
-
     /// Enters a packet into a place that is ready for it, whatever it needs: labels, a wide record, the next record of
     /// a flow that goes on. False if it needs a wide record and there is no room for one.
     fn add(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
@@ -702,165 +517,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if bits.has(Bits::CLOSING) {
             self.set_due(at);
         }
-    }
-
-    /// A time by the clock in units of 17 ms since they are counted, rounded down.
-    #[inline(always)]
-    fn tick(&self, clock_ns: u64) -> u32 {
-        (clock_ns.saturating_sub(self.ticks_from_ns) >> 24).min(u64::from(NEVER) - 1) as u32
-    }
-
-    /// Counts ticks from now on: the hand looks into every place that is in use, once.
-    #[cold]
-    fn count_ticks_anew(&mut self) {
-        self.ticks_from_ns = self.clock_ns;
-        let used = &mut self.due[..self.used as usize];
-        used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
-    }
-
-    /// The hand passes over the next places and ends what is due there.
-    #[inline(always)]
-    fn sweep(&mut self, out: &mut Vec<Flow>) {
-        if self.clock_ns - self.ticks_from_ns > TICKED_NS {
-            self.count_ticks_anew();
-        }
-        let now = self.tick(self.clock_ns);
-        let mut left = SWEPT.min(self.used as usize);
-        while left > 0 {
-            let from = self.hand as usize;
-            let run = left.min(self.used as usize - from);
-            due_among(&self.due[from..from + run], from, now, |at| self.found.push((at, 0)));
-            left -= run;
-            self.hand = if from + run == self.used as usize { 0 } else { (from + run) as u32 };
-        }
-        if !self.found.is_empty() {
-            self.end_found(out);
-        }
-        self.look_ahead(now);
-        self.end_overflow(out);
-    }
-
-    /// Begins to fetch what the hand will need the time after next, and more of what it will need next time. What comes of
-    /// that decides nothing.
-    #[inline(always)]
-    fn look_ahead(&mut self, now: u32) {
-        let from = self.hand as usize + SWEPT;
-        let Some(coming) = self.due[..self.used as usize].get(from..from + SWEPT) else { return };
-        for at in self.coming.drain(..) {
-            let Place { head, sides: [low, high] } = &self.places[at as usize];
-            if self.clock_ns - head.touched_ns >= self.config.idle_ns {
-                prefetch(low);
-                prefetch(high);
-                let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
-                self.index.prefetch(self.hash.key(&head.key(extra)));
-            }
-        }
-        due_among(coming, from, now, |at| {
-            prefetch(&self.places[at as usize].head);
-            self.coming.push(at);
-        });
-    }
-
-    /// Ends what is due in the places that the hand found.
-    #[inline(never)]
-    fn end_found(&mut self, out: &mut Vec<Flow>) {
-        let mut found = std::mem::take(&mut self.found);
-        for (at, hash) in &mut found {
-            *hash = self.hash_of(*at);
-            self.index.prefetch(*hash);
-        }
-        for (at, hash) in found.drain(..) {
-            if !self.end_if_due(at, hash, out) {
-                self.set_due(at);
-            }
-        }
-        self.found = found;
-    }
-
-    /// Begins to fetch where the index holds some places.
-    fn fetch_buckets(&self, places: impl IntoIterator<Item = u32>) {
-        for at in places {
-            self.index.prefetch(self.hash_of(at));
-        }
-    }
-
-    fn hash_of(&self, at: u32) -> u64 {
-        let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
-        self.hash.key(&self.places[at as usize].head.key(extra))
-    }
-
-    /// Hands out the record of a flow that goes on after the active timeout.
-    fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
-        let flow = self.record(at, EndReason::Active);
-        let head = &mut self.places[at as usize].head;
-        head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
-        // Remembered for one idle timeout after its active end.
-        head.touched_ns = head.began_ns + self.config.active_ns;
-        self.set_due(at);
-        self.hand_out(flow, out);
-    }
-
-    /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
-    /// A closing record ends with the flow whatever the `reason`.
-    /// `hash` is that of its key.
-    fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<Flow>) {
-        let bits = self.places[at as usize].head.bits();
-        if !bits.has(Bits::WAITING) {
-            let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
-            self.hand_out(flow, out);
-        }
-        self.index.remove(hash, at);
-        self.places[at as usize].head.free();
-        self.due[at as usize] = NEVER;
-        self.free.push(at);
-    }
-
-    fn hand_out(&mut self, flow: Flow, out: &mut Vec<Flow>) {
-        self.live.flows -= 1;
-        self.live.packets -= flow.packets();
-        self.live.bytes -= flow.frame_bytes();
-        out.push(flow);
-    }
-
-    /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
-    fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
-        let head = self.places[at as usize].head;
-        let sides = [0, 1].map(|side| self.direction(at, side, &head));
-        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
-        let (source, source_port) = head.endpoint(initiator);
-        let (destination, destination_port) = head.endpoint(1 - initiator);
-        Flow {
-            source,
-            destination,
-            source_port,
-            destination_port,
-            protocol: head.protocol(),
-            network: head.network(),
-            end_reason,
-            approximate: Approximate(head.bits().approximate()),
-            interface: self.annex.interface(at as usize, head.bits()),
-            forward: sides[initiator],
-            reverse: sides[1 - initiator],
-        }
-    }
-
-    /// One side of a record.
-    #[inline(always)]
-    fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
-        let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
-        let narrow = &self.places[at as usize].sides[side];
-        if wide.is_none() && narrow.packets() == 0 {
-            return Direction::default();
-        }
-        let mut direction = wide.unwrap_or_else(|| narrow.direction());
-        [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
-        if head.protocol() == TCP {
-            direction.tcp_flags = head.control[side];
-        } else {
-            direction.icmp = head.control[side].to_ne_bytes();
-        }
-        self.annex.describe(at as usize, side, head.bits(), &mut direction);
-        direction
     }
 }
 

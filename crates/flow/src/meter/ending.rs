@@ -1,0 +1,253 @@
+//! How records end: timeouts, the hand that finds what is due, and the one door out.
+
+use super::{Meter, NEVER, SWEPT, TCP};
+use crate::key::{Extra, Side};
+use crate::lanes::prefetch;
+use crate::place::{Bits, Head, Place};
+use crate::{Approximate, Direction, EndReason, Flow, Index};
+use weir_packet::Packet;
+
+/// How long a flow that has ended still takes its last acknowledgments.
+const CLOSING_NS: u64 = 5_000_000_000;
+/// After a year ticks are counted anew; they have room for two, for deadlines beyond.
+const TICKED_NS: u64 = 1 << 55;
+
+impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
+    /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
+    /// If so, the place is ready for it: a record that is due has been handed out.
+    pub(super) fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<Flow>) -> bool {
+        if self.places[at as usize].head.bits().has(Bits::CLOSING) {
+            let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
+            if last_acknowledgment && !self.over(at) {
+                return true;
+            }
+            self.retire(at, hash, EndReason::EndOfFlow, out);
+            return false;
+        }
+        !self.end_if_due(at, hash, out)
+    }
+
+    /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
+    pub(super) fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<Flow>) -> bool {
+        let head = &self.places[at as usize].head;
+        if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
+            && self.clock_ns - head.began_ns >= self.config.active_ns
+            && self.active_first(head)
+        {
+            self.hand_out_active(at, out);
+        }
+        let over = self.over(at);
+        if over {
+            self.retire(at, hash, EndReason::Idle, out);
+        }
+        over
+    }
+
+    /// Whether nothing came for as long as a place waits.
+    pub(super) fn over(&self, at: u32) -> bool {
+        let head = &self.places[at as usize].head;
+        self.clock_ns - head.touched_ns >= self.patience(head)
+    }
+
+    pub(super) fn patience(&self, head: &Head) -> u64 {
+        let idle = self.config.idle_ns;
+        if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
+    }
+
+    /// Whether the active timeout comes before the idle timeout.
+    pub(super) fn active_first(&self, head: &Head) -> bool {
+        self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
+    }
+
+    /// Notes when the hand is to look into a place.
+    pub(super) fn set_due(&mut self, at: u32) {
+        let head = &self.places[at as usize].head;
+        let over = head.touched_ns.saturating_add(self.patience(head));
+        let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
+        let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
+        self.due[at as usize] = self.tick(deadline_ns);
+    }
+
+    /// A time by the clock in units of 17 ms since they are counted, rounded down.
+    #[inline(always)]
+    pub(super) fn tick(&self, clock_ns: u64) -> u32 {
+        (clock_ns.saturating_sub(self.ticks_from_ns) >> 24).min(u64::from(NEVER) - 1) as u32
+    }
+
+    /// Counts ticks from now on: the hand looks into every place that is in use, once.
+    #[cold]
+    pub(super) fn count_ticks_anew(&mut self) {
+        self.ticks_from_ns = self.clock_ns;
+        let used = &mut self.due[..self.used as usize];
+        used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
+    }
+
+    /// The hand passes over the next places and ends what is due there.
+    #[inline(always)]
+    pub(super) fn sweep(&mut self, out: &mut Vec<Flow>) {
+        if self.clock_ns - self.ticks_from_ns > TICKED_NS {
+            self.count_ticks_anew();
+        }
+        let now = self.tick(self.clock_ns);
+        let mut left = SWEPT.min(self.used as usize);
+        while left > 0 {
+            let from = self.hand as usize;
+            let run = left.min(self.used as usize - from);
+            due_among(&self.due[from..from + run], from, now, |at| self.found.push((at, 0)));
+            left -= run;
+            self.hand = if from + run == self.used as usize { 0 } else { (from + run) as u32 };
+        }
+        if !self.found.is_empty() {
+            self.end_found(out);
+        }
+        self.look_ahead(now);
+        self.end_overflow(out);
+    }
+
+    /// Begins to fetch what the hand will need the time after next, and more of what it will need next time. What comes of
+    /// that decides nothing.
+    #[inline(always)]
+    pub(super) fn look_ahead(&mut self, now: u32) {
+        let from = self.hand as usize + SWEPT;
+        let Some(coming) = self.due[..self.used as usize].get(from..from + SWEPT) else { return };
+        for at in self.coming.drain(..) {
+            let Place { head, sides: [low, high] } = &self.places[at as usize];
+            if self.clock_ns - head.touched_ns >= self.config.idle_ns {
+                prefetch(low);
+                prefetch(high);
+                let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
+                self.index.prefetch(self.hash.key(&head.key(extra)));
+            }
+        }
+        due_among(coming, from, now, |at| {
+            prefetch(&self.places[at as usize].head);
+            self.coming.push(at);
+        });
+    }
+
+    /// Ends what is due in the places that the hand found.
+    #[inline(never)]
+    pub(super) fn end_found(&mut self, out: &mut Vec<Flow>) {
+        let mut found = std::mem::take(&mut self.found);
+        for (at, hash) in &mut found {
+            *hash = self.hash_of(*at);
+            self.index.prefetch(*hash);
+        }
+        for (at, hash) in found.drain(..) {
+            if !self.end_if_due(at, hash, out) {
+                self.set_due(at);
+            }
+        }
+        self.found = found;
+    }
+
+    /// Begins to fetch where the index holds some places.
+    pub(super) fn fetch_buckets(&self, places: impl IntoIterator<Item = u32>) {
+        for at in places {
+            self.index.prefetch(self.hash_of(at));
+        }
+    }
+
+    pub(super) fn hash_of(&self, at: u32) -> u64 {
+        let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
+        self.hash.key(&self.places[at as usize].head.key(extra))
+    }
+
+    /// Ends the overflow records that are due.
+    #[inline(always)]
+    pub(super) fn end_overflow(&mut self, out: &mut Vec<Flow>) {
+        while let Some(flow) = self.overflow.due(self.config.active_ns, self.clock_ns) {
+            self.hand_out(flow, out);
+        }
+    }
+
+    /// Hands out the record of a flow that goes on after the active timeout.
+    pub(super) fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
+        let flow = self.record(at, EndReason::Active);
+        let head = &mut self.places[at as usize].head;
+        head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
+        // Remembered for one idle timeout after its active end.
+        head.touched_ns = head.began_ns + self.config.active_ns;
+        self.set_due(at);
+        self.hand_out(flow, out);
+    }
+
+    /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
+    /// A closing record ends with the flow whatever the `reason`.
+    /// `hash` is that of its key.
+    pub(super) fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<Flow>) {
+        let bits = self.places[at as usize].head.bits();
+        if !bits.has(Bits::WAITING) {
+            let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
+            self.hand_out(flow, out);
+        }
+        self.index.remove(hash, at);
+        self.places[at as usize].head.free();
+        self.due[at as usize] = NEVER;
+        self.free.push(at);
+    }
+
+    pub(super) fn hand_out(&mut self, flow: Flow, out: &mut Vec<Flow>) {
+        self.live.flows -= 1;
+        self.live.packets -= flow.packets();
+        self.live.bytes -= flow.frame_bytes();
+        out.push(flow);
+    }
+
+    /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
+    pub(super) fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
+        let head = self.places[at as usize].head;
+        let sides = [0, 1].map(|side| self.direction(at, side, &head));
+        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
+        let (source, source_port) = head.endpoint(initiator);
+        let (destination, destination_port) = head.endpoint(1 - initiator);
+        Flow {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            protocol: head.protocol(),
+            network: head.network(),
+            end_reason,
+            approximate: Approximate(head.bits().approximate()),
+            interface: self.annex.interface(at as usize, head.bits()),
+            forward: sides[initiator],
+            reverse: sides[1 - initiator],
+        }
+    }
+
+    /// One side of a record.
+    #[inline(always)]
+    pub(super) fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
+        let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
+        let narrow = &self.places[at as usize].sides[side];
+        if wide.is_none() && narrow.packets() == 0 {
+            return Direction::default();
+        }
+        let mut direction = wide.unwrap_or_else(|| narrow.direction());
+        [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
+        if head.protocol() == TCP {
+            direction.tcp_flags = head.control[side];
+        } else {
+            direction.icmp = head.control[side].to_ne_bytes();
+        }
+        self.annex.describe(at as usize, side, head.bits(), &mut direction);
+        direction
+    }
+}
+
+/// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are, which is asked
+/// without a branch per place.
+#[inline(always)]
+fn due_among(due: &[u32], from: usize, now: u32, mut found: impl FnMut(u32)) {
+    let (groups, rest) = due.as_chunks::<32>();
+    let mut look = |at: usize, group: &[u32]| {
+        (at as u32..).zip(group).filter(|&(_, &due)| due <= now).for_each(|(at, _)| found(at));
+    };
+    for (at, group) in (from..).step_by(32).zip(groups) {
+        if group.iter().fold(false, |any, &due| any | (due <= now)) {
+            look(at, group);
+        }
+    }
+    look(from + due.len() - rest.len(), rest);
+}
