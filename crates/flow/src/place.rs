@@ -244,7 +244,7 @@ impl Place {
 pub(crate) struct Narrow {
     /// Earliest packet, ns since 1970 UTC.
     first_ns: u64,
-    /// From there to the latest, ns: 48 bits, of which 44 are used; below, the largest IP packet, octets.
+    /// From there to the latest, ns: 48 bits, of which 44 are used at a check; below, the largest IP packet, octets.
     span_and_size_max: u64,
     /// IP octets: 48 bits; below, the smallest IP packet.
     bytes_and_size_min: u64,
