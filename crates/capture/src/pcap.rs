@@ -11,7 +11,7 @@ use crate::map::prefetch;
 use crate::reader::{Format, MAX_CAPTURED, Step};
 use crate::{Burst, Frame};
 
-/// Octets further on in a file that are fetched ahead: processors do so by themselves only up to the end of a page.
+/// Octets further on in a file that are fetched ahead; without, the walk mostly waits for the next header.
 const AHEAD: usize = 2048;
 
 /// Octets of the file header.

@@ -24,7 +24,7 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
     };
     if let Some(folder) = &bench.svg {
         // Not after half an hour.
-        let trial = folder.join("trial.svg");
+        let trial = folder.join(".weir-bench");
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&trial, ""))
             .and_then(|()| fs::remove_file(&trial))
@@ -69,8 +69,8 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
     };
     if let Some((path, mut file)) = json {
         // A pipe has no length.
-        let _ = file.set_len(0);
-        written(path, file.write_all(report.json().as_bytes()));
+        let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
+        written(path, emptied.and_then(|()| file.write_all(report.json().as_bytes())));
     }
     if let Some(folder) = &bench.svg {
         written(folder, weir_bench::write_plots(&report, folder).map(|_| ()));

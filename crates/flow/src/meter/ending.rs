@@ -3,7 +3,7 @@
 use super::{Meter, NEVER, SWEPT, TCP};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
-use crate::place::{Bits, Head, Place};
+use crate::place::{Bits, Head};
 use crate::{Approximate, Direction, EndReason, Flow, Index};
 use weir_packet::Packet;
 
@@ -44,18 +44,18 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Whether nothing came for as long as a place waits.
-    pub(super) fn over(&self, at: u32) -> bool {
+    fn over(&self, at: u32) -> bool {
         let head = &self.places[at as usize].head;
         self.clock_ns - head.touched_ns >= self.patience(head)
     }
 
-    pub(super) fn patience(&self, head: &Head) -> u64 {
+    fn patience(&self, head: &Head) -> u64 {
         let idle = self.config.idle_ns;
         if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
     }
 
     /// Whether the active timeout comes before the idle timeout.
-    pub(super) fn active_first(&self, head: &Head) -> bool {
+    fn active_first(&self, head: &Head) -> bool {
         self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
     }
 
@@ -76,7 +76,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Counts ticks from now on: the hand looks into every place that is in use, once.
     #[cold]
-    pub(super) fn count_ticks_anew(&mut self) {
+    fn count_ticks_anew(&mut self) {
         self.ticks_from_ns = self.clock_ns;
         let used = &mut self.due[..self.used as usize];
         used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
@@ -107,16 +107,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Begins to fetch what the hand will need the time after next, and more of what it will need next time. What comes of
     /// that decides nothing.
     #[inline(always)]
-    pub(super) fn look_ahead(&mut self, now: u32) {
+    fn look_ahead(&mut self, now: u32) {
         let from = self.hand as usize + SWEPT;
         let Some(coming) = self.due[..self.used as usize].get(from..from + SWEPT) else { return };
-        for at in self.coming.drain(..) {
-            let Place { head, sides: [low, high] } = &self.places[at as usize];
-            if self.clock_ns - head.touched_ns >= self.config.idle_ns {
-                prefetch(low);
-                prefetch(high);
-                let extra = self.extras.get(at as usize).copied().unwrap_or(Extra::NONE);
-                self.index.prefetch(self.hash.key(&head.key(extra)));
+        while let Some(at) = self.coming.pop() {
+            if self.over(at) {
+                self.places[at as usize].sides.iter().for_each(prefetch);
+                self.index.prefetch(self.hash_of(at));
             }
         }
         due_among(coming, from, now, |at| {
@@ -127,7 +124,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends what is due in the places that the hand found.
     #[inline(never)]
-    pub(super) fn end_found(&mut self, out: &mut Vec<Flow>) {
+    fn end_found(&mut self, out: &mut Vec<Flow>) {
         let mut found = std::mem::take(&mut self.found);
         for (at, hash) in &mut found {
             *hash = self.hash_of(*at);
@@ -162,7 +159,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Hands out the record of a flow that goes on after the active timeout.
-    pub(super) fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
+    fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
         let flow = self.record(at, EndReason::Active);
         let head = &mut self.places[at as usize].head;
         head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
@@ -195,7 +192,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
-    pub(super) fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
+    fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
         let head = self.places[at as usize].head;
         let sides = [0, 1].map(|side| self.direction(at, side, &head));
         let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
@@ -218,7 +215,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// One side of a record.
     #[inline(always)]
-    pub(super) fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
+    fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
         let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
         let narrow = &self.places[at as usize].sides[side];
         if wide.is_none() && narrow.packets() == 0 {

@@ -38,7 +38,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// A free place: else one that is due, else one that is closing, else by the policy.
-    pub(super) fn room(&mut self, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
+    fn room(&mut self, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
         if let Some(at) = self.take_free() {
             return Some(at);
         }
@@ -67,7 +67,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
-    pub(super) fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
+    fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
         let touched_ns = head.touched_ns;
         if head.is_free() {
             // Forgotten by `drain_some`.
@@ -82,7 +82,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         evict.then_some((OPEN, touched_ns, answered))
     }
 
-    pub(super) fn take_free(&mut self) -> Option<u32> {
+    fn take_free(&mut self) -> Option<u32> {
         let fresh = self.used < self.config.flows;
         let at = self.free.pop().or(fresh.then_some(self.used))?;
         self.used = self.used.max(at + 1);
@@ -98,7 +98,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// The place the hand stands at; it moves on to the next.
-    pub(super) fn advance_hand(&mut self) -> u32 {
+    fn advance_hand(&mut self) -> u32 {
         let at = self.hand;
         self.hand = if at + 1 >= self.used { 0 } else { at + 1 };
         at
