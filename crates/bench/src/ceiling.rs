@@ -6,10 +6,10 @@ use crate::harness::{Run, Work, timed};
 use crate::huge::Huge;
 use crate::index::place;
 use crate::meter::{Packets, decode};
-use crate::prefetch::prefetch;
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
 use weir_flow::KeyHash;
+use weir_flow::prefetch;
 use weir_packet::Packet;
 
 /// Packets per burst, as the meter has them.

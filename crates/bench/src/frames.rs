@@ -5,8 +5,8 @@
 
 use crate::Error;
 use crate::huge::Huge;
-use crate::prefetch::prefetch;
 use weir_capture::{BURST, Burst, Frame, Progress, Source, Synth};
+use weir_flow::prefetch;
 
 /// Room that any burst of a synthetic load finds enough.
 const ROOM: usize = 1 << 17;

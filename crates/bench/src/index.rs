@@ -1,9 +1,9 @@
 //! Two other indexes, for comparison only: what NAPA-FP measured against, and a table from a library.
 
 use crate::huge::Huge;
-use crate::prefetch::prefetch;
 use hashbrown::HashTable;
 use std::io;
+use weir_flow::prefetch;
 use weir_flow::{Index, Lanes, Pages};
 
 const NOWHERE: u32 = u32::MAX;

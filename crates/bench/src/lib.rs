@@ -8,7 +8,7 @@
 //! Ceilings stand beside the meter (`ceiling.rs`). The *null consumer* touches each frame and does nothing. The
 //! *roofline* is the least that a meter could do: a bare decode in place, a keyed hash, one cache line per
 //! packet updated, with prefetch. *Decoder + one line* is the same behind Weir's own decoder and hash.
-#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+#![forbid(unsafe_code)]
 
 mod ceiling;
 mod conditions;
@@ -19,7 +19,6 @@ mod index;
 mod load;
 mod meter;
 mod plot;
-mod prefetch;
 mod report;
 mod tables;
 mod toeplitz;

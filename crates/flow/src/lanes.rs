@@ -139,7 +139,7 @@ fn run_avx512(work: impl Work) {
 /// Begins to fetch the line of a value that is read soon. No effect but on time.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(value: &T) {
+pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -23,7 +23,7 @@ mod wide;
 
 pub use hash::KeyHash;
 pub use index::{Hpc, Index};
-pub use lanes::Lanes;
+pub use lanes::{Lanes, prefetch};
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};
 pub use tuning::{ALL, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};
