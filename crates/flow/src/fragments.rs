@@ -80,14 +80,14 @@ impl Fragments {
                 return false;
             }
             (packet.source_port, packet.destination_port) = (entry.source_port, entry.destination_port);
-            packet.icmp = entry.icmp;
+            packet.detail = entry.icmp;
         } else {
             let entry = Entry {
                 name,
                 since_ns: clock_ns,
                 source_port: packet.source_port,
                 destination_port: packet.destination_port,
-                icmp: packet.icmp,
+                icmp: packet.icmp(),
             };
             match found {
                 Some(at) => {

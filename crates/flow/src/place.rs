@@ -180,7 +180,7 @@ impl Head {
     pub fn note(&mut self, side: usize, begins: bool, packet: &Packet) {
         let ttl = u16::from(packet.ttl) * 0x101;
         if begins {
-            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp);
+            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp());
             self.ttl[side] = ttl;
             return;
         }

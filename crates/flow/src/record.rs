@@ -195,7 +195,7 @@ pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
             size_min: packet.ip_bytes,
             ttl_min: packet.ttl,
             tos: packet.tos,
-            icmp: packet.icmp,
+            icmp: packet.icmp(),
             vlan: packet.vlan,
             inner_vlan: packet.inner_vlan,
             mpls_label: packet.mpls_label,
@@ -222,7 +222,7 @@ pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
     d.size_max = d.size_max.max(packet.ip_bytes);
     d.size_squares += u128::from(packet.ip_bytes) * u128::from(packet.ip_bytes);
     d.ttl_max = d.ttl_max.max(packet.ttl);
-    d.tcp_flags |= packet.control;
+    d.tcp_flags |= packet.control & Packet::CONTROL;
 }
 
 /// The bits of [`Approximate`] for what a packet has other than its direction's first packet.

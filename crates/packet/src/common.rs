@@ -10,7 +10,7 @@
 //! about such a frame.
 
 use crate::link::{IPV4, IPV6};
-use crate::transport::{TCP, UDP};
+use crate::transport::{TCP, UDP, read_options};
 use crate::{Flags, NO_LABEL, NO_VLAN, Network, Options, Packet, TunnelType, mapped, tunnel};
 
 /// EtherType of a customer's VLAN tag.
@@ -47,7 +47,7 @@ pub(crate) fn read(bytes: &[u8], frame_bytes: u32, options: Options, packet: &mu
     let Some(head) = bytes.first_chunk::<54>() else { return false };
     let untagged = Frame { bytes: frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate: options.decapsulate };
     if word(head, 12) & 0xffff_ff00 == IPV4_PLAIN {
-        return ipv4(untagged, &head[14..], packet);
+        return ipv4(untagged, &bytes[14..], packet);
     }
     match half(head, 12) {
         IPV6 => ipv6(untagged, &bytes[14..], packet),
@@ -65,9 +65,10 @@ pub(crate) fn read(bytes: &[u8], frame_bytes: u32, options: Options, packet: &mu
 /// The caller has seen to the first octet.
 #[inline(always)]
 fn ipv4(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
-    let Some((header, rest)) = bytes.first_chunk::<40>().and_then(|octets| octets.split_first_chunk()) else {
+    if bytes.len() < 40 {
         return false;
-    };
+    }
+    let Some((header, rest)) = bytes.split_first_chunk() else { return false };
     let ip_bytes = word(header, 2) >> 16;
     if ip_bytes + frame.link_bytes > frame.bytes {
         return false;
@@ -132,6 +133,11 @@ fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Pac
     packet.acknowledgment = word(header, 8);
     packet.payload_bytes = rest_bytes - header_bytes;
     packet.window = half(header, 14);
+    packet.detail = part(header, 16);
+    if packet.control & Packet::SYN != 0 {
+        let options = &bytes[TCP_BYTES as usize..];
+        read_options(options.get(..(header_bytes - TCP_BYTES) as usize).unwrap_or(options), packet);
+    }
     true
 }
 
@@ -169,7 +175,7 @@ fn describe<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[
     packet.mpls_label = NO_LABEL;
     packet.tunnel_id = 0;
     packet.window = 0;
-    packet.icmp = [0; 2];
+    packet.detail = [0; 2];
     packet.outer_source = [0; 16];
     packet.outer_destination = [0; 16];
 }

@@ -143,7 +143,8 @@ pub struct Packet {
     pub tos: u8,
     /// What carries the addresses.
     pub network: Network,
-    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for all else.
+    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for all else. The 4 bits above are no part of
+    /// them: see [`Packet::window_scale`].
     pub control: u16,
     /// Fragment, tunnel and port facts.
     pub flags: Flags,
@@ -156,7 +157,8 @@ pub struct Packet {
     pub acknowledgment: u32,
     /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP), else after the IP headers.
     pub payload_bytes: u32,
-    /// Identification of the IPv4 packet, or of the IPv6 fragment header (0 without).
+    /// Identification of the IPv4 packet, 16 bits, or of the IPv6 fragment header (0 without). In a segment with SYN that
+    /// is no fragment the upper half is no part of it: see [`Packet::maximum_segment`].
     pub identification: u32,
     /// The top MPLS label of the outermost stack, or [`NO_LABEL`].
     pub mpls_label: u32,
@@ -166,8 +168,8 @@ pub struct Packet {
     pub tunnel_id: u32,
     /// TCP window as on the wire, not scaled.
     pub window: u16,
-    /// ICMP or ICMPv6 type and code.
-    pub icmp: [u8; 2],
+    /// ICMP and ICMPv6: type and code. TCP: the checksum as on the wire. Else 0.
+    pub detail: [u8; 2],
     /// Source of the IP header that carried the innermost tunnel; shape as [`Network`] (IPv4-mapped).
     pub outer_source: [u8; 16],
     /// Destination of that header.
@@ -203,7 +205,7 @@ impl Default for Packet {
             interface: 0,
             tunnel_id: 0,
             window: 0,
-            icmp: [0; 2],
+            detail: [0; 2],
             outer_source: [0; 16],
             outer_destination: [0; 16],
         }
@@ -225,6 +227,40 @@ impl Packet {
     pub const RST: u16 = 0x04;
     /// TCP control bit ACK.
     pub const ACK: u16 = 0x10;
+    /// All TCP control bits.
+    pub const CONTROL: u16 = 0x0fff;
+
+    /// ICMP or ICMPv6 type and code; zeros for all else.
+    #[inline]
+    pub fn icmp(&self) -> [u8; 2] {
+        if self.flags.has(Flags::TCP) { [0; 2] } else { self.detail }
+    }
+
+    /// Maximum segment size option of a segment with SYN (RFC 9293 section 3.7.1), octets. Not of a fragment.
+    pub fn maximum_segment(&self) -> Option<u16> {
+        let size = (self.identification >> 16) as u16;
+        (self.has_options() && size > 0).then_some(size)
+    }
+
+    /// Window scale option of a segment with SYN (RFC 7323 section 2.2), shift in bits: at most 14. Not of a fragment.
+    pub fn window_scale(&self) -> Option<u8> {
+        let scale = (self.control >> 12) as u8;
+        if self.has_options() { scale.checked_sub(1) } else { None }
+    }
+
+    /// Whether this is a segment of which options are kept.
+    #[inline]
+    pub(crate) fn has_options(&self) -> bool {
+        let fragment = self.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
+        self.control & Self::SYN != 0 && !fragment
+    }
+
+    /// Keeps options of a segment that has room for them.
+    pub(crate) fn set_options(&mut self, maximum_segment: u16, window_scale: Option<u8>) {
+        self.identification = self.identification & 0xffff | u32::from(maximum_segment) << 16;
+        // RFC 7323 section 2.3: what is larger counts as 14.
+        self.control |= window_scale.map_or(0, |scale| u16::from(scale.min(14)) + 1) << 12;
+    }
 }
 
 /// The address in its own family; `None` for layer 2. An IPv6 packet may carry `::ffff:a.b.c.d`,

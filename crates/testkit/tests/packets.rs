@@ -79,7 +79,7 @@ fn packet(r: &mut R, time_ns: u64, hosts: u64) -> Packet {
         control: if later { 0 } else { control },
         ttl: r.pick(&[64u8, 64, 63, 0, 255]),
         tos: r.pick(&[0u8, 0, 8, 255]),
-        icmp,
+        detail: icmp,
         vlan: if r.of(10) == 0 { 7 } else { NO_VLAN },
         mpls_label: if r.of(14) == 0 { 99 } else { NO_LABEL },
         interface: if r.of(12) == 0 { 5 } else { 1 },

@@ -224,7 +224,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let mut direction = wide.unwrap_or_else(|| narrow.direction());
         [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
         if head.protocol() == TCP {
-            direction.tcp_flags = head.control[side];
+            direction.tcp_flags = head.control[side] & Packet::CONTROL;
         } else {
             direction.icmp = head.control[side].to_ne_bytes();
         }

@@ -32,7 +32,7 @@ fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Resu
         vlan: 9,
         mpls_label: 9,
         control: 9,
-        icmp: [9; 2],
+        detail: [9; 2],
         flags: Flags(0xff),
         outer_source: [9; 16],
         ..packet
@@ -54,7 +54,7 @@ fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Resu
     assert!(!flags.has(Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER));
     assert!(!flags.has(Flags::TCP) || (packet.protocol == 6 && flags.has(Flags::PORTS)));
     assert!(flags.has(Flags::TCP) || (packet.control, packet.window, packet.sequence) == (0, 0, 0));
-    assert!(flags.has(Flags::PORTS) || (packet.source_port, packet.destination_port, packet.icmp) == (0, 0, [0; 2]));
+    assert!(flags.has(Flags::PORTS) || (packet.source_port, packet.destination_port, packet.icmp()) == (0, 0, [0; 2]));
     if flags.has(Flags::FRAGMENT_LATER) {
         assert!(!flags.has(Flags::PORTS));
     }
@@ -175,7 +175,7 @@ proptest! {
                         prop_assert!(cut.ip_bytes >= whole.ip_bytes);
                     }
                     prop_assert!(!cut.flags.has(Flags::PORTS) || cut.ip_bytes != whole.ip_bytes
-                        || (cut.source_port, cut.icmp) == (whole.source_port, whole.icmp));
+                        || (cut.source_port, cut.icmp()) == (whole.source_port, whole.icmp()));
                 }
             }
         }

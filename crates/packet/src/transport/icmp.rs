@@ -98,7 +98,7 @@ mod tests {
         ] {
             let (packet, notes) = decoded_as(101, &ip);
             assert!(notes.is_empty());
-            assert_eq!((packet.icmp, (packet.source_port, packet.destination_port)), (icmp, key));
+            assert_eq!((packet.icmp(), (packet.source_port, packet.destination_port)), (icmp, key));
             assert_eq!((packet.flags.0, packet.payload_bytes), (Flags::PORTS, 2));
         }
     }
@@ -108,7 +108,7 @@ mod tests {
         for ip in [ipv4(V6, &[128, 0, 0, 0, 0, 0, 0, 0]), ipv6(V4, &[8, 0, 0, 0, 0, 0, 0, 0])] {
             let (packet, notes) = decoded_as(101, &ip);
             assert!(notes.is_empty());
-            assert_eq!((packet.icmp, packet.source_port, packet.flags.0), ([0, 0], 0, 0));
+            assert_eq!((packet.icmp(), packet.source_port, packet.flags.0), ([0, 0], 0, 0));
         }
     }
 

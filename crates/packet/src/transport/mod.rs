@@ -12,7 +12,7 @@ use tcp::Tcp;
 use weir_ledger::Noted;
 
 pub(crate) use ports::{Ports, UDP};
-pub(crate) use tcp::PROTOCOL as TCP;
+pub(crate) use tcp::{PROTOCOL as TCP, read_options};
 
 /// Writes what the transport header says into `packet`, which holds all that the IP headers said:
 /// `protocol`, and as `payload_bytes` how many octets follow them. `octets` is what was captured of those.
@@ -32,7 +32,7 @@ pub(crate) fn describe(octets: Octets<'_>, packet: &mut Packet, notes: &mut Note
 
 #[inline]
 fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
-    let Some((tcp, _)) = Tcp::split(octets) else {
+    let Some((tcp, rest)) = Tcp::split(octets) else {
         return describe_ports(tcp::FIXED_BYTES, octets, packet, notes);
     };
     (packet.source_port, packet.destination_port) = (tcp.source_port(), tcp.destination_port());
@@ -40,10 +40,13 @@ fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
     packet.acknowledgment = tcp.acknowledgment();
     packet.control = tcp.control();
     packet.window = tcp.window();
+    packet.detail = tcp.checksum();
     packet.flags.0 |= Flags::PORTS | Flags::TCP;
     let header_bytes = tcp.header_bytes();
     if header_bytes < tcp::FIXED_BYTES || header_bytes > packet.payload_bytes {
         notes.add(Noted::TransportMalformed);
+    } else if packet.has_options() {
+        read_options(rest.end_at(header_bytes - tcp::FIXED_BYTES).captured(), packet);
     }
     // What cannot be is taken as a header without options: its octets were there.
     packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes.max(tcp::FIXED_BYTES));
@@ -71,7 +74,7 @@ fn describe_ports(header_bytes: u32, octets: Octets<'_>, packet: &mut Packet, no
 fn describe_icmp(version: Version, octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
     match Icmp::split(octets) {
         Some((icmp, _)) => {
-            packet.icmp = icmp.type_and_code();
+            packet.detail = icmp.type_and_code();
             (packet.source_port, packet.destination_port) = icmp.key(version);
             packet.flags.0 |= Flags::PORTS;
         }

@@ -1,5 +1,6 @@
-//! TCP (RFC 9293 section 3.1). Options are not read: the data offset says how long they are.
+//! TCP (RFC 9293 section 3.1), and of its options those that a SYN announces.
 
+use crate::Packet;
 use crate::octets::Octets;
 
 /// Protocol number.
@@ -63,6 +64,37 @@ impl<'a> Tcp<'a> {
     pub fn window(self) -> u16 {
         u16::from_be_bytes([self.0[14], self.0[15]])
     }
+
+    /// Checksum, as on the wire.
+    #[inline]
+    pub fn checksum(self) -> [u8; 2] {
+        [self.0[16], self.0[17]]
+    }
+}
+
+/// Reads the options of a segment with SYN, as far as they were captured, into its packet: the first of each kind.
+/// What comes after an impossible length is not read.
+#[cold]
+#[inline(never)]
+pub(crate) fn read_options(mut options: &[u8], packet: &mut Packet) {
+    let (mut maximum_segment, mut window_scale) = (None, None);
+    while let [kind, rest @ ..] = options {
+        options = match (kind, rest) {
+            (0, _) => break,
+            (1, _) => rest,
+            (_, &[length, ..]) if length >= 2 && rest.len() >= usize::from(length) - 1 => {
+                let (value, after) = rest[1..].split_at(usize::from(length) - 2);
+                match (kind, value) {
+                    (2, &[high, low]) => maximum_segment = maximum_segment.or(Some(u16::from_be_bytes([high, low]))),
+                    (3, &[scale]) => window_scale = window_scale.or(Some(scale)),
+                    _ => {}
+                }
+                after
+            }
+            _ => break,
+        };
+    }
+    packet.set_options(maximum_segment.unwrap_or(0), window_scale);
 }
 
 #[cfg(test)]
@@ -75,12 +107,13 @@ mod tests {
     fn every_field_is_read() {
         let mut segment = tcp(0x0102, 0x0304, 0xf12, b"hello");
         segment[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
-        segment[14..16].copy_from_slice(&[9, 10]);
+        segment[14..18].copy_from_slice(&[9, 10, 11, 12]);
         let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
         assert!(notes.is_empty());
         assert_eq!((packet.source_port, packet.destination_port), (0x0102, 0x0304));
         assert_eq!((packet.sequence, packet.acknowledgment), (0x0102_0304, 0x0506_0708));
-        assert_eq!((packet.control, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
+        assert_eq!((packet.control & Packet::CONTROL, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
+        assert_eq!((packet.detail, packet.icmp()), ([11, 12], [0, 0]));
         assert_eq!(packet.flags.0, Flags::PORTS | Flags::TCP);
     }
 
@@ -93,6 +126,35 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!((packet.payload_bytes, packet.control), (5, Packet::SYN));
         assert_eq!(snapped(229, &ip, 60).0, packet);
+    }
+
+    #[test]
+    fn a_syn_keeps_the_first_of_each_option_as_far_as_it_was_captured() {
+        let read = |control, options: &[u8], captured: usize| {
+            let mut segment = tcp(5, 6, control, options);
+            segment[12] = (5 + options.len().div_ceil(4) as u8) << 4;
+            segment.resize(usize::from(segment[12] >> 2), 0);
+            let mut ip = ipv4(6, &segment);
+            ip[4..6].copy_from_slice(&[0xab, 0xcd]);
+            let frame = ethernet(0x0800, &ip);
+            let (packet, notes) = snapped(1, &frame, (14 + 40 + captured).min(frame.len()));
+            assert!(notes.is_empty());
+            assert_eq!((packet.identification & 0xffff, packet.control & Packet::CONTROL), (0xabcd, control));
+            (packet.maximum_segment(), packet.window_scale())
+        };
+        let all = [1, 2, 4, 5, 0xb4, 3, 3, 7, 2, 4, 1, 1, 3, 3, 9, 0];
+        assert_eq!(read(Packet::SYN | Packet::ACK, &all, 40), (Some(1460), Some(7)));
+        assert_eq!(read(Packet::ACK, &all, 40), (None, None));
+        assert_eq!(read(Packet::SYN, &all, 7), (Some(1460), None));
+        assert_eq!(read(Packet::SYN, &all, 0), (None, None));
+        assert_eq!(read(Packet::SYN, &[3, 3, 0], 40), (None, Some(0)));
+        assert_eq!(read(Packet::SYN, &[3, 3, 200], 40), (None, Some(14)));
+        assert_eq!(read(Packet::SYN, &[0, 3, 3, 7], 40), (None, None));
+        for bad in [[8, 0, 2, 4, 5, 0xb4, 0, 0], [8, 1, 2, 4, 5, 0xb4, 0, 0], [8, 9, 2, 4, 5, 0xb4, 0, 0]] {
+            assert_eq!(read(Packet::SYN, &bad, 40), (None, None));
+        }
+        // Of another length than they have, they are others.
+        assert_eq!(read(Packet::SYN, &[2, 3, 5, 3, 4, 7, 7, 0], 40), (None, None));
     }
 
     #[test]

@@ -450,7 +450,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     };
     set(packet, Flags::PORTS);
     if icmp {
-        packet.icmp = [first[0], first[1]];
+        packet.detail = [first[0], first[1]];
         packet.source_port = u16::from(first[0]);
         packet.destination_port = counterpart(packet.protocol, first[0]).unwrap_or(0x100 | u16::from(first[1]));
         return;
@@ -475,11 +475,42 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     packet.acknowledgment = be32(tcp, 8).expect("twenty octets");
     packet.control = be16(tcp, 12).expect("twenty octets") & 0x0fff;
     packet.window = be16(tcp, 14).expect("twenty octets");
+    packet.detail = [tcp[16], tcp[17]];
     let header_bytes = usize::from(tcp[12] >> 4) * 4;
     if header_bytes < 20 || header_bytes > by_length {
         notes.insert(Noted::TransportMalformed);
     }
     packet.payload_bytes = by_length.saturating_sub(header_bytes.max(20)) as u32;
+    let fragment = packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
+    if packet.control & Packet::SYN != 0 && !fragment && (20..=by_length).contains(&header_bytes) {
+        let end = (at + header_bytes).min(bytes.len()).min(inside.end);
+        let (size, scale) = syn_options(&bytes[at + 20..end]);
+        packet.identification = packet.identification & 0xffff | u32::from(size) << 16;
+        packet.control |= scale << 12;
+    }
+}
+
+/// Maximum segment size, or 0; window scale, at most 14, plus 1, or 0.
+fn syn_options(options: &[u8]) -> (u16, u16) {
+    let (mut sizes, mut scales) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < options.len() && options[at] != 0 {
+        if options[at] == 1 {
+            at += 1;
+            continue;
+        }
+        let Some(length) = options.get(at + 1).map(|&length| usize::from(length)) else { break };
+        if length < 2 || at + length > options.len() {
+            break;
+        }
+        match options[at] {
+            2 if length == 4 => sizes.push(u16::from(options[at + 2]) << 8 | u16::from(options[at + 3])),
+            3 if length == 3 => scales.push(u16::from(options[at + 2].min(14)) + 1),
+            _ => {}
+        }
+        at += length;
+    }
+    (sizes.first().copied().unwrap_or(0), scales.first().copied().unwrap_or(0))
 }
 
 /// The type that answers an ICMP type, or that it answers.

@@ -281,7 +281,7 @@ impl Meter {
                 self.fragments.remove(0);
             }
             let ports = (packet.source_port, packet.destination_port);
-            self.fragments.push(FirstFragment { name, since: self.clock, ports, icmp: packet.icmp });
+            self.fragments.push(FirstFragment { name, since: self.clock, ports, icmp: packet.icmp() });
         } else if packet.flags.has(Flags::FRAGMENT_LATER) {
             let known = |first: &&FirstFragment| first.name == name && self.clock < first.since + 30 * SECOND;
             let Some(first) = self.fragments.iter().find(known) else {
@@ -289,7 +289,7 @@ impl Meter {
                 return false;
             };
             (packet.source_port, packet.destination_port) = first.ports;
-            packet.icmp = first.icmp;
+            packet.detail = first.icmp;
         }
         true
     }
@@ -521,11 +521,11 @@ fn direction(packets: &[Packet]) -> Direction {
         tunnel_id: tunnel_id(first),
         vlan: first.vlan,
         inner_vlan: first.inner_vlan,
-        tcp_flags: packets.iter().fold(0, |all, packet| all | packet.control),
+        tcp_flags: packets.iter().fold(0, |all, packet| all | packet.control & Packet::CONTROL),
         ttl_min: *ttls.iter().min().expect("not empty"),
         ttl_max: *ttls.iter().max().expect("not empty"),
         tos: first.tos,
-        icmp: first.icmp,
+        icmp: first.icmp(),
         tunnel_type: first.tunnel_type,
         outer_source: first.outer_source,
         outer_destination: first.outer_destination,
