@@ -1,0 +1,676 @@
+//! The same as [`crate::Reference`], at speed: four cache lines a connection, of which an ordinary segment touches one.
+//!
+//! ```text
+//! hot 0, 1    per side: how far it is, what it acknowledged, marks of its last four segments
+//! cold 0, 1   per side: SYN, FIN, the round trip of the handshake
+//! ```
+//! [`Connection::usual`] takes a segment that brings the next octets, or acknowledges more, and is nothing else.
+//! Everything else goes through [`Connection::enter`], which is the reference over again, packed. What is out of the
+//! ordinary is kept in a [`Room`].
+
+use crate::report::{Class, Degraded, Report};
+use crate::room::{Hole, Room, Trouble};
+use crate::rules::{
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REORDERING_NS, first_position, is_after,
+    is_segment, is_told_by_itself, near, tick, ticks_between,
+};
+use crate::segment::{CONTROL, Segment, mark};
+use bytemuck::Zeroable;
+use weir_packet::Packet;
+
+/// A connection: both directions. All zero is one that has not begun.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+pub struct Connection {
+    hot: [Hot; 2],
+    cold: [Cold; 2],
+}
+
+/// What nearly every segment changes.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+struct Hot {
+    /// Behind the highest position seen.
+    highest: u64,
+    /// Octets seen for the first time in this record.
+    unique_bytes: u64,
+    /// Segments in order in this record.
+    in_order: u32,
+    /// Greatest acknowledgment number it sent.
+    acknowledged: u32,
+    /// Window of the last segment that only acknowledged.
+    window: u16,
+    state: u8,
+    /// Segments remembered so far, modulo 256.
+    turn: u8,
+    /// What it has in the room: number plus 1.
+    trouble: u32,
+    /// The last segments that were no copies: mark, TTL (8 bits), tick (24 bits); 0 is none.
+    recent: [u64; REMEMBERED],
+}
+
+/// How it began and ended.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+struct Cold {
+    lowest: u64,
+    since_ns: u64,
+    syn_ns: u64,
+    last_syn_ns: u64,
+    fin: u64,
+    fin_ns: u64,
+    /// Plus 1, or 0.
+    handshake_ns: u64,
+    maximum_segment: u16,
+    syn_window: u16,
+    /// Window scale plus 1 in the low 4 bits; above, more of the state.
+    scale_and_more: u8,
+    syns: u8,
+    fins: u8,
+    resets: u8,
+}
+
+const _: () = assert!(size_of::<Connection>() == 256 && size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
+
+/// Bits of [`Hot::state`]: a position is known.
+const BEGAN: u8 = 1;
+/// It acknowledged something.
+const ACKED: u8 = 1 << 1;
+/// The last window it announced was 0.
+const ZERO: u8 = 1 << 2;
+/// The position of its SYN is known: the one before the lowest.
+const SYN: u8 = 1 << 3;
+/// The position of its FIN is known.
+const FIN: u8 = 1 << 4;
+/// The last segment with payload or FIN was out of window.
+const STRANGE: u8 = 1 << 5;
+/// It told its options.
+const TOLD: u8 = 1 << 6;
+/// It sent FIN or RST.
+const ENDED: u8 = 1 << 7;
+
+/// Bits of [`Cold::scale_and_more`]: its SYN acknowledged one of the other side.
+const ANSWERS: u8 = 1 << 4;
+/// More than one SYN or FIN, at different positions.
+const SEVERAL: u8 = 1 << 5;
+/// There was no room in this record.
+const NO_ROOM: u8 = 1 << 6;
+
+impl Connection {
+    /// One that has not begun.
+    pub const NEW: Self = Self {
+        hot: [Hot {
+            highest: 0,
+            unique_bytes: 0,
+            in_order: 0,
+            acknowledged: 0,
+            window: 0,
+            state: 0,
+            turn: 0,
+            trouble: 0,
+            recent: [0; REMEMBERED],
+        }; 2],
+        cold: [Cold {
+            lowest: 0,
+            since_ns: 0,
+            syn_ns: 0,
+            last_syn_ns: 0,
+            fin: 0,
+            fin_ns: 0,
+            handshake_ns: 0,
+            maximum_segment: 0,
+            syn_window: 0,
+            scale_and_more: 0,
+            syns: 0,
+            fins: 0,
+            resets: 0,
+        }; 2],
+    };
+
+    /// Takes a packet that brings the next octets of its side, or acknowledges more than before, and is nothing else.
+    /// If not it changes nothing, and the packet is one for [`Connection::enter`], as is one in 2^31 in any case.
+    #[inline(always)]
+    pub fn usual(&mut self, side: usize, packet: &Packet) -> bool {
+        let hot = &mut self.hot[side & 1];
+        let step = packet.acknowledgment.wrapping_sub(hot.acknowledged);
+        if !is_segment(packet) || packet.control & CONTROL != Packet::ACK || packet.window == 0 || step >= LEAP {
+            return false;
+        }
+        let next = hot.highest as u32;
+        if packet.payload_bytes == 0 {
+            if hot.state & (ACKED | ZERO) != ACKED || step == 0 || packet.sequence == next.wrapping_sub(1) {
+                return false;
+            }
+            hot.window = packet.window;
+        } else {
+            // A single octet may be a probe of a closed window; what is larger than a packet is a lie, or rare.
+            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED;
+            if !known || packet.sequence != next || packet.payload_bytes.wrapping_sub(2) >= 1 << 16 {
+                return false;
+            }
+            hot.highest += u64::from(packet.payload_bytes);
+            hot.unique_bytes += u64::from(packet.payload_bytes);
+            hot.in_order += 1;
+        }
+        hot.acknowledged = packet.acknowledgment;
+        hot.remember(mark(packet), packet.ttl, packet.time_ns);
+        true
+    }
+
+    /// Enters a packet of one side (0 or 1), and says what it was.
+    pub fn enter(&mut self, side: usize, packet: &Packet, room: &mut Room) -> Class {
+        self.step(side, Segment::of(packet).as_ref(), room)
+    }
+
+    /// Enters a segment, or a packet that has no whole TCP header.
+    pub fn step(&mut self, side: usize, segment: Option<&Segment>, room: &mut Room) -> Class {
+        let side = side & 1;
+        let ([hot_0, hot_1], [cold_0, cold_1]) = (&mut self.hot, &mut self.cold);
+        let (own, peer) = if side == 0 {
+            ((hot_0, cold_0), (&*hot_1, &*cold_1))
+        } else {
+            ((hot_1, cold_1), (&*hot_0, &*cold_0))
+        };
+        let mut half = Half { hot: own.0, cold: own.1, peer: peer.0, peer_cold: peer.1, room };
+        half.spill();
+        let class = match segment {
+            Some(segment) => half.classify(segment),
+            None => {
+                half.degrade(Degraded::UNREAD);
+                Class::Unread
+            }
+        };
+        half.count(class, segment.map_or(0, |segment| segment.payload_bytes));
+        class
+    }
+
+    /// What one side sent in this record, of so many packets.
+    pub fn report(&self, side: usize, packets: u64, room: &Room) -> Report {
+        let (hot, cold) = (&self.hot[side & 1], &self.cold[side & 1]);
+        let mut report = Report::default();
+        let mut other_bytes = 0;
+        let mut missing_bytes = 0;
+        if hot.trouble > 0 {
+            let trouble = room.entry(hot.trouble - 1);
+            report.classes = trouble.classes;
+            report.retransmitted_bytes = trouble.retransmitted_bytes;
+            report.partial = trouble.partial;
+            report.spurious = trouble.spurious;
+            report.fins = trouble.fins;
+            report.zero_windows = trouble.zero_windows;
+            report.largest_hole = trouble.largest_hole;
+            report.degraded.0 = trouble.degraded;
+            missing_bytes = trouble.missing_bytes + trouble.holes.missing();
+            other_bytes = trouble.unique_bytes;
+        }
+        report.missing_bytes = missing_bytes;
+        report.unique_bytes = hot.unique_bytes;
+        report.fins += u64::from(cold.fins);
+        report.classes[Class::Syn as usize].segments += u64::from(cold.syns);
+        report.classes[Class::Reset as usize].segments += u64::from(cold.resets);
+        let in_order = &mut report.classes[Class::InOrder as usize];
+        in_order.segments += u64::from(hot.in_order);
+        in_order.bytes = hot.unique_bytes - other_bytes;
+        // What is nothing else only acknowledged.
+        report.classes[Class::Acknowledgment as usize].segments = packets - report.segments();
+        if cold.scale_and_more & NO_ROOM != 0 {
+            report.degraded.0 |= Degraded::ROOM;
+        }
+        if hot.state & TOLD != 0 {
+            report.syn_window = Some(cold.syn_window);
+            report.maximum_segment = (cold.maximum_segment > 0).then_some(cold.maximum_segment);
+            report.window_scale = (cold.scale_and_more & 0xf).checked_sub(1);
+        }
+        report.handshake_ns = cold.handshake_ns.checked_sub(1);
+        if hot.state & (SYN | FIN) == SYN | FIN && cold.scale_and_more & SEVERAL == 0 {
+            report.size_by_sequence = cold.fin.checked_sub(cold.lowest);
+            report.duration_by_sequence = cold.fin_ns.checked_sub(cold.syn_ns);
+        }
+        report
+    }
+
+    /// Begins another record: what was counted is counted anew.
+    pub fn next_record(&mut self, room: &mut Room) {
+        for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
+            (hot.unique_bytes, hot.in_order) = (0, 0);
+            (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
+            cold.scale_and_more &= !NO_ROOM;
+            if hot.trouble > 0 {
+                let trouble = room.entry_mut(hot.trouble - 1);
+                if trouble.holes.len() == 0 && hot.state & STRANGE == 0 {
+                    room.give_back(hot.trouble - 1);
+                    hot.trouble = 0;
+                } else {
+                    trouble.clear_counts();
+                }
+            }
+        }
+    }
+
+    /// Forgets the connection: gives back what it has in the room.
+    pub fn end(&mut self, room: &mut Room) {
+        for hot in &self.hot {
+            if hot.trouble > 0 {
+                room.give_back(hot.trouble - 1);
+            }
+        }
+        *self = Self::NEW;
+    }
+}
+
+impl Hot {
+    #[inline(always)]
+    fn remember(&mut self, mark: u32, ttl: u8, time_ns: u64) {
+        let entry = u64::from(mark) << 32 | u64::from(ttl) << 24 | u64::from(tick(time_ns));
+        self.recent[usize::from(self.turn) % REMEMBERED] = entry;
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.state & bit != 0
+    }
+
+    fn set(&mut self, bit: u8, value: bool) {
+        self.state = if value { self.state | bit } else { self.state & !bit };
+    }
+}
+
+/// One side, on its way through a segment.
+struct Half<'a> {
+    hot: &'a mut Hot,
+    cold: &'a mut Cold,
+    peer: &'a Hot,
+    peer_cold: &'a Cold,
+    room: &'a mut Room,
+}
+
+impl Half<'_> {
+    /// What it has in the room, if it has something there.
+    fn known_trouble(&mut self) -> Option<&mut Trouble> {
+        self.hot.trouble.checked_sub(1).map(|at| self.room.entry_mut(at))
+    }
+
+    /// What it has in the room, from now on, if there is some left.
+    fn trouble(&mut self) -> Option<&mut Trouble> {
+        if self.hot.trouble == 0 {
+            match self.room.take() {
+                Some(at) => self.hot.trouble = at + 1,
+                None => self.cold.scale_and_more |= NO_ROOM,
+            }
+        }
+        self.known_trouble()
+    }
+
+    fn degrade(&mut self, bit: u8) {
+        if let Some(trouble) = self.trouble() {
+            trouble.degraded |= bit;
+        }
+    }
+
+    /// Makes room in counts that are about to be full.
+    fn spill(&mut self) {
+        if self.hot.in_order >= 1 << 31 {
+            let segments = u64::from(self.hot.in_order);
+            if let Some(trouble) = self.trouble() {
+                trouble.classes[Class::InOrder as usize].segments += segments;
+                self.hot.in_order = 0;
+            }
+        }
+    }
+
+    fn count(&mut self, class: Class, bytes: u32) {
+        let small = match class {
+            Class::Acknowledgment => return,
+            Class::InOrder => {
+                self.hot.in_order = self.hot.in_order.saturating_add(1);
+                return;
+            }
+            Class::Syn => Some(&mut self.cold.syns),
+            Class::Reset => Some(&mut self.cold.resets),
+            _ => None,
+        };
+        if let Some(small) = small
+            && bytes == 0
+            && *small < u8::MAX
+        {
+            *small += 1;
+        } else if let Some(trouble) = self.trouble() {
+            let count = &mut trouble.classes[class as usize];
+            count.segments += 1;
+            count.bytes += u64::from(bytes);
+        }
+    }
+
+    fn classify(&mut self, segment: &Segment) -> Class {
+        if let Some(class) = self.copy(segment) {
+            return class;
+        }
+        let class = if segment.has(Packet::RST) {
+            self.hot.state |= ENDED;
+            Class::Reset
+        } else if segment.has(Packet::SYN) {
+            self.synchronize(segment)
+        } else {
+            self.receive(segment)
+        };
+        if class == Class::OutOfWindow {
+            return class;
+        }
+        if class != Class::Reset {
+            self.hot.set(ZERO, segment.window == 0);
+            if segment.window == 0
+                && let Some(trouble) = self.trouble()
+            {
+                trouble.zero_windows += 1;
+            }
+            if segment.has(Packet::ACK) {
+                self.acknowledge(segment);
+            }
+        }
+        self.hot.remember(segment.mark, segment.ttl, segment.time_ns);
+        class
+    }
+
+    /// Whether it is a copy of a segment that is remembered, the latest first.
+    fn copy(&mut self, segment: &Segment) -> Option<Class> {
+        if !segment.identified && !is_told_by_itself(segment.payload_bytes, segment.control.into()) {
+            return None;
+        }
+        let limit = if segment.identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
+        let turn = usize::from(self.hot.turn);
+        let (age, ttl) = (0..REMEMBERED).find_map(|age| {
+            let entry = self.hot.recent[turn.wrapping_sub(age + 1) % REMEMBERED];
+            let near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;
+            ((entry >> 32) as u32 == segment.mark && near).then_some((age, (entry >> 24) as u8))
+        })?;
+        if age + 1 == REMEMBERED {
+            self.degrade(Degraded::DUPLICATES);
+        }
+        Some(if ttl == segment.ttl { Class::Duplicate } else { Class::RoutedDuplicate })
+    }
+
+    fn synchronize(&mut self, segment: &Segment) -> Class {
+        let first = segment.sequence.wrapping_add(1);
+        let again = self.hot.has(SYN) && self.cold.lowest as u32 == first;
+        if !again {
+            let behind = (self.cold.lowest as u32).wrapping_sub(first);
+            if !self.hot.has(BEGAN) || self.hot.has(SYN) || u64::from(behind) >= FAR {
+                self.begin_anew(segment, first_position(first));
+            }
+            let first = near(self.cold.lowest, first);
+            if first < self.cold.lowest {
+                let hole = Hole {
+                    start: first,
+                    length: (self.cold.lowest - first) as u32,
+                    since_ns: self.cold.since_ns,
+                };
+                self.cold.lowest = first;
+                if let Some(trouble) = self.trouble() {
+                    trouble.holes.insert(0, hole);
+                }
+                self.settle();
+            }
+            let answers = segment.has(Packet::ACK);
+            let handshake_ns = if answers { self.time_since_peers_syn(segment) } else { 0 };
+            self.hot.state |= SYN | TOLD;
+            self.cold.syn_ns = segment.time_ns;
+            self.cold.syn_window = segment.window;
+            self.cold.maximum_segment = segment.maximum_segment;
+            self.cold.scale_and_more = self.cold.scale_and_more & !(ANSWERS | 0xf) | segment.window_scale;
+            self.cold.scale_and_more |= if answers { ANSWERS } else { 0 };
+            self.cold.handshake_ns = handshake_ns;
+        }
+        self.cold.last_syn_ns = segment.time_ns;
+        let class = if again { Class::SynRepeated } else { Class::Syn };
+        if u64::from(segment.payload_bytes) < FAR {
+            self.take(self.cold.lowest, segment, class);
+        }
+        class
+    }
+
+    fn begin_anew(&mut self, segment: &Segment, first: u64) {
+        if self.hot.has(BEGAN) {
+            if !self.hot.has(ENDED) && !self.peer.has(ENDED) {
+                self.degrade(Degraded::REUSED);
+            }
+            self.give_up();
+        }
+        self.begin(first, segment);
+        self.hot.state &= !(ENDED | ACKED);
+        self.hot.acknowledged = 0;
+        self.hot.window = 0;
+    }
+
+    fn begin(&mut self, first: u64, segment: &Segment) {
+        (self.cold.lowest, self.hot.highest) = (first, first);
+        self.cold.since_ns = segment.time_ns;
+        self.hot.state |= BEGAN;
+    }
+
+    fn give_up(&mut self) {
+        if let Some(trouble) = self.known_trouble() {
+            trouble.missing_bytes += trouble.holes.missing();
+            trouble.holes.clear();
+        }
+        self.hot.state &= !(SYN | STRANGE);
+        self.cold.scale_and_more |= SEVERAL;
+        self.hot.recent = [0; REMEMBERED];
+    }
+
+    fn receive(&mut self, segment: &Segment) -> Class {
+        let (sequence, payload, fin) = (segment.sequence, segment.payload_bytes, segment.has(Packet::FIN));
+        let next = self.hot.highest as u32;
+        if self.hot.has(BEGAN) && !fin {
+            if payload <= 1 && sequence == next.wrapping_sub(1) {
+                return Class::KeepAlive;
+            }
+            if payload == 1 && sequence == next && self.peer.has(ZERO) {
+                self.hot.state &= !STRANGE;
+                self.take(self.hot.highest, segment, Class::ZeroWindowProbe);
+                return Class::ZeroWindowProbe;
+            }
+        }
+        if payload == 0 && !fin {
+            let repeats = segment.has(Packet::ACK)
+                && self.hot.has(ACKED)
+                && self.hot.acknowledged == segment.acknowledgment
+                && self.hot.window == segment.window
+                && segment.window != 0;
+            let outstanding =
+                self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
+            self.hot.window = segment.window;
+            return if repeats && outstanding { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
+        }
+        if !self.hot.has(BEGAN) {
+            if u64::from(payload) >= FAR {
+                return Class::OutOfWindow;
+            }
+            return self.begin_amid(segment);
+        }
+        let highest = self.hot.highest;
+        let start = near(highest, sequence);
+        let end = start + u64::from(payload) + u64::from(fin);
+        let before_syn = self.hot.has(SYN) && start < self.cold.lowest;
+        if before_syn || start + FAR <= highest || highest + FAR <= end {
+            return self.out_of_window(segment);
+        }
+        self.hot.state &= !STRANGE;
+        if start >= highest {
+            self.take(start, segment, Class::InOrder);
+            return Class::InOrder;
+        }
+        let (known, since_ns) = self.known(start, end);
+        let class = if known > 0 {
+            Class::Retransmission
+        } else if segment.time_ns.saturating_sub(since_ns) <= self.reordering_ns() {
+            Class::OutOfOrder
+        } else {
+            Class::UnseenRetransmission
+        };
+        self.take(start, segment, class);
+        if class == Class::Retransmission {
+            let spurious = self.peer.has(ACKED) && !is_after(end as u32, self.peer.acknowledged);
+            if let Some(trouble) = self.trouble() {
+                trouble.partial += u64::from(known < end - start);
+                trouble.spurious += u64::from(spurious);
+            }
+        }
+        class
+    }
+
+    fn out_of_window(&mut self, segment: &Segment) -> Class {
+        let strange = self.hot.has(STRANGE);
+        let sequence = segment.sequence;
+        let near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < FAR as u32;
+        let agrees = strange && self.known_trouble().is_some_and(|trouble| near(trouble.strange));
+        if agrees && u64::from(segment.payload_bytes) < FAR {
+            self.degrade(Degraded::JUMP);
+            self.give_up();
+            return self.begin_amid(segment);
+        }
+        if let Some(trouble) = self.trouble() {
+            trouble.strange = sequence;
+            self.hot.state |= STRANGE;
+        }
+        Class::OutOfWindow
+    }
+
+    fn begin_amid(&mut self, segment: &Segment) -> Class {
+        let first = first_position(segment.sequence);
+        self.begin(first, segment);
+        self.take(first, segment, Class::InOrder);
+        Class::InOrder
+    }
+
+    fn reordering_ns(&self) -> u64 {
+        match (self.cold.handshake_ns, self.peer_cold.handshake_ns) {
+            (0, _) | (_, 0) => REORDERING_NS,
+            (own, peer) => (own - 1).saturating_add(peer - 1),
+        }
+    }
+
+    /// How many positions of a range were seen, and since when it is known that they are missing.
+    fn known(&mut self, start: u64, end: u64) -> (u64, u64) {
+        let mut known = overlap(start, end, self.cold.lowest, self.hot.highest);
+        let mut since_ns = None;
+        if let Some(trouble) = self.known_trouble() {
+            for hole in trouble.holes.iter() {
+                let missing = overlap(start, end, hole.start, hole.end());
+                known -= missing;
+                if missing > 0 {
+                    since_ns.get_or_insert(hole.since_ns);
+                }
+            }
+        }
+        (known, since_ns.unwrap_or(self.cold.since_ns))
+    }
+
+    /// Takes payload and FIN into what was seen.
+    fn take(&mut self, start: u64, segment: &Segment, class: Class) {
+        let payload = u64::from(segment.payload_bytes);
+        let payload_end = start + payload;
+        let known = if payload == 0 { 0 } else { self.known(start, payload_end).0 };
+        self.hot.unique_bytes += payload - known;
+        if class != Class::InOrder && payload > 0
+            && let Some(trouble) = self.trouble()
+        {
+            trouble.unique_bytes += payload - known;
+            trouble.retransmitted_bytes += known;
+        }
+        let fin = segment.has(Packet::FIN);
+        if payload > 0 || fin {
+            self.add(start, payload_end + u64::from(fin), segment.time_ns);
+        }
+        if fin {
+            self.note_fin(payload_end, segment.time_ns);
+        }
+    }
+
+    fn note_fin(&mut self, position: u64, time_ns: u64) {
+        if !self.hot.has(FIN) {
+            self.cold.fin = position;
+            self.cold.fin_ns = time_ns;
+        } else if self.cold.fin != position {
+            self.cold.scale_and_more |= SEVERAL;
+        }
+        self.hot.state |= FIN | ENDED;
+        if self.cold.fins < u8::MAX {
+            self.cold.fins += 1;
+        } else if let Some(trouble) = self.trouble() {
+            trouble.fins += 1;
+        }
+    }
+
+    /// Marks a range as seen.
+    fn add(&mut self, start: u64, end: u64, now_ns: u64) {
+        let (lowest, highest) = (self.cold.lowest, self.hot.highest);
+        self.cold.lowest = lowest.min(start);
+        self.hot.highest = highest.max(end);
+        if start >= highest || end <= lowest {
+            let hole = if start >= highest {
+                Hole { start: highest, length: (start - highest) as u32, since_ns: now_ns }
+            } else {
+                Hole { start: end, length: (lowest - end) as u32, since_ns: self.cold.since_ns }
+            };
+            if hole.length == 0 {
+                return;
+            }
+            if let Some(trouble) = self.trouble() {
+                if start >= highest {
+                    trouble.largest_hole = trouble.largest_hole.max(hole.length.into());
+                    trouble.holes.push(hole);
+                } else {
+                    trouble.holes.insert(0, hole);
+                }
+            }
+        } else if let Some(trouble) = self.known_trouble() {
+            trouble.holes.cut(start, end);
+        }
+        self.settle();
+    }
+
+    /// Of too many holes the lowest is taken as seen.
+    fn settle(&mut self) {
+        let (acked, acknowledged) = (self.peer.has(ACKED), self.peer.acknowledged);
+        if let Some(trouble) = self.known_trouble()
+            && trouble.holes.len() > HOLES
+        {
+            let hole = trouble.holes.remove(0);
+            trouble.missing_bytes += u64::from(hole.length);
+            if !acked || is_after(hole.end() as u32, acknowledged) {
+                trouble.degraded |= Degraded::HOLES;
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, segment: &Segment) {
+        let number = segment.acknowledgment;
+        if !self.hot.has(ACKED) {
+            let answers = self.peer_cold.scale_and_more & ANSWERS != 0;
+            if !segment.has(Packet::SYN) && answers && self.cold.handshake_ns == 0 {
+                self.cold.handshake_ns = self.time_since_peers_syn(segment);
+            }
+            self.hot.state |= ACKED;
+            self.hot.acknowledged = number;
+        } else if !is_after(self.hot.acknowledged, number) {
+            if number.wrapping_sub(self.hot.acknowledged) >= LEAP {
+                self.hot.recent = [0; REMEMBERED];
+            }
+            self.hot.acknowledged = number;
+        }
+    }
+
+    /// Time since the other side's last SYN plus 1, if this acknowledges that; else 0.
+    fn time_since_peers_syn(&self, answer: &Segment) -> u64 {
+        let number = answer.acknowledgment;
+        let acknowledges = self.peer.has(SYN)
+            && !is_after(self.peer_cold.lowest as u32, number)
+            && !is_after(number, self.peer.highest as u32);
+        let since = answer.time_ns.checked_sub(self.peer_cold.last_syn_ns);
+        if acknowledges { since.map_or(0, |ns| ns.saturating_add(1)) } else { 0 }
+    }
+}
+
+fn overlap(start: u64, end: u64, other_start: u64, other_end: u64) -> u64 {
+    end.min(other_end).saturating_sub(start.max(other_start))
+}

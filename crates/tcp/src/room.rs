@@ -1,0 +1,230 @@
+//! Memory for what few connections need: holes, and counts of what is out of the ordinary.
+
+use crate::report::{Class, Count};
+use crate::rules::HOLES;
+use std::collections::TryReserveError;
+
+/// Room for a number of directions in trouble. Memory is used as far as it is needed.
+#[derive(Debug, Default)]
+pub struct Room {
+    entries: Vec<Trouble>,
+    /// Entries that were used and are free.
+    free: Vec<u32>,
+    capacity: usize,
+}
+
+/// What a direction in trouble needs more.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    /// By number of [`Class`]; of some only what does not fit elsewhere.
+    pub classes: [Count; Class::COUNT],
+    pub retransmitted_bytes: u64,
+    /// Octets seen for the first time in segments that are not in order.
+    pub unique_bytes: u64,
+    pub partial: u64,
+    pub spurious: u64,
+    pub fins: u64,
+    pub zero_windows: u64,
+    pub largest_hole: u64,
+    /// Octets of holes that are no longer kept.
+    pub missing_bytes: u64,
+    /// Sequence number of a segment out of window.
+    pub strange: u32,
+    pub degraded: u8,
+    pub holes: Holes,
+}
+
+/// Ranges of positions between the lowest and the highest that were not seen, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Holes {
+    count: u8,
+    lengths: [u32; HOLES + 1],
+    starts: [u64; HOLES + 1],
+    since_ns: [u64; HOLES + 1],
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub start: u64,
+    pub length: u32,
+    pub since_ns: u64,
+}
+
+impl Room {
+    /// Room for so many directions.
+    ///
+    /// # Errors
+    /// The system has no room for that much.
+    pub fn new(capacity: usize) -> Result<Self, TryReserveError> {
+        let (mut entries, mut free) = (Vec::new(), Vec::new());
+        entries.try_reserve_exact(capacity)?;
+        free.try_reserve_exact(capacity)?;
+        Ok(Self { entries, free, capacity })
+    }
+
+    /// Octets taken; the system provides what is used of them.
+    pub fn octets(&self) -> usize {
+        self.capacity * (size_of::<Trouble>() + size_of::<u32>())
+    }
+
+    /// Directions that use it now.
+    pub fn used(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// An empty entry.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if let Some(at) = self.free.pop() {
+            self.entries[at as usize].clear();
+            return Some(at);
+        }
+        let at = self.entries.len();
+        (at < self.capacity).then(|| {
+            self.entries.push(Trouble::NONE);
+            at as u32
+        })
+    }
+
+    pub(crate) fn give_back(&mut self, at: u32) {
+        self.free.push(at);
+    }
+
+    pub(crate) fn entry(&self, at: u32) -> &Trouble {
+        &self.entries[at as usize]
+    }
+
+    pub(crate) fn entry_mut(&mut self, at: u32) -> &mut Trouble {
+        &mut self.entries[at as usize]
+    }
+}
+
+impl Trouble {
+    const NONE: Self = Self {
+        classes: [Count { segments: 0, bytes: 0 }; Class::COUNT],
+        retransmitted_bytes: 0,
+        unique_bytes: 0,
+        partial: 0,
+        spurious: 0,
+        fins: 0,
+        zero_windows: 0,
+        largest_hole: 0,
+        missing_bytes: 0,
+        strange: 0,
+        degraded: 0,
+        holes: Holes {
+            count: 0,
+            lengths: [0; HOLES + 1],
+            starts: [0; HOLES + 1],
+            since_ns: [0; HOLES + 1],
+        },
+    };
+
+    /// As if new; what holes there were need not be overwritten.
+    fn clear(&mut self) {
+        self.clear_counts();
+        self.holes.count = 0;
+        self.strange = 0;
+    }
+
+    /// Begins to count anew.
+    pub fn clear_counts(&mut self) {
+        self.classes = Self::NONE.classes;
+        self.retransmitted_bytes = 0;
+        self.unique_bytes = 0;
+        self.partial = 0;
+        self.spurious = 0;
+        self.fins = 0;
+        self.zero_windows = 0;
+        self.largest_hole = 0;
+        self.missing_bytes = 0;
+        self.degraded = 0;
+    }
+}
+
+impl Hole {
+    pub fn end(&self) -> u64 {
+        self.start + u64::from(self.length)
+    }
+}
+
+impl Holes {
+    pub fn len(&self) -> usize {
+        self.count.into()
+    }
+
+    pub fn get(&self, at: usize) -> Hole {
+        Hole { start: self.starts[at], length: self.lengths[at], since_ns: self.since_ns[at] }
+    }
+
+    fn set(&mut self, at: usize, hole: Hole) {
+        (self.starts[at], self.lengths[at], self.since_ns[at]) = (hole.start, hole.length, hole.since_ns);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Hole> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// Octets in them.
+    pub fn missing(&self) -> u64 {
+        self.lengths[..self.len()].iter().map(|&length| u64::from(length)).sum()
+    }
+
+    /// Adds one above the others; there is room.
+    pub fn push(&mut self, hole: Hole) {
+        self.set(self.len(), hole);
+        self.count += 1;
+    }
+
+    /// Adds one before another; there is room.
+    pub fn insert(&mut self, before: usize, hole: Hole) {
+        for at in (before..self.len()).rev() {
+            self.set(at + 1, self.get(at));
+        }
+        self.set(before, hole);
+        self.count += 1;
+    }
+
+    pub fn remove(&mut self, hole: usize) -> Hole {
+        let removed = self.get(hole);
+        for at in hole + 1..self.len() {
+            self.set(at - 1, self.get(at));
+        }
+        self.count -= 1;
+        removed
+    }
+
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Cuts a range out. One more than before may be left, of which there is room for one beyond [`HOLES`].
+    pub fn cut(&mut self, start: u64, end: u64) {
+        let mut at = 0;
+        while at < self.len() {
+            let hole = self.get(at);
+            if hole.start >= end {
+                break;
+            }
+            let below = start.min(hole.end()).saturating_sub(hole.start) as u32;
+            let above = hole.end().saturating_sub(end.max(hole.start)) as u32;
+            match (below > 0, above > 0) {
+                _ if hole.end() <= start => at += 1,
+                (false, false) => _ = self.remove(at),
+                (true, false) => {
+                    self.set(at, Hole { length: below, ..hole });
+                    at += 1;
+                }
+                (false, true) => {
+                    self.set(at, Hole { start: end, length: above, ..hole });
+                    break;
+                }
+                (true, true) => {
+                    self.set(at, Hole { length: below, ..hole });
+                    self.insert(at + 1, Hole { start: end, length: above, ..hole });
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is read of a packet.
+
+use crate::rules::{is_identified, is_segment};
+use std::mem::offset_of;
+use weir_packet::Packet;
+
+/// What the analysis reads of a segment, wherever it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// By the capture, ns.
+    pub time_ns: u64,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgment number.
+    pub acknowledgment: u32,
+    /// Octets of payload by the IP length.
+    pub payload_bytes: u32,
+    /// Digest of all that copies have in common, see [`mark`].
+    pub mark: u32,
+    /// Window, not scaled. Of segments with payload or FIN only whether it is 0 matters.
+    pub window: u16,
+    /// As [`Packet::maximum_segment`], or 0.
+    pub maximum_segment: u16,
+    /// As [`Packet::window_scale`], plus 1, or 0.
+    pub window_scale: u8,
+    /// The control bits FIN, SYN, RST and ACK.
+    pub control: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// Its IP identification tells it from other packets of its sender.
+    pub identified: bool,
+}
+
+/// The control bits that matter.
+pub(crate) const CONTROL: u16 = Packet::FIN | Packet::SYN | Packet::RST | Packet::ACK;
+
+impl Segment {
+    /// What a packet has of it, if it has a whole TCP header.
+    pub fn of(packet: &Packet) -> Option<Self> {
+        is_segment(packet).then(|| Self {
+            time_ns: packet.time_ns,
+            sequence: packet.sequence,
+            acknowledgment: packet.acknowledgment,
+            payload_bytes: packet.payload_bytes,
+            mark: mark(packet),
+            window: packet.window,
+            maximum_segment: packet.maximum_segment().unwrap_or(0),
+            window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
+            control: (packet.control & CONTROL) as u8,
+            ttl: packet.ttl,
+            identified: is_identified(packet),
+        })
+    }
+
+    /// Whether a control bit is set.
+    pub(crate) fn has(&self, bit: u16) -> bool {
+        u16::from(self.control) & bit != 0
+    }
+}
+
+/// The words of a packet that copies have in common: both numbers; payload and identification; window and checksum.
+const NUMBERS: usize = offset_of!(Packet, sequence) / 8;
+const LENGTH: usize = offset_of!(Packet, payload_bytes) / 8;
+const WINDOW: usize = offset_of!(Packet, window) / 8;
+const _: () = assert!(
+    offset_of!(Packet, acknowledgment) == 8 * NUMBERS + 4
+        && offset_of!(Packet, identification) == 8 * LENGTH + 4
+        && offset_of!(Packet, window) == 8 * WINDOW + 4
+        && offset_of!(Packet, detail) == 8 * WINDOW + 6
+);
+
+/// A digest of both numbers, payload, control bits, window, checksum and identification: 31 bits above one that is set.
+/// Two segments that differ in any of it have the same one by chance in one of 2^31 cases.
+#[inline(always)]
+pub(crate) fn mark(packet: &Packet) -> u32 {
+    let words = packet.words();
+    let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
+    let one = words[NUMBERS] ^ 0x9e37_79b9_7f4a_7c15;
+    let other = words[LENGTH] ^ more.rotate_left(20) ^ 0xd6e8_feb8_6659_fd93;
+    let product = u128::from(one) * u128::from(other);
+    ((product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(0xa076_1d64_78bd_642f)) as u32 | 1
+}
