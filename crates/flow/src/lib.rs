@@ -26,4 +26,4 @@ pub use index::{Hpc, Index};
 pub use lanes::{Lanes, prefetch};
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};
-pub use tuning::{ALL, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};
+pub use tuning::{ALL, CONVERSATIONS, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};

@@ -25,10 +25,11 @@ use crate::memory::Memory;
 use crate::overflow::Overflow;
 use crate::place::{Bits, Narrow, Place};
 use crate::wide::Wide;
-use crate::{ALL, Approximate, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
+use crate::{ALL, Approximate, CONVERSATIONS, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
 use std::io;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
+use weir_tcp::{Connection, Room};
 
 /// A packet may be this much older than the newest before that counts as a step of time back.
 const REORDERING_NS: u64 = 1_000_000_000;
@@ -39,6 +40,8 @@ const SWEPT: usize = 256;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
 const TCP: u8 = 6;
+/// Directions in trouble that there is room for, at most.
+const TROUBLED: usize = 1 << 22;
 
 /// What distinguishes flows besides network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,6 +152,9 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     hash: KeyHash,
     index: I,
     places: Memory<Place>,
+    /// What TCP analysis knows of the flows in the places; of other protocols nothing, and untouched.
+    tcp: Memory<Connection>,
+    room: Room,
     /// Of keys with more than addresses, ports and protocol; else empty.
     extras: Memory<Extra>,
     /// Per place a tick of the clock before which nothing is due there.
@@ -205,6 +211,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             started: false,
             index: I::new(flows, pages)?,
             places: Memory::new(flows, pages)?,
+            tcp: Memory::new(flows, pages)?,
+            room: Room::new((2 * flows).min(TROUBLED))?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
             ticks_from_ns: 0,
@@ -276,12 +284,19 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         &self.counters
     }
 
-    /// Octets of memory taken for the table and what belongs to it, but for tunnels: see [`Meter::memory_for_tunnels`].
+    /// Octets of memory taken for the table and what belongs to it, but for TCP analysis and tunnels, see
+    /// [`Meter::memory_for_tcp`] and [`Meter::memory_for_tunnels`].
     pub fn memory(&self) -> usize {
         let [labels, _] = self.annex.octets();
         let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
         table + lists + labels + self.wide.octets() + self.fragments.octets() + self.overflow.octets()
+    }
+
+    /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
+    /// a KiB for each direction that is in trouble.
+    pub fn memory_for_tcp(&self) -> usize {
+        self.tcp.octets() + self.room.octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what records of tunnelled packets touch.
@@ -334,7 +349,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             *spot = Spot { hash, rest, side, area: self.index.prefetch(hash), likely: 0 };
         }
         let mut unknown = 0;
-        for (spot, _) in spots.iter_mut().zip(packets) {
+        for (spot, packet) in spots.iter_mut().zip(packets) {
             spot.likely = self.index.likely(spot.area, spot.hash, lanes).unwrap_or_else(|| {
                 // Probably a new flow, which will take this place.
                 unknown += 1;
@@ -347,6 +362,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if let Some(place) = self.places.get(spot.likely as usize) {
                 prefetch(&place.head);
                 prefetch(&place.sides[spot.side & 1]);
+            }
+            if FIELDS & CONVERSATIONS != 0
+                && packet.protocol == TCP
+                && let Some(connection) = self.tcp.get(spot.likely as usize)
+            {
+                prefetch(connection.usual_line(spot.side));
             }
         }
         self.live.packets += packets.len() as u64;
@@ -372,6 +393,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         {
             place.head.touched_ns = self.clock_ns;
             place.add_usual::<FIELDS>(side, gap, packet);
+            if FIELDS & CONVERSATIONS != 0
+                && packet.protocol == TCP
+                && !self.tcp.get_mut(likely as usize).is_some_and(|connection| connection.usual(side, packet))
+            {
+                self.analyse(likely, side, packet);
+            }
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.turn(likely, side, packet);
             }
@@ -424,9 +451,20 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             }
             self.add(at, side, approximate, packet)
         });
-        if !entered {
-            self.refuse(packet, approximate, out);
+        match at {
+            Some(at) if entered => {
+                if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP {
+                    self.analyse(at, side, packet);
+                }
+            }
+            _ => self.refuse(packet, approximate, out),
         }
+    }
+
+    /// Enters a packet that was entered into a record into the connection that the record is of.
+    #[inline(never)]
+    fn analyse(&mut self, at: u32, side: Side, packet: &Packet) {
+        self.tcp[at as usize].enter(side, packet, &mut self.room);
     }
 
     /// The clock runs by the steps of time forward; a step back only sets where the next is counted from.

@@ -89,6 +89,7 @@ impl Overflow {
             interface: sum.interface,
             forward: sum.direction,
             reverse: Direction::default(),
+            tcp: None,
         })
     }
 }

@@ -3,6 +3,7 @@
 use crate::key::tunnel_id;
 use std::net::IpAddr;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address};
+use weir_tcp::Report;
 
 /// Why a record ended; the numbers of IPFIX `flowEndReason` (element 136).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -281,6 +282,9 @@ pub struct Flow {
     pub forward: Direction,
     /// From responder to initiator.
     pub reverse: Direction,
+    /// What both directions told by TCP, that of [`Flow::forward`] first; `None` for other protocols and overflow
+    /// records.
+    pub tcp: Option<[Report; 2]>,
 }
 
 impl Flow {
@@ -353,6 +357,7 @@ impl Default for Flow {
             interface: 0,
             forward: Direction::default(),
             reverse: Direction::default(),
+            tcp: None,
         }
     }
 }

@@ -23,8 +23,10 @@ pub const GAPS: u8 = 2;
 pub const HEADERS: u8 = 4;
 /// VLAN, MPLS, tunnel, interface.
 pub const LABELS: u8 = 8;
+/// TCP analysis.
+pub const CONVERSATIONS: u8 = 16;
 /// All of them: what the meter is for.
-pub const ALL: u8 = SIZES | GAPS | HEADERS | LABELS;
+pub const ALL: u8 = SIZES | GAPS | HEADERS | LABELS | CONVERSATIONS;
 
 /// The instruction set that the table is searched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -127,6 +127,12 @@ impl Connection {
         }; 2],
     };
 
+    /// The memory that [`Connection::usual`] needs of a side, to be fetched ahead.
+    #[inline(always)]
+    pub fn usual_line(&self, side: usize) -> &impl Sized {
+        &self.hot[side & 1]
+    }
+
     /// Takes a packet that brings the next octets of its side, or acknowledges more than before, and is nothing else.
     /// If not it changes nothing, and the packet is one for [`Connection::enter`], as is one in 2^31 in any case.
     #[inline(always)]
@@ -166,11 +172,8 @@ impl Connection {
     pub fn step(&mut self, side: usize, segment: Option<&Segment>, room: &mut Room) -> Class {
         let side = side & 1;
         let ([hot_0, hot_1], [cold_0, cold_1]) = (&mut self.hot, &mut self.cold);
-        let (own, peer) = if side == 0 {
-            ((hot_0, cold_0), (&*hot_1, &*cold_1))
-        } else {
-            ((hot_1, cold_1), (&*hot_0, &*cold_0))
-        };
+        let (own, peer) =
+            if side == 0 { ((hot_0, cold_0), (&*hot_1, &*cold_1)) } else { ((hot_1, cold_1), (&*hot_0, &*cold_0)) };
         let mut half = Half { hot: own.0, cold: own.1, peer: peer.0, peer_cold: peer.1, room };
         half.spill();
         let class = match segment {
@@ -399,11 +402,8 @@ impl Half<'_> {
             }
             let first = near(self.cold.lowest, first);
             if first < self.cold.lowest {
-                let hole = Hole {
-                    start: first,
-                    length: (self.cold.lowest - first) as u32,
-                    since_ns: self.cold.since_ns,
-                };
+                let hole =
+                    Hole { start: first, length: (self.cold.lowest - first) as u32, since_ns: self.cold.since_ns };
                 self.cold.lowest = first;
                 if let Some(trouble) = self.trouble() {
                     trouble.holes.insert(0, hole);
@@ -476,8 +476,7 @@ impl Half<'_> {
                 && self.hot.acknowledged == segment.acknowledgment
                 && self.hot.window == segment.window
                 && segment.window != 0;
-            let outstanding =
-                self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
+            let outstanding = self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
             self.hot.window = segment.window;
             return if repeats && outstanding { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
         }
@@ -571,7 +570,8 @@ impl Half<'_> {
         let payload_end = start + payload;
         let known = if payload == 0 { 0 } else { self.known(start, payload_end).0 };
         self.hot.unique_bytes += payload - known;
-        if class != Class::InOrder && payload > 0
+        if class != Class::InOrder
+            && payload > 0
             && let Some(trouble) = self.trouble()
         {
             trouble.unique_bytes += payload - known;

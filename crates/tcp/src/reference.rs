@@ -368,7 +368,8 @@ impl Seen {
         }
         self.lowest = self.lowest.min(start);
         self.highest = self.highest.max(end);
-        let around = |hole: Hole| [Hole { end: hole.end.min(start), ..hole }, Hole { start: hole.start.max(end), ..hole }];
+        let around =
+            |hole: Hole| [Hole { end: hole.end.min(start), ..hole }, Hole { start: hole.start.max(end), ..hole }];
         self.holes = self.holes.drain(..).flat_map(around).filter(|hole| hole.start < hole.end).collect();
     }
 }

@@ -112,12 +112,7 @@ impl Trouble {
         missing_bytes: 0,
         strange: 0,
         degraded: 0,
-        holes: Holes {
-            count: 0,
-            lengths: [0; HOLES + 1],
-            starts: [0; HOLES + 1],
-            since_ns: [0; HOLES + 1],
-        },
+        holes: Holes { count: 0, lengths: [0; HOLES + 1], starts: [0; HOLES + 1], since_ns: [0; HOLES + 1] },
     };
 
     /// As if new; what holes there were need not be overwritten.

@@ -41,7 +41,16 @@ enum Acknowledges {
 fn step() -> impl Strategy<Value = Step> {
     let near = prop_oneof![6 => Just(0_i64), 4 => -5..6_i64, 2 => -60..60_i64, 1 => 0..5000_i64];
     let edge = prop::sample::select(vec![
-        1 << 30, (1 << 30) - 1, (1 << 30) + 1, -(1 << 30), 1 << 31, 1 << 29, -(1 << 29), 1 << 28, 3 << 28, -(3 << 28),
+        1 << 30,
+        (1 << 30) - 1,
+        (1 << 30) + 1,
+        -(1 << 30),
+        1 << 31,
+        1 << 29,
+        -(1 << 29),
+        1 << 28,
+        3 << 28,
+        -(3 << 28),
     ]);
     let offset = prop_oneof![40 => near, 1 => edge];
     let payload = prop_oneof![
@@ -81,7 +90,22 @@ fn step() -> impl Strategy<Value = Step> {
         .prop_map(|((side, from, offset, payload, control, acknowledges, window), more)| {
             let (identification, checksum, ttl, after_ns, kind, usual, record) = more;
             let next_record = record == 0;
-            Step { side, from, offset, payload, control, acknowledges, window, identification, checksum, ttl, after_ns, kind, usual, next_record }
+            Step {
+                side,
+                from,
+                offset,
+                payload,
+                control,
+                acknowledges,
+                window,
+                identification,
+                checksum,
+                ttl,
+                after_ns,
+                kind,
+                usual,
+                next_record,
+            }
         })
 }
 
@@ -120,12 +144,15 @@ fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool)> {
             ttl: step.ttl,
             ..Packet::default()
         };
-        if matches!(step.kind, 20..=24) && let Some(last) = last[side] {
+        if matches!(step.kind, 20..=24)
+            && let Some(last) = last[side]
+        {
             packet = Packet { time_ns, ttl: step.ttl, ..last };
         }
         last[side] = Some(packet);
         if step.offset.abs() < 6000 && step.payload < 1 << 20 {
-            let end = packet.sequence.wrapping_add(packet.payload_bytes).wrapping_add(u32::from(packet.control & 3 != 0));
+            let end =
+                packet.sequence.wrapping_add(packet.payload_bytes).wrapping_add(u32::from(packet.control & 3 != 0));
             if (end.wrapping_sub(next[side]) as i32) > 0 {
                 next[side] = end;
             }
@@ -152,7 +179,11 @@ fn agree(history: &[(usize, Packet, bool, bool)]) {
         }
         for side in 0..2 {
             let report = reference.report(side);
-            assert_eq!(connection.report(side, entered[side], &room), report, "packet {number}, side {side}: {packet:?}");
+            assert_eq!(
+                connection.report(side, entered[side], &room),
+                report,
+                "packet {number}, side {side}: {packet:?}"
+            );
             assert_eq!(report.segments(), entered[side]);
         }
     }

@@ -101,6 +101,11 @@ fn fields(flow: &Flow) -> Fields {
     add("end reason", flow.end_reason.name().to_string());
     add("approximate", flow.approximate.names().collect::<Vec<_>>().join(" "));
     add("interface", flow.interface.to_string());
+    if let Some(reports) = &flow.tcp {
+        for (name, report) in ["forward", "reverse"].into_iter().zip(reports) {
+            add(&format!("{name} tcp"), format!("{report:?}"));
+        }
+    }
     for (name, direction) in [("forward", &flow.forward), ("reverse", &flow.reverse)] {
         for (field, value) in direction_fields(direction) {
             add(&format!("{name} {field}"), value);

@@ -38,12 +38,13 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("ledger", &[][..]),
         ("packet", &["ledger"]),
         ("capture", &[]),
-        ("flow", &["ledger", "packet"]),
+        ("tcp", &["packet"]),
+        ("flow", &["ledger", "packet", "tcp"]),
         ("export", &["flow", "ledger", "packet"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
         ("bench", &["capture", "export", "flow", "ledger", "packet", "probe"]),
         ("weir", &["bench", "capture", "export", "flow", "ledger", "packet", "probe"]),
-        ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe"]),
+        ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp"]),
     ]);
     let manifests = manifests();
     assert_eq!(manifests.keys().collect::<Vec<_>>(), arrows.keys().collect::<Vec<_>>(), "rooms of the house");

@@ -145,6 +145,7 @@ pub fn flow() -> impl Strategy<Value = Flow> {
                     interface,
                     forward: if sides == 2 { Direction::default() } else { forward },
                     reverse: if sides == 1 { Direction::default() } else { reverse },
+                    tcp: None,
                 }
             })
     })

@@ -4,7 +4,7 @@ use super::{Meter, NEVER, SWEPT, TCP};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
 use crate::place::{Bits, Head};
-use crate::{Approximate, Direction, EndReason, Flow, Index};
+use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index};
 use weir_packet::Packet;
 
 /// How long a flow that has ended still takes its last acknowledgments.
@@ -161,6 +161,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Hands out the record of a flow that goes on after the active timeout.
     fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
         let flow = self.record(at, EndReason::Active);
+        if flow.tcp.is_some() {
+            self.tcp[at as usize].next_record(&mut self.room);
+        }
         let head = &mut self.places[at as usize].head;
         head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
         // Remembered for one idle timeout after its active end.
@@ -177,6 +180,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if !bits.has(Bits::WAITING) {
             let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
             self.hand_out(flow, out);
+        }
+        if FIELDS & CONVERSATIONS != 0 && self.places[at as usize].head.protocol() == TCP {
+            self.tcp[at as usize].end(&mut self.room);
         }
         self.index.remove(hash, at);
         self.places[at as usize].head.free();
@@ -196,6 +202,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let head = self.places[at as usize].head;
         let sides = [0, 1].map(|side| self.direction(at, side, &head));
         let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
+        let tcp = (FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP).then(|| {
+            let connection = &self.tcp[at as usize];
+            [initiator, 1 - initiator].map(|side| connection.report(side, sides[side].packets, &self.room))
+        });
         let (source, source_port) = head.endpoint(initiator);
         let (destination, destination_port) = head.endpoint(1 - initiator);
         Flow {
@@ -210,6 +220,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             interface: self.annex.interface(at as usize, head.bits()),
             forward: sides[initiator],
             reverse: sides[1 - initiator],
+            tcp,
         }
     }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use weir_flow::{Approximate, Config, Direction, EndReason, Flow, Policy};
 use weir_ledger::Noted;
 use weir_packet::{Flags, Network, Packet, TunnelType};
+use weir_tcp::Reference;
 
 const SECOND: u128 = 1_000_000_000;
 const TCP: u8 = 6;
@@ -51,6 +52,9 @@ struct Remembered {
     acknowledged: bool,
     /// The clock at the last packet.
     last: u128,
+    /// Who is side 0 of the conversation: the sender of its first packet.
+    first_sender: Endpoint,
+    tcp: Reference,
     phase: Phase,
 }
 
@@ -171,6 +175,8 @@ impl Meter {
             senders: Vec::new(),
             acknowledged: false,
             last: self.clock,
+            first_sender: (packet.source, packet.source_port),
+            tcp: Reference::default(),
             phase: Phase::Open { since: self.clock, record: Record::default() },
         });
         self.enter(at, packet, unattributed);
@@ -231,6 +237,7 @@ impl Meter {
         {
             let (since, record) = (*since + active, std::mem::take(record));
             self.ended.push(finished(flow, &record, EndReason::Active));
+            flow.tcp.next_record();
             flow.phase = Phase::Waiting { since };
             flow.settled = true;
         }
@@ -385,6 +392,9 @@ impl Meter {
             }
             flow.settled = true;
         }
+        if packet.protocol == TCP {
+            flow.tcp.enter(usize::from(sender != flow.first_sender), &packet);
+        }
         flow.acknowledged |= packet.protocol == TCP && packet.control & Packet::ACK != 0;
         record.interfaces.push(packet.interface);
         record.unattributed |= unattributed;
@@ -468,6 +478,10 @@ fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> Flow
     (flow.network, flow.protocol) = (remembered.key.network, remembered.key.protocol);
     (flow.source, flow.source_port) = remembered.initiator;
     (flow.destination, flow.destination_port) = remembered.responder;
+    if flow.protocol == TCP {
+        let side = usize::from(remembered.initiator != remembered.first_sender);
+        flow.tcp = Some([side, 1 - side].map(|side| remembered.tcp.report(side)));
+    }
     flow
 }
 
