@@ -39,6 +39,7 @@
 //! those of UDP too; payloads are zeros; frames shorter than Ethernet allows are padded to 60 octets.
 
 mod frame;
+mod hosts;
 mod mix;
 mod random;
 mod schedule;

@@ -1,5 +1,6 @@
 //! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
 
+use super::frame::Endpoint;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -21,6 +22,21 @@ pub struct TrueFlow {
     pub forward: TrueDirection,
     /// From responder to initiator.
     pub reverse: TrueDirection,
+}
+
+impl TrueFlow {
+    /// Between these ends, initiator first, without packets yet.
+    pub(super) fn new(ends: [Endpoint; 2], ipv6: bool, protocol: u8) -> Self {
+        Self {
+            source: ends[0].ip(ipv6),
+            destination: ends[1].ip(ipv6),
+            source_port: ends[0].port,
+            destination_port: ends[1].port,
+            protocol,
+            forward: TrueDirection::default(),
+            reverse: TrueDirection::default(),
+        }
+    }
 }
 
 /// One direction of a [`TrueFlow`]. The times mean nothing while `packets` is 0.
