@@ -533,7 +533,7 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
     let mut source = synth("velan,flows=1,packets=2,rate=1000").unwrap().with_truth();
     all(&mut source);
     let mut text = Vec::new();
-    write_truth(source.truth(), &mut text).unwrap();
+    write_truth(source.truth(), source.true_tcp(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let expected = "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
         packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
@@ -546,8 +546,8 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
 #[test]
 fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
     let message = |spec: &str| synth(spec).err().unwrap().to_string();
-    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix");
-    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix");
+    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix, lossy");
+    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix, lossy");
     assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
     assert!(message("mix,size=64").starts_with("mix has no key 'size'"));
     for spec in [
