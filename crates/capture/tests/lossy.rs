@@ -186,6 +186,19 @@ fn classify(from: &mut Direction, to: &mut Direction, seen: Seen) -> bool {
     first.wrapping_add(start) > first.wrapping_add(end)
 }
 
+/// FNV-1a over all that a frame is.
+fn digest(spec: &str) -> u64 {
+    let mut source = synth(spec).unwrap();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    while let Some(burst) = source.burst().unwrap() {
+        for frame in &burst {
+            let all = frame.time_ns.to_be_bytes().into_iter().chain(frame.bytes.iter().copied());
+            hash = all.fold(hash, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3));
+        }
+    }
+    hash
+}
+
 /// The truth of a load, held against another count; all of it added up, and how often numbers wrapped.
 fn judge(spec: &str) -> (TrueTcp, u64) {
     let mut source = synth(spec).unwrap().with_truth();
@@ -251,4 +264,32 @@ fn a_network_without_flaws_repeats_nothing() {
     let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{}", flawless.replace("reorder=0", "reorder=10%")));
     assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order + sum.out_of_order, "{sum:?}");
     assert!(sum.out_of_order > 1_000, "{sum:?}");
+}
+
+#[test]
+fn the_same_specification_is_the_same_frames_to_the_bit() {
+    let spec = "lossy,flows=100,packets=20k,seed=7";
+    assert_eq!(digest(spec), 0xa58e_b417_414d_94e4);
+    assert_ne!(digest("lossy,packets=1k"), digest("lossy,packets=1k,seed=2"));
+}
+
+#[test]
+fn truth_is_kept_of_what_the_probe_sees_alone_and_changes_nothing() {
+    let spec = "lossy,flows=100,packets=20k,seed=7,loss=30%";
+    let (mut without, mut with) = (synth(spec).unwrap(), synth(spec).unwrap().with_truth());
+    while let Some(expected) = without.burst().unwrap() {
+        let burst = with.burst().unwrap().unwrap();
+        assert!(burst.iter().map(|frame| frame.bytes).eq(expected.iter().map(|frame| frame.bytes)));
+    }
+    assert!(without.true_tcp().is_empty() && without.truth().is_empty());
+    assert!(with.truth().iter().all(|flow| flow.forward.packets > 0 && flow.protocol == 6));
+}
+
+#[test]
+fn a_load_has_the_flows_that_were_asked_for() {
+    let mut source = synth("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_truth();
+    while source.burst().unwrap().is_some() {}
+    // A second of the ramp, then so many a second; conversations last longer than drawn while losses are repaired.
+    let flows = source.truth().len();
+    assert!((2_500..4_000).contains(&flows), "{flows}");
 }

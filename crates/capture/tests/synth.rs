@@ -270,6 +270,7 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
         "mix,flows=50,packets=20k,ipv6=0,udp=100%",
         "mix,flows=50,packets=20k,ipv6=1,udp=0,rst=1",
         "mix,flows=1,packets=5k,ramp=0",
+        "lossy,flows=100,packets=30k,loss=5%,duplicate=10%,routed=50%,keepalive=1,zerowindow=1",
     ] {
         let mut source = synth(spec).unwrap().with_truth();
         let packets = all(&mut source);
@@ -471,7 +472,7 @@ fn a_round_trip_is_what_the_handshake_shows() {
 
 #[test]
 fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
-    for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k"] {
+    for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k", "lossy,flows=50,packets=5k"] {
         let (mut whole, mut cut) = (synth(load).unwrap(), synth(&format!("{load},snap=96")).unwrap().with_truth());
         while let Some(expected) = whole.burst().unwrap() {
             let burst = cut.burst().unwrap().unwrap();
@@ -498,6 +499,8 @@ fn packets_and_duration_bound_a_load() {
     assert_eq!(count("velan,duration=2s,rate=1000,packets=1999"), 1_999);
     assert_eq!(count("mix,packets=65"), 65);
     assert_eq!(count("mix,packets=20k,flows=100"), 20_000);
+    assert_eq!(count("lossy,packets=65"), 65);
+    assert_eq!(count("lossy,packets=20k,flows=100"), 20_000);
     let mut source = synth("velan,packets=100,size=1000,snap=100").unwrap();
     assert_eq!(source.progress().total_bytes, Some(10_000));
     run(&mut source);
@@ -564,6 +567,9 @@ fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
         "mix,duration=0",
         "mix,snap=0",
         "mix,seed=-1",
+        "lossy,loss=101%",
+        "lossy,flows=1M",
+        "lossy,flows=10,new=11",
     ] {
         assert!(matches!(synth(spec), Err(SpecError::Value { .. })), "{spec}");
     }

@@ -380,7 +380,8 @@ impl Conversation {
         let at = &mut self.draft.sides[usize::from(side)];
         let end = segment.start + u64::from(segment.length);
         let waited_for = at.waits_for();
-        let had_holes = at.got.has_holes();
+        // A FIN that has come already waits behind a hole.
+        let had_holes = at.got.has_holes() || at.fin.is_some();
         let repeated = at.got.add(segment.start, end);
         let fin = segment.flags & FIN != 0;
         let old = repeated == u64::from(segment.length) && (!fin || at.fin.is_some());
