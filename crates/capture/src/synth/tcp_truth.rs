@@ -65,7 +65,8 @@ counts! {
     zero_windows,
     /// Class: neither octets nor FIN.
     acks,
-    /// Class: begins at or beyond the highest position seen, also when it opens a hole.
+    /// Class: begins at or beyond the highest position seen, also when it opens a hole, and when its original was lost
+    /// before the probe and nothing behind that was seen. An acknowledgment alone does not raise the highest position.
     in_order,
     /// Class: an octet or the FIN was seen before.
     retransmissions,

@@ -288,8 +288,9 @@ impl Conversation {
         self.send(side, extra, now_ns, dice);
     }
 
-    /// What is sent in place of a segment: one or two pieces that begin where it did, or before. No piece, and nothing
-    /// left between pieces, is a single octet: that would look like a keep-alive.
+    /// What is sent in place of a segment: itself, two halves of it, itself with octets behind it (also some never sent
+    /// before), or as many octets from a little earlier on. Neither a piece nor what is left to repair is ever a single
+    /// octet: that would look like a keep-alive.
     fn cut(&self, side: u8, start: u64, end: u64, dice: &mut Dice<'_>) -> [Option<(u64, u64)>; 2] {
         let at = &self.draft.sides[usize::from(side)];
         let octets_end = at.octets_end(end);
