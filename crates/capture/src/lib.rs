@@ -21,5 +21,5 @@ mod write;
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use source::{BURST, Burst, Error, Frame, Progress, Source};
-pub use synth::{SpecError, Synth, TrueDirection, TrueFlow, VELAN_PRESETS, VelanPreset, synth, write_truth};
+pub use synth::{SpecError, Synth, TrueDirection, TrueFlow, TrueTcp, VELAN_PRESETS, VelanPreset, synth, write_truth};
 pub use write::PcapWriter;

@@ -270,6 +270,7 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
         "mix,flows=50,packets=20k,ipv6=0,udp=100%",
         "mix,flows=50,packets=20k,ipv6=1,udp=0,rst=1",
         "mix,flows=1,packets=5k,ramp=0",
+        "lossy,flows=100,packets=30k,loss=5%,duplicate=10%,routed=50%,keepalive=1,zerowindow=1",
     ] {
         let mut source = synth(spec).unwrap().with_truth();
         let packets = all(&mut source);
@@ -471,7 +472,7 @@ fn a_round_trip_is_what_the_handshake_shows() {
 
 #[test]
 fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
-    for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k"] {
+    for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k", "lossy,flows=50,packets=5k"] {
         let (mut whole, mut cut) = (synth(load).unwrap(), synth(&format!("{load},snap=96")).unwrap().with_truth());
         while let Some(expected) = whole.burst().unwrap() {
             let burst = cut.burst().unwrap().unwrap();
@@ -498,6 +499,8 @@ fn packets_and_duration_bound_a_load() {
     assert_eq!(count("velan,duration=2s,rate=1000,packets=1999"), 1_999);
     assert_eq!(count("mix,packets=65"), 65);
     assert_eq!(count("mix,packets=20k,flows=100"), 20_000);
+    assert_eq!(count("lossy,packets=65"), 65);
+    assert_eq!(count("lossy,packets=20k,flows=100"), 20_000);
     let mut source = synth("velan,packets=100,size=1000,snap=100").unwrap();
     assert_eq!(source.progress().total_bytes, Some(10_000));
     run(&mut source);
@@ -533,7 +536,7 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
     let mut source = synth("velan,flows=1,packets=2,rate=1000").unwrap().with_truth();
     all(&mut source);
     let mut text = Vec::new();
-    write_truth(source.truth(), &mut text).unwrap();
+    write_truth(source.truth(), source.true_tcp(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let expected = "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
         packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
@@ -546,8 +549,8 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
 #[test]
 fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
     let message = |spec: &str| synth(spec).err().unwrap().to_string();
-    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix");
-    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix");
+    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix, lossy");
+    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix, lossy");
     assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
     assert!(message("mix,size=64").starts_with("mix has no key 'size'"));
     for spec in [
@@ -564,6 +567,9 @@ fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
         "mix,duration=0",
         "mix,snap=0",
         "mix,seed=-1",
+        "lossy,loss=101%",
+        "lossy,flows=1M",
+        "lossy,flows=10,new=11",
     ] {
         assert!(matches!(synth(spec), Err(SpecError::Value { .. })), "{spec}");
     }

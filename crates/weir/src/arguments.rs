@@ -43,7 +43,7 @@ pub struct Read {
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
-    /// A source: a file, -, or synth:velan,... or synth:mix,... (see weir synth --help); repeatable
+    /// A source: a file, -, or synth:velan,..., synth:mix,... or synth:lossy,... (see weir synth --help); repeatable
     #[arg(short = 'i', long = "input", value_name = "SOURCE")]
     pub inputs: Vec<OsString>,
 
@@ -152,7 +152,7 @@ pub enum Full {
 #[derive(Debug, Args)]
 #[command(after_help = SYNTH_EXAMPLES)]
 pub struct Synth {
-    /// velan or mix, then key=value pairs, with commas: velan,flows=131072,size=64,packets=8M,seed=1
+    /// velan, mix or lossy, then key=value pairs, with commas: velan,flows=131072,size=64,packets=8M,seed=1
     #[arg(value_name = "SPEC")]
     pub spec: String,
 
@@ -160,7 +160,7 @@ pub struct Synth {
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Also write the true flows, as CSV; takes memory for all of them
+    /// Also write the true flows, as CSV, with TCP events if the load is lossy; takes memory for all of them
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
 
@@ -176,11 +176,17 @@ velan: equal UDP packets in random order, for stress. Keys and defaults:
 mix: conversations over TCP and UDP of heavy-tailed lengths, for realism. Keys and defaults:
   flows=10000 (at a time) new= (per second; flows / 10) packets=1M duration= seed=1 ramp=1s
   ipv6=30% udp=40% rst=10% snap=
+lossy: TCP with segments lost, late, repeated and copied, for tests against its truth. Keys and defaults:
+  flows=1000 (at a time) new= (per second; flows / 10) packets=1M duration= seed=1 ipv6=30% rst=5%
+  noid=20% (hosts without IP identification) loss=1% before=50% (of these: lost before the probe)
+  recut=20% (of those sent again) reorder=0.5% spurious=0.1% duplicate=0.5% routed=0 (of the duplicates)
+  keepalive=1% zerowindow=1% (of the conversations) snap=
 The same specification gives the same packets on every machine.
 
 Examples:
   weir synth velan,flows=131072,size=64,packets=8M -o velan.pcap
   weir synth mix,flows=10000,packets=1M,seed=7 -o mix.pcap --truth flows.csv
+  weir synth lossy,loss=5%,reorder=2% -o lossy.pcap --truth flows.csv
   weir synth mix,packets=100k -o - | tshark -r -";
 
 /// Measure the meter on this machine, beside its ceilings

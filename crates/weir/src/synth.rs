@@ -53,7 +53,8 @@ pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
         Err(error) => outcome = failed(&synth.output, &error),
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
-        && let Err(error) = weir_capture::write_truth(source.truth(), &mut truth).and_then(|()| truth.flush())
+        && let Err(error) =
+            weir_capture::write_truth(source.truth(), source.true_tcp(), &mut truth).and_then(|()| truth.flush())
         && failed(path, &error) == Outcome::Flawed
     {
         outcome = Outcome::Flawed;

@@ -28,6 +28,34 @@ fn what_is_written_is_metered_again_without_loss() {
 }
 
 #[test]
+fn the_truth_of_a_lossy_network_has_a_column_for_each_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let truth = folder.path().join("truth.csv");
+    let (code, _, err) = parts(&weir([
+        "synth".as_ref(),
+        "lossy,flows=100,new=50,packets=20k,loss=5%,duplicate=5%".as_ref(),
+        "-o".as_ref(),
+        folder.path().join("lossy.pcap").as_os_str(),
+        "--truth".as_ref(),
+        truth.as_os_str(),
+    ]));
+    assert_eq!(code, 0, "{err}");
+    let truth = std::fs::read_to_string(truth).unwrap();
+    let (names, flows) = truth.split_once('\n').unwrap();
+    let names: Vec<&str> = names.split(',').collect();
+    let sum = |name: &str| -> u64 {
+        let at = names.iter().position(|&column| column == name).expect(name);
+        flows.lines().map(|flow| flow.split(',').nth(at).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    assert!(flows.lines().all(|flow| flow.split(',').count() == names.len()));
+    assert_eq!((sum("tcp_segments"), sum("rev_tcp_segments")), (sum("packets"), sum("rev_packets")));
+    assert_eq!(sum("packets") + sum("rev_packets"), 20_000);
+    assert!(
+        sum("rev_tcp_retransmissions") > 100 && sum("rev_tcp_unseen") > 100 && sum("rev_tcp_switched_copies") > 100
+    );
+}
+
+#[test]
 fn a_capture_can_be_piped() {
     let (code, out, err) = parts_of_bytes(&weir(["synth", "velan,flows=10,size=64,packets=100", "-o", "-", "-q"]));
     assert_eq!((code, err.as_str()), (0, ""));

@@ -2,6 +2,7 @@
 //! payload are zeros: they add nothing to a checksum and so cost nothing.
 
 use crate::source::BURST;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of the longest headers and what opens the payload: Ethernet, IPv6, TCP with the options of a SYN, 4.
 const HEADERS: usize = 96;
@@ -11,6 +12,11 @@ pub(super) const ETHERNET: usize = 14;
 const SHORTEST: usize = 60;
 /// What a SYN offers: segment size (filled in), window scale 7, SACK.
 const SYN_OPTIONS: [u8; 12] = [2, 4, 0, 0, 1, 3, 3, 7, 1, 1, 4, 2];
+
+/// What a SYN announces, in octets.
+const SYN_WINDOW: u16 = 64_240;
+/// About the same behind the handshake: in units of 128 octets, by the window scale.
+pub(super) const WINDOW: u16 = 502;
 
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
@@ -45,6 +51,15 @@ pub(super) struct Endpoint {
     pub(super) port: u16,
 }
 
+impl Endpoint {
+    pub(super) fn ip(&self, ipv6: bool) -> IpAddr {
+        match self.address {
+            [a, b, c, d, ..] if !ipv6 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            address => IpAddr::V6(Ipv6Addr::from(address)),
+        }
+    }
+}
+
 /// What the headers of one packet shall say.
 pub(super) struct Headers {
     pub(super) ipv6: bool,
@@ -65,7 +80,7 @@ pub(super) struct Headers {
 /// The transport header's part.
 pub(super) enum Transport {
     Udp,
-    Tcp { sequence: u32, acknowledgment: u32, flags: u8 },
+    Tcp { sequence: u32, acknowledgment: u32, flags: u8, window: u16 },
 }
 
 impl Headers {
@@ -125,13 +140,12 @@ impl Headers {
                 let checksum = finish(sum(transport) + pseudo);
                 transport[6..8].copy_from_slice(&udp_checksum(checksum).to_be_bytes());
             }
-            Transport::Tcp { sequence, acknowledgment, flags } => {
+            Transport::Tcp { sequence, acknowledgment, flags, window } => {
                 transport[4..8].copy_from_slice(&sequence.to_be_bytes());
                 transport[8..12].copy_from_slice(&acknowledgment.to_be_bytes());
                 transport[12] = (header_bytes as u8 / 4) << 4;
                 transport[13] = flags;
-                // Behind the handshake in units of 128 octets, by the window scale.
-                let window: u16 = if flags & SYN != 0 { 64_240 } else { 502 };
+                let window = if flags & SYN != 0 { SYN_WINDOW } else { window };
                 transport[14..16].copy_from_slice(&window.to_be_bytes());
                 if flags & SYN != 0 {
                     transport[20..header].copy_from_slice(&SYN_OPTIONS);

@@ -10,13 +10,13 @@
 //! How long conversations last is drawn without memory (exponential, mean `flows / new`), so that new ones begin at
 //! the stated rate from the moment on when all participants have begun. Nothing is lost, repeated or out of order.
 
-use super::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, segment_bytes};
-use super::random::{Random, Share, scramble};
+use super::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
+use super::hosts::Hosts;
+use super::random::{Random, Share};
 use super::schedule::Schedule;
 use super::spec::{SpecError, Values};
-use super::truth::{TrueDirection, TrueFlow, Truth};
+use super::truth::{TrueFlow, Truth};
 use super::{Bounds, SECOND_NS, START_NS};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
 
@@ -28,15 +28,6 @@ const PACKETS_PER_FLOW: u64 = 35;
 const MOST_TURNOVER: u64 = 10;
 /// A conversation lasts at least so long for each of its packets: a full segment takes a gigabit link 12 us.
 const LEAST_NS_PER_PACKET: u64 = 48_000;
-
-/// Client addresses: 100.64.0.0/10 (RFC 6598) and 2001:db8:1::/48 (RFC 3849), 22 bits of each.
-const CLIENTS: u32 = u32::from_be_bytes([100, 64, 0, 0]);
-const CLIENT_BITS: u32 = 22;
-/// Client ports: the upper half, 15 bits.
-const PORT_BITS: u32 = 15;
-/// Server addresses: 198.18.0.0/15 (RFC 2544) and 2001:db8:2::/48.
-const SERVERS: u32 = u32::from_be_bytes([198, 18, 0, 0]);
-const SERVER_BITS: u32 = 17;
 
 const DNS: u16 = 53;
 /// Mail: what the initiator sends is more than what it gets.
@@ -189,13 +180,10 @@ pub(super) struct Mix {
     sent: u64,
     opened: u64,
     mean_life_ns: u64,
-    /// Addresses that clients share, and servers, as powers of two.
-    client_bits: u32,
-    server_bits: u32,
+    hosts: Hosts,
     ipv6: Share,
     udp: Share,
     rst: Share,
-    seed: u64,
 }
 
 impl Mix {
@@ -216,12 +204,10 @@ impl Mix {
             sent: 0,
             opened: 0,
             mean_life_ns: flows * SECOND_NS / new,
-            client_bits: (flows / 8).max(16).next_power_of_two().trailing_zeros(),
-            server_bits: (flows / 64).max(16).next_power_of_two().trailing_zeros().min(SERVER_BITS),
+            hosts: Hosts::new(flows, seed),
             ipv6: values.share("ipv6")?.unwrap_or(Share::percent(30)),
             udp: values.share("udp")?.unwrap_or(Share::percent(40)),
             rst: values.share("rst")?.unwrap_or(Share::percent(10)),
-            seed,
         };
         for participant in 0..flows {
             let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);
@@ -291,7 +277,7 @@ impl Mix {
 
         let bits = self.random.next();
         Conversation {
-            ends: self.ends(number, ipv6, port),
+            ends: self.hosts.ends(number, ipv6, port, &mut self.random),
             until_ns: now_ns + life_ns,
             place: usize::MAX,
             sequence: [self.random.next() as u32, self.random.next() as u32],
@@ -328,31 +314,6 @@ impl Mix {
             }
         }
         unreachable!("the draw is below the sum of the weights")
-    }
-
-    /// Client and server. Client address and port together are the conversation's number, scattered.
-    fn ends(&mut self, number: u64, ipv6: bool, port: u16) -> [Endpoint; 2] {
-        // Every client in turn, each time with another port; when all ports are used, with other addresses.
-        let mask = (1u64 << self.client_bits) - 1;
-        let turn = number >> self.client_bits;
-        let client = (number & mask).wrapping_mul(0x9e37_79b1).wrapping_add(self.seed) & mask;
-        let client = (client | ((turn >> PORT_BITS) << self.client_bits)) & ((1 << CLIENT_BITS) - 1);
-        let first_port = scramble(client ^ self.seed);
-        let client_port = 1 << PORT_BITS | (first_port.wrapping_add(turn.wrapping_mul(5)) as u16 & 0x7fff);
-        // The product of two draws: some servers are far more popular than others.
-        let servers = 1u64 << self.server_bits;
-        let server = (self.random.below(servers) * self.random.below(servers)) >> self.server_bits;
-        let endpoint = |base: u32, network: u8, host: u32, port| {
-            let mut address = [0; 16];
-            if ipv6 {
-                address[..6].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8, 0, network]);
-                address[12..].copy_from_slice(&host.to_be_bytes());
-            } else {
-                address[..4].copy_from_slice(&(base | host).to_be_bytes());
-            }
-            Endpoint { address, port }
-        };
-        [endpoint(CLIENTS, 1, client as u32, client_port), endpoint(SERVERS, 2, server as u32, port)]
     }
 }
 
@@ -501,7 +462,7 @@ impl Conversation {
         let (from, to) = (usize::from(said.side), usize::from(1 - said.side));
         let transport = if self.tcp() {
             let acknowledgment = if said.flags & ACK != 0 { self.sequence[to] } else { 0 };
-            Transport::Tcp { sequence: self.sequence[from], acknowledgment, flags: said.flags }
+            Transport::Tcp { sequence: self.sequence[from], acknowledgment, flags: said.flags, window: WINDOW }
         } else {
             Transport::Udp
         };
@@ -522,18 +483,6 @@ impl Conversation {
     }
 
     fn true_flow(&self) -> TrueFlow {
-        let [source, destination] = self.ends.map(|end| match end.address {
-            [a, b, c, d, ..] if !self.ipv6 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            address => IpAddr::V6(Ipv6Addr::from(address)),
-        });
-        TrueFlow {
-            source,
-            destination,
-            source_port: self.ends[0].port,
-            destination_port: self.ends[1].port,
-            protocol: self.service().protocol,
-            forward: TrueDirection::default(),
-            reverse: TrueDirection::default(),
-        }
+        TrueFlow::new(self.ends, self.ipv6, self.service().protocol)
     }
 }

@@ -37,27 +37,59 @@
 //!
 //! A conversation lasts `flows / new` seconds on average; it is cut where the packets end. All checksums are right,
 //! those of UDP too; payloads are zeros; frames shorter than Ethernet allows are padded to 60 octets.
+//!
+//! **`lossy`**: conversations over TCP that a network loses, delays and copies segments of, seen by a probe in its
+//! middle. With the truth comes what happened to each direction in exact numbers, see [`TrueTcp`].
+//!
+//! | key | default | |
+//! |---|---|---|
+//! | `flows` | 1000 | conversations at a time, up to 2^17; each takes some kilobytes of memory |
+//! | `new` | `flows` / 10 | conversations that begin per second, about; `flows` at most |
+//! | `packets` | 1M | packets that the probe sees; without a bound if only `duration` is given |
+//! | `duration` | | time span covered by the packets |
+//! | `seed` | 1 | another number, other packets |
+//! | `ipv6` | 30% | conversations over IPv6 |
+//! | `rst` | 5% | conversations that end with a RST; the others end with FIN |
+//! | `noid` | 20% | hosts whose IPv4 packets all have the identification 0; those of others count up |
+//! | `loss` | 1% | segments with SYN, FIN or octets that are lost; they are sent again, and may be lost again |
+//! | `before` | 50% | of them those lost before the probe, which sees them only when they are sent again |
+//! | `recut` | 20% | segments sent again that are split, joined with the octets behind or shifted back |
+//! | `reorder` | 0.5% | segments delayed by less than 1 ms, so that others may overtake them |
+//! | `spurious` | 0.1% | segments sent again though they have been acknowledged |
+//! | `duplicate` | 0.5% | frames that the probe gets twice, within 100 us, behind at most 2 others of their direction |
+//! | `routed` | 0 | of these copies those with a TTL lower by 1 |
+//! | `keepalive` | 1% | conversations with keep-alives |
+//! | `zerowindow` | 1% | conversations in which a window is closed, and probed |
+//! | `snap` | 65535 | octets captured of each frame, at most |
+//!
+//! Segments carry no timestamps, and acknowledgments no SACK. From hosts without identification acknowledgments alone
+//! and RSTs are not copied: a copy could not be told from the same said twice.
 
 mod frame;
+mod hosts;
+mod lossy;
 mod mix;
 mod random;
 mod schedule;
 mod spec;
+mod tcp_truth;
 mod truth;
 mod velan;
 
 pub use spec::SpecError;
+pub use tcp_truth::TrueTcp;
 pub use truth::{TrueDirection, TrueFlow, write_truth};
 pub use velan::{VELAN_PRESETS, VelanPreset};
 
 use crate::source::{Burst, Error, Frame, Progress, Source};
 use frame::Slot;
+use lossy::Lossy;
 use mix::Mix;
 use spec::{Values, nearest};
 use truth::Truth;
 use velan::Velan;
 
-const LOADS: &[&str] = &["velan", "mix"];
+const LOADS: &[&str] = &["velan", "mix", "lossy"];
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// When all synthetic traffic begins: 2026-01-01 00:00 UTC.
@@ -67,7 +99,7 @@ const MAX_PACKETS: u64 = 100_000_000_000;
 /// LINKTYPE_ETHERNET.
 const ETHERNET_LINK: u16 = 1;
 
-/// Makes a source of what a specification says: `velan` or `mix`, then `key=value` pairs with commas. Numbers take
+/// Makes a source of what a specification says: `velan`, `mix` or `lossy`, then `key=value` pairs with commas. Numbers take
 /// `k`, `M` and `G`, time spans `ms`, `s`, `m` and `h`, shares are 0 to 1 or percent.
 ///
 /// Keys of `velan`: `flows` (131072), `size` in octets with FCS (64), `packets` (8M), `duration`, `seed` (1),
@@ -75,6 +107,9 @@ const ETHERNET_LINK: u16 = 1;
 /// `new` flows per second (0), `snap`.
 /// Keys of `mix`: `flows` at a time (10000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
 /// `ramp` until all have begun (1s), shares `ipv6` (30%), `udp` (40%) and `rst` (10%), `snap`.
+/// Keys of `lossy`: `flows` at a time (1000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
+/// shares `ipv6` (30%), `rst` (5%), `noid` (20%), `loss` (1%), `before` (50%), `recut` (20%), `reorder` (0.5%),
+/// `spurious` (0.1%), `duplicate` (0.5%), `routed` (0), `keepalive` (1%) and `zerowindow` (1%), `snap`.
 ///
 /// # Errors
 /// An unknown load or key, answered with the near one and all that exist, or a value that makes no sense.
@@ -86,6 +121,7 @@ pub fn synth(spec: &str) -> Result<Synth, SpecError> {
     let (load, snap) = match kind {
         "velan" => Velan::new(rest).map(|(velan, snap)| (Load::Velan(velan), snap))?,
         "mix" => Mix::new(rest).map(|(mix, snap)| (Load::Mix(mix), snap))?,
+        "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Load::Lossy(lossy), snap))?,
         _ => return Err(SpecError::UnknownLoad { kind: kind.into(), near: nearest(kind, LOADS), known: LOADS }),
     };
     Ok(Synth { load, snap, slots: frame::slots(), truth: None, done_bytes: 0 })
@@ -105,6 +141,7 @@ pub struct Synth {
 enum Load {
     Velan(Velan),
     Mix(Mix),
+    Lossy(Lossy),
 }
 
 impl Synth {
@@ -120,6 +157,11 @@ impl Synth {
     pub fn truth(&self) -> &[TrueFlow] {
         self.truth.as_ref().map_or(&[], |truth| &truth.flows)
     }
+
+    /// What happened to TCP in each of those flows, from the initiator and back; none if the load is not `lossy`.
+    pub fn true_tcp(&self) -> &[[TrueTcp; 2]] {
+        self.truth.as_ref().map_or(&[], |truth| &truth.tcp)
+    }
 }
 
 impl Source for Synth {
@@ -128,6 +170,7 @@ impl Source for Synth {
         let filled = match &mut self.load {
             Load::Velan(velan) => velan.fill(&mut self.slots, truth),
             Load::Mix(mix) => mix.fill(&mut self.slots, truth),
+            Load::Lossy(lossy) => lossy.fill(&mut self.slots, truth),
         };
         for slot in &self.slots[..filled] {
             let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
@@ -148,7 +191,7 @@ impl Source for Synth {
         let total_bytes = match &self.load {
             Load::Velan(velan) => velan.total_bytes(self.snap),
             // Sizes are drawn on the way.
-            Load::Mix(_) => None,
+            Load::Mix(_) | Load::Lossy(_) => None,
         };
         Progress { done_bytes: self.done_bytes, total_bytes }
     }

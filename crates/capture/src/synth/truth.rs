@@ -1,5 +1,7 @@
 //! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
 
+use super::frame::Endpoint;
+use super::tcp_truth::TrueTcp;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -21,6 +23,21 @@ pub struct TrueFlow {
     pub forward: TrueDirection,
     /// From responder to initiator.
     pub reverse: TrueDirection,
+}
+
+impl TrueFlow {
+    /// Between these ends, initiator first, without packets yet.
+    pub(super) fn new(ends: [Endpoint; 2], ipv6: bool, protocol: u8) -> Self {
+        Self {
+            source: ends[0].ip(ipv6),
+            destination: ends[1].ip(ipv6),
+            source_port: ends[0].port,
+            destination_port: ends[1].port,
+            protocol,
+            forward: TrueDirection::default(),
+            reverse: TrueDirection::default(),
+        }
+    }
 }
 
 /// One direction of a [`TrueFlow`]. The times mean nothing while `packets` is 0.
@@ -58,6 +75,8 @@ impl TrueDirection {
 #[derive(Default)]
 pub(super) struct Truth {
     pub(super) flows: Vec<TrueFlow>,
+    /// What happened to each of them, if the load is `lossy`; forward, reverse.
+    pub(super) tcp: Vec<[TrueTcp; 2]>,
     /// Where the flow of a number lies, for a load that meets its flows in any order.
     places: HashMap<u32, usize>,
 }
@@ -81,17 +100,23 @@ impl Truth {
 
 /// Writes flows as CSV, one line each behind a line of column names. `start_ns` and `end_ns` are those of both
 /// directions together; what does not apply (TCP flags of UDP, times of a direction without packets) is empty.
+/// With `tcp`, one entry per flow as of [`Synth::true_tcp`](super::Synth::true_tcp), all of its numbers follow: those
+/// of the direction from the initiator as `tcp_NAME`, then those of the other as `rev_tcp_NAME`.
 ///
 /// # Errors
 /// What the output says.
-pub fn write_truth(flows: &[TrueFlow], mut output: impl Write) -> io::Result<()> {
-    writeln!(
+pub fn write_truth(flows: &[TrueFlow], tcp: &[[TrueTcp; 2]], mut output: impl Write) -> io::Result<()> {
+    write!(
         output,
         "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
          packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
          rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns"
     )?;
-    for flow in flows {
+    for prefix in if tcp.is_empty() { &[][..] } else { &["tcp", "rev_tcp"] } {
+        TrueTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
+    }
+    writeln!(output)?;
+    for (at, flow) in flows.iter().enumerate() {
         let TrueFlow { source, destination, source_port, destination_port, protocol, forward, reverse } = flow;
         let end_ns = if reverse.packets > 0 { forward.last_ns.max(reverse.last_ns) } else { forward.last_ns };
         let start_ns = forward.first_ns;
@@ -107,6 +132,9 @@ pub fn write_truth(flows: &[TrueFlow], mut output: impl Write) -> io::Result<()>
             } else {
                 write!(output, ",,")?;
             }
+        }
+        for number in tcp.get(at).iter().flat_map(|directions| directions.iter()).flat_map(TrueTcp::values) {
+            write!(output, ",{number}")?;
         }
         writeln!(output)?;
     }

@@ -1,0 +1,295 @@
+//! What the load `lossy` promises, judged from outside: every frame is put into its class again, by what is in the
+//! frames and by their times alone, octet by octet.
+
+use std::collections::HashMap;
+use weir_capture::{Source, TrueTcp, synth};
+
+const MILLISECOND_NS: u64 = 1_000_000;
+/// Copies come within this time, behind so many other frames of their direction at most.
+const COPY_NS: u64 = 100_000;
+const COPY_BEHIND: usize = 2;
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// One frame in parts.
+#[derive(Clone)]
+struct Seen {
+    time_ns: u64,
+    /// Addresses and ports, the sender's first.
+    ends: [(Vec<u8>, u16); 2],
+    ttl: u8,
+    /// 0 in IPv6.
+    identification: u16,
+    sequence: u32,
+    acknowledgment: u32,
+    flags: u8,
+    window: u16,
+    payload: u32,
+    /// All that does not change on the way.
+    constant: Vec<u8>,
+}
+
+fn see(time_ns: u64, frame: &[u8]) -> Seen {
+    let ip = &frame[14..];
+    let word = |at: usize| u16::from_be_bytes([ip[at], ip[at + 1]]);
+    let ipv6 = frame[12] == 0x86;
+    let (header, addresses, length, ttl_at) = if ipv6 {
+        (40, [&ip[8..24], &ip[24..40]], 40 + usize::from(word(4)), 7)
+    } else {
+        (20, [&ip[12..16], &ip[16..20]], usize::from(word(2)), 8)
+    };
+    let tcp = &ip[header..length];
+    let number = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+    let mut constant = ip[..length].to_vec();
+    constant[ttl_at] = 0;
+    if !ipv6 {
+        constant[10..12].fill(0);
+    }
+    Seen {
+        time_ns,
+        ends: [(addresses[0].to_vec(), word(header)), (addresses[1].to_vec(), word(header + 2))],
+        ttl: ip[ttl_at],
+        identification: if ipv6 { 0 } else { word(4) },
+        sequence: number(4),
+        acknowledgment: number(8),
+        flags: tcp[13],
+        window: u16::from_be_bytes([tcp[14], tcp[15]]),
+        payload: (tcp.len() - usize::from(tcp[12] >> 4) * 4) as u32,
+        constant,
+    }
+}
+
+/// One direction, as a table of its octets.
+#[derive(Default)]
+struct Direction {
+    first: Option<u32>,
+    /// Whether each octet came, from the one behind the SYN on.
+    came: Vec<bool>,
+    /// When each octet was passed over.
+    passed_ns: HashMap<u32, u64>,
+    fin: Option<u32>,
+    highest: u32,
+    window: u16,
+    /// The highest position acknowledged by the other side.
+    acknowledged: u32,
+    recent: Vec<Seen>,
+    count: TrueTcp,
+}
+
+#[derive(Default)]
+struct Recount {
+    places: HashMap<[(Vec<u8>, u16); 2], usize>,
+    flows: Vec<[Direction; 2]>,
+    wraps: u64,
+}
+
+impl Recount {
+    fn enter(&mut self, seen: Seen) {
+        let mut ends = seen.ends.clone();
+        let place = self.places.get(&ends).map(|&place| (place, 0));
+        ends.reverse();
+        let (place, side) = place.or_else(|| self.places.get(&ends).map(|&place| (place, 1))).unwrap_or_else(|| {
+            self.places.insert(seen.ends.clone(), self.flows.len());
+            self.flows.push(Default::default());
+            (self.flows.len() - 1, 0)
+        });
+        let [first, second] = &mut self.flows[place];
+        let (from, to) = if side == 0 { (first, second) } else { (second, first) };
+        self.wraps += u64::from(classify(from, to, seen));
+    }
+}
+
+/// Enters a frame; whether it is the one whose octets wrap around.
+fn classify(from: &mut Direction, to: &mut Direction, seen: Seen) -> bool {
+    let Seen { time_ns, flags, payload, .. } = seen;
+    from.count.segments += 1;
+    from.count.payload_octets += u64::from(payload);
+    let fin = flags & FIN != 0;
+    let alone = payload == 0 && flags & (SYN | FIN) == 0;
+    if let Some(earlier) = from.recent.iter().rev().take(COPY_BEHIND + 1).find(|earlier| {
+        time_ns - earlier.time_ns <= COPY_NS
+            && earlier.constant == seen.constant
+            && (seen.identification != 0 || !alone)
+    }) {
+        assert!(earlier.ttl == seen.ttl || earlier.ttl == seen.ttl + 1);
+        *if earlier.ttl == seen.ttl { &mut from.count.switched_copies } else { &mut from.count.routed_copies } += 1;
+        from.count.copied_octets += u64::from(payload);
+        from.recent.push(seen);
+        return false;
+    }
+    from.recent.push(seen.clone());
+    if flags & RST != 0 {
+        from.count.rst += 1;
+        return false;
+    }
+    from.count.fin += u64::from(fin);
+    from.count.zero_windows += u64::from(seen.window == 0);
+    from.window = seen.window;
+    if let (true, Some(first)) = (flags & ACK != 0, to.first) {
+        to.acknowledged = to.acknowledged.max(seen.acknowledgment.wrapping_sub(first));
+    }
+    if flags & SYN != 0 {
+        assert!(from.first.is_none_or(|first| first == seen.sequence), "the same SYN");
+        *if from.first.is_some() { &mut from.count.syn_again } else { &mut from.count.syn } += 1;
+        from.first = Some(seen.sequence);
+        from.highest = from.highest.max(1);
+        return false;
+    }
+    let first = from.first.expect("a SYN comes first");
+    let start = seen.sequence.wrapping_sub(first);
+    if payload <= 1 && !fin && start + 1 == from.highest {
+        from.count.keep_alives += 1;
+        from.count.keep_alive_octets += u64::from(payload);
+        return false;
+    }
+    if alone {
+        from.count.acks += 1;
+        return false;
+    }
+    let end = start + payload;
+    if from.came.len() < end as usize {
+        from.came.resize(end as usize, false);
+    }
+    let octets = &mut from.came[start as usize..end as usize];
+    let repeated = octets.iter().filter(|&&came| came).count() as u64;
+    octets.fill(true);
+    from.count.unique_octets += u64::from(payload) - repeated;
+    let fin_again = fin && from.fin.is_some();
+    if fin {
+        assert!(from.fin.is_none_or(|fin| fin == end), "a FIN has one place");
+        from.fin = Some(end);
+    }
+    if payload == 1 && start == from.highest && to.window == 0 {
+        from.count.window_probes += 1;
+    } else if start >= from.highest {
+        from.count.in_order += 1;
+        (from.highest..start).for_each(|position| _ = from.passed_ns.insert(position, time_ns));
+    } else if repeated > 0 || fin_again {
+        from.count.retransmissions += 1;
+        from.count.retransmitted_octets += repeated;
+        from.count.spurious += u64::from(end + u32::from(fin) <= from.acknowledged);
+    } else {
+        match time_ns - from.passed_ns[&start] {
+            0..MILLISECOND_NS => from.count.out_of_order += 1,
+            late_ns => {
+                assert!(
+                    late_ns >= 10 * MILLISECOND_NS,
+                    "{late_ns} ns behind its hole a segment is neither late nor again"
+                );
+                from.count.unseen += 1;
+            }
+        }
+    }
+    from.highest = from.highest.max(end + u32::from(fin));
+    first.wrapping_add(start) > first.wrapping_add(end)
+}
+
+/// FNV-1a over all that a frame is.
+fn digest(spec: &str) -> u64 {
+    let mut source = synth(spec).unwrap();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    while let Some(burst) = source.burst().unwrap() {
+        for frame in &burst {
+            let all = frame.time_ns.to_be_bytes().into_iter().chain(frame.bytes.iter().copied());
+            hash = all.fold(hash, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3));
+        }
+    }
+    hash
+}
+
+/// The truth of a load, held against another count; all of it added up, and how often numbers wrapped.
+fn judge(spec: &str) -> (TrueTcp, u64) {
+    let mut source = synth(spec).unwrap().with_truth();
+    let mut recount = Recount::default();
+    while let Some(burst) = source.burst().unwrap() {
+        burst.iter().for_each(|frame| recount.enter(see(frame.time_ns, frame.bytes)));
+    }
+    assert_eq!(source.true_tcp().len(), source.truth().len());
+    assert_eq!(source.true_tcp().len(), recount.flows.len());
+    let mut sum = [0; TrueTcp::NAMES.len()];
+    for ((truth, flow), counted) in source.true_tcp().iter().zip(source.truth()).zip(&recount.flows) {
+        for (truth, counted) in truth.iter().zip(counted) {
+            for ((name, truth), counted) in TrueTcp::NAMES.iter().zip(truth.values()).zip(counted.count.values()) {
+                assert_eq!(truth, counted, "{spec}: {name} of {flow:?}");
+            }
+            assert_eq!(truth.classes(), truth.segments);
+            let not_new = truth.payload_octets - truth.unique_octets;
+            assert_eq!(not_new - truth.copied_octets - truth.keep_alive_octets, truth.retransmitted_octets);
+            sum.iter_mut().zip(truth.values()).for_each(|(sum, value)| *sum += value);
+        }
+        assert_eq!([flow.forward.packets, flow.reverse.packets], truth.map(|truth| truth.segments));
+    }
+    let packets: u64 = source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum();
+    assert_eq!(packets, sum[0]);
+    (TrueTcp::from_values(sum), recount.wraps)
+}
+
+#[test]
+fn the_truth_is_what_another_count_of_the_frames_finds() {
+    for spec in [
+        "lossy,flows=50,packets=30k,seed=2",
+        "lossy,flows=30,new=30,packets=30k,seed=3,loss=10%,recut=1",
+        "lossy,flows=30,packets=30k,seed=4,loss=20%,before=1,recut=50%,reorder=10%,spurious=5%",
+        "lossy,flows=30,packets=30k,seed=5,loss=5%,before=0,duplicate=30%,routed=50%,noid=50%",
+        "lossy,flows=100,new=100,packets=30k,seed=6,keepalive=1,zerowindow=1,reorder=20%,loss=5%,ipv6=1",
+        "lossy,flows=1,packets=3k,seed=7,loss=50%",
+        "lossy,flows=5,duration=30s,seed=8,loss=1",
+    ] {
+        judge(spec);
+    }
+}
+
+#[test]
+fn all_kinds_of_events_happen_in_a_run_of_200_thousand_packets() {
+    let (sum, wraps) = judge("lossy,packets=200k");
+    for (name, value) in TrueTcp::NAMES.iter().zip(sum.values()) {
+        assert!((value > 0) != (*name == "routed_copies"), "{name}: {value}");
+    }
+    assert!(wraps > 0);
+    let segments = (sum.segments - sum.acks) as f64;
+    let near = |count: u64, share: f64| (0.5..1.5).contains(&(count as f64 / segments / share));
+    // Half of the lost ones are seen twice, half of them once.
+    assert!(near(sum.retransmissions, 0.006) && near(sum.unseen, 0.005), "{sum:?}");
+    assert!(near(sum.out_of_order, 0.005) && near(sum.switched_copies, 0.006), "{sum:?}");
+}
+
+#[test]
+fn a_network_without_flaws_repeats_nothing() {
+    let flawless = "loss=0,reorder=0,spurious=0,duplicate=0,keepalive=0,zerowindow=0";
+    let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{flawless}"));
+    assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order, "{sum:?}");
+    // What is late is not sent again.
+    let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{}", flawless.replace("reorder=0", "reorder=10%")));
+    assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order + sum.out_of_order, "{sum:?}");
+    assert!(sum.out_of_order > 1_000, "{sum:?}");
+}
+
+#[test]
+fn the_same_specification_is_the_same_frames_to_the_bit() {
+    let spec = "lossy,flows=100,packets=20k,seed=7";
+    assert_eq!(digest(spec), 0xa58e_b417_414d_94e4);
+    assert_ne!(digest("lossy,packets=1k"), digest("lossy,packets=1k,seed=2"));
+}
+
+#[test]
+fn truth_is_kept_of_what_the_probe_sees_alone_and_changes_nothing() {
+    let spec = "lossy,flows=100,packets=20k,seed=7,loss=30%";
+    let (mut without, mut with) = (synth(spec).unwrap(), synth(spec).unwrap().with_truth());
+    while let Some(expected) = without.burst().unwrap() {
+        let burst = with.burst().unwrap().unwrap();
+        assert!(burst.iter().map(|frame| frame.bytes).eq(expected.iter().map(|frame| frame.bytes)));
+    }
+    assert!(without.true_tcp().is_empty() && without.truth().is_empty());
+    assert!(with.truth().iter().all(|flow| flow.forward.packets > 0 && flow.protocol == 6));
+}
+
+#[test]
+fn a_load_has_the_flows_that_were_asked_for() {
+    let mut source = synth("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_truth();
+    while source.burst().unwrap().is_some() {}
+    // A second of the ramp, then so many a second; conversations last longer than drawn while losses are repaired.
+    let flows = source.truth().len();
+    assert!((2_500..4_000).contains(&flows), "{flows}");
+}
