@@ -9,6 +9,8 @@ use weir_packet::Network;
 pub(crate) const OWN_ENTERPRISE: u32 = 32473;
 /// Private enterprise number that turns an IANA element into that of the reverse direction (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
+/// Private enterprise number of ntop, whose elements many collectors know.
+pub(crate) const NTOP_ENTERPRISE: u32 = 35632;
 /// Added to the number of an own element, it is that of the reverse direction (RFC 5103 section 6.2).
 pub(crate) const OWN_REVERSE: u16 = 0x4000;
 
@@ -78,6 +80,7 @@ pub(crate) enum Semantics {
 pub(crate) enum Units {
     None = 0,
     Octets = 2,
+    Packets = 3,
     Nanoseconds = 8,
 }
 
@@ -100,6 +103,10 @@ pub(crate) struct Element {
     pub octets: u16,
     /// Semantics and units if it is our own.
     pub own: Option<(Semantics, Units)>,
+    /// If it is ntop's, its number for the reverse direction. It takes the largest value for one that it has no room for.
+    pub ntop_reverse: Option<u16>,
+    /// Only for directions of TCP that had any trouble.
+    pub of_trouble: bool,
     pub formats: Formats,
     /// Only for flows of this network.
     network: Option<Network>,
@@ -111,7 +118,28 @@ impl Element {
     /// An element of IANA's registry that only IPFIX has.
     pub const fn iana(number: u16, name: &'static str, data_type: DataType) -> Self {
         let octets = data_type.octets();
-        Self { number, name, data_type, octets, own: None, formats: Formats::Ipfix, network: None, least: 0 }
+        Self {
+            number,
+            name,
+            data_type,
+            octets,
+            own: None,
+            ntop_reverse: None,
+            of_trouble: false,
+            formats: Formats::Ipfix,
+            network: None,
+            least: 0,
+        }
+    }
+
+    /// An element that ntop has numbers for, one per direction.
+    pub const fn ntop(number: u16, reverse: u16, name: &'static str, data_type: DataType) -> Self {
+        Self { ntop_reverse: Some(reverse), ..Self::iana(number, name, data_type) }
+    }
+
+    /// Only for directions of TCP that had any trouble; of others it would be 0.
+    pub const fn of_trouble(self) -> Self {
+        Self { of_trouble: true, ..self }
     }
 
     /// An element that IANA has no number for.
@@ -152,7 +180,7 @@ impl Element {
 
     /// Whether it can tell this value.
     #[inline(always)]
-    pub fn takes(&self, value: &Value, network: Network) -> bool {
+    pub fn takes(&self, value: &Value, network: Network, trouble: bool) -> bool {
         let fits = match value {
             Value::Absent => false,
             Value::Unsigned(number)
@@ -165,7 +193,7 @@ impl Element {
             Value::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,
         };
-        fits && self.network.is_none_or(|only| only == network)
+        fits && (trouble || !self.of_trouble) && self.network.is_none_or(|only| only == network)
     }
 
     /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
@@ -174,7 +202,10 @@ impl Element {
         let number = match *value {
             // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
             Value::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
+            Value::Unsigned(number) if self.ntop_reverse.is_some() => number.min(u64::MAX >> (64 - 8 * self.octets)),
             Value::Unsigned(number) => number,
+            Value::Missing => 0,
+            Value::Degraded(set) => u64::from(set.0),
             Value::Float(number) => number.to_bits(),
             Value::Time(ns) => match self.data_type {
                 DataType::DateTimeMilliseconds => ns / 1_000_000,
@@ -192,8 +223,9 @@ impl Element {
     }
 }
 
-/// Shortest limit of a message: it holds the longest template or the longest records of one flow.
-pub(crate) const SHORTEST_MESSAGE: usize = 600;
+/// Shortest limit of a message: it holds the longest template or the longest records of one flow, and is what UDP carries
+/// in the shortest packet that every link of IPv6 takes whole (RFC 8200 section 5).
+pub(crate) const SHORTEST_MESSAGE: usize = 1280 - 40 - 8;
 
 /// The octets of one record in the making, in memory of their own: the longest record is known.
 #[derive(Default)]

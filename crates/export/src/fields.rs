@@ -10,6 +10,7 @@ use crate::value::Value;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::{Approximate, Direction, Flow};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
+use weir_tcp::{Class, Report};
 
 use DataType::{
     DateTimeMilliseconds, DateTimeNanoseconds, Float64, Ipv4Address, Ipv6Address, MacAddress, OctetArray, Unsigned8,
@@ -22,8 +23,20 @@ pub(crate) struct Record<'a> {
     pub flow: &'a Flow,
     /// The direction that is asked for.
     pub direction: &'a Direction,
+    /// What it told by TCP.
+    pub tcp: Option<&'a Report>,
     /// The flow is the way back of a two-way flow, so that its source is the responder.
     pub from_responder: bool,
+}
+
+impl<'a> Record<'a> {
+    /// A flow, asked for its forward direction or its reverse one.
+    #[inline(always)]
+    pub fn new(flow: &'a Flow, reverse: bool, from_responder: bool) -> Self {
+        let direction = if reverse { &flow.reverse } else { &flow.forward };
+        let tcp = flow.tcp.as_ref().map(|reports| &reports[usize::from(reverse)]).filter(|_| direction.packets > 0);
+        Self { flow, direction, tcp, from_responder }
+    }
 }
 
 /// One field.
@@ -35,6 +48,8 @@ pub(crate) struct Field {
     pub kind: &'static str,
     pub unit: &'static str,
     pub sentence: &'static str,
+    /// Of TCP alone: left out of the JSON of other flows.
+    pub of_tcp: bool,
     pub elements: &'static [Element],
 }
 
@@ -44,11 +59,14 @@ pub(crate) trait Visitor {
     fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value);
 }
 
-/// A list of fields, of the `flow` or of `each` direction; and a function that visits all of them, or those of the reverse
+/// A list of fields, of the `flow`, of `each` direction, or of `tcp`, which is of each direction, too; and a function that visits all of them, or those of the reverse
 /// direction, one after the other without a loop, so that what is known of a field takes no time.
 macro_rules! fields {
     (@reverse flow $name:literal) => { None };
     (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
+    (@reverse tcp $name:literal) => { Some(concat!("rev_", $name)) };
+    (@of_tcp tcp) => { true };
+    (@of_tcp $of:ident) => { false };
     ($(#[$about:meta])* $list:ident, $visit:ident:
         $($of:ident $name:literal, $kind:literal, $unit:literal, $sentence:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
         $(#[$about])*
@@ -58,6 +76,7 @@ macro_rules! fields {
             kind: $kind,
             unit: $unit,
             sentence: $sentence,
+            of_tcp: fields!(@of_tcp $of),
             elements: &[$($element),*],
         },)+];
 
@@ -195,6 +214,113 @@ fields! {
         [Element::iana(177, "icmpCodeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
          Element::iana(179, "icmpCodeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
         |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[1].into()));
+    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, copies left out. This and all fields of TCP are defined in tcp.md.",
+        [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
+        |r| counted(r, Report::syns);
+    tcp "tcp_syn_retransmitted", "integer", "packets", "SYN again, with the same sequence number.",
+        [Element::own(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::SynRepeated).segments);
+    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN that were taken, copies left out.",
+        [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
+        |r| counted(r, |t| t.fins);
+    tcp "tcp_rst_count", "integer", "packets", "Segments with RST, copies left out.",
+        [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
+        |r| counted(r, |t| t.of(Class::Reset).segments);
+    tcp "tcp_payload_bytes", "integer", "octets", "Octets of payload of all segments by the IP length, copies and all.",
+        [Element::own(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| counted(r, |t| t.classes.iter().map(|count| count.bytes).sum());
+    tcp "tcp_unique_bytes", "integer", "octets", "Octets of payload seen for the first time.",
+        [Element::own(16, "tcpUniqueOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| counted(r, |t| t.unique_bytes);
+    tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN at or beyond the highest octet seen.",
+        [Element::own(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
+        |r| counted(r, |t| t.of(Class::InOrder).segments);
+    tcp "tcp_in_order_bytes", "integer", "octets", "Their payload.",
+        [Element::own(18, "tcpInOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::InOrder).bytes);
+    tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN and RST, but for keep-alives and duplicate acknowledgments.",
+        [Element::own(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
+        |r| counted(r, |t| t.of(Class::Acknowledgment).segments);
+    tcp "tcp_duplicate_acks", "integer", "packets", "Such segments that repeat an acknowledgment while more is on the way.",
+        [Element::own(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::DuplicateAcknowledgment).segments);
+    tcp "tcp_retransmitted_packets", "integer", "packets", "Segments of which at least one octet, or the FIN, was seen before. Copies, keep-alives and SYN are counted elsewhere.",
+        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32),
+         Element::own(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Retransmission).segments);
+    tcp "tcp_retransmitted_bytes", "integer", "octets", "Octets that were seen before, of all segments but copies and keep-alives.",
+        [Element::own(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.retransmitted_bytes);
+    tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments with octets not seen before, too.",
+        [Element::own(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.partial);
+    tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of nothing but what had been acknowledged.",
+        [Element::own(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.spurious);
+    tcp "tcp_retransmitted_unseen", "integer", "packets", "Segments that fill a hole later than reordering would: the original was lost before the probe.",
+        [Element::own(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::UnseenRetransmission).segments);
+    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Their payload.",
+        [Element::own(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::UnseenRetransmission).bytes);
+    tcp "tcp_out_of_order", "integer", "packets", "Segments that fill a hole within a round trip of the handshake, or 3 ms if that is not known.",
+        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32),
+         Element::own(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::OutOfOrder).segments);
+    tcp "tcp_out_of_order_bytes", "integer", "octets", "Their payload.",
+        [Element::own(28, "tcpOutOfOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::OutOfOrder).bytes);
+    tcp "tcp_duplicates", "integer", "packets", "Copies of packets made on the way to the probe, with the same TTL. They are in `packets` and `bytes`, which they bias.",
+        [Element::own(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Duplicate).segments);
+    tcp "tcp_routed_duplicates", "integer", "packets", "Copies with another TTL: seen before and behind a router.",
+        [Element::own(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::RoutedDuplicate).segments);
+    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of both kinds of copies.",
+        [Element::own(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Duplicate).bytes + t.of(Class::RoutedDuplicate).bytes);
+    tcp "tcp_keepalives", "integer", "packets", "Segments of at most one octet, the last one again.",
+        [Element::own(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::KeepAlive).segments);
+    tcp "tcp_zero_window_probes", "integer", "packets", "One new octet into a closed window.",
+        [Element::own(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::ZeroWindowProbe).segments);
+    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, copies and RST left out.",
+        [Element::own(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.zero_windows);
+    tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from what was seen.",
+        [Element::own(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::OutOfWindow).segments);
+    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or cut by the capture.",
+        [Element::own(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Unread).segments);
+    tcp "tcp_missing_bytes", "integer", "octets", "Octets never seen between others that were, at the end of the record.",
+        [Element::own(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.missing_bytes);
+    tcp "tcp_largest_hole", "integer", "octets", "The most octets that a segment left out.",
+        [Element::own(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.largest_hole);
+    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the other side's SYN to the answer of this side: of the responder the round trip behind the probe, of the initiator the one before it.",
+        [Element::own(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| told(r, |t| t.handshake_ns);
+    tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
+        [Element::own(40, "tcpSynWindow", Unsigned16, Semantics::Quantity, Units::Octets)],
+        |r| told(r, |t| t.syn_window);
+    tcp "tcp_mss", "integer", "octets", "Maximum segment size that the SYN announced.",
+        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)],
+        |r| announced(r, |t| t.maximum_segment);
+    tcp "tcp_window_scale", "integer", "bits", "Window scale that the SYN announced.",
+        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)],
+        |r| announced(r, |t| t.window_scale);
+    tcp "tcp_size_by_sequence", "integer", "octets", "Octets between SYN and FIN by their sequence numbers; only with exactly one of each, repeated ones not counted.",
+        [Element::own(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| told(r, |t| t.size_by_sequence);
+    tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
+        [Element::own(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| told(r, |t| t.duration_by_sequence);
+    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room; bits 1 to 32 in IPFIX.",
+        [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
+        |r| r.tcp.map_or(Value::Absent, |t| if t.degraded.0 == 0 { Value::Missing } else { Value::Degraded(t.degraded) });
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| Value::Unsigned(r.flow.interface.into());
@@ -245,6 +371,7 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
 pub(crate) fn one_way(flow: &Flow) -> impl Iterator<Item = (Flow, bool)> {
     let there = Flow { reverse: Direction::default(), ..*flow };
     let back = Flow {
+        tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         source: flow.destination,
         destination: flow.source,
         source_port: flow.destination_port,
@@ -273,6 +400,26 @@ fn knows_icmp(record: &Record<'_>) -> bool {
 /// ICMP type * 256 + code.
 pub(crate) fn type_and_code(record: &Record<'_>) -> Value {
     of_packets(record, knows_icmp(record), |direction| Value::Unsigned(u16::from_be_bytes(direction.icmp).into()))
+}
+
+/// A count by TCP.
+fn counted(record: &Record<'_>, read: impl FnOnce(&Report) -> u64) -> Value {
+    record.tcp.map_or(Value::Absent, |report| Value::Unsigned(read(report)))
+}
+
+/// What TCP may have told.
+fn told<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&Report) -> Option<T>) -> Value {
+    record.tcp.and_then(read).map_or(Value::Absent, |number| Value::Unsigned(number.into()))
+}
+
+/// What a SYN that was seen announced, or not.
+fn announced<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&Report) -> Option<T>) -> Value {
+    match record.tcp {
+        Some(report) if report.syn_window.is_some() => {
+            read(report).map_or(Value::Missing, |number| Value::Unsigned(number.into()))
+        }
+        _ => Value::Absent,
+    }
 }
 
 fn when(applies: bool, number: impl Into<u64>) -> Value {

@@ -1,13 +1,32 @@
 //! How a flow becomes a record of a template: its shape says which elements apply, and is the template.
 
-use crate::element::{Body, Element, Formats, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
+use crate::element::{Body, Element, Formats, NTOP_ENTERPRISE, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
 use crate::fields::{EXTRA, FIELDS, Field, Record, Visitor, visit_extra, visit_fields};
 use crate::value::Value;
 use weir_flow::Flow;
 use weir_packet::Network;
+use weir_tcp::Report;
 
-/// Which elements a record has: bit n for slot n of the layout.
-pub(crate) type Shape = u128;
+/// Which elements a record has: a bit for each slot of the layout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Shape([u64; 3]);
+
+impl Shape {
+    const SLOTS: usize = 3 * 64;
+
+    #[inline(always)]
+    fn add(&mut self, slot: usize) {
+        self.0[slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn has(&self, slot: usize) -> bool {
+        self.0[slot / 64] >> (slot % 64) & 1 == 1
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
 
 /// Every element, in the order in which those that apply are sent.
 pub(crate) struct Layout {
@@ -43,7 +62,7 @@ impl Layout {
                 fields.flat_map(|field| field.elements).map(move |element| Slot { element, reverse })
             })
             .collect();
-        assert!(slots.len() <= Shape::BITS as usize, "a shape has a bit for every slot");
+        assert!(slots.len() <= Shape::SLOTS, "a shape has a bit for every slot");
         Self { format, slots }
     }
 
@@ -51,14 +70,16 @@ impl Layout {
     /// flows only.
     pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
         let (format, network) = (self.format, flow.network);
-        let mut encoder = Encoder { format, network, boot_ms, out, slot: 0, shape: 0 };
+        let mut encoder = Encoder { format, network, trouble: false, boot_ms, out, slot: 0, shape: Shape::default() };
         if format == Formats::Ipfix && flow.reverse.packets > 0 {
-            let record = Record { flow, direction: &flow.reverse, from_responder };
+            let record = Record::new(flow, true, from_responder);
+            encoder.trouble = record.tcp.is_some_and(Report::had_trouble);
             visit_fields::<true>(&record, &mut encoder);
             visit_extra::<true>(&record, &mut encoder);
         }
         encoder.slot = REVERSE_SLOTS;
-        let record = Record { flow, direction: &flow.forward, from_responder };
+        let record = Record::new(flow, false, from_responder);
+        encoder.trouble = record.tcp.is_some_and(Report::had_trouble);
         visit_fields::<false>(&record, &mut encoder);
         visit_extra::<false>(&record, &mut encoder);
         encoder.shape
@@ -69,14 +90,16 @@ impl Layout {
     pub fn template(&self, id: u16, shape: Shape) -> Vec<u8> {
         let mut record = Vec::new();
         record.extend(id.to_be_bytes());
-        record.extend((shape.count_ones() as u16).to_be_bytes());
-        for (_, slot) in self.slots.iter().enumerate().filter(|(at, _)| shape & (1 << at) != 0) {
+        record.extend((shape.count() as u16).to_be_bytes());
+        for (_, slot) in self.slots.iter().enumerate().filter(|(at, _)| shape.has(*at)) {
             let element = slot.element;
-            let (number, enterprise) = match (element.own.is_some(), slot.reverse) {
-                (false, false) => (element.number, None),
-                (false, true) => (element.number, Some(REVERSE_ENTERPRISE)),
-                (true, false) => (element.number, Some(OWN_ENTERPRISE)),
-                (true, true) => (element.number | OWN_REVERSE, Some(OWN_ENTERPRISE)),
+            let (number, enterprise) = match (element.own, element.ntop_reverse, slot.reverse) {
+                (None, None, false) => (element.number, None),
+                (None, None, true) => (element.number, Some(REVERSE_ENTERPRISE)),
+                (None, Some(_), false) => (element.number, Some(NTOP_ENTERPRISE)),
+                (None, Some(reverse), true) => (reverse, Some(NTOP_ENTERPRISE)),
+                (Some(_), _, false) => (element.number, Some(OWN_ENTERPRISE)),
+                (Some(_), _, true) => (element.number | OWN_REVERSE, Some(OWN_ENTERPRISE)),
             };
             let flag = if enterprise.is_some() { 0x8000 } else { 0 };
             record.extend((number | flag).to_be_bytes());
@@ -118,6 +141,8 @@ impl Layout {
 struct Encoder<'a> {
     format: Formats,
     network: Network,
+    /// The direction had trouble by TCP.
+    trouble: bool,
     boot_ms: u64,
     out: &'a mut Body,
     /// Of the next element.
@@ -133,9 +158,9 @@ impl Visitor for Encoder<'_> {
         }
         let value = value();
         for element in field.elements {
-            if element.is_of(self.format) && element.takes(&value, self.network) {
+            if element.is_of(self.format) && element.takes(&value, self.network, self.trouble) {
                 element.write(&value, self.boot_ms, self.out);
-                self.shape |= 1 << self.slot;
+                self.shape.add(self.slot);
             }
             self.slot += 1;
         }
@@ -155,7 +180,9 @@ mod tests {
             let has = |slot: &Slot| slot.element.is_of(format) && (format == Formats::Ipfix || !slot.reverse);
             let slots = || layout.slots.iter().enumerate().filter(|(_, slot)| has(slot));
             let record: usize = slots().map(|(_, slot)| usize::from(slot.element.octets)).sum();
-            let template = layout.template(0, slots().fold(0, |shape, (at, _)| shape | 1 << at)).len();
+            let mut shape = Shape::default();
+            slots().for_each(|(at, _)| shape.add(at));
+            let template = layout.template(0, shape).len();
             assert!(header + records * (record + 4 + 3) <= SHORTEST_MESSAGE, "records of {record}");
             assert!(header + 4 + template + 3 <= SHORTEST_MESSAGE, "template of {template}");
             assert!(layout.own_types().all(|record| header + 4 + record.len() + 3 <= SHORTEST_MESSAGE));

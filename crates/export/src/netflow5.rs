@@ -179,7 +179,7 @@ fn ports(flow: &Flow) -> (u16, u16) {
     if flow.has_ports() {
         return (flow.source_port, flow.destination_port);
     }
-    let record = Record { flow, direction: &flow.forward, from_responder: false };
+    let record = Record::new(flow, false, false);
     match type_and_code(&record) {
         Value::Unsigned(type_and_code) => (0, type_and_code as u16),
         _ => (0, 0),

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(parse("host"), Ok(("host".into(), 4739, 1420, 10_000)));
         assert_eq!(parse("192.0.2.1:2055?mtu=9000"), Ok(("192.0.2.1".into(), 2055, 9000, 10_000)));
         assert_eq!(parse("[2001:db8::1]"), Ok(("2001:db8::1".into(), 4739, 1420, 10_000)));
-        assert_eq!(parse("[::1]:9?rate=0&mtu=600"), Ok(("::1".into(), 9, 600, 0)));
+        assert_eq!(parse("[::1]:9?rate=0&mtu=1232"), Ok(("::1".into(), 9, 1232, 0)));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             "[::1",
             "[::1]4739",
             "[host]:4739",
-            "host?mtu=599",
+            "host?mtu=1231",
             "host?mtu=65508",
             "host?rate=fast",
             "host?rate=-1",

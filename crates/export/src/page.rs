@@ -1,6 +1,6 @@
 //! The page about fields, docs/fields.md, written from the list of fields.
 
-use crate::element::{Element, Formats, OWN_ENTERPRISE};
+use crate::element::{Element, Formats, NTOP_ENTERPRISE, OWN_ENTERPRISE};
 use crate::fields::{EXTRA, FIELDS, Field};
 use std::fmt::Write;
 
@@ -44,9 +44,15 @@ fn row(page: &mut String, name: &str, field: &Field) {
         elements.dedup();
         elements.join(", ")
     };
-    let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| match element.own {
-        None => format!("{} ({})", element.name, element.number),
-        Some(_) => format!("{} ({OWN_ENTERPRISE}/{})", element.name, element.number),
+    let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| match (element.own, element.ntop_reverse) {
+        (None, None) => format!("{} ({})", element.name, element.number),
+        (None, Some(reverse)) => {
+            format!("{} ({NTOP_ENTERPRISE}/{}, reverse {reverse})", element.name, element.number)
+        }
+        (Some(_), _) => {
+            let mark = if element.of_trouble { "\\*" } else { "" };
+            format!("{} ({OWN_ENTERPRISE}/{}){mark}", element.name, element.number)
+        }
     });
     let netflow9 = list(&[Formats::Netflow9, Formats::Both], |element| element.number.to_string());
     let cells = [name, field.kind, field.unit, field.sentence, &ipfix, &netflow9];
@@ -63,6 +69,9 @@ JSON has every field in every record; CSV has them as columns in this order, tho
 does not apply is null in JSON, empty in CSV, and not sent in IPFIX and NetFlow v9: ports of ICMP, control bits of UDP, VLAN of a frame without
 a tag, everything `rev_` of a one-way flow but its `rev_packets`, `rev_bytes` and `rev_l2_bytes`, which are 0 in JSON and CSV.
 
+The fields `tcp_...` but for `tcp_flags` are defined in tcp.md. JSON leaves them out of records of other protocols, and overflow records. IPFIX sends most of them, those marked \\*, only
+in directions that had any trouble by TCP: a record without them says that they are 0. 0 in an element of `tcp_mss` and `tcp_window_scale` is none.
+
 `rev_` is the way from the responder to the initiator. In IPFIX it is the same element under the enterprise number 29305 (RFC 5103), or
 for our own elements the number + 16384. With `--uniflow`, and always in NetFlow, each direction is a record of its own with its own start and end.
 
@@ -78,7 +87,7 @@ Besides these, IPFIX and NetFlow v9 carry what collectors look for in another sh
 
 const TAIL: &str = "
 The elements of enterprise 32473 are our own; IPFIX announces their names, types and units in type information records (RFC 5610).
-See decisions/0010. Times of NetFlow's uptime (21, 22) count from a boot one day before the first record; header times are those of the newest
+See decisions/0010. Those of enterprise 35632 are ntop's, which has a number for each direction; they stop at the largest number their 32 bits hold. Times of NetFlow's uptime (21, 22) count from a boot one day before the first record; header times are those of the newest
 record (crates/export/src/uptime.rs says what 32 bits cannot tell).
 
 NetFlow v5 has addresses, ports (for ICMP the destination port is type * 256 + code), protocol, packets, bytes, the low 8 control bits, ToS,
@@ -133,6 +142,9 @@ mod tests {
                 assert!(element.number < crate::element::OWN_REVERSE);
                 continue;
             }
+            if element.ntop_reverse.is_some() {
+                continue;
+            }
             let columns = &registry[&element.number];
             let (name, data_type, status) = (columns[1], columns[2], columns[5]);
             assert_eq!((name, data_type, status), (element.name, element.data_type.name(), "current"));
@@ -142,7 +154,7 @@ mod tests {
     #[test]
     fn elements_of_one_network_name_it() {
         for element in FIELDS.iter().chain(EXTRA).flat_map(|field| field.elements) {
-            let takes = |network| element.takes(&crate::value::Value::Unsigned(1), network);
+            let takes = |network| element.takes(&crate::value::Value::Unsigned(1), network, true);
             if element.name.starts_with("icmp") {
                 assert_eq!(takes(Network::Ipv4), element.name.ends_with("IPv4"));
                 assert_eq!(takes(Network::Ipv6), element.name.ends_with("IPv6"));

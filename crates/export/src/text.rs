@@ -58,9 +58,10 @@ impl Text {
     }
 
     fn append(&mut self, flow: &Flow, from_responder: bool) {
-        let mut line = Columns { format: self.format, before: self.before.iter(), out: &mut self.buffer };
-        visit_fields::<false>(&Record { flow, direction: &flow.forward, from_responder }, &mut line);
-        visit_fields::<true>(&Record { flow, direction: &flow.reverse, from_responder }, &mut line);
+        let mut line =
+            Columns { format: self.format, tcp: flow.tcp.is_some(), before: self.before.iter(), out: &mut self.buffer };
+        visit_fields::<false>(&Record::new(flow, false, from_responder), &mut line);
+        visit_fields::<true>(&Record::new(flow, true, from_responder), &mut line);
         if self.format == Format::Json {
             self.buffer.push(b'}');
         }
@@ -78,13 +79,19 @@ impl Text {
 /// The columns of one line.
 struct Columns<'a> {
     format: Format,
+    /// The flow has fields of TCP.
+    tcp: bool,
     before: std::slice::Iter<'a, String>,
     out: &'a mut Vec<u8>,
 }
 
 impl Visitor for Columns<'_> {
-    fn visit(&mut self, _: &'static Field, value: impl FnOnce() -> Value) {
-        self.out.extend(self.before.next().expect("one per column").as_bytes());
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value) {
+        let before = self.before.next().expect("one per column");
+        if field.of_tcp && !self.tcp && self.format == Format::Json {
+            return;
+        }
+        self.out.extend(before.as_bytes());
         append_value(self.format, &value(), self.out);
     }
 }
@@ -123,13 +130,13 @@ impl Sink for Text {
 
 fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
-        (Format::Json, Value::Absent) => return out.extend(b"null"),
+        (Format::Json, Value::Absent | Value::Missing) => return out.extend(b"null"),
         (Format::Json, Value::Unsigned(_) | Value::Float(_)) | (Format::Csv, _) => b"",
         (Format::Json, _) => b"\"",
     };
     out.extend(quote);
     match value {
-        Value::Absent => {}
+        Value::Absent | Value::Missing => {}
         Value::Unsigned(number) => out.extend(itoa::Buffer::new().format(*number).as_bytes()),
         Value::Float(number) => out.extend(zmij::Buffer::new().format(*number).as_bytes()),
         Value::Time(ns) => append_time(*ns, out),
@@ -142,15 +149,18 @@ fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
             }
         }
         Value::Code(_, word) => out.extend(word.as_bytes()),
-        Value::Words(set) => {
-            for (at, word) in set.names().enumerate() {
-                out.extend((at > 0).then_some(b' '));
-                out.extend(word.as_bytes());
-            }
-        }
+        Value::Words(set) => append_words(set.names(), out),
+        Value::Degraded(set) => append_words(set.names(), out),
         Value::Text(text) => out.extend(text.as_str().as_bytes()),
     }
     out.extend(quote);
+}
+
+fn append_words(words: impl Iterator<Item = &'static str>, out: &mut Vec<u8>) {
+    for (at, word) in words.enumerate() {
+        out.extend((at > 0).then_some(b' '));
+        out.extend(word.as_bytes());
+    }
 }
 
 /// `2026-11-20T12:00:00.123456789Z` (RFC 3339).

@@ -3,12 +3,15 @@
 use crate::community_id::CommunityId;
 use std::net::IpAddr;
 use weir_flow::Approximate;
+use weir_tcp::Degraded;
 
 /// What a field holds for one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     /// The field does not apply.
     Absent,
+    /// It applies, and there is none: null in text, 0 in a template, so that there are fewer of these.
+    Missing,
     Unsigned(u64),
     /// Always finite.
     Float(f64),
@@ -19,5 +22,6 @@ pub(crate) enum Value {
     /// A number with a word for it.
     Code(u8, &'static str),
     Words(Approximate),
+    Degraded(Degraded),
     Text(CommunityId),
 }

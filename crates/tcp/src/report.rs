@@ -177,6 +177,17 @@ impl Report {
         self.classes.iter().map(|count| count.segments).sum()
     }
 
+    /// Whether anything happened beyond SYN, octets in order, acknowledgments, FIN and RST.
+    pub fn had_trouble(&self) -> bool {
+        const USUAL: [Class; 4] = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
+        let usual: u64 = USUAL.iter().map(|&class| self.of(class).segments).sum();
+        usual != self.segments()
+            || self.zero_windows > 0
+            || self.largest_hole > 0
+            || self.missing_bytes > 0
+            || self.degraded.0 != 0
+    }
+
     /// Segments with SYN, copies left out.
     pub fn syns(&self) -> u64 {
         self.of(Class::Syn).segments + self.of(Class::SynRepeated).segments

@@ -40,7 +40,7 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("capture", &[]),
         ("tcp", &["packet"]),
         ("flow", &["ledger", "packet", "tcp"]),
-        ("export", &["flow", "ledger", "packet"]),
+        ("export", &["flow", "ledger", "packet", "tcp"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
         ("bench", &["capture", "export", "flow", "ledger", "packet", "probe"]),
         ("weir", &["bench", "capture", "export", "flow", "ledger", "packet", "probe"]),

@@ -64,6 +64,7 @@ impl<'a> Reader<'a> {
 }
 
 const REVERSE: u32 = 29305;
+const NTOP: u32 = 35632;
 
 impl Decoder {
     pub fn new() -> Self {
@@ -74,6 +75,9 @@ impl Decoder {
             let columns: Vec<&str> = line.split(',').collect();
             let number = columns[0].parse().expect("a number");
             decoder.registry.insert((0, number), (columns[1].into(), columns[2].into()));
+        }
+        for number in [109, 110, 111, 112, 417, 418, 421, 422] {
+            decoder.registry.insert((NTOP, number), (format!("ntop {number}"), "unsigned".into()));
         }
         decoder
     }

@@ -4,6 +4,7 @@ use crate::decode::{Record, Value};
 use std::net::IpAddr;
 use weir_flow::{Approximate, Direction, Flow};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, address};
+use weir_tcp::{Class, Report};
 
 /// The two ways of a flow as one-way flows.
 pub fn one_way(flow: &Flow) -> Vec<Flow> {
@@ -16,6 +17,7 @@ pub fn one_way(flow: &Flow) -> Vec<Flow> {
         destination_port: flow.source_port,
         forward: flow.reverse,
         reverse: none,
+        tcp: flow.tcp.map(|[there, back]| [back, there]),
         ..*flow
     };
     match (flow.forward.packets, flow.reverse.packets) {
@@ -43,7 +45,28 @@ pub fn ipfix(flow: &Flow, uniflow: bool) -> Vec<Record> {
 /// The records of a flow in NetFlow v9: one-way, and without what only IPFIX has. The two times of uptime are for the caller.
 pub fn netflow9(flow: &Flow) -> Vec<Record> {
     let keep = |name: &str| {
-        let own = ["packetSize", "interArrival", "tunnel", "outer", "approximate"];
+        let own = [
+            "packetSize",
+            "interArrival",
+            "tunnel",
+            "outer",
+            "approximate",
+            "tcpU",
+            "tcpS",
+            "tcpF",
+            "tcpR",
+            "tcpP",
+            "tcpI",
+            "tcpA",
+            "tcpD",
+            "tcpO",
+            "tcpK",
+            "tcpZ",
+            "tcpM",
+            "tcpL",
+            "tcpH",
+            "ntop",
+        ];
         let ipfix_only = ["flowStartNanoseconds", "flowEndNanoseconds", "layer2OctetDeltaCount", "layer2SegmentId"];
         !own.iter().any(|prefix| name.starts_with(prefix)) && !ipfix_only.contains(&name)
     };
@@ -91,7 +114,109 @@ fn record(flow: &Flow) -> Record {
     if flow.reverse.packets > 0 {
         side(flow, &flow.reverse, true, &mut record);
     }
+    for (reverse, direction) in [&flow.forward, &flow.reverse].into_iter().enumerate() {
+        if let Some(reports) = &flow.tcp
+            && direction.packets > 0
+        {
+            tcp_side(&reports[reverse], reverse == 1, &mut record);
+        }
+    }
     record
+}
+
+/// A field of TCP.
+pub struct Tcp {
+    /// In JSON.
+    pub name: &'static str,
+    /// In IPFIX: of our own; one per direction of ntop; of IANA, by its first letters.
+    pub element: &'static str,
+    pub value: Option<u64>,
+}
+
+/// Fields of TCP that a record has whatever happened.
+pub fn tcp_always(t: &Report) -> Vec<Tcp> {
+    let field = |name, element, value| Tcp { name, element, value };
+    let segments = |class| Some(t.classes[class as usize].segments);
+    vec![
+        field("tcp_syn_count", "tcpSynTotalCount", Some(t.syns())),
+        field("tcp_fin_count", "tcpFinTotalCount", Some(t.fins)),
+        field("tcp_rst_count", "tcpRstTotalCount", segments(Class::Reset)),
+        field("tcp_payload_bytes", "tcpPayloadOctets", Some(t.classes.iter().map(|count| count.bytes).sum())),
+        field("tcp_unique_bytes", "tcpUniqueOctets", Some(t.unique_bytes)),
+        field("tcp_in_order_packets", "tcpInOrderPackets", segments(Class::InOrder)),
+        field("tcp_acknowledgments", "tcpAcknowledgments", segments(Class::Acknowledgment)),
+        field("tcp_handshake_rtt_ns", "tcpHandshakeRoundTrip", t.handshake_ns),
+        field("tcp_syn_window", "tcpSynWindow", t.syn_window.map(u64::from)),
+        field("tcp_size_by_sequence", "tcpSizeBySequence", t.size_by_sequence),
+        field("tcp_duration_by_sequence_ns", "tcpDurationBySequence", t.duration_by_sequence),
+    ]
+}
+
+/// Those that IPFIX has only after trouble.
+pub fn tcp_after_trouble(t: &Report) -> Vec<Tcp> {
+    let count = |name, element, value| Tcp { name, element, value: Some(value) };
+    let segments = |class| t.classes[class as usize].segments;
+    let bytes = |class| t.classes[class as usize].bytes;
+    let copied = bytes(Class::Duplicate) + bytes(Class::RoutedDuplicate);
+    vec![
+        count("tcp_syn_retransmitted", "tcpSynRetransmitted", segments(Class::SynRepeated)),
+        count("tcp_in_order_bytes", "tcpInOrderOctets", bytes(Class::InOrder)),
+        count("tcp_duplicate_acks", "tcpDuplicateAcknowledgments", segments(Class::DuplicateAcknowledgment)),
+        count("tcp_retransmitted_packets", "tcpRetransmittedPackets", segments(Class::Retransmission)),
+        count("tcp_retransmitted_bytes", "tcpRetransmittedOctets", t.retransmitted_bytes),
+        count("tcp_retransmitted_partial", "tcpRetransmittedPartial", t.partial),
+        count("tcp_retransmitted_spurious", "tcpRetransmittedSpurious", t.spurious),
+        count("tcp_retransmitted_unseen", "tcpRetransmittedUnseenPackets", segments(Class::UnseenRetransmission)),
+        count("tcp_retransmitted_unseen_bytes", "tcpRetransmittedUnseenOctets", bytes(Class::UnseenRetransmission)),
+        count("tcp_out_of_order", "tcpOutOfOrderPackets", segments(Class::OutOfOrder)),
+        count("tcp_out_of_order_bytes", "tcpOutOfOrderOctets", bytes(Class::OutOfOrder)),
+        count("tcp_duplicates", "tcpDuplicatePackets", segments(Class::Duplicate)),
+        count("tcp_routed_duplicates", "tcpRoutedDuplicatePackets", segments(Class::RoutedDuplicate)),
+        count("tcp_duplicate_bytes", "tcpDuplicateOctets", copied),
+        count("tcp_keepalives", "tcpKeepAlives", segments(Class::KeepAlive)),
+        count("tcp_zero_window_probes", "tcpZeroWindowProbes", segments(Class::ZeroWindowProbe)),
+        count("tcp_zero_window", "tcpZeroWindowAnnouncements", t.zero_windows),
+        count("tcp_out_of_window", "tcpOutOfWindowPackets", segments(Class::OutOfWindow)),
+        count("tcp_unread", "tcpUnreadPackets", segments(Class::Unread)),
+        count("tcp_missing_bytes", "tcpMissingOctets", t.missing_bytes),
+        count("tcp_largest_hole", "tcpLargestHole", t.largest_hole),
+    ]
+}
+
+fn tcp_side(t: &Report, reverse: bool, record: &mut Record) {
+    let mut put = |name: &str, value: u64| {
+        let iana = name.ends_with("TotalCount");
+        let (first, rest) = name.split_at(1);
+        let name = match (reverse, iana) {
+            (false, _) => name.into(),
+            (true, true) => format!("reverse {name}"),
+            (true, false) => format!("reverse{}{rest}", first.to_uppercase()),
+        };
+        assert_eq!(record.insert(name, Value::Unsigned(value)), None);
+    };
+    let usual = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
+    let trouble = Class::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
+        || t.zero_windows + t.largest_hole + t.missing_bytes + u64::from(t.degraded.0) > 0;
+    let after_trouble = if trouble { tcp_after_trouble(t) } else { Vec::new() };
+    for Tcp { element, value, .. } in tcp_always(t).iter().chain(&after_trouble) {
+        if let Some(value) = value {
+            put(element, *value);
+        }
+    }
+    if trouble {
+        put("tcpDegraded", t.degraded.0.into());
+    }
+    let mut ntop = |there: u16, back: u16, value: u64| {
+        let number = if reverse { back } else { there };
+        record.insert(format!("ntop {number}"), Value::Unsigned(value));
+    };
+    let most = u64::from(u32::MAX);
+    ntop(109, 110, t.classes[Class::Retransmission as usize].segments.min(most));
+    ntop(111, 112, t.classes[Class::OutOfOrder as usize].segments.min(most));
+    if t.syn_window.is_some() {
+        ntop(417, 421, t.maximum_segment.map_or(0, u64::from));
+        ntop(418, 422, t.window_scale.map_or(0, u64::from));
+    }
 }
 
 fn side(flow: &Flow, d: &Direction, reverse: bool, record: &mut Record) {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use weir_flow::{Approximate, Direction, EndReason, Flow};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, mapped};
+use weir_tcp::{Class, Count, Degraded, Report};
 
 /// Counters up to this add up without overflow in every ledger of these tests.
 const MOST: u64 = 1 << 52;
@@ -107,6 +108,35 @@ fn direction() -> impl Strategy<Value = Direction> {
     })
 }
 
+/// Whatever TCP may have told, without trouble or with it.
+fn report() -> impl Strategy<Value = Report> {
+    let counts = prop::collection::vec((counter(), counter()), Class::COUNT);
+    let more = (counter(), counter(), counter(), counter(), counter(), counter(), counter(), 0..64_u8);
+    let syn = prop::option::of((any::<u16>(), prop::option::of(1..=u16::MAX), prop::option::of(0..15_u8)));
+    let times = (prop::option::of(any::<u64>()), prop::option::of(any::<u64>()), prop::option::of(any::<u64>()));
+    (any::<[bool; 2]>(), counts, more, counter(), syn, times).prop_map(|(trouble, counts, more, fins, syn, times)| {
+        let mut report = Report { unique_bytes: more.0, fins, ..Report::default() };
+        for (class, (segments, bytes)) in Class::ALL.into_iter().zip(counts) {
+            let usual = matches!(class, Class::Syn | Class::Reset | Class::InOrder | Class::Acknowledgment);
+            if usual || trouble[0] {
+                report.classes[class as usize] = Count { segments, bytes };
+            }
+        }
+        if trouble[0] {
+            (report.retransmitted_bytes, report.partial, report.spurious) = (more.1, more.2, more.3);
+        }
+        if trouble[1] {
+            (report.zero_windows, report.largest_hole, report.missing_bytes) = (more.4, more.5, more.6);
+            report.degraded = Degraded(more.7);
+        }
+        if let Some((window, maximum_segment, scale)) = syn {
+            (report.syn_window, report.maximum_segment, report.window_scale) = (Some(window), maximum_segment, scale);
+        }
+        (report.handshake_ns, report.size_by_sequence, report.duration_by_sequence) = times;
+        report
+    })
+}
+
 /// Any flow that has at least one packet.
 pub fn flow() -> impl Strategy<Value = Flow> {
     let network = prop_oneof![4 => Just(Network::Ipv4), 3 => Just(Network::Ipv6), 1 => Just(Network::Layer2)];
@@ -119,9 +149,9 @@ pub fn flow() -> impl Strategy<Value = Flow> {
         (
             (address(network), address(network), any::<u16>(), any::<u16>(), protocol),
             (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8),
-            (direction(), direction()),
+            (direction(), direction(), [report(), report()]),
         )
-            .prop_map(move |(key, rest, (forward, reverse))| {
+            .prop_map(move |(key, rest, (forward, reverse, reports))| {
                 let (source, destination, mut source_port, mut destination_port, mut protocol) = key;
                 let (end_reason, approximate, interface, sides) = rest;
                 match network {
@@ -145,7 +175,7 @@ pub fn flow() -> impl Strategy<Value = Flow> {
                     interface,
                     forward: if sides == 2 { Direction::default() } else { forward },
                     reverse: if sides == 1 { Direction::default() } else { reverse },
-                    tcp: None,
+                    tcp: (protocol == 6 && network != Network::Layer2).then_some(reports),
                 }
             })
     })

@@ -41,7 +41,7 @@ proptest! {
     fn every_field_of_every_flow_comes_back(mut flows in prop::collection::vec(flow(), 1..60)) {
         flows.iter_mut().for_each(within_uptime);
         let options = ExportOptions { observation_domain: 5, ..ExportOptions::default() };
-        let (line, datagrams) = send("netflow9+udp", "?mtu=900", &options, &flows);
+        let (line, datagrams) = send("netflow9+udp", "?mtu=1300", &options, &flows);
         let (decoder, records) = decode(&datagrams);
         let expected: Vec<Record> = flows.iter().flat_map(expect::netflow9).collect();
         prop_assert_eq!(records, expected.as_slice());

@@ -44,8 +44,21 @@ fn expected(flow: &Flow) -> Map<String, Value> {
     };
     put("src_mac", (!ip).then(|| mac(flow.source)));
     put("dst_mac", (!ip).then(|| mac(flow.destination)));
-    for (prefix, d) in [("", &flow.forward), ("rev_", &flow.reverse)] {
+    for (reverse, prefix) in ["", "rev_"].into_iter().enumerate() {
+        let d = [&flow.forward, &flow.reverse][reverse];
         side(flow, d, prefix, &mut map);
+        let Some(t) = flow.tcp.map(|reports| reports[reverse]) else { continue };
+        let some = d.packets > 0;
+        let mut put = |name: &str, value: Option<Value>| {
+            map.insert(format!("{prefix}{name}"), value.filter(|_| some).unwrap_or(Value::Null));
+        };
+        for field in expect::tcp_always(&t).into_iter().chain(expect::tcp_after_trouble(&t)) {
+            put(field.name, field.value.map(|value| json!(value)));
+        }
+        put("tcp_mss", t.maximum_segment.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+        put("tcp_window_scale", t.window_scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+        let words: Vec<&str> = t.degraded.names().collect();
+        put("tcp_degraded", (!words.is_empty()).then(|| json!(words.join(" "))));
     }
     map
 }
@@ -122,14 +135,16 @@ proptest! {
         prop_assert_eq!(line.wire_records, rows.len() as u64);
         for (row, object) in rows.iter().zip(&objects) {
             prop_assert_eq!(row.len(), names.len());
-            prop_assert_eq!(object.len(), names.len());
+            let of_tcp = |name: &str| name.contains("tcp_") && !name.ends_with("tcp_flags");
+            let absent = if object.contains_key("tcp_syn_count") { 0 } else { names.iter().filter(|name| of_tcp(name)).count() };
+            prop_assert_eq!(object.len() + absent, names.len());
             for (name, cell) in names.iter().zip(row) {
-                let same = match &object[*name] {
+                let same = match object.get(*name).unwrap_or(&Value::Null) {
                     Value::Null => cell.is_empty(),
                     Value::String(text) => text == cell,
                     number => serde_json::from_str::<Value>(cell).unwrap() == *number,
                 };
-                prop_assert!(same, "{name}: {cell} and {}", object[*name]);
+                prop_assert!(same, "{name}: {cell} and {:?}", object.get(*name));
             }
         }
     }
@@ -192,10 +207,45 @@ fn names_are_those_of_the_design() {
         "outer_dst_ip",
         "icmp_type",
         "icmp_code",
+        "tcp_syn_count",
+        "tcp_syn_retransmitted",
+        "tcp_fin_count",
+        "tcp_rst_count",
+        "tcp_payload_bytes",
+        "tcp_unique_bytes",
+        "tcp_in_order_packets",
+        "tcp_in_order_bytes",
+        "tcp_acknowledgments",
+        "tcp_duplicate_acks",
+        "tcp_retransmitted_packets",
+        "tcp_retransmitted_bytes",
+        "tcp_retransmitted_partial",
+        "tcp_retransmitted_spurious",
+        "tcp_retransmitted_unseen",
+        "tcp_retransmitted_unseen_bytes",
+        "tcp_out_of_order",
+        "tcp_out_of_order_bytes",
+        "tcp_duplicates",
+        "tcp_routed_duplicates",
+        "tcp_duplicate_bytes",
+        "tcp_keepalives",
+        "tcp_zero_window_probes",
+        "tcp_zero_window",
+        "tcp_out_of_window",
+        "tcp_unread",
+        "tcp_missing_bytes",
+        "tcp_largest_hole",
+        "tcp_handshake_rtt_ns",
+        "tcp_syn_window",
+        "tcp_mss",
+        "tcp_window_scale",
+        "tcp_size_by_sequence",
+        "tcp_duration_by_sequence_ns",
+        "tcp_degraded",
     ] {
         assert!(names.contains(&name) && names.contains(&format!("rev_{name}").as_str()), "{name}");
     }
-    assert_eq!(names.len(), 15 + 2 * 24);
+    assert_eq!(names.len(), 15 + 2 * (24 + 35));
 }
 
 #[test]
