@@ -149,6 +149,11 @@ fn own(records: &[Value]) -> Vec<Row> {
                 ("icmp_code", "icmp_code"),
                 ("rev_packets", "rev_packets"),
                 ("rev_bytes", "rev_bytes"),
+                ("syn", "tcp_syn_count"),
+                ("fin", "tcp_fin_count"),
+                ("rst", "tcp_rst_count"),
+                ("retransmitted", "tcp_retransmitted_packets"),
+                ("out_of_order", "tcp_out_of_order"),
             ]
             .into_iter()
             .map(|(ours, field)| (ours, text(&record[field])))
@@ -431,7 +436,9 @@ fn record(socket: &UdpSocket, sending: impl FnOnce() -> Vec<Value> + Send, to: &
 /// The records in tshark's verbose text: every `Flow N` or `pdu N` block that has an address.
 fn tshark(capture: &Path, port: u16) -> Vec<Row> {
     let output = Command::new("tshark")
-        .args(["-n", "-V", "-O", "cflow", "-d", &format!("udp.port=={port},cflow"), "-r"])
+        // It reads templates of up to 60 fields if not told otherwise; a TCP record in trouble has more.
+        .args(["-n", "-V", "-O", "cflow", "-o", "cflow.max_template_fields:0"])
+        .args(["-d", &format!("udp.port=={port},cflow"), "-r"])
         .arg(capture)
         .env("TZ", "UTC")
         .output()
@@ -472,6 +479,12 @@ fn tshark(capture: &Path, port: u16) -> Vec<Row> {
             "TCP Flags" => ("tcp_flags", hex().unwrap().to_string()),
             "Flow End Reason" => ("end_reason", in_brackets()),
             "Vlan Id" => ("vlan", value.to_owned()),
+            "Total TCP syn" => ("syn", value.to_owned()),
+            "Total TCP fin" => ("fin", value.to_owned()),
+            "Total TCP rst" => ("rst", value.to_owned()),
+            "Number of retransmitted TCP flow packets (src->dst)" => ("retransmitted", value.to_owned()),
+            // As tshark 4.0 has it; ntop's element 111 is of the way there.
+            "Number of out of order TCP flow packets (dst->src)" => ("out_of_order", value.to_owned()),
             // Month day, year time UTC
             "StartTime" if times.contains("(nanoseconds)") => {
                 ("start_time", value.split(' ').nth(3).unwrap().to_owned())
@@ -483,7 +496,8 @@ fn tshark(capture: &Path, port: u16) -> Vec<Row> {
     }
     rows.retain(|row| row.contains_key("src"));
     for row in &mut rows {
-        for field in ["src_port", "dst_port", "tcp_flags", "vlan"] {
+        let of_tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
+        for field in ["src_port", "dst_port", "tcp_flags", "vlan"].into_iter().chain(of_tcp) {
             row.entry(field).or_insert_with(|| "0".to_owned());
         }
     }
@@ -529,5 +543,6 @@ fn tshark_decodes_every_netflow9_record() {
 
 #[test]
 fn tshark_decodes_every_one_way_ipfix_record_to_the_nanosecond() {
-    tshark_judges("ipfix+udp", &["vlan", "end_reason", "start_time", "end_time"], |_| true);
+    let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
+    tshark_judges("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
 }
