@@ -53,7 +53,7 @@ const BITS: u32 = 8;
 impl Bits {
     /// A place of which every packet needs more than [`Narrow`] does.
     pub const ODD: u16 = Self::CLOSING | Self::WAITING | Self::LABELLED | Self::WIDE;
-    /// Ended by FIN or RST; takes last acknowledgments.
+    /// Ended by FIN or RST; takes what comes late.
     pub const CLOSING: u16 = 1;
     /// Between two records of one flow, after the active timeout.
     pub const WAITING: u16 = 1 << 1;

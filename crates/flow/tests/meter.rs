@@ -130,7 +130,7 @@ fn active_records_leave_when_due_even_if_the_flow_is_silent() {
 }
 
 #[test]
-fn fin_both_ways_takes_the_last_acknowledgments_and_no_more() {
+fn fin_both_ways_takes_what_comes_late_until_a_syn() {
     let end = [
         tcp(0.0, 1, 100, Packet::SYN, 0),
         tcp(0.1, 100, 1, SYN_ACK, 0),
@@ -142,8 +142,8 @@ fn fin_both_ways_takes_the_last_acknowledgments_and_no_more() {
     assert_eq!((one.len(), one[0].end_reason, one[0].packets()), (1, EndReason::EndOfFlow, 5));
     let syn = flows(&[&end[..], &[tcp(0.5, 1, 100, Packet::SYN, 0)]].concat());
     assert_eq!((syn.len(), syn[0].packets(), syn[1].end_reason), (2, 5, EndReason::Forced));
-    let data = flows(&[&end[..], &[tcp(0.5, 100, 1, Packet::ACK, 1)]].concat());
-    assert_eq!((data.len(), data[1].source_port), (2, 80));
+    let again = flows(&[&end[..], &[tcp(0.5, 1, 100, FIN, 10)]].concat());
+    assert_eq!((again.len(), again[0].end_reason, again[0].packets()), (1, EndReason::EndOfFlow, 6));
     let late = flows(&[&end[..], &[tcp(5.3, 1, 100, Packet::ACK, 0)]].concat());
     assert_eq!(late.len(), 2);
     assert_eq!(flows(&[&end[..], &[tcp(5.2, 1, 100, Packet::ACK, 0)]].concat()).len(), 1);

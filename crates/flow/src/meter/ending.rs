@@ -7,7 +7,7 @@ use crate::place::{Bits, Head};
 use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index};
 use weir_packet::Packet;
 
-/// How long a flow that has ended still takes its last acknowledgments.
+/// How long a flow that has ended still takes its last acknowledgments, and what is sent again.
 const CLOSING_NS: u64 = 5_000_000_000;
 /// After a year ticks are counted anew; they have room for two, for deadlines beyond.
 const TICKED_NS: u64 = 1 << 55;
@@ -17,8 +17,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// If so, the place is ready for it: a record that is due has been handed out.
     pub(super) fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<Flow>) -> bool {
         if self.places[at as usize].head.bits().has(Bits::CLOSING) {
-            let last_acknowledgment = packet.payload_bytes == 0 && packet.control & Packet::SYN == 0;
-            if last_acknowledgment && !self.over(at) {
+            if packet.control & Packet::SYN == 0 && !self.over(at) {
                 return true;
             }
             self.retire(at, hash, EndReason::EndOfFlow, out);

@@ -319,10 +319,10 @@ impl Meter {
         }
     }
 
-    /// Whether a flow is closing and the packet is not one of its last acknowledgments.
+    /// Whether a flow is closing and the packet begins another one.
     fn ends_closing(&self, at: usize, packet: &Packet) -> bool {
         let closing = self.flows[at].as_ref().is_some_and(|flow| matches!(flow.phase, Phase::Closing { .. }));
-        closing && (packet.payload_bytes > 0 || packet.control & Packet::SYN != 0)
+        closing && packet.control & Packet::SYN != 0
     }
 
     /// A place for one more flow.
