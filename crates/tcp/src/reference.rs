@@ -376,9 +376,8 @@ impl Seen {
 
 /// Whether a packet is a copy of an earlier one of its direction.
 fn is_copy(earlier: &Packet, packet: &Packet) -> bool {
-    let facts = |p: &Packet| {
-        (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.detail, p.identification, p.network)
-    };
+    let facts =
+        |p: &Packet| (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.detail, p.identification);
     let identified = is_identified(packet);
     let limit = if identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
     facts(earlier) == facts(packet)
