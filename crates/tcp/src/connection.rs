@@ -664,7 +664,7 @@ impl Half<'_> {
     fn time_since_peers_syn(&self, answer: &Segment) -> u64 {
         let number = answer.acknowledgment;
         let acknowledges = self.peer.has(SYN)
-            && !is_after(self.peer_cold.lowest as u32, number)
+            && is_after(number, (self.peer_cold.lowest - 1) as u32)
             && !is_after(number, self.peer.highest as u32);
         let since = answer.time_ns.checked_sub(self.peer_cold.last_syn_ns);
         if acknowledges { since.map_or(0, |ns| ns.saturating_add(1)) } else { 0 }
