@@ -16,7 +16,8 @@ pub struct Step {
     identification: u32,
     checksum: u8,
     ttl: u8,
-    after_ns: i64,
+    /// Since the packet before.
+    pub after_ns: i64,
     kind: u8,
     usual: bool,
     next_record: bool,
