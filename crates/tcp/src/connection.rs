@@ -15,11 +15,11 @@ use crate::rules::{
     is_segment, is_told_by_itself, near, tick, ticks_between,
 };
 use crate::segment::{CONTROL, Segment, mark};
-use bytemuck::Zeroable;
+use bytemuck::{Pod, Zeroable};
 use weir_packet::Packet;
 
 /// A connection: both directions. All zero is one that has not begun.
-#[derive(Clone, Copy, Debug, Zeroable)]
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 pub struct Connection {
     hot: [Hot; 2],
@@ -27,7 +27,7 @@ pub struct Connection {
 }
 
 /// What nearly every segment changes.
-#[derive(Clone, Copy, Debug, Zeroable)]
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 struct Hot {
     /// Behind the highest position seen.
@@ -50,7 +50,7 @@ struct Hot {
 }
 
 /// How it began and ended.
-#[derive(Clone, Copy, Debug, Zeroable)]
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C, align(64))]
 struct Cold {
     lowest: u64,
@@ -95,6 +95,8 @@ const ANSWERS: u8 = 1 << 4;
 const SEVERAL: u8 = 1 << 5;
 /// There was no room in this record.
 const NO_ROOM: u8 = 1 << 6;
+/// It sent RST.
+const RESET: u8 = 1 << 7;
 
 impl Connection {
     /// One that has not begun.
@@ -137,29 +139,50 @@ impl Connection {
     /// If not it changes nothing, and the packet is one for [`Connection::enter`], as is one in 2^31 in any case.
     #[inline(always)]
     pub fn usual(&mut self, side: usize, packet: &Packet) -> bool {
+        let segment = Segment {
+            time_ns: packet.time_ns,
+            sequence: packet.sequence,
+            acknowledgment: packet.acknowledgment,
+            payload_bytes: packet.payload_bytes,
+            window: packet.window,
+            control: (packet.control & CONTROL) as u8,
+            ttl: packet.ttl,
+            ..Segment::default()
+        };
+        is_segment(packet) && self.advance(side, &segment, || mark(packet))
+    }
+
+    /// The same of a segment, which is one for [`Connection::step`] if not.
+    #[inline(always)]
+    pub fn usual_segment(&mut self, side: usize, segment: &Segment) -> bool {
+        self.advance(side, segment, || segment.mark)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, side: usize, segment: &Segment, mark: impl FnOnce() -> u32) -> bool {
         let hot = &mut self.hot[side & 1];
-        let step = packet.acknowledgment.wrapping_sub(hot.acknowledged);
-        if !is_segment(packet) || packet.control & CONTROL != Packet::ACK || packet.window == 0 || step >= LEAP {
+        let step = segment.acknowledgment.wrapping_sub(hot.acknowledged);
+        if u16::from(segment.control) != Packet::ACK || segment.window == 0 || step >= LEAP {
             return false;
         }
         let next = hot.highest as u32;
-        if packet.payload_bytes == 0 {
-            if hot.state & (ACKED | ZERO) != ACKED || step == 0 || packet.sequence == next.wrapping_sub(1) {
+        if segment.payload_bytes == 0 {
+            if hot.state & (ACKED | ZERO) != ACKED || step == 0 || segment.sequence == next.wrapping_sub(1) {
                 return false;
             }
-            hot.window = packet.window;
+            hot.window = segment.window;
         } else {
             // A single octet may be a probe of a closed window; what is larger than a packet is a lie, or rare.
             let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED;
-            if !known || packet.sequence != next || packet.payload_bytes.wrapping_sub(2) >= 1 << 16 {
+            if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
                 return false;
             }
-            hot.highest += u64::from(packet.payload_bytes);
-            hot.unique_bytes += u64::from(packet.payload_bytes);
+            hot.highest += u64::from(segment.payload_bytes);
+            hot.unique_bytes += u64::from(segment.payload_bytes);
             hot.in_order += 1;
         }
-        hot.acknowledged = packet.acknowledgment;
-        hot.remember(mark(packet), packet.ttl, packet.time_ns);
+        hot.acknowledged = segment.acknowledgment;
+        hot.remember(mark(), segment.ttl, segment.time_ns);
         true
     }
 
@@ -230,6 +253,16 @@ impl Connection {
             report.duration_by_sequence = cold.fin_ns.checked_sub(cold.syn_ns);
         }
         report
+    }
+
+    /// Whether it has ended: FIN was seen from both sides, or RST from either.
+    pub fn has_ended(&self) -> bool {
+        self.hot.iter().all(|hot| hot.has(FIN)) || self.cold.iter().any(|cold| cold.scale_and_more & RESET != 0)
+    }
+
+    /// The numbers that both sides have in the [`Room`], if they have.
+    pub fn troubles(&self) -> [Option<u32>; 2] {
+        [self.hot[0].trouble.checked_sub(1), self.hot[1].trouble.checked_sub(1)]
     }
 
     /// Begins another record: what was counted is counted anew.
@@ -350,6 +383,7 @@ impl Half<'_> {
         }
         let class = if segment.has(Packet::RST) {
             self.hot.state |= ENDED;
+            self.cold.scale_and_more |= RESET;
             Class::Reset
         } else if segment.has(Packet::SYN) {
             self.synchronize(segment)

@@ -15,6 +15,6 @@ mod segment;
 pub use connection::Connection;
 pub use reference::Reference;
 pub use report::{Class, Count, Degraded, Report};
-pub use room::Room;
+pub use room::{Room, Trouble};
 pub use rules::HOLES;
 pub use segment::Segment;

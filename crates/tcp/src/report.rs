@@ -82,7 +82,8 @@ impl Class {
 }
 
 /// Segments, and octets of their payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C)]
 pub struct Count {
     /// Segments.
     pub segments: u64,

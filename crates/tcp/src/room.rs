@@ -2,6 +2,7 @@
 
 use crate::report::{Class, Count};
 use crate::rules::HOLES;
+use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
 /// Room for a number of directions in trouble. Memory is used as far as it is needed.
@@ -13,31 +14,34 @@ pub struct Room {
     capacity: usize,
 }
 
-/// What a direction in trouble needs more.
-#[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+/// What a direction in trouble needs more: 976 octets whose meaning is this crate's.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C)]
+pub struct Trouble {
     /// By number of [`Class`]; of some only what does not fit elsewhere.
-    pub classes: [Count; Class::COUNT],
-    pub retransmitted_bytes: u64,
+    pub(crate) classes: [Count; Class::COUNT],
+    pub(crate) retransmitted_bytes: u64,
     /// Octets seen for the first time in segments that are not in order.
-    pub unique_bytes: u64,
-    pub partial: u64,
-    pub spurious: u64,
-    pub fins: u64,
-    pub zero_windows: u64,
-    pub largest_hole: u64,
+    pub(crate) unique_bytes: u64,
+    pub(crate) partial: u64,
+    pub(crate) spurious: u64,
+    pub(crate) fins: u64,
+    pub(crate) zero_windows: u64,
+    pub(crate) largest_hole: u64,
     /// Octets of holes that are no longer kept.
-    pub missing_bytes: u64,
+    pub(crate) missing_bytes: u64,
     /// Sequence number of a segment out of window.
-    pub strange: u32,
-    pub degraded: u8,
-    pub holes: Holes,
+    pub(crate) strange: u32,
+    pub(crate) degraded: u8,
+    unused: [u8; 3],
+    pub(crate) holes: Holes,
 }
 
 /// Ranges of positions between the lowest and the highest that were not seen, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C)]
 pub(crate) struct Holes {
-    count: u8,
+    count: u32,
     lengths: [u32; HOLES + 1],
     starts: [u64; HOLES + 1],
     since_ns: [u64; HOLES + 1],
@@ -71,6 +75,42 @@ impl Room {
     /// Directions that use it now.
     pub fn used(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+
+    /// Grows until so many more directions find room.
+    ///
+    /// # Errors
+    /// The system has no room for that much.
+    pub fn reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
+        let needed = self.used() + more;
+        if needed > self.capacity {
+            self.entries.try_reserve(needed.max(2 * self.capacity) - self.entries.len())?;
+            self.free.try_reserve(needed.max(2 * self.capacity) - self.free.len())?;
+            self.capacity = needed.max(2 * self.capacity);
+        }
+        Ok(())
+    }
+
+    /// Everything in it by number, what is free included, for a copy of it elsewhere.
+    pub fn entries(&self) -> &[Trouble] {
+        &self.entries
+    }
+
+    /// The numbers that are free, of which the last is taken first. When none is left it goes on behind the entries.
+    pub fn free(&self) -> &[u32] {
+        &self.free
+    }
+
+    /// Does what a copy of it has done: so many were taken.
+    pub fn taken_elsewhere(&mut self, count: usize) {
+        let reused = count.min(self.free.len());
+        self.free.truncate(self.free.len() - reused);
+        self.entries.resize(self.entries.len() + count - reused, Trouble::NONE);
+    }
+
+    /// Does what a copy of it has done: an entry was written.
+    pub fn written_elsewhere(&mut self, at: u32, trouble: &Trouble) {
+        self.entries[at as usize] = *trouble;
     }
 
     /// An empty entry.
@@ -112,6 +152,7 @@ impl Trouble {
         missing_bytes: 0,
         strange: 0,
         degraded: 0,
+        unused: [0; 3],
         holes: Holes { count: 0, lengths: [0; HOLES + 1], starts: [0; HOLES + 1], since_ns: [0; HOLES + 1] },
     };
 
@@ -145,7 +186,7 @@ impl Hole {
 
 impl Holes {
     pub fn len(&self) -> usize {
-        self.count.into()
+        self.count as usize
     }
 
     pub fn get(&self, at: usize) -> Hole {

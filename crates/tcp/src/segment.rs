@@ -17,7 +17,7 @@ pub struct Segment {
     pub payload_bytes: u32,
     /// Digest of all that copies have in common, see [`mark`].
     pub mark: u32,
-    /// Window, not scaled. Of segments with payload or FIN only whether it is 0 matters.
+    /// Window, not scaled. Of segments with payload and no SYN only whether it is 0 matters.
     pub window: u16,
     /// As [`Packet::maximum_segment`], or 0.
     pub maximum_segment: u16,

@@ -1,0 +1,98 @@
+//! Some thousand packets, always the same: before a card is used it has to say of them what the processor says.
+
+use crate::card::{Device, Failure};
+use crate::conversation::Conversation;
+use crate::key::Secret;
+use crate::lane::Lane;
+use weir_packet::{Flags, Network, Packet, mapped};
+
+/// How many; records of a batch.
+const PACKETS: usize = 4096;
+const LIMIT: usize = 1500;
+
+/// Whether a device says what the processor says.
+pub(crate) fn test(device: Box<dyn Device>) -> Result<(), Failure> {
+    let secret = Secret([0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db]);
+    let packets = packets();
+    let expected = through(Lane::new(secret, LIMIT), &packets)?;
+    let found = through(Lane::on(device, secret, LIMIT)?, &packets)?;
+    if found == expected { Ok(()) } else { Err(Failure("the card does not say of packets what the processor says".into())) }
+}
+
+fn through(mut lane: Lane, packets: &[Packet]) -> Result<Vec<Conversation>, Failure> {
+    let mut done = Vec::new();
+    packets.iter().for_each(|packet| lane.enter(packet, &mut done));
+    lane.finish(&mut done);
+    done.sort_by_key(|one| (one.endpoints, one.first_ns, one.last_ns));
+    lane.failure.map_or(Ok(done), Err)
+}
+
+/// Segments that are lost, repeated, out of order, that begin and end connections: of each there is something.
+pub(crate) fn packets() -> Vec<Packet> {
+    let mut state = 1_u64;
+    let mut below = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    let mut next = [[0_u32; 2]; 64];
+    let mut last_syn = [[0_u32; 2]; 64];
+    let mut packet_of = |number: usize| {
+        let connection = below(64) as usize;
+        let side = below(2) as usize;
+        let payload_bytes = match below(6) {
+            0 | 1 => 0,
+            2 => 1,
+            _ => below(1400) as u32,
+        };
+        let control = match below(40) {
+            0 => Packet::SYN,
+            1 => Packet::SYN | Packet::ACK,
+            2 => Packet::FIN | Packet::ACK,
+            3 => Packet::RST,
+            _ => Packet::ACK,
+        };
+        let back = if below(8) == 0 { below(5000) as u32 } else { 0 };
+        let ahead = if below(10) == 0 { below(3000) as u32 } else { 0 };
+        let mut sequence = next[connection][side].wrapping_sub(back).wrapping_add(ahead);
+        if control & Packet::SYN != 0 {
+            if below(3) == 0 {
+                sequence = last_syn[connection][side];
+            }
+            last_syn[connection][side] = sequence;
+        }
+        let end = sequence.wrapping_add(payload_bytes).wrapping_add(u32::from(control & 3 != 0));
+        if (end.wrapping_sub(next[connection][side]) as i32) > 0 {
+            next[connection][side] = end;
+        }
+        let ends = [(1, 40_000 + connection as u16), (2, 443)];
+        let (network, address): (_, fn(u8) -> [u8; 16]) = match connection % 4 {
+            0 => (Network::Ipv6, |host| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
+            _ => (Network::Ipv4, |host| mapped([192, 0, 2, host])),
+        };
+        let ((source, source_port), (destination, destination_port)) = (ends[side], ends[1 - side]);
+        Packet {
+            source: address(source),
+            destination: address(destination),
+            source_port,
+            destination_port,
+            network,
+            time_ns: (1 << 60) + number as u64 * 50_000 + below(100_000),
+            protocol: 6,
+            ttl: 64 - below(20).saturating_sub(18) as u8,
+            control,
+            flags: Flags(Flags::PORTS | if below(200) == 0 { 0 } else { Flags::TCP }),
+            sequence,
+            acknowledgment: next[connection][1 - side],
+            payload_bytes,
+            identification: below(3) as u32,
+            window: below(4) as u16 * 500,
+            ..Packet::default()
+        }
+    };
+    let mut packets: Vec<Packet> = (0..PACKETS).map(&mut packet_of).collect();
+    // Copies, on their way and behind a router.
+    for at in (10..PACKETS).step_by(37) {
+        packets[at] = Packet { ttl: packets[at].ttl, time_ns: packets[at].time_ns, ..packets[at - 1 - at % 5] };
+    }
+    packets
+}

@@ -1,0 +1,138 @@
+//! The connections that are known, and what is known of them between two batches.
+//!
+//! ```text
+//! index    a power of two of words: upper half of the hash, number of the entry plus 1; 0 is free. Linear probing.
+//! entries  384 octets each, in the order they came in some order; none is ever taken out
+//! room     what directions in trouble need more
+//! ```
+//! A card keeps the same three; its index may have another order, which nothing depends on.
+
+use crate::conversation::Conversation;
+use crate::key::{Key, Secret};
+use bytemuck::{Pod, Zeroable};
+use weir_tcp::{Connection, Room};
+
+/// A connection in the table.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    pub key: Key,
+    pub hash: u64,
+    /// Packets of each side.
+    pub packets: [u64; 2],
+    pub first_ns: u64,
+    pub last_ns: u64,
+    unused: [u64; 6],
+    pub connection: Connection,
+}
+
+const _: () = assert!(size_of::<Entry>() == 384);
+
+/// All connections.
+pub(crate) struct Table {
+    pub secret: Secret,
+    pub index: Vec<u64>,
+    pub entries: Vec<Entry>,
+    pub room: Room,
+}
+
+impl Entry {
+    /// Of a connection that has not begun.
+    pub fn new(key: Key, hash: u64) -> Self {
+        Self { key, hash, first_ns: u64::MAX, ..Self::zeroed() }
+    }
+
+    /// What is known of it.
+    pub fn conversation(&self, room: &Room) -> Conversation {
+        Conversation {
+            endpoints: self.key.endpoints(),
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            packets: self.packets,
+            reports: [0, 1].map(|side| self.connection.report(side, self.packets[side], room)),
+        }
+    }
+
+    /// Ends the connection, and makes the entry one of the next between the same endpoints.
+    pub fn close(&mut self, room: &mut Room) -> Conversation {
+        let conversation = self.conversation(room);
+        self.connection.end(room);
+        *self = Self::new(self.key, self.hash);
+        conversation
+    }
+}
+
+impl Table {
+    pub fn new(secret: Secret) -> Self {
+        Self { secret, index: vec![0; 1 << 10], entries: Vec::new(), room: Room::default() }
+    }
+
+    /// Grows until so many more connections find a place and so many more directions find room.
+    pub fn reserve(&mut self, more: usize) {
+        // Without memory for it the reports say so.
+        let _ = self.room.reserve(more);
+        self.entries.reserve(more);
+        let places = (2 * (self.entries.len() + more)).next_power_of_two();
+        if places > self.index.len() {
+            self.index = self.index_of(places);
+        }
+    }
+
+    /// An index of so many places over all entries.
+    pub fn index_of(&self, places: usize) -> Vec<u64> {
+        let mut index = vec![0; places];
+        for (number, entry) in self.entries.iter().enumerate() {
+            enlist(&mut index, entry.hash, number);
+        }
+        index
+    }
+
+    /// The number of a connection's entry, which is new if it was not known. There is room for it.
+    #[inline]
+    pub fn entry(&mut self, key: &Key, hash: u64) -> usize {
+        let mask = self.index.len() - 1;
+        let mut place = hash as usize & mask;
+        loop {
+            let word = self.index[place];
+            if word == 0 {
+                break;
+            }
+            let number = (word as u32 - 1) as usize;
+            if word >> 32 == hash >> 32 && self.entries[number].key == *key {
+                return number;
+            }
+            place = (place + 1) & mask;
+        }
+        let number = self.entries.len();
+        self.index[place] = index_word(hash, number);
+        self.entries.push(Entry::new(*key, hash));
+        number
+    }
+
+    /// Takes over an entry that was changed or made elsewhere. Numbers that are new come in any order, without a gap when all are here.
+    pub fn put(&mut self, number: usize, entry: &Entry) {
+        let known = self.entries.len();
+        if number >= known {
+            self.entries.resize(number + 1, Entry::zeroed());
+        }
+        let is_new = self.entries[number].key == Key::zeroed();
+        self.entries[number] = *entry;
+        if is_new {
+            enlist(&mut self.index, entry.hash, number);
+        }
+    }
+}
+
+/// Writes an entry into an index, which does not have it.
+fn enlist(index: &mut [u64], hash: u64, number: usize) {
+    let mask = index.len() - 1;
+    let mut place = hash as usize & mask;
+    while index[place] != 0 {
+        place = (place + 1) & mask;
+    }
+    index[place] = index_word(hash, number);
+}
+
+fn index_word(hash: u64, number: usize) -> u64 {
+    hash >> 32 << 32 | (number as u64 + 1)
+}

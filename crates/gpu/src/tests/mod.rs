@@ -1,0 +1,253 @@
+//! Whatever comes, and however it is cut: the same as of a plain map of [`weir_tcp::Reference`].
+
+#[path = "../../../tcp/tests/history/mod.rs"]
+mod history;
+mod shim;
+
+use crate::conversation::Conversation;
+use crate::engine::{Account, Choice, Engine, Options};
+use crate::golden;
+use crate::key::Secret;
+use crate::lane::Lane;
+use history::{Step, packets, step};
+use proptest::prelude::*;
+use shim::Shim;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use weir_packet::{Flags, Network, Packet, address};
+use weir_tcp::Reference;
+
+/// What the engine is: a map of connections, and those that were followed by another one.
+#[derive(Default)]
+struct Model {
+    known: BTreeMap<[SocketAddr; 2], (Reference, Conversation)>,
+    done: Vec<Conversation>,
+}
+
+impl Model {
+    fn enter(&mut self, packet: &Packet) {
+        let end = |octets, port| {
+            let ip: IpAddr = address(packet.network, octets).expect("it has IP addresses");
+            SocketAddr::new(ip, port)
+        };
+        let source = end(packet.source, packet.source_port);
+        let destination = end(packet.destination, packet.destination_port);
+        let endpoints = [source.min(destination), source.max(destination)];
+        let side = usize::from(source > destination);
+        let opens = packet.control & (Packet::SYN | Packet::ACK | Packet::RST) == Packet::SYN;
+        if opens && packet.flags.has(Flags::TCP) {
+            let ended = |(reference, _): &(Reference, Conversation)| {
+                let [low, high] = [0, 1].map(|side| reference.report(side));
+                let resets = |report: &weir_tcp::Report| report.of(weir_tcp::Class::Reset).segments;
+                low.fins > 0 && high.fins > 0 || resets(&low) + resets(&high) > 0
+            };
+            if self.known.get(&endpoints).is_some_and(ended) {
+                let ended = self.known.remove(&endpoints).expect("it is there");
+                self.done.push(finished(ended));
+            }
+        }
+        let (reference, conversation) = self.known.entry(endpoints).or_insert_with(|| {
+            let conversation = Conversation {
+                endpoints,
+                first_ns: u64::MAX,
+                last_ns: 0,
+                packets: [0; 2],
+                reports: Default::default(),
+            };
+            (Reference::default(), conversation)
+        });
+        reference.enter(side, packet);
+        conversation.packets[side] += 1;
+        conversation.first_ns = conversation.first_ns.min(packet.time_ns);
+        conversation.last_ns = conversation.last_ns.max(packet.time_ns);
+    }
+
+    fn finish(mut self) -> Vec<Conversation> {
+        self.done.extend(self.known.into_values().map(finished));
+        sorted(self.done)
+    }
+}
+
+fn finished((reference, conversation): (Reference, Conversation)) -> Conversation {
+    Conversation { reports: [0, 1].map(|side| reference.report(side)), ..conversation }
+}
+
+fn sorted(mut conversations: Vec<Conversation>) -> Vec<Conversation> {
+    conversations.sort_by_cached_key(|one| (one.endpoints, one.first_ns, one.last_ns, format!("{one:?}")));
+    conversations
+}
+
+fn through(mut lane: Lane, packets: &[Packet]) -> (Lane, Vec<Conversation>) {
+    let mut done = Vec::new();
+    packets.iter().for_each(|packet| lane.enter(packet, &mut done));
+    lane.finish(&mut done);
+    (lane, sorted(done))
+}
+
+/// Some connections between few endpoints, their packets mixed in a random order.
+fn traffic() -> impl Strategy<Value = Vec<Packet>> {
+    let one = (any::<[u32; 2]>(), any::<bool>(), 0..3_u8, 0..3_u16, prop::collection::vec(step(), 1..60));
+    (prop::collection::vec(one, 1..7), any::<bool>(), any::<[u8; 32]>()).prop_map(|(all, calm, order)| {
+        let mut queues = all.into_iter().map(|(base, swap, host, port, mut steps)| {
+            // Times that leave a batch, or only such that a batch holds.
+            steps.iter_mut().filter(|_| calm).for_each(|step: &mut Step| step.after_ns %= 6_000_000);
+            let history = packets(base, &steps);
+            history.into_iter().map(move |(side, packet, ..)| between(packet, side ^ usize::from(swap), host, port))
+                .collect::<Vec<_>>().into_iter()
+        }).collect::<Vec<_>>();
+        let mut mixed = Vec::new();
+        let mut turns = order.iter().cycle();
+        while !queues.is_empty() {
+            let turn = usize::from(*turns.next().expect("it comes around"));
+            let at = turn % queues.len();
+            mixed.extend(queues[at].by_ref().take(1 + turn / 32));
+            queues.retain(|queue| queue.len() > 0);
+        }
+        mixed
+    })
+}
+
+/// The packet, sent by one of two endpoints. Host 2 talks to itself.
+fn between(packet: Packet, side: usize, host: u8, port: u16) -> Packet {
+    let one = (weir_packet::mapped([10, 0, 0, host]), 1000 + port);
+    let other = (weir_packet::mapped([10, 0, 0, 2]), 1001);
+    let ((source, source_port), (destination, destination_port)) = if side == 0 { (one, other) } else { (other, one) };
+    let flags = Flags(packet.flags.0 | Flags::PORTS);
+    Packet { source, destination, source_port, destination_port, flags, ..packet }
+}
+
+fn model(packets: &[Packet]) -> Vec<Conversation> {
+    let mut model = Model::default();
+    packets.iter().for_each(|packet| model.enter(packet));
+    model.finish()
+}
+
+/// So many records in a batch.
+fn limit() -> impl Strategy<Value = usize> {
+    prop_oneof![2..8_usize, 8..64_usize, Just(100_000)]
+}
+
+/// Keys that spread, or all of IPv4 with one hash.
+fn secret() -> impl Strategy<Value = Secret> {
+    prop_oneof![4 => any::<[u64; 4]>(), 1 => Just([0; 4])].prop_map(Secret)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_processor_says_what_the_reference_says(packets in traffic(), limit in limit(), secret in secret()) {
+        prop_assert_eq!(through(Lane::new(secret, limit), &packets).1, model(&packets));
+    }
+
+    #[test]
+    fn the_kernels_say_what_the_reference_says(packets in traffic(), limit in limit(), secret in secret()) {
+        let lane = Lane::on(Box::new(Shim::default()), secret, limit.min(1000)).unwrap();
+        let (lane, found) = through(lane, &packets);
+        prop_assert_eq!(found, model(&packets));
+        prop_assert!(lane.failure.is_none());
+    }
+
+    #[test]
+    fn a_card_that_fails_changes_nothing(packets in traffic(), limit in limit(), calls in 0..400_usize) {
+        let secret = Secret::new();
+        let shim = Shim::failing_after(20 + calls);
+        // It may fail at once.
+        let Ok(lane) = Lane::on(Box::new(shim), secret, limit.min(1000)) else { return Ok(()) };
+        let (_, found) = through(lane, &packets);
+        prop_assert_eq!(found, model(&packets));
+    }
+
+    #[test]
+    fn devices_share_the_packets(packets in traffic(), limit in limit(), devices in 1..5_usize, fails in 0..400_usize) {
+        let options = Options { choice: Choice::Cpu, batch: limit, devices };
+        let mut engine = Engine::open(options).unwrap();
+        let mut done = Vec::new();
+        engine.enter(&packets, &mut done);
+        let account = engine.finish(&mut done);
+        prop_assert_eq!(sorted(done), model(&packets));
+        prop_assert_eq!(account.entered, packets.len() as u64);
+
+        let secret = Secret::new();
+        let lane = |number: usize| {
+            let shim = if number == 0 { Shim::failing_after(30 + fails) } else { Shim::default() };
+            Lane::on(Box::new(shim), secret, limit.min(500)).unwrap()
+        };
+        let mut engine = Engine::of(secret, (0..devices).map(lane).collect(), "shim".into(), None);
+        let mut done = Vec::new();
+        engine.enter(&packets, &mut done);
+        engine.finish(&mut done);
+        prop_assert_eq!(sorted(done), model(&packets));
+    }
+}
+
+#[test]
+fn a_card_is_tested_before_it_is_used() {
+    golden::test(Box::new(Shim::default())).unwrap();
+    // Wherever it fails, it is not taken.
+    for calls in [0, 1, 20, 40, 60, 80] {
+        assert!(golden::test(Box::new(Shim::failing_after(calls))).is_err(), "after {calls} calls");
+    }
+    // There is something of every kind in that test.
+    let all = model(&golden::packets());
+    for class in weir_tcp::Class::ALL {
+        let count: u64 = all.iter().flat_map(|one| one.reports).map(|report| report.of(class).segments).sum();
+        assert!(count > 0, "{}", class.name());
+    }
+}
+
+#[test]
+fn after_a_failure_the_processor_goes_on_and_says_so() {
+    let packets = golden::packets();
+    let secret = Secret::new();
+    let lane = Lane::on(Box::new(Shim::failing_after(60)), secret, 1000).unwrap();
+    let mut engine = Engine::of(secret, vec![lane], "shim".into(), None);
+    let mut done = Vec::new();
+    engine.enter(&packets, &mut done);
+    assert_eq!(engine.note().as_deref(), Some("a card failed, the processor goes on: the card fell off"));
+    let account = engine.finish(&mut done);
+    assert!(account.redone > 0 && account.batches > account.redone, "{account:?}");
+    assert_eq!(sorted(done), model(&packets));
+}
+
+#[test]
+fn without_a_card_auto_says_why_and_gpu_is_an_error() {
+    match Engine::open(Options { choice: Choice::Gpu, ..Options::default() }) {
+        Err(error) => {
+            let engine = Engine::open(Options::default()).unwrap();
+            let note = engine.note().expect("auto says why");
+            assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
+            assert!(error.to_string().contains("`auto`"), "{error}");
+        }
+        // Then here is the test of tests.
+        Ok(mut engine) => {
+            let packets = golden::packets();
+            let mut done = Vec::new();
+            engine.enter(&packets, &mut done);
+            assert_eq!(engine.finish(&mut done).redone, 0);
+            assert_eq!(sorted(done), model(&packets));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_part_of_a_connection_is_counted() {
+    let udp = Packet { protocol: 17, flags: Flags(Flags::PORTS), ..Packet::default() };
+    let frame = Packet { protocol: 255, network: Network::Layer2, flags: Flags(Flags::PORTS), ..Packet::default() };
+    let fragment = Packet { protocol: 6, flags: Flags(Flags::FRAGMENT_LATER), ..Packet::default() };
+    let mut engine = Engine::open(Options { choice: Choice::Cpu, ..Options::default() }).unwrap();
+    let mut done = Vec::new();
+    engine.enter(&[udp, frame, fragment], &mut done);
+    let account = engine.finish(&mut done);
+    assert_eq!(account, Account { not_tcp: 2, without_ports: 1, ..Account::default() });
+    assert!(done.is_empty());
+}
+
+#[test]
+fn the_kernels_are_what_was_compiled() {
+    use sha1::{Digest, Sha1};
+    let sources = concat!(include_str!("../../kernels/weir.cu"), include_str!("../../kernels/tcp.h"));
+    let digest: String = Sha1::digest(sources).iter().map(|octet| format!("{octet:02x}")).collect();
+    let first = include_str!("../../kernels/weir.ptx").lines().next().expect("it has lines");
+    assert!(first.ends_with(&digest), "run scripts/cuda: the sources are {digest}, weir.ptx says: {first}");
+}

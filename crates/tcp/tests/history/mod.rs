@@ -1,0 +1,165 @@
+//! Random histories of a connection, for the tests of whoever says what became of its segments.
+
+use proptest::prelude::*;
+use weir_packet::{Flags, Network, Packet};
+
+/// What is next on one of both sides.
+#[derive(Clone, Debug)]
+pub struct Step {
+    side: usize,
+    from: From,
+    offset: i64,
+    payload: u32,
+    control: u16,
+    acknowledges: Acknowledges,
+    window: u16,
+    identification: u32,
+    checksum: u8,
+    ttl: u8,
+    /// Since the packet before.
+    pub after_ns: i64,
+    kind: u8,
+    usual: bool,
+    next_record: bool,
+}
+
+/// Where sequence numbers are counted from.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    Next,
+    Base,
+    Last,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Acknowledges {
+    All,
+    Less(u32),
+    Any(u32),
+}
+
+/// Any of them.
+pub fn step() -> impl Strategy<Value = Step> {
+    let near = prop_oneof![6 => Just(0_i64), 4 => -5..6_i64, 2 => -60..60_i64, 1 => 0..5000_i64];
+    let edge = prop::sample::select(vec![
+        1 << 30,
+        (1 << 30) - 1,
+        (1 << 30) + 1,
+        -(1 << 30),
+        1 << 31,
+        1 << 29,
+        -(1 << 29),
+        1 << 28,
+        3 << 28,
+        -(3 << 28),
+    ]);
+    let offset = prop_oneof![40 => near, 1 => edge];
+    let payload = prop_oneof![
+        10 => 0..4_u32,
+        10 => 1..40_u32,
+        1 => prop::sample::select(vec![1 << 16, (1 << 16) + 1, (1 << 16) + 2, 1 << 30, (1 << 30) - 1, u32::MAX, 1 << 29]),
+    ];
+    let control = prop_oneof![
+        30 => Just(Packet::ACK),
+        3 => Just(Packet::ACK | 8),
+        2 => Just(Packet::SYN),
+        2 => Just(Packet::SYN | Packet::ACK),
+        3 => Just(Packet::FIN | Packet::ACK),
+        1 => Just(Packet::RST),
+        1 => Just(Packet::RST | Packet::ACK),
+        1 => Just(0),
+        1 => 0..64_u16,
+    ];
+    let acknowledges = prop_oneof![
+        12 => Just(Acknowledges::All),
+        6 => (0..50_u32).prop_map(Acknowledges::Less),
+        1 => prop::sample::select(vec![0, 1 << 28, (1 << 28) - 1, 1 << 30, 1 << 31, u32::MAX, 3 << 28]).prop_map(Acknowledges::Any),
+    ];
+    let window = prop::sample::select(vec![0_u16, 100, 100, 100, 200, 200]);
+    let after = prop_oneof![
+        6 => 0..200_000_i64,
+        3 => 0..6_000_000_i64,
+        1 => 0..3_000_000_000_i64,
+        1 => -2_000_000..0_i64,
+        1 => prop::sample::select(vec![1 << 34, 1 << 44, -(1 << 44), (1 << 44) - (1 << 20)]),
+    ];
+    let from = prop_oneof![8 => Just(From::Next), 2 => Just(From::Base), 3 => Just(From::Last)];
+    (
+        (0..2_usize, from, offset, payload, control, acknowledges, window),
+        (0..3_u32, 0..2_u8, prop::sample::select(vec![64, 64, 64, 63]), after, 0..30_u8, any::<bool>(), 0..60_u8),
+    )
+        .prop_map(|((side, from, offset, payload, control, acknowledges, window), more)| {
+            let (identification, checksum, ttl, after_ns, kind, usual, record) = more;
+            let next_record = record == 0;
+            Step {
+                side,
+                from,
+                offset,
+                payload,
+                control,
+                acknowledges,
+                window,
+                identification,
+                checksum,
+                ttl,
+                after_ns,
+                kind,
+                usual,
+                next_record,
+            }
+        })
+}
+
+/// A history of packets with their sides, and whether another record begins before each.
+pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool)> {
+    let mut next = base;
+    let mut last: [Option<Packet>; 2] = [None; 2];
+    let mut time_ns = 1_u64 << 50;
+    let network = if base[0] % 5 == 0 { Network::Ipv6 } else { Network::Ipv4 };
+    let mut all = Vec::new();
+    for step in steps {
+        time_ns = time_ns.saturating_add_signed(step.after_ns);
+        let side = step.side;
+        let from = match step.from {
+            From::Next => next[side],
+            From::Base => base[side],
+            From::Last => last[side].map_or(base[side], |last| last.sequence),
+        };
+        let sequence = from.wrapping_add(step.offset as u32);
+        let acknowledgment = match step.acknowledges {
+            Acknowledges::All => next[1 - side],
+            Acknowledges::Less(by) => next[1 - side].wrapping_sub(by),
+            Acknowledges::Any(offset) => next[1 - side].wrapping_add(offset),
+        };
+        let mut packet = Packet {
+            time_ns,
+            network,
+            protocol: 6,
+            flags: Flags(if step.kind == 29 { 0 } else { Flags::TCP | Flags::PORTS }),
+            sequence,
+            acknowledgment,
+            payload_bytes: step.payload,
+            control: step.control | if step.control & 2 != 0 { u16::from(step.kind % 15) << 12 } else { 0 },
+            window: step.window,
+            identification: step.identification | if step.control & 2 != 0 { u32::from(step.kind) << 16 } else { 0 },
+            detail: [0, step.checksum],
+            ttl: step.ttl,
+            ..Packet::default()
+        };
+        if matches!(step.kind, 20..=24)
+            && let Some(last) = last[side]
+        {
+            packet = Packet { time_ns, ttl: step.ttl, ..last };
+        }
+        last[side] = Some(packet);
+        if step.offset.abs() < 6000 && step.payload < 1 << 20 {
+            let end =
+                packet.sequence.wrapping_add(packet.payload_bytes).wrapping_add(u32::from(packet.control & 3 != 0));
+            if (end.wrapping_sub(next[side]) as i32) > 0 {
+                next[side] = end;
+            }
+        }
+        all.push((side, packet, step.usual, step.next_record));
+    }
+    all
+}
