@@ -73,7 +73,9 @@ pub(crate) fn cards() -> Result<i32, Failure> {
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
     if version < DRIVER {
         let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(Failure(format!("the NVIDIA driver is for CUDA {major}.{minor}; 12.2 or later is needed (driver 535)")));
+        return Err(Failure(format!(
+            "the NVIDIA driver is for CUDA {major}.{minor}; 12.2 or later is needed (driver 535)"
+        )));
     }
     match result::device::get_count()? {
         0 => Err(Failure("the NVIDIA driver knows of no card".into())),

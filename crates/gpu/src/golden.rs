@@ -16,7 +16,11 @@ pub(crate) fn test(device: Box<dyn Device>) -> Result<(), Failure> {
     let packets = packets();
     let expected = through(Lane::new(secret, LIMIT), &packets)?;
     let found = through(Lane::on(device, secret, LIMIT)?, &packets)?;
-    if found == expected { Ok(()) } else { Err(Failure("the card does not say of packets what the processor says".into())) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Failure("the card does not say of packets what the processor says".into()))
+    }
 }
 
 fn through(mut lane: Lane, packets: &[Packet]) -> Result<Vec<Conversation>, Failure> {

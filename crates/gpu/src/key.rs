@@ -101,7 +101,8 @@ mod tests {
     #[test]
     fn neighbours_spread_over_places() {
         for number in 1..20_u64 {
-            let secret = Secret([1, 2, 3, 5].map(|odd| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7 * odd)));
+            let secret =
+                Secret([1, 2, 3, 5].map(|odd| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7 * odd)));
             let mut places = vec![0_u32; 1 << 12];
             for host in 0..1 << 10 {
                 for port in 0..1 << 6 {

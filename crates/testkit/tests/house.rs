@@ -42,7 +42,7 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("flow", &["ledger", "packet", "tcp"]),
         ("export", &["flow", "ledger", "packet", "tcp"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
-        ("bench", &["capture", "export", "flow", "ledger", "packet", "probe"]),
+        ("bench", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe"]),
         ("weir", &["bench", "capture", "export", "flow", "ledger", "packet", "probe"]),
         ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp"]),
     ]);

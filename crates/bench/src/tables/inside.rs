@@ -9,7 +9,7 @@ use crate::load::{VELAN, config, needed, velan};
 use crate::meter::Metering;
 use crate::report::{Curve, DECODED, NULL, Plot, ROOFLINE, Table};
 use crate::tables::hashes::{buckets, counted, distinct_keys};
-use weir_flow::{ALL, Config, GAPS, HEADERS, Hpc, Instructions, KeyHash, LABELS, Pages, SIZES, Tuning};
+use weir_flow::{ALL, CONVERSATIONS, Config, GAPS, HEADERS, Hpc, Instructions, KeyHash, LABELS, Pages, SIZES, Tuning};
 
 /// The meter as it is.
 const HERE: &str = "weir";
@@ -142,7 +142,7 @@ pub fn features(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("features", "The cost of groups of fields", "concurrent flows", load);
     table.against = vec![ROOFLINE, "all fields"];
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20]) {
-        row(bench, &mut table, flows, 6, |group| {
+        row(bench, &mut table, flows, 7, |group| {
             let config = config(flows);
             Ok(group
                 .case("all fields", Metering::<Hpc, ALL>::new(config)?)
@@ -150,6 +150,7 @@ pub fn features(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 .case("no gaps", Metering::<Hpc, { ALL & !GAPS }>::new(config)?)
                 .case("no TTL and flags", Metering::<Hpc, { ALL & !HEADERS }>::new(config)?)
                 .case("no labels", Metering::<Hpc, { ALL & !LABELS }>::new(config)?)
+                .case("no TCP analysis", Metering::<Hpc, { ALL & !CONVERSATIONS }>::new(config)?)
                 .case("counts and times only", Metering::<Hpc, 0>::new(config)?))
         })?;
     }

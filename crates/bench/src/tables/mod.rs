@@ -3,6 +3,7 @@
 mod hashes;
 mod inside;
 mod rates;
+mod tcp;
 mod threads;
 
 use crate::Error;
@@ -12,10 +13,11 @@ use crate::report::Table;
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
 /// Every table: its name, what it answers, and what measures it.
-pub const TABLES: [(&str, &str, Measure); 12] = [
+pub const TABLES: [(&str, &str, Measure); 13] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
+    ("tcp", "TCP analysis: with and without, lossy traffic, batches", tcp::table),
     ("table", "the flow table beside others, bucket sizes, collisions", inside::table),
     ("hash", "the keyed hash beside the hash of network cards", hashes::hash),
     ("prefetch", "packets whose memory is fetched together", inside::prefetch),

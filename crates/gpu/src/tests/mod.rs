@@ -88,13 +88,19 @@ fn through(mut lane: Lane, packets: &[Packet]) -> (Lane, Vec<Conversation>) {
 fn traffic() -> impl Strategy<Value = Vec<Packet>> {
     let one = (any::<[u32; 2]>(), any::<bool>(), 0..3_u8, 0..3_u16, prop::collection::vec(step(), 1..60));
     (prop::collection::vec(one, 1..7), any::<bool>(), any::<[u8; 32]>()).prop_map(|(all, calm, order)| {
-        let mut queues = all.into_iter().map(|(base, swap, host, port, mut steps)| {
-            // Times that leave a batch, or only such that a batch holds.
-            steps.iter_mut().filter(|_| calm).for_each(|step: &mut Step| step.after_ns %= 6_000_000);
-            let history = packets(base, &steps);
-            history.into_iter().map(move |(side, packet, ..)| between(packet, side ^ usize::from(swap), host, port))
-                .collect::<Vec<_>>().into_iter()
-        }).collect::<Vec<_>>();
+        let mut queues = all
+            .into_iter()
+            .map(|(base, swap, host, port, mut steps)| {
+                // Times that leave a batch, or only such that a batch holds.
+                steps.iter_mut().filter(|_| calm).for_each(|step: &mut Step| step.after_ns %= 6_000_000);
+                let history = packets(base, &steps);
+                history
+                    .into_iter()
+                    .map(move |(side, packet, ..)| between(packet, side ^ usize::from(swap), host, port))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+            })
+            .collect::<Vec<_>>();
         let mut mixed = Vec::new();
         let mut turns = order.iter().cycle();
         while !queues.is_empty() {

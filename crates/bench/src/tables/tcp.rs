@@ -1,0 +1,220 @@
+//! What TCP analysis costs: the meter with it and without, and the batch engine.
+
+use crate::Error;
+use crate::ceiling::{Decoded, Null};
+use crate::frames::Frames;
+use crate::harness::{Bench, Group, Run, Work, timed};
+use crate::load::{RATE, config};
+use crate::meter::{Metering, Packets};
+use crate::report::{DECODED, NULL, PIPELINE, Table};
+use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
+use weir_gpu::{Choice, Engine, Options};
+use weir_packet::{Flags, Packet, mapped};
+
+const WITHOUT: &str = "no TCP analysis";
+/// The meter without TCP analysis.
+type Without = Metering<Hpc, { ALL & !CONVERSATIONS }>;
+
+/// Traffic as it is, decoded and metered; and segments of many connections in random order, decoded before.
+pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
+    let load = "Frames: synth:mix and synth:lossy trimmed to 96 octets, decoder and meter. Segments: decoded before, \
+                connections in random order, 2 of 3 packets bring 1448 octets, the others acknowledge, spaced at 20 \
+                Mpps; what differs is said of each";
+    let mut table = Table::new("tcp", "TCP analysis", "load", load);
+    table.logarithmic = false;
+    table.against = vec![WITHOUT];
+    let flows = bench.size(100_000, 1000);
+    let clean = "loss=0,reorder=0,duplicate=0,spurious=0,keepalive=0,zerowindow=0";
+    for (row, specification) in [
+        ("frames: mix", format!("mix,flows={flows},snap=96")),
+        ("frames: TCP without loss", format!("lossy,flows={flows},snap=96,{clean}")),
+        ("frames: TCP, 1 % lost, 0.5 % reordered, 0.5 % copied", format!("lossy,flows={flows},snap=96")),
+        ("frames: TCP, 5 % lost", format!("lossy,flows={flows},snap=96,{clean},loss=5%").replace("loss=0,", "")),
+    ] {
+        frames(bench, &mut table, row, &specification, flows)?;
+    }
+    let counts = if bench.quick { &[1024][..] } else { &[16_384, 131_072, 1 << 20, 1 << 22] };
+    for &flows in counts {
+        segments(bench, &mut table, flows)?;
+    }
+    table.notes.push(
+        "the seed's algorithm on one core of a Xeon X5650 (2010): 1.1 Mpps (Roquero et al., 2015), as published; not \
+         measured here"
+            .into(),
+    );
+    Ok(table)
+}
+
+fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows: usize) -> Result<(), Error> {
+    let packets = bench.size(3_000_000, 20_000);
+    if !bench.fits(packets * 112 + 8 * flows * 768 * 2, row, table) {
+        return Ok(());
+    }
+    let mut frames = Frames::that_go_on(load, packets)?;
+    let config = config(8 * flows);
+    let (mut without, mut with) = (Without::new(config)?, Metering::<Hpc>::new(config)?);
+    // All conversations have begun: the first second is not measured.
+    let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 1_500_000_000;
+    while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
+        without.run(&mut frames)?;
+        with.run(&mut frames)?;
+        frames.next_round()?;
+    }
+    let group = Group::new(row, 0.0)
+        .case(NULL, Null)
+        .case(DECODED, Decoded::new(flows)?)
+        .case(WITHOUT, without)
+        .case(PIPELINE, with);
+    group.measure(bench, table, &mut frames, Frames::next_round)
+}
+
+fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<(), Error> {
+    let packets = bench.size((2 * flows).clamp(4 << 20, 8 << 20), 20_000);
+    let row = format!("segments: {flows} connections");
+    if !bench.fits(6 * packets * size_of::<Packet>() + 8 * flows * 600, &row, table) {
+        return Ok(());
+    }
+    let config = Config { idle_ns: u64::MAX / 4, active_ns: u64::MAX / 4, ..config(flows) };
+    let stream = |kind| Segments::new(flows, packets, kind);
+    let with = |kind| Ok::<_, Error>(Stream { segments: stream(kind), work: Metering::<Hpc>::new(config)? });
+    let group = Group::new(row, 0.0)
+        .case(WITHOUT, Stream { segments: stream(Kind::Clean), work: Without::new(config)? })
+        .case("in order", with(Kind::Clean)?)
+        .case("1 % lost", with(Kind::Lost)?)
+        .case("each overlaps the last", with(Kind::Overlapping)?)
+        .case("each opens a hole", with(Kind::Holes)?)
+        .case("batch engine on the processor, 1 % lost", Stream { segments: stream(Kind::Lost), work: Batches::new() });
+    group.measure(bench, table, &mut (), |()| Ok(()))
+}
+
+/// What is wrong with the segments.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Nothing.
+    Clean,
+    /// Of a hundred one is lost, before the probe or behind it, and sent again when the connection's turn comes.
+    Lost,
+    /// Each begins ten octets before the end of the last.
+    Overlapping,
+    /// Each leaves ten octets out, for good.
+    Holes,
+}
+
+/// Segments of many connections, and those that come next.
+struct Segments {
+    kind: Kind,
+    /// Per connection: the next sequence number, and one to be sent again.
+    next: Vec<(u32, Option<u32>)>,
+    packets: Packets,
+    random: u64,
+    time_ns: u64,
+}
+
+impl Segments {
+    fn new(flows: usize, packets: usize, kind: Kind) -> Self {
+        let packets = Packets(vec![Packet::default(); packets]);
+        Self { kind, next: vec![(1, None); flows], packets, random: 0x1234_5678_9abc_def1, time_ns: 0 }
+    }
+
+    /// Makes those of the next round.
+    fn refill(&mut self) {
+        for packet in &mut self.packets.0 {
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 7;
+            self.random ^= self.random << 17;
+            let flow = ((u128::from(self.random) * self.next.len() as u128) >> 64) as usize;
+            let (next, again) = &mut self.next[flow];
+            let chance = (self.random >> 7) % 300;
+            self.time_ns += 1_000_000_000 / RATE;
+            let number = (flow as u32).to_be_bytes();
+            let client = (mapped([10, number[1], number[2], number[3]]), 40_000);
+            let server = (mapped([192, 0, 2, number[0]]), 443);
+            let brings = chance >= 100;
+            let (from, to) = if brings { (server, client) } else { (client, server) };
+            *packet = Packet {
+                source: from.0,
+                destination: to.0,
+                source_port: from.1,
+                destination_port: to.1,
+                time_ns: self.time_ns,
+                ip_bytes: if brings { 1500 } else { 52 },
+                frame_bytes: if brings { 1514 } else { 66 },
+                protocol: 6,
+                ttl: 64,
+                control: Packet::ACK,
+                flags: Flags(Flags::PORTS | Flags::TCP),
+                sequence: 1,
+                acknowledgment: if brings { 1 } else { *next },
+                identification: (self.random >> 20) as u32 & 0xffff,
+                window: 1000,
+                ..Packet::default()
+            };
+            if !brings {
+                continue;
+            }
+            packet.payload_bytes = 1448;
+            if self.kind == Kind::Holes {
+                *next = next.wrapping_add(10);
+            }
+            if let Some(lost) = again.take() {
+                packet.sequence = lost;
+                continue;
+            }
+            let lost = self.kind == Kind::Lost && chance < 102;
+            if lost {
+                *again = Some(*next);
+                if chance == 101 {
+                    *next = next.wrapping_add(1448);
+                }
+            }
+            packet.sequence = next.wrapping_sub(if self.kind == Kind::Overlapping { 10 } else { 0 });
+            *next = packet.sequence.wrapping_add(1448);
+        }
+    }
+}
+
+/// Work on segments of its own.
+struct Stream<W> {
+    segments: Segments,
+    work: W,
+}
+
+impl<W: Work<Packets>> Work<()> for Stream<W> {
+    fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
+        self.segments.refill();
+        self.work.run(&mut self.segments.packets)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        Box::new(self.work).finish()
+    }
+}
+
+/// The batch engine.
+struct Batches {
+    engine: Engine,
+    given: u64,
+}
+
+impl Batches {
+    fn new() -> Self {
+        let options = Options { choice: Choice::Cpu, ..Options::default() };
+        Self { engine: Engine::open(options).expect("the processor is there"), given: 0 }
+    }
+}
+
+impl Work<Packets> for Batches {
+    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
+        let mut done = Vec::new();
+        let ((), seconds) = timed(|| self.engine.enter(&packets.0, &mut done));
+        self.given += packets.0.len() as u64;
+        Ok(Run::new(packets.0.len() as u64, seconds))
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        let mut done = Vec::new();
+        self.engine.finish(&mut done);
+        let found: u64 = done.iter().flat_map(|done| done.reports).map(|report| report.segments()).sum();
+        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets given, {found} analysed", self.given)) }
+    }
+}
