@@ -368,6 +368,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 && let Some(connection) = self.tcp.get(spot.likely as usize)
             {
                 prefetch(connection.usual_line(spot.side));
+                if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                    fetch(connection);
+                }
             }
         }
         self.live.packets += packets.len() as u64;
@@ -556,6 +559,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.set_due(at);
         }
     }
+}
+
+/// Begins to fetch all that is known of a connection.
+#[inline(always)]
+fn fetch(connection: &Connection) {
+    let lines: &[[u64; 8]; 4] = bytemuck::must_cast_ref(connection);
+    lines.iter().for_each(prefetch);
 }
 
 #[cfg(test)]

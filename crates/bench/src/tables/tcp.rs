@@ -18,7 +18,7 @@ type Without = Metering<Hpc, { ALL & !CONVERSATIONS }>;
 /// Traffic as it is, decoded and metered; and segments of many connections in random order, decoded before.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "Frames: synth:mix and synth:lossy trimmed to 96 octets, decoder and meter. Segments: decoded before, \
-                connections in random order, 2 of 3 packets bring 1448 octets, the others acknowledge, spaced at 20 \
+                connections in random order, 2 of 3 packets or more bring 1448 octets, the others acknowledge them, spaced at 20 \
                 Mpps; what differs is said of each";
     let mut table = Table::new("tcp", "TCP analysis", "load", load);
     table.logarithmic = false;
@@ -103,8 +103,8 @@ enum Kind {
 /// Segments of many connections, and those that come next.
 struct Segments {
     kind: Kind,
-    /// Per connection: the next sequence number, and one to be sent again.
-    next: Vec<(u32, Option<u32>)>,
+    /// Per connection: the next sequence number, one to be sent again, and what was acknowledged.
+    next: Vec<(u32, Option<u32>, u32)>,
     packets: Packets,
     random: u64,
     time_ns: u64,
@@ -113,7 +113,7 @@ struct Segments {
 impl Segments {
     fn new(flows: usize, packets: usize, kind: Kind) -> Self {
         let packets = Packets(vec![Packet::default(); packets]);
-        Self { kind, next: vec![(1, None); flows], packets, random: 0x1234_5678_9abc_def1, time_ns: 0 }
+        Self { kind, next: vec![(1, None, 1); flows], packets, random: 0x1234_5678_9abc_def1, time_ns: 0 }
     }
 
     /// Makes those of the next round.
@@ -123,13 +123,14 @@ impl Segments {
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
             let flow = ((u128::from(self.random) * self.next.len() as u128) >> 64) as usize;
-            let (next, again) = &mut self.next[flow];
+            let (next, again, acknowledged) = &mut self.next[flow];
             let chance = (self.random >> 7) % 300;
             self.time_ns += 1_000_000_000 / RATE;
             let number = (flow as u32).to_be_bytes();
             let client = (mapped([10, number[1], number[2], number[3]]), 40_000);
             let server = (mapped([192, 0, 2, number[0]]), 443);
-            let brings = chance >= 100;
+            // Nothing is acknowledged twice.
+            let brings = chance >= 100 || acknowledged == next;
             let (from, to) = if brings { (server, client) } else { (client, server) };
             *packet = Packet {
                 source: from.0,
@@ -150,6 +151,7 @@ impl Segments {
                 ..Packet::default()
             };
             if !brings {
+                *acknowledged = *next;
                 continue;
             }
             packet.payload_bytes = 1448;
@@ -160,7 +162,7 @@ impl Segments {
                 packet.sequence = lost;
                 continue;
             }
-            let lost = self.kind == Kind::Lost && chance < 102;
+            let lost = self.kind == Kind::Lost && (100..102).contains(&chance);
             if lost {
                 *again = Some(*next);
                 if chance == 101 {

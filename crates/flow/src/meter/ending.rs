@@ -1,6 +1,6 @@
 //! How records end: timeouts, the hand that finds what is due, and the one door out.
 
-use super::{Meter, NEVER, SWEPT, TCP};
+use super::{Meter, NEVER, SWEPT, TCP, fetch};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
 use crate::place::{Bits, Head};
@@ -111,7 +111,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let Some(coming) = self.due[..self.used as usize].get(from..from + SWEPT) else { return };
         while let Some(at) = self.coming.pop() {
             if self.over(at) {
-                self.places[at as usize].sides.iter().for_each(prefetch);
+                let place = &self.places[at as usize];
+                place.sides.iter().for_each(prefetch);
+                if FIELDS & CONVERSATIONS != 0 && place.head.protocol() == TCP {
+                    fetch(&self.tcp[at as usize]);
+                }
                 self.index.prefetch(self.hash_of(at));
             }
         }
