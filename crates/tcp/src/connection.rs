@@ -510,9 +510,10 @@ impl Half<'_> {
                 && self.hot.acknowledged == segment.acknowledgment
                 && self.hot.window == segment.window
                 && segment.window != 0;
-            let outstanding = self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
+            // Asked last: the other side's line is mostly far away.
+            let repeats = repeats && self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
             self.hot.window = segment.window;
-            return if repeats && outstanding { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
+            return if repeats { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
         }
         if !self.hot.has(BEGAN) {
             if u64::from(payload) >= FAR {
@@ -523,12 +524,13 @@ impl Half<'_> {
         let highest = self.hot.highest;
         let start = near(highest, sequence);
         let end = start + u64::from(payload) + u64::from(fin);
-        let before_syn = self.hot.has(SYN) && start < self.cold.lowest;
+        let in_order = start >= highest;
+        let before_syn = !in_order && self.hot.has(SYN) && start < self.cold.lowest;
         if before_syn || start + FAR <= highest || highest + FAR <= end {
             return self.out_of_window(segment);
         }
         self.hot.state &= !STRANGE;
-        if start >= highest {
+        if in_order {
             self.take(start, segment, Class::InOrder);
             return Class::InOrder;
         }
@@ -602,7 +604,7 @@ impl Half<'_> {
     fn take(&mut self, start: u64, segment: &Segment, class: Class) {
         let payload = u64::from(segment.payload_bytes);
         let payload_end = start + payload;
-        let known = if payload == 0 { 0 } else { self.known(start, payload_end).0 };
+        let known = if payload == 0 || class == Class::InOrder { 0 } else { self.known(start, payload_end).0 };
         self.hot.unique_bytes += payload - known;
         if class != Class::InOrder
             && payload > 0
@@ -637,28 +639,28 @@ impl Half<'_> {
 
     /// Marks a range as seen.
     fn add(&mut self, start: u64, end: u64, now_ns: u64) {
-        let (lowest, highest) = (self.cold.lowest, self.hot.highest);
-        self.cold.lowest = lowest.min(start);
+        let highest = self.hot.highest;
         self.hot.highest = highest.max(end);
-        if start >= highest || end <= lowest {
-            let hole = if start >= highest {
-                Hole { start: highest, length: (start - highest) as u32, since_ns: now_ns }
-            } else {
-                Hole { start: end, length: (lowest - end) as u32, since_ns: self.cold.since_ns }
-            };
-            if hole.length == 0 {
-                return;
-            }
+        if start == highest {
+            return;
+        }
+        if start > highest {
+            let hole = Hole { start: highest, length: (start - highest) as u32, since_ns: now_ns };
             if let Some(trouble) = self.trouble() {
-                if start >= highest {
-                    trouble.largest_hole = trouble.largest_hole.max(hole.length.into());
-                    trouble.holes.push(hole);
-                } else {
+                trouble.largest_hole = trouble.largest_hole.max(hole.length.into());
+                trouble.holes.push(hole);
+            }
+        } else {
+            let lowest = self.cold.lowest;
+            self.cold.lowest = lowest.min(start);
+            if end < lowest {
+                let hole = Hole { start: end, length: (lowest - end) as u32, since_ns: self.cold.since_ns };
+                if let Some(trouble) = self.trouble() {
                     trouble.holes.insert(0, hole);
                 }
+            } else if let Some(trouble) = self.known_trouble() {
+                trouble.holes.cut(start, end);
             }
-        } else if let Some(trouble) = self.known_trouble() {
-            trouble.holes.cut(start, end);
         }
         self.settle();
     }
