@@ -40,6 +40,7 @@ pub(crate) fn packets() -> Vec<Packet> {
     };
     let mut next = [[0_u32; 2]; 64];
     let mut last_syn = [[0_u32; 2]; 64];
+    let mut acknowledged = [[0_u32; 2]; 64];
     let mut packet_of = |number: usize| {
         let connection = below(64) as usize;
         let side = below(2) as usize;
@@ -55,7 +56,11 @@ pub(crate) fn packets() -> Vec<Packet> {
             3 => Packet::RST,
             _ => Packet::ACK,
         };
-        let back = if below(8) == 0 { below(5000) as u32 } else { 0 };
+        let back = match below(16) {
+            0 | 1 => below(5000) as u32,
+            2 => 1,
+            _ => 0,
+        };
         let ahead = if below(10) == 0 { below(3000) as u32 } else { 0 };
         let mut sequence = next[connection][side].wrapping_sub(back).wrapping_add(ahead);
         if control & Packet::SYN != 0 {
@@ -67,6 +72,9 @@ pub(crate) fn packets() -> Vec<Packet> {
         let end = sequence.wrapping_add(payload_bytes).wrapping_add(u32::from(control & 3 != 0));
         if (end.wrapping_sub(next[connection][side]) as i32) > 0 {
             next[connection][side] = end;
+        }
+        if below(3) > 0 {
+            acknowledged[connection][side] = next[connection][1 - side];
         }
         let ends = [(1, 40_000 + connection as u16), (2, 443)];
         let (network, address): (_, fn(u8) -> [u8; 16]) = match connection % 4 {
@@ -86,7 +94,7 @@ pub(crate) fn packets() -> Vec<Packet> {
             control,
             flags: Flags(Flags::PORTS | if below(200) == 0 { 0 } else { Flags::TCP }),
             sequence,
-            acknowledgment: next[connection][1 - side],
+            acknowledgment: acknowledged[connection][side],
             payload_bytes,
             identification: below(3) as u32,
             window: below(4) as u16 * 500,

@@ -7,6 +7,7 @@
 //! ```
 //! A card keeps the same three; its index may have another order, which nothing depends on.
 
+use crate::ahead::fetch;
 use crate::conversation::Conversation;
 use crate::key::{Key, Secret};
 use bytemuck::{Pod, Zeroable};
@@ -107,6 +108,24 @@ impl Table {
         self.index[place] = index_word(hash, number);
         self.entries.push(Entry::new(*key, hash));
         number
+    }
+
+    /// Fetches the place of a hash ahead.
+    #[inline(always)]
+    pub fn fetch_place(&self, hash: u64) {
+        fetch(&self.index[hash as usize & (self.index.len() - 1)]);
+    }
+
+    /// Fetches what is likely the entry of a hash ahead; its place is there.
+    #[inline(always)]
+    pub fn fetch_entry(&self, hash: u64) {
+        let word = self.index[hash as usize & (self.index.len() - 1)];
+        if let Some(entry) = self.entries.get((word as u32).wrapping_sub(1) as usize) {
+            fetch(&entry.key);
+            fetch(&entry.last_ns);
+            fetch(entry.connection.usual_line(0));
+            fetch(entry.connection.usual_line(1));
+        }
     }
 
     /// Takes over an entry that was changed or made elsewhere. Numbers that are new come in any order, without a gap when all are here.
