@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let loads = load(ROUNDS * packets, connections);
     let mut engine = Engine::open(options)?;
-    println!("{}{}", engine.name(), engine.note().map_or(String::new(), |note| format!(" ({note})")));
+    println!("{}{}", engine.name(), engine.account().note.map_or(String::new(), |note| format!(" ({note})")));
     for (round, load) in loads.chunks(packets).enumerate() {
         let mut done = Vec::new();
         let begin = Instant::now();

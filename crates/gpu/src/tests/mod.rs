@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use shim::Shim;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
 use weir_packet::{Flags, Network, Packet, address};
 use weir_tcp::Reference;
 
@@ -210,30 +211,62 @@ fn after_a_failure_the_processor_goes_on_and_says_so() {
     let mut engine = Engine::of(secret, vec![lane], "shim".into(), None);
     let mut done = Vec::new();
     engine.enter(&packets, &mut done);
-    assert_eq!(engine.note().as_deref(), Some("a card failed, the processor goes on: the card fell off"));
+    assert_eq!(engine.account().note.as_deref(), Some("a card failed, the processor goes on: the card fell off"));
     let account = engine.finish(&mut done);
     assert!(account.redone > 0 && account.batches > account.redone, "{account:?}");
     assert_eq!(sorted(done), model(&packets));
 }
 
+/// With a card: it says what the reference says. Without one: auto says why, and to ask for a card is an error.
 #[test]
-fn without_a_card_auto_says_why_and_gpu_is_an_error() {
-    match Engine::open(Options { choice: Choice::Gpu, ..Options::default() }) {
-        Err(error) => {
-            let engine = Engine::open(Options::default()).unwrap();
-            let note = engine.note().expect("auto says why");
-            assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
-            assert!(error.to_string().contains("`auto`"), "{error}");
-        }
-        // Then here is the test of tests.
+fn a_card_if_there_is_one() {
+    let options = Options { choice: Choice::Gpu, batch: 1000, ..Options::default() };
+    match Engine::open(options) {
         Ok(mut engine) => {
+            println!("on {}", engine.name());
             let packets = golden::packets();
             let mut done = Vec::new();
             engine.enter(&packets, &mut done);
-            assert_eq!(engine.finish(&mut done).redone, 0);
+            let account = engine.finish(&mut done);
+            println!("redone {}: {:?}", account.redone, account.note);
             assert_eq!(sorted(done), model(&packets));
         }
+        Err(error) => {
+            println!("no card: {error}");
+            let engine = Engine::open(Options::default()).unwrap();
+            let note = engine.account().note.expect("auto says why");
+            assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
+            assert!(error.to_string().contains("`auto`"), "{error}");
+        }
     }
+}
+
+/// What the test before says beside a driver that is none, and does everything as late as it may.
+#[test]
+fn the_driver_is_asked_in_the_right_order() {
+    let folder = tempfile::tempdir().unwrap();
+    shim::compile("src/tests/driver.cpp", &folder.path().join("libcuda.so"));
+    let says = |calls: &str| {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::a_card_if_there_is_one", "--nocapture"])
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env("WEIR_CALLS", calls)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(run.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&run.stderr));
+        text
+    };
+    let whole = says("-1");
+    assert!(whole.contains("on stand-in, stand-in") && whole.contains("redone 0: None"), "{whole}");
+    // It may fail in the test before it is used, or at any time after.
+    assert!(says("100").contains("no card: no card can be used: the card fell off"));
+    let mut redone = 0;
+    for calls in (540..860).step_by(20) {
+        redone +=
+            usize::from(says(&calls.to_string()).contains("a card failed, the processor goes on: the card fell off"));
+    }
+    assert!(redone > 2, "{redone}");
 }
 
 #[test]
