@@ -6,8 +6,8 @@
 //
 // It is compiled for a card, and by an ordinary C++ compiler for tests, with threads as loops. For that
 //   * a kernel is a function of its thread's number (WEIR_THREADS), or of its block's (WEIR_BLOCKS);
-//   * in a block EACH is what the threads share, JOIN is where they wait, and nothing lives from one EACH to the next
-//     but what is WEIR_SHARED.
+//   * in a block EACH is what the threads share, ALONE what one does, JOIN is where they wait, and nothing lives from
+//     one to the next but what is WEIR_SHARED or the same for all.
 #ifdef __CUDACC__
 #define WEIR_FUNCTION __device__
 #define WEIR_APART __device__ __noinline__
@@ -23,6 +23,7 @@
 #define WEIR_BLOCKS(name, most)                                                                                         \
     extern "C" __global__ void __launch_bounds__(most) weir_##name(const Job job) { name(job, blockIdx.x); }
 #define EACH(item, count) for (u32 item = threadIdx.x; item < (count); item += blockDim.x)
+#define ALONE if (threadIdx.x == 0)
 #define JOIN() __syncthreads()
 #else
 #define WEIR_FUNCTION
@@ -40,6 +41,7 @@
         for (unsigned int block = 0; block < blocks; block++) name(*job, block);                                        \
     }
 #define EACH(item, count) for (u32 item = 0; item < (count); item++)
+#define ALONE
 #define JOIN()
 static inline unsigned int weir_add(unsigned int *number, unsigned int more) {
     unsigned int before = *number;
@@ -58,6 +60,7 @@ static inline unsigned long long weir_swap(unsigned long long *word, unsigned lo
 constexpr u32 NUMBER_BITS = 24;
 constexpr u64 NUMBER = (1ull << NUMBER_BITS) - 1;
 constexpr u32 DIGITS = 256;
+constexpr u32 LANES = 32;
 
 // record.rs
 struct Facts {
@@ -100,7 +103,7 @@ static_assert(sizeof(Facts) == 20 && sizeof(Ipv4) == 32 && sizeof(Ipv6) == 56 &&
 static_assert(sizeof(Entry) == 384, "as in table.rs");
 
 // What is counted on the card in a batch.
-enum Tally : u32 { RUNS, NEW, CLOSED, TOUCHED, TAKEN, TROUBLES, TALLIES };
+enum Tally : u32 { RUNS, LONG_RUNS, NEW, CLOSED, TOUCHED, TAKEN, TROUBLES };
 
 // What every kernel is told: card.rs.
 struct Job {
@@ -281,8 +284,8 @@ WEIR_FUNCTION inline void scatter(const Job &job, u32 block) {
     EACH(at, DIGITS) next[at] = job.counters[at * job.segments + block];
     JOIN();
     u32 length = segment_length(job, block);
-    for (u32 base = 0; base < length; base += 32) {
-        EACH(lane, 32u) {
+    for (u32 base = 0; base < length; base += LANES) {
+        EACH(lane, LANES) {
             bool is_there = base + lane < length;
             u64 word = is_there ? job.order[block * job.segment + base + lane] : 0;
             u32 place = next_place(next, digit(job, word), is_there);
@@ -294,13 +297,20 @@ WEIR_BLOCKS(scatter, 32)
 
 // ---- runs: one thread per word. In which order they are listed is chance, and nothing depends on it ----
 
+// Long runs are listed from the end.
 WEIR_FUNCTION inline void heads(const Job &job, u32 at) {
-    bool is_head = at == 0 || job.order[at] >> NUMBER_BITS != job.order[at - 1] >> NUMBER_BITS;
-    if (is_head) job.runs[WEIR_ADD(&job.tallies[RUNS], 1u)] = at;
+    u64 bits = job.order[at] >> NUMBER_BITS;
+    if (at > 0 && job.order[at - 1] >> NUMBER_BITS == bits) return;
+    if (at + LANES < job.count && job.order[at + LANES] >> NUMBER_BITS == bits) {
+        job.runs[job.count - 1 - WEIR_ADD(&job.tallies[LONG_RUNS], 1u)] = at;
+    } else {
+        job.runs[WEIR_ADD(&job.tallies[RUNS], 1u)] = at;
+    }
 }
 WEIR_THREADS(heads)
 
-// ---- walk: one thread per run. All packets of a connection are in one run, so no other thread has its entry ----
+// ---- walk: one thread per run, one block per long run. All packets of a connection are in one run, so no other thread
+// has its entry ----
 
 WEIR_FUNCTION inline void clear(Entry &entry, const Key &key, u64 hash) {
     u64 *words = reinterpret_cast<u64 *>(&entry);
@@ -358,20 +368,35 @@ WEIR_FUNCTION inline void enter(const Job &job, const Room &room, Entry &entry, 
     }
 }
 
-template <class Record> WEIR_FUNCTION inline void walk_of(const Job &job, u32 run) {
-    const Record *records = static_cast<const Record *>(job.records);
+// On its way along a run.
+struct Walker {
+    Entry *entry;
+    // The next record was read with the one before.
+    u32 skips;
+};
+
+template <class Record>
+WEIR_FUNCTION inline void go(const Job &job, Walker &walker, const Record &record, u32 number) {
+    if (walker.skips) {
+        walker.skips = 0;
+        return;
+    }
     Room room{job.room, job.free, job.free_count, job.room_known, job.room_capacity, &job.tallies[TAKEN]};
-    Entry *entry = nullptr;
+    Key key;
+    u32 side = read_key(record, key);
+    if (!walker.entry || !same(walker.entry->key, key)) walker.entry = find(job, key);
+    walker.skips = record.facts.bits & SECOND;
+    const Record *second = static_cast<const Record *>(job.records) + number + 1;
+    enter(job, room, *walker.entry, side, record.facts, walker.skips ? &second->facts : nullptr);
+}
+
+template <class Record> WEIR_FUNCTION inline void walk_of(const Job &job, u32 run) {
+    Walker walker{nullptr, 0};
     u32 at = job.runs[run];
     u64 bits = job.order[at] >> NUMBER_BITS;
     for (; at < job.count && job.order[at] >> NUMBER_BITS == bits; at++) {
-        const Record *record = records + (job.order[at] & NUMBER);
-        Key key;
-        u32 side = read_key(*record, key);
-        if (!entry || !same(entry->key, key)) entry = find(job, key);
-        bool has_second = (record->facts.bits & SECOND) != 0;
-        enter(job, room, *entry, side, record->facts, has_second ? &record[1].facts : nullptr);
-        at += has_second;
+        u32 number = u32(job.order[at] & NUMBER);
+        go(job, walker, static_cast<const Record *>(job.records)[number], number);
     }
 }
 
@@ -384,6 +409,46 @@ WEIR_FUNCTION inline void walk(const Job &job, u32 run) {
     }
 }
 WEIR_THREADS(walk)
+
+// All lanes bring records, one walks: it does not wait for each.
+template <class Record> WEIR_FUNCTION inline void walk_long_of(const Job &job, u32 run) {
+    WEIR_SHARED Record records[LANES];
+    WEIR_SHARED u32 numbers[LANES], count;
+    WEIR_SHARED Walker walker;
+    u32 start = job.runs[job.count - 1 - run];
+    u64 bits = job.order[start] >> NUMBER_BITS;
+    ALONE { walker = Walker{nullptr, 0}; }
+    do {
+        ALONE { count = 0; }
+        JOIN();
+        EACH(lane, LANES) {
+            u64 word = start + lane < job.count ? job.order[start + lane] : ~bits << NUMBER_BITS;
+            if (word >> NUMBER_BITS == bits) {
+                numbers[lane] = u32(word & NUMBER);
+                records[lane] = static_cast<const Record *>(job.records)[numbers[lane]];
+                WEIR_ADD(&count, 1u);
+            }
+        }
+        JOIN();
+        ALONE {
+            for (u32 at = 0; at < count; at++) go(job, walker, records[at], numbers[at]);
+        }
+        start += LANES;
+        // The counter is set anew when all have read it.
+        if (count < LANES) break;
+        JOIN();
+    } while (true);
+}
+
+WEIR_FUNCTION inline void walk_long(const Job &job, u32 run) {
+    if (run >= job.tallies[LONG_RUNS]) return;
+    if (job.network == 4) {
+        walk_long_of<Ipv4>(job, run);
+    } else {
+        walk_long_of<Ipv6>(job, run);
+    }
+}
+WEIR_BLOCKS(walk_long, 32)
 
 // ---- for the host: entries that were touched, and what they have in the room. One thread per word of 8 octets ----
 

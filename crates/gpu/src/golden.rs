@@ -42,7 +42,8 @@ pub(crate) fn packets() -> Vec<Packet> {
     let mut last_syn = [[0_u32; 2]; 64];
     let mut acknowledged = [[0_u32; 2]; 64];
     let mut packet_of = |number: usize| {
-        let connection = below(64) as usize;
+        // Some connections have many packets in a batch.
+        let connection = below(64).min(below(64)).min(below(64)) as usize;
         let side = below(2) as usize;
         let payload_bytes = match below(6) {
             0 | 1 => 0,

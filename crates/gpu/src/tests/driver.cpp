@@ -41,7 +41,7 @@ struct Event {
 std::vector<Stream *> streams;
 std::map<std::string, void (*)(const Job *, unsigned int)> kernels = {
     {"weir_hash", weir_hash},       {"weir_count", weir_count}, {"weir_scan", weir_scan},
-    {"weir_scatter", weir_scatter}, {"weir_heads", weir_heads}, {"weir_walk", weir_walk},
+    {"weir_scatter", weir_scatter}, {"weir_heads", weir_heads}, {"weir_walk", weir_walk},     {"weir_walk_long", weir_walk_long},
     {"weir_entries", weir_entries}, {"weir_rooms", weir_rooms}, {"weir_troubles", weir_troubles},
 };
 thread_local void *current;

@@ -9,6 +9,7 @@ use crate::engine::{Account, Choice, Engine, Options};
 use crate::golden;
 use crate::key::Secret;
 use crate::lane::Lane;
+use crate::record::Facts;
 use history::{Step, packets, step};
 use proptest::prelude::*;
 use shim::Shim;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use weir_packet::{Flags, Network, Packet, address};
-use weir_tcp::Reference;
+use weir_tcp::{Reference, Segment};
 
 /// What the engine is: a map of connections, and those that were followed by another one.
 #[derive(Default)]
@@ -145,6 +146,32 @@ proptest! {
     #[test]
     fn the_processor_says_what_the_reference_says(packets in traffic(), limit in limit(), secret in secret()) {
         prop_assert_eq!(through(Lane::new(secret, limit), &packets).1, model(&packets));
+    }
+
+    #[test]
+    fn a_record_gives_back_the_segment(packets in traffic()) {
+        for packet in packets {
+            let base_ns = packet.time_ns - 12_345;
+            let (facts, second) = Facts::of(&packet, base_ns);
+            let mut expected = Segment::of(&packet);
+            if let Some(segment) = &mut expected
+                && second.is_none()
+                && segment.payload_bytes > 0
+            {
+                segment.window = segment.window.min(1);
+            }
+            prop_assert_eq!(facts.segment(second.as_ref(), base_ns), expected);
+            prop_assert_eq!(facts.has_second(), second.is_some());
+            prop_assert_eq!(facts.time_ns(base_ns), packet.time_ns);
+        }
+    }
+
+    #[test]
+    fn the_kernels_leave_what_the_processor_leaves(packets in traffic(), limit in limit(), secret in secret()) {
+        let limit = limit.min(1000);
+        let lanes = [Lane::new(secret, limit), Lane::on(Box::new(Shim::default()), secret, limit).unwrap()];
+        let [processor, kernels] = lanes.map(|lane| through(lane, &packets).0.octets());
+        prop_assert_eq!(processor, kernels);
     }
 
     #[test]
