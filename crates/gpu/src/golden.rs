@@ -107,5 +107,28 @@ pub(crate) fn packets() -> Vec<Packet> {
     for at in (10..PACKETS).step_by(37) {
         packets[at] = Packet { ttl: packets[at].ttl, time_ns: packets[at].time_ns, ..packets[at - 1 - at % 5] };
     }
+    packets.extend(holes());
     packets
+}
+
+/// A connection with more holes than are kept, which are filled just before, at and just after the limit.
+fn holes() -> impl Iterator<Item = Packet> {
+    const LIMIT_NS: u64 = 3_000_000;
+    let segment = |sequence: u64, after_ns: u64| Packet {
+        source: mapped([192, 0, 2, 3]),
+        destination: mapped([192, 0, 2, 4]),
+        time_ns: (1 << 60) + after_ns,
+        protocol: 6,
+        control: Packet::ACK,
+        flags: Flags(Flags::PORTS | Flags::TCP),
+        sequence: sequence as u32,
+        payload_bytes: 1000,
+        window: 500,
+        ..Packet::default()
+    };
+    let every_second = (0..40).map(move |number| segment(2000 * number, 10_000 * number));
+    let opened_ns = |number: u64| 10_000 * (number + 1);
+    let between =
+        (0..39).map(move |number| segment(2000 * number + 1000, opened_ns(number) + LIMIT_NS - 1 + number % 3));
+    every_second.chain(between)
 }
