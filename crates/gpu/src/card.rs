@@ -245,7 +245,6 @@ impl Card {
 
     /// Launches the walk through a batch.
     fn launch_all(&mut self, batch: &Batch, table: &mut Table) -> Result<(), Failure> {
-        table.reserve(batch.count);
         self.make_room(table)?;
         let segment = batch.count.div_ceil(SEGMENTS).max(SEGMENT);
         let free = table.room.free();

@@ -35,7 +35,6 @@ pub(crate) struct Walker {
 impl Walker {
     /// Enters a batch into the table. Connections that another one follows are done.
     pub fn walk(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<Conversation>) {
-        table.reserve(batch.count);
         match batch.network {
             Network::Ipv4 => self.walk_of::<Ipv4>(table, batch, done),
             _ => self.walk_of::<Ipv6>(table, batch, done),
@@ -77,6 +76,8 @@ impl Walker {
             }
             for (key, hash, run) in &runs {
                 let at = table.entry(key, *hash);
+                // Both sides may need some. If there is no memory for it the reports say so.
+                let _ = table.room.reserve(2);
                 walk_along(&mut table.entries[at], &mut table.room, run, batch.base_ns, done);
             }
         }
