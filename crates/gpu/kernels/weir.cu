@@ -4,7 +4,7 @@
 // Shapes: count records in `records`; `order` and `other` are words [count]: 40 bits of the hash above the number of the
 // record. Segments of the sort are `segment` words each, one block of 32 threads per segment.
 //
-// It is compiled for a card, and by an ordinary C++ compiler for tests, with threads as loops. For that
+// It is compiled for a card, and by an ordinary C++ compiler for tests, with threads as loops (src/tests/host.h). For that
 //   * a kernel is a function of its thread's number (WEIR_THREADS), or of its block's (WEIR_BLOCKS);
 //   * in a block EACH is what the threads share, ALONE what one does, JOIN is where they wait, and nothing lives from
 //     one to the next but what is WEIR_SHARED or the same for all.
@@ -14,6 +14,7 @@
 #define WEIR_SHARED __shared__
 #define WEIR_ADD(number, more) atomicAdd(number, more)
 #define WEIR_SWAP(word, from, to) atomicCAS(word, from, to)
+#define WEIR_READ(word) (*static_cast<volatile unsigned long long *>(word))
 #define WEIR_FENCE() __threadfence()
 #define WEIR_THREADS(name)                                                                                              \
     extern "C" __global__ void __launch_bounds__(128) weir_##name(const Job job) {                                      \
@@ -26,33 +27,7 @@
 #define ALONE if (threadIdx.x == 0)
 #define JOIN() __syncthreads()
 #else
-#define WEIR_FUNCTION
-#define WEIR_APART inline
-#define WEIR_SHARED
-#define WEIR_ADD(number, more) weir_add(number, more)
-#define WEIR_SWAP(word, from, to) weir_swap(word, from, to)
-#define WEIR_FENCE()
-#define WEIR_THREADS(name)                                                                                              \
-    extern "C" void weir_##name(const Job *job, unsigned int) {                                                         \
-        for (unsigned int thread = 0; thread < job->threads; thread++) name(*job, thread);                              \
-    }
-#define WEIR_BLOCKS(name, most)                                                                                         \
-    extern "C" void weir_##name(const Job *job, unsigned int blocks) {                                                  \
-        for (unsigned int block = 0; block < blocks; block++) name(*job, block);                                        \
-    }
-#define EACH(item, count) for (u32 item = 0; item < (count); item++)
-#define ALONE
-#define JOIN()
-static inline unsigned int weir_add(unsigned int *number, unsigned int more) {
-    unsigned int before = *number;
-    *number += more;
-    return before;
-}
-static inline unsigned long long weir_swap(unsigned long long *word, unsigned long long from, unsigned long long to) {
-    unsigned long long before = *word;
-    if (before == from) *word = to;
-    return before;
-}
+#include "../src/tests/host.h"
 #endif
 
 #include "tcp.h"
@@ -325,7 +300,7 @@ WEIR_FUNCTION inline Entry *find(const Job &job, const Key &key) {
     u64 hash = key_hash(key, job.secret);
     u32 number = ~0u;
     for (u64 place = hash & job.index_mask;; place = (place + 1) & job.index_mask) {
-        u64 word = *static_cast<volatile u64 *>(job.index + place);
+        u64 word = WEIR_READ(job.index + place);
         if (word == 0) {
             if (number == ~0u) {
                 number = job.known + WEIR_ADD(&job.tallies[NEW], 1u);

@@ -1,4 +1,5 @@
-//! The kernels as an ordinary C++ compiler sees them: threads are loops, the memory is the program's own.
+//! The kernels as an ordinary C++ compiler sees them: threads are loops, the memory is the
+//! program's own.
 
 use crate::buffer::Buffer;
 use crate::card::{Device, Failure, Job, Kernel, Memory};
@@ -45,7 +46,7 @@ pub fn compile(source: &str, library: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let compiler = std::env::var("CXX").unwrap_or("c++".into());
     let run = Command::new(&compiler)
-        .args(["-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .args(["-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-o"])
         .args([library, &source])
         .output()
         .unwrap_or_else(|error| panic!("{compiler}: {error}; `scripts/bootstrap test` installs a C++ compiler"));
