@@ -231,6 +231,35 @@ fn a_card_is_tested_before_it_is_used() {
 }
 
 #[test]
+fn many_connections_that_begin_at_once_find_their_places() {
+    let mut packets = Vec::new();
+    for round in 0..3 {
+        for number in 0..4000_u32 {
+            let source = weir_packet::mapped((0x0a00_0000 + number / 8).to_be_bytes());
+            let syn = Packet {
+                source,
+                destination: weir_packet::mapped([192, 0, 2, 1]),
+                source_port: 40_000 + number as u16 % 8,
+                destination_port: 443,
+                time_ns: 1 << 50,
+                protocol: 6,
+                control: Packet::SYN,
+                flags: Flags(Flags::PORTS | Flags::TCP),
+                sequence: round,
+                window: 100,
+                ..Packet::default()
+            };
+            packets.push(syn);
+        }
+    }
+    let expected = model(&packets);
+    for limit in [300, 1000, 4000, 12_002] {
+        let lane = Lane::on(Box::new(Shim::default()), Secret::new(), limit).unwrap();
+        assert_eq!(through(lane, &packets).1, expected, "batches of {limit}");
+    }
+}
+
+#[test]
 fn after_a_failure_the_processor_goes_on_and_says_so() {
     let packets = golden::packets();
     let secret = Secret::new();
