@@ -15,7 +15,7 @@ pub struct Segment {
     pub acknowledgment: u32,
     /// Octets of payload by the IP length.
     pub payload_bytes: u32,
-    /// Digest of all that copies have in common, see [`mark`].
+    /// Digest of all that copies have in common: 31 bits above one that is set.
     pub mark: u32,
     /// Window, not scaled. Of segments with payload and no SYN only whether it is 0 matters.
     pub window: u16,
