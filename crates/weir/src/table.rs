@@ -140,7 +140,11 @@ impl Column {
 /// Columns that say who, before those that say how much.
 const WHO: usize = 6;
 
-/// Columns as lines, with their headings. Lines that do not fit the terminal are folded between who and how much.
+/// What stands before a line that goes on.
+const INDENT: &str = "    ";
+
+/// Columns as lines, with their headings. Lines that do not fit the terminal are folded: who, and how much in as many
+/// lines as that takes.
 pub fn lines(columns: &[Column], who: usize, terminal_columns: Option<usize>) -> String {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let lines = |columns: &[Column], indent: &str| -> Vec<String> {
@@ -157,8 +161,19 @@ pub fn lines(columns: &[Column], who: usize, terminal_columns: Option<usize>) ->
     };
     let width = columns.iter().map(|column| column.width + 1).sum::<usize>().saturating_sub(1);
     if terminal_columns.is_some_and(|limit| width > limit) {
-        let (who, how_much) = columns.split_at(who);
-        lines(who, "").into_iter().zip(lines(how_much, "    ")).map(|(first, second)| first + &second).collect()
+        let (who, mut how_much) = columns.split_at(who);
+        let mut parts = vec![lines(who, "")];
+        while !how_much.is_empty() {
+            let mut width = INDENT.len();
+            let fits = how_much.iter().take_while(|column| {
+                width += column.width + 1;
+                terminal_columns.is_none_or(|limit| width <= limit + 1)
+            });
+            let (part, rest) = how_much.split_at(fits.count().max(1));
+            parts.push(lines(part, INDENT));
+            how_much = rest;
+        }
+        (0..=rows).flat_map(|row| parts.iter().map(move |part| part[row].clone())).collect()
     } else {
         lines(columns, "").concat()
     }

@@ -19,9 +19,11 @@ pub struct Verdicts {
     pub rule: u64,
     /// Found by ours.
     pub ours: u64,
-    /// Found by ours, not by that rule.
+    /// Found by ours; that rule sees nothing in them.
     pub missed: u64,
-    /// Found by that rule, not by ours.
+    /// Found by ours; that rule takes them for the other of the two.
+    pub mistaken: u64,
+    /// Found by that rule; by ours they are neither.
     pub wrong: u64,
 }
 
@@ -39,7 +41,7 @@ pub struct Comparison {
     pub data: u64,
     pub retransmissions: Verdicts,
     pub copies: Verdicts,
-    /// Pairs of ends in which retransmissions were missed.
+    /// Pairs of ends in which retransmissions were missed or mistaken.
     missed_in: HashSet<u32>,
     ours_in: HashSet<u32>,
 }
@@ -73,8 +75,9 @@ impl Comparison {
         let (again, same_identification) = self.by_rule(pair << 1 | side as u32, packet);
         let retransmission = class == Class::Retransmission;
         let copy = matches!(class, Class::Duplicate | Class::RoutedDuplicate);
-        self.retransmissions.count(again && !same_identification, retransmission);
-        self.copies.count(same_identification, copy);
+        let by_rule = again && !same_identification;
+        self.retransmissions.count([by_rule, same_identification], [retransmission, copy]);
+        self.copies.count([same_identification, by_rule], [copy, retransmission]);
         if retransmission {
             self.ours_in.insert(pair);
             if !again || same_identification {
@@ -99,16 +102,22 @@ impl Comparison {
 
     /// As lines.
     pub fn text(&self) -> String {
+        let columns = ["that rule", "weir", "missed", "mistaken", "wrong"];
         let mut text = format!(
-            "Beside the rule \"addresses, ports and sequence number as before\", of {} segments with payload\n{:<16} {:>12} {:>12} {:>16} {:>16}\n",
-            self.data, "", "that rule", "weir", "that rule misses", "calls so wrongly"
+            "Beside the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
+            self.data,
+            ""
         );
-        for (name, verdicts) in self.rows() {
-            let Verdicts { rule, ours, missed, wrong } = verdicts;
-            text += &format!("{name:<16} {rule:>12} {ours:>12} {missed:>16} {wrong:>16}\n");
+        columns.iter().for_each(|heading| text += &format!(" {heading:>11}"));
+        text.push('\n');
+        for (name, Verdicts { rule, ours, missed, mistaken, wrong }) in self.rows() {
+            text += &format!("{name:16}");
+            [rule, ours, missed, mistaken, wrong].iter().for_each(|count| text += &format!(" {count:>11}"));
+            text.push('\n');
         }
         text += &format!(
-            "a copy by that rule has equal IP identification, too; it misses retransmissions in {} of {} connections that have some\n",
+            "a copy by that rule has equal IP identification, too. missed: it sees nothing; mistaken: it takes one for the other;\n\
+             wrong: neither by ours. It does not find all retransmissions in {} of the {} pairs of ends that have some\n",
             self.missed_in.len(),
             self.ours_in.len()
         );
@@ -123,22 +132,25 @@ impl Comparison {
     pub fn json(&self) -> Value {
         let mut object = json!({
             "data_segments": self.data,
-            "connections_with_retransmissions": self.ours_in.len(),
-            "connections_with_missed": self.missed_in.len(),
+            "pairs_with_retransmissions": self.ours_in.len(),
+            "pairs_with_missed": self.missed_in.len(),
         });
-        for (name, Verdicts { rule, ours, missed, wrong }) in self.rows() {
-            object[name] = json!({"rule": rule, "weir": ours, "missed": missed, "wrong": wrong});
+        for (name, Verdicts { rule, ours, missed, mistaken, wrong }) in self.rows() {
+            object[name] =
+                json!({"rule": rule, "weir": ours, "missed": missed, "mistaken": mistaken, "wrong": wrong});
         }
         object
     }
 }
 
 impl Verdicts {
-    fn count(&mut self, by_rule: bool, by_us: bool) {
-        self.rule += u64::from(by_rule);
-        self.ours += u64::from(by_us);
-        self.missed += u64::from(by_us && !by_rule);
-        self.wrong += u64::from(by_rule && !by_us);
+    /// Counts a segment by what each rule says: that it is one, that it is one of the other kind.
+    fn count(&mut self, [rule, rule_other]: [bool; 2], [ours, ours_other]: [bool; 2]) {
+        self.rule += u64::from(rule);
+        self.ours += u64::from(ours);
+        self.missed += u64::from(ours && !rule && !rule_other);
+        self.mistaken += u64::from(ours && rule_other);
+        self.wrong += u64::from(rule && !ours && !ours_other);
     }
 }
 
@@ -176,8 +188,8 @@ mod tests {
             comparison.enter(&data(10 * at as u64, sequence, payload, identification));
         }
         assert_eq!(comparison.data, 6);
-        assert_eq!(comparison.retransmissions, Verdicts { rule: 2, ours: 3, missed: 1, wrong: 0 });
-        assert_eq!(comparison.copies, Verdicts { rule: 1, ours: 1, missed: 0, wrong: 0 });
-        assert!(comparison.text().contains("1 of 1 connections"));
+        assert_eq!(comparison.retransmissions, Verdicts { rule: 2, ours: 3, missed: 1, mistaken: 0, wrong: 0 });
+        assert_eq!(comparison.copies, Verdicts { rule: 1, ours: 1, missed: 0, mistaken: 0, wrong: 0 });
+        assert!(comparison.text().contains("in 1 of the 1 pairs"));
     }
 }

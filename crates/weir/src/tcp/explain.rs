@@ -114,7 +114,8 @@ impl<'a, W: Write> Explanation<'a, W> {
         let (day, time) = units::utc(connection.first_ns);
         explanation.write(&format!(
             "#{rank}  {}, from {day} {time} UTC\n\
-             frame: number in the capture; octets start:end, counted from the SYN of their side (or the octet before the first)\n\n\
+             frame: number in the capture, from 1; octets: first:behind the last, counted from the SYN of their side, or from\n\
+             the octet before the first; window: as on the wire, not scaled; →: from the client\n\n\
              {:>8} {:>13}    {:>21} {:>10} {:>6} {:<5} {:>6} {:>6} {:>3}  what it is\n",
             connection.name(), "frame", "seconds", "octets", "ack", "window", "flags", "length", "id", "ttl"
         ));

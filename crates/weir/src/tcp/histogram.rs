@@ -14,6 +14,8 @@ pub struct Histogram {
     pub series: Vec<(&'static str, Vec<u64>)>,
 }
 
+/// Fewer values than this are no distribution.
+const FEW: u64 = 5;
 /// Shares of segments sent again: upper ends of the steps, above none at all.
 const SHARES: [(f64, &str); 7] = [
     (0.001, "< 0.1 %"),
@@ -78,6 +80,11 @@ impl Histogram {
     /// The largest count.
     pub fn most(&self) -> u64 {
         self.series.iter().flat_map(|(_, counts)| counts).copied().max().unwrap_or(0)
+    }
+
+    /// Whether there is enough to speak of a distribution.
+    pub fn is_one(&self) -> bool {
+        self.series.iter().any(|(_, counts)| counts.iter().sum::<u64>() >= FEW)
     }
 
     /// As lines of at most 80 characters.

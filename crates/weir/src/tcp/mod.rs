@@ -147,8 +147,7 @@ fn find(
         say(&note);
     }
     if tcp.verbose {
-        let batches = crate::units::count(account.batches, "batch").replace("batchs", "batches");
-        say(&format!("followed on: {name}, in {batches}"));
+        say(&format!("followed on: {name}; batches: {}", account.batches));
     }
     // Between the same ends they come in the order in which they began.
     let mut earlier: HashMap<_, usize> = HashMap::new();

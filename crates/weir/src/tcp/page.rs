@@ -1,7 +1,7 @@
 //! The report as one page that needs nothing else: no script, no font, no other file.
 
 use super::picture::{escaped, plots};
-use super::text::{columns, fact_lines, order};
+use super::text::{LEGEND, columns, fact_lines, order};
 use super::totals::percent;
 use super::Findings;
 use crate::table::Column;
@@ -45,12 +45,12 @@ pub fn html(findings: &Findings) -> String {
         let _ = write!(
             page,
             "</div>\n<p class=\"faint\">{} of {} connections, by {}; those of fewer than {} packets come last. \
-             again: segments sent again, of those with payload, SYN or FIN; lost: sent again though the first was not \
-             captured; →: from the client; k, M and G are decimal.</p>\n",
+             {}.</p>\n",
             findings.listed().len(),
             findings.totals.connections,
             order(findings.sort),
-            findings.fewest
+            findings.fewest,
+            escaped(LEGEND)
         );
         page += "<h2>Segments by class</h2>\n";
         page += &classes(findings);

@@ -2,13 +2,18 @@
 
 use super::Findings;
 use super::connection::{Connection, copies, payload, retransmitted};
-use super::histogram;
+use super::histogram::{self, Histogram};
 use super::totals::{Totals, percent, quantile};
 use crate::arguments::TcpSort;
 use crate::table::{Column, lines};
 use crate::units;
 use std::fmt::Write;
 use weir_tcp::{Class, Report};
+
+/// What the headings of the list mean.
+pub const LEGEND: &str = "\
+retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture;
+ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal";
 
 /// Columns that say who.
 const WHO: usize = 4;
@@ -24,7 +29,8 @@ pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
     text.push('\n');
     text += &list(findings, terminal_columns);
     let round_trips = histogram::round_trips(&findings.totals);
-    for histogram in histogram::retransmitted(&findings.connections, findings.fewest).into_iter().chain(round_trips) {
+    let histograms = histogram::retransmitted(&findings.connections, findings.fewest).into_iter().chain(round_trips);
+    for histogram in histograms.filter(Histogram::is_one) {
         text.push('\n');
         text += &histogram.text();
     }
@@ -36,9 +42,26 @@ pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
     if !warnings.is_empty() {
         text.push('\n');
         for warning in warnings {
-            let _ = writeln!(text, "note: {warning}");
+            text += &note(&warning, terminal_columns);
         }
     }
+    text
+}
+
+/// A note, broken between words for the terminal.
+fn note(warning: &str, terminal_columns: Option<usize>) -> String {
+    let (mut text, mut at) = (String::from("note:"), 5);
+    for word in warning.split(' ') {
+        let width = word.chars().count() + 1;
+        if terminal_columns.is_some_and(|limit| at + width > limit.clamp(40, 100)) {
+            text += "\n     ";
+            at = 5;
+        }
+        text.push(' ');
+        text += word;
+        at += width;
+    }
+    text.push('\n');
     text
 }
 
@@ -105,7 +128,7 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
     }
     let [clients, servers] = totals.zero_windows;
     if clients + servers > 0 {
-        lines.push(("zero windows", format!("{clients} announced by clients, {servers} by servers: a reader was too slow")));
+        lines.push(("zero windows", format!("{clients} announced by clients, {servers} by servers: the program there read too slowly")));
     }
     lines
 }
@@ -142,7 +165,9 @@ fn list(findings: &Findings, terminal_columns: Option<usize>) -> String {
     if findings.fewest > 1 {
         let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", findings.fewest);
     }
-    text += "\nlost: sent again though the first was not captured; →: from the client; k, M and G are decimal\n";
+    text.push('\n');
+    text += LEGEND;
+    text.push('\n');
     text
 }
 
@@ -185,7 +210,7 @@ pub fn columns(listed: &[Connection]) -> Vec<Column> {
         Column::new("client", true, listed.iter().map(|connection| connection.client.to_string())),
         Column::new("→", false, listed.iter().map(|_| "→".into())),
         Column::new("server", false, listed.iter().map(|connection| connection.server.to_string())),
-        each("again", &|connection| {
+        each("retrans", &|connection| {
             let (part, whole) = connection.retransmitted_of();
             percent(part, whole)
         }),
@@ -194,12 +219,12 @@ pub fn columns(listed: &[Connection]) -> Vec<Column> {
         octets("payload→", 0),
         octets("←payload", 1),
     ];
-    debug_assert_eq!(columns[WHO].heading, "again");
+    debug_assert_eq!(columns[WHO].heading, "retrans");
     let optional = [
-        one("again→", 0, retransmitted),
-        one("←again", 1, retransmitted),
-        both("lost", |report| report.of(Class::UnseenRetransmission).segments),
-        both("late", |report| report.of(Class::OutOfOrder).segments),
+        one("retr→", 0, retransmitted),
+        one("←retr", 1, retransmitted),
+        both("unseen", |report| report.of(Class::UnseenRetransmission).segments),
+        both("ooo", |report| report.of(Class::OutOfOrder).segments),
         both("copies", copies),
         both("0-win", |report| report.zero_windows),
         each("missing", &|connection| {

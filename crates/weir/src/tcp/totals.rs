@@ -26,6 +26,8 @@ pub struct Totals {
     pub missing: (u64, u64),
     /// Connections that were seen from one side only.
     pub one_way: u64,
+    /// Connections of which no SYN was captured.
+    pub without_syn: u64,
     /// Connections by bit of [`Degraded`].
     pub degraded: [u64; 8],
     /// Any bit.
@@ -49,6 +51,8 @@ impl Totals {
             totals.missing.0 += missing;
             totals.missing.1 += u64::from(missing > 0);
             totals.one_way += u64::from(connection.is_one_way());
+            let has_syn = connection.reports.iter().any(|report| report.syn_window.is_some());
+            totals.without_syn += u64::from(!has_syn);
             let degraded = connection.reports.iter().fold(0, |bits, report| bits | report.degraded.0);
             totals.any_degraded += u64::from(degraded != 0);
             for (bit, count) in totals.degraded.iter_mut().enumerate() {
@@ -100,9 +104,9 @@ impl Totals {
         let (octets, connections) = self.missing;
         if octets > 0 {
             warnings.push(format!(
-                "{} of payload in {} were never captured, though what surrounds them was: the capture lost packets, or \
-                 what the network lost was not sent again before the capture ended",
-                units::count(octets, "octet"),
+                "{octets} octets ({}) of payload in {} were never captured, though what surrounds them was: the capture \
+                 lost packets, or what the network lost was not sent again before its end (--sort missing)",
+                units::quantity(octets, "B"),
                 units::count(connections, "connection")
             ));
         }
@@ -112,6 +116,12 @@ impl Totals {
                  routes, or half of a tap); what the other side had acknowledged is not known",
                 units::count(self.one_way, "connection"),
                 percent(self.one_way, self.connections)
+            ));
+        }
+        if self.without_syn > 0 {
+            warnings.push(format!(
+                "{} without a SYN in the capture: the sender of the first packet is called the client",
+                units::count(self.without_syn, "connection")
             ));
         }
         for (bit, sentence) in DEGRADED {
