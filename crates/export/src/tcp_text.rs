@@ -76,8 +76,7 @@ mod tests {
     fn both_formats_have_all_columns() {
         let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
         let tcp = Some([Report { unique_bytes: 42, ..Report::default() }, Report::default()]);
-        let connection =
-            Flow { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..Flow::default() };
+        let connection = Flow { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..Flow::default() };
         let (mut json, mut csv) = (Vec::new(), Vec::new());
         append_tcp_json(&connection, &mut json);
         append_tcp_csv(&connection, &mut csv);

@@ -29,12 +29,8 @@ impl Taker for Clients {
     fn take(&mut self, packets: &[Packet], _: &[u64]) {
         for packet in packets {
             let (ends, side) = ends(packet);
-            let pair = self.pairs.entry(ends).or_insert(Pair {
-                first: side,
-                settled: false,
-                ended: 0,
-                turns: Vec::new(),
-            });
+            let pair =
+                self.pairs.entry(ends).or_insert(Pair { first: side, settled: false, ended: 0, turns: Vec::new() });
             let has = |bit| packet.control & bit != 0;
             if !packet.flags.has(Flags::TCP) {
                 continue;

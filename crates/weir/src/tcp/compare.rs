@@ -105,8 +105,7 @@ impl Comparison {
         let columns = ["that rule", "weir", "missed", "mistaken", "wrong"];
         let mut text = format!(
             "Beside the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
-            self.data,
-            ""
+            self.data, ""
         );
         columns.iter().for_each(|heading| text += &format!(" {heading:>11}"));
         text.push('\n');
@@ -136,8 +135,7 @@ impl Comparison {
             "pairs_with_missed": self.missed_in.len(),
         });
         for (name, Verdicts { rule, ours, missed, mistaken, wrong }) in self.rows() {
-            object[name] =
-                json!({"rule": rule, "weir": ours, "missed": missed, "mistaken": mistaken, "wrong": wrong});
+            object[name] = json!({"rule": rule, "weir": ours, "missed": missed, "mistaken": mistaken, "wrong": wrong});
         }
         object
     }

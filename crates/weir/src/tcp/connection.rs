@@ -154,7 +154,8 @@ pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
     };
     let is_small = |connection: &Connection| connection.all_packets() < fewest;
     // What is left at last are the ends, so that the same capture gives the same list.
-    let rest = |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.earlier);
+    let rest =
+        |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.earlier);
     connections.sort_by(|a, b| {
         let first = is_small(a).cmp(&is_small(b)).then(share(b).total_cmp(&share(a)));
         first.then_with(|| rest(a).cmp(&rest(b)))

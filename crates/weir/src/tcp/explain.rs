@@ -49,7 +49,8 @@ pub fn find(connections: &[Connection], key: &str) -> Result<usize, String> {
         [] => Err(format!("--explain {key}: no connection of TCP has that; weir tcp FILE --top 0 lists all")),
         [one] => Ok(*one),
         several => {
-            let mut text = format!("--explain {key}: {} connections have that; choose one by its number:", several.len());
+            let mut text =
+                format!("--explain {key}: {} connections have that; choose one by its number:", several.len());
             for &at in several.iter().take(NAMED) {
                 let connection = &connections[at];
                 let (day, time) = units::utc(connection.first_ns);
@@ -137,7 +138,15 @@ impl<'a, W: Write> Explanation<'a, W> {
         self.write(&line);
     }
 
-    fn line(&mut self, side: usize, packet: &Packet, frame: u64, class: Class, before: &Report, after: &Report) -> String {
+    fn line(
+        &mut self,
+        side: usize,
+        packet: &Packet,
+        frame: u64,
+        class: Class,
+        before: &Report,
+        after: &Report,
+    ) -> String {
         let client = side == usize::from(self.connection.turned);
         let arrow = if client { '→' } else { '←' };
         // Times may go back.
@@ -217,7 +226,14 @@ impl<'a, W: Write> Explanation<'a, W> {
     }
 
     /// Settles what positions are counted from; what to say if that is not what it was.
-    fn begin(&mut self, side: usize, packet: &Packet, class: Class, before: &Report, after: &Report) -> Option<&'static str> {
+    fn begin(
+        &mut self,
+        side: usize,
+        packet: &Packet,
+        class: Class,
+        before: &Report,
+        after: &Report,
+    ) -> Option<&'static str> {
         let own = &mut self.sides[side];
         let syn = class == Class::Syn;
         let first = if syn { packet.sequence } else { packet.sequence.wrapping_sub(1) };

@@ -71,7 +71,9 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         && let Some(pipe) = sources.iter().find(|source| files::is_pipe(source))
     {
         let pipe = pipe.display();
-        return Err(Refusal(format!("--explain {key} reads the capture twice, which {pipe} cannot be: save it to a file")));
+        return Err(Refusal(format!(
+            "--explain {key} reads the capture twice, which {pipe} cannot be: save it to a file"
+        )));
     }
     let outputs = Outputs::of(tcp);
     files::check_targets(&sources, &outputs.targets())?;
@@ -248,13 +250,16 @@ impl<'a> Outputs<'a> {
         };
         self.files = self.wanted.iter().map(|(_, path, _)| open(path)).collect::<Result<_, _>>()?;
         if let Some(folder) = self.plots {
-            fs::create_dir_all(folder)
-                .map_err(|error| Refusal(not_written(&folder.display().to_string(), &error)))?;
+            fs::create_dir_all(folder).map_err(|error| Refusal(not_written(&folder.display().to_string(), &error)))?;
         }
         if let Some(path) = self.stats_path {
-            self.stats = Some((path.into(), open(path)?.map(emptied).transpose().map_err(|error| {
-                Refusal(not_written(&path.display().to_string(), &error))
-            })?));
+            self.stats = Some((
+                path.into(),
+                open(path)?
+                    .map(emptied)
+                    .transpose()
+                    .map_err(|error| Refusal(not_written(&path.display().to_string(), &error)))?,
+            ));
         }
         Ok(self)
     }

@@ -1,9 +1,9 @@
 //! The report as one page that needs nothing else: no script, no font, no other file.
 
+use super::Findings;
 use super::picture::{escaped, plots};
 use super::text::{LEGEND, columns, fact_lines, order};
 use super::totals::percent;
-use super::Findings;
 use crate::table::Column;
 use std::fmt::Write;
 use weir_tcp::Class;
@@ -97,9 +97,9 @@ fn classes(findings: &Findings) -> String {
                 "<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 class.name(),
                 count.segments,
-                percent(count.segments, totals.packets),
+                escaped(&percent(count.segments, totals.packets)),
                 count.bytes,
-                percent(count.bytes, totals.payload_bytes)
+                escaped(&percent(count.bytes, totals.payload_bytes))
             );
         }
     }

@@ -1,8 +1,8 @@
 //! Plots as SVG, by hand: plain shapes and text that stand on a page as well as in a file of their own.
 
+use super::Findings;
 use super::connection::{Connection, payload};
 use super::histogram::{self, Histogram};
-use super::Findings;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -60,7 +60,8 @@ fn begin(height: f64, title: &str) -> String {
 }
 
 fn words(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
-    let _ = writeln!(svg, "<text class=\"ink\" fill=\"#222\" x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>", escaped(text));
+    let _ =
+        writeln!(svg, "<text class=\"ink\" fill=\"#222\" x=\"{x:.1}\" y=\"{y:.1}\" {style}>{}</text>", escaped(text));
 }
 
 fn line(svg: &mut String, [x0, y0, x1, y1]: [f64; 4]) {
@@ -120,7 +121,10 @@ fn scatter(connections: &[Connection]) -> Option<String> {
     for power in 0..=powers as u32 {
         let x = left + (right - left) * f64::from(power) / powers;
         line(&mut svg, [x, top, x, bottom]);
-        let label = crate::units::short(10_u64.saturating_pow(power)).replace(".00", "").replace(".0", "");
+        let label = match power {
+            0 => "0, 1".into(),
+            _ => crate::units::short(10_u64.saturating_pow(power)).replace(".00", "").replace(".0", ""),
+        };
         words(&mut svg, x, bottom + 18.0, "text-anchor=\"middle\"", &label);
     }
     // A place below the smallest share is for none at all.

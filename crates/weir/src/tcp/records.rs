@@ -16,9 +16,7 @@ pub fn json(findings: &Findings) -> Vec<u8> {
             (class.name().replace([' ', '-'], "_"), json!({"packets": count.segments, "bytes": count.bytes}))
         })
         .collect();
-    let round_trip = |times: &[u64]| {
-        json!({"handshakes": times.len(), "median_ns": quantile(times, 50), "p95_ns": quantile(times, 95)})
-    };
+    let round_trip = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": quantile(times, 50), "p95_ns": quantile(times, 95)});
     let [client, server] = &totals.round_trips;
     let mut head = json!({
         "sources": findings.sources,

@@ -12,7 +12,7 @@ use weir_tcp::{Class, Report};
 
 /// What the headings of the list mean.
 pub const LEGEND: &str = "\
-retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture;
+retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture; \
 ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal";
 
 /// Columns that say who.
@@ -42,27 +42,29 @@ pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
     if !warnings.is_empty() {
         text.push('\n');
         for warning in warnings {
-            text += &note(&warning, terminal_columns);
+            text += &wrapped("note:", &warning, terminal_columns);
         }
     }
     text
 }
 
-/// A note, broken between words for the terminal.
-fn note(warning: &str, terminal_columns: Option<usize>) -> String {
-    let (mut text, mut at) = (String::from("note:"), 5);
-    for word in warning.split(' ') {
+/// A text behind its name, broken between words for the terminal.
+fn wrapped(name: &str, text: &str, terminal_columns: Option<usize>) -> String {
+    let (mut line, mut at) = (String::from(name), name.len());
+    for word in text.split([' ', '\n']) {
         let width = word.chars().count() + 1;
-        if terminal_columns.is_some_and(|limit| at + width > limit.clamp(40, 100)) {
-            text += "\n     ";
-            at = 5;
+        if terminal_columns.is_some_and(|limit| at + width > limit.clamp(40, 120)) {
+            line = line + "\n" + &" ".repeat(name.len());
+            at = name.len();
         }
-        text.push(' ');
-        text += word;
+        if at > 0 {
+            line.push(' ');
+        }
+        line += word;
         at += width;
     }
-    text.push('\n');
-    text
+    line.push('\n');
+    line
 }
 
 /// One fact a line, as in the summary of `weir read`.
@@ -128,15 +130,17 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
     }
     let [clients, servers] = totals.zero_windows;
     if clients + servers > 0 {
-        lines.push(("zero windows", format!("{clients} announced by clients, {servers} by servers: the program there read too slowly")));
+        lines.push((
+            "zero windows",
+            format!("{clients} announced by clients, {servers} by servers: the program there read too slowly"),
+        ));
     }
     lines
 }
 
 /// Classes that occurred, both directions together.
 fn classes(totals: &Totals) -> String {
-    let some: Vec<Class> =
-        Class::ALL.into_iter().filter(|&class| totals.of_class(class).segments > 0).collect();
+    let some: Vec<Class> = Class::ALL.into_iter().filter(|&class| totals.of_class(class).segments > 0).collect();
     let column = |heading: &str, to_the_right, cell: &dyn Fn(Class) -> String, sum: String| {
         Column::new(heading, to_the_right, some.iter().map(|&class| cell(class)).chain([sum]))
     };
@@ -166,8 +170,7 @@ fn list(findings: &Findings, terminal_columns: Option<usize>) -> String {
         let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", findings.fewest);
     }
     text.push('\n');
-    text += LEGEND;
-    text.push('\n');
+    text += &wrapped("", LEGEND, terminal_columns.or(Some(120)));
     text
 }
 
@@ -189,9 +192,8 @@ pub fn order(sort: TcpSort) -> &'static str {
 
 /// A column of the list for each figure; those that say nothing of any connection are left out.
 pub fn columns(listed: &[Connection]) -> Vec<Column> {
-    let each = |heading: &str, cell: &dyn Fn(&Connection) -> String| {
-        Column::new(heading, true, listed.iter().map(cell))
-    };
+    let each =
+        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
     let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
     let one = |heading: &str, side: usize, figure: fn(&Report) -> u64| {
         each(heading, &move |connection| some(figure(&connection.reports[side])))

@@ -91,14 +91,18 @@ impl Totals {
         if self.copies > 0 {
             let routed = self.of_class(Class::RoutedDuplicate).segments;
             let mut text = format!(
-                "{} ({} of all) are copies that the capture made",
+                "copies that the capture made: {} ({} of all)",
                 units::count(self.copies, "packet"),
                 percent(self.copies, self.packets)
             );
             if routed > 0 {
                 let _ = write!(text, ", {routed} of them seen before and behind a router");
             }
-            text += ": every count of packets and octets here, and any other tool's sizes and rates, includes them";
+            let _ = write!(
+                text,
+                ", {} of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them",
+                units::quantity(self.copied_bytes, "B")
+            );
             warnings.push(text);
         }
         let (octets, connections) = self.missing;
