@@ -10,6 +10,7 @@ mod connection;
 mod explain;
 mod histogram;
 mod input;
+mod key;
 mod page;
 mod picture;
 mod records;
@@ -189,7 +190,7 @@ fn explain(
     sources: &[&OsStr],
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Refusal> {
-    let at = explain::find(&findings.connections, key).map_err(Refusal)?;
+    let at = key::find(&findings.connections, key).map_err(Refusal)?;
     let mut source = files::open_sources(sources, stop)?;
     let out = BufWriter::new(io::stdout().lock());
     let mut explanation = Explanation::new(&findings.connections[at], at + 1, out);
