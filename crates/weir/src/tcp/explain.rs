@@ -288,6 +288,9 @@ impl Side {
             let which = if count(&again) == repeated { list(&again) + ", " } else { String::new() };
             notes.push(format!("again {which}{}", units::count(repeated, "octet")));
         }
+        if class == Class::Retransmission && fin && octets.is_empty() {
+            notes.push("the FIN again".into());
+        }
         let new = after.unique_bytes - before.unique_bytes;
         if after.partial > before.partial && new > 0 {
             notes.push(format!("{} new", units::count(new, "octet")));
@@ -298,7 +301,11 @@ impl Side {
         let known_from = !self.seen.is_empty() || class == Class::Syn;
         if octets.start > self.highest && known_from && class == Class::InOrder {
             let hole = self.highest..octets.start;
-            notes.push(format!("leaves out {}, {}", list(std::slice::from_ref(&hole)), units::count(count(&[hole]), "octet")));
+            notes.push(format!(
+                "leaves out {}, {}",
+                list(std::slice::from_ref(&hole)),
+                units::count(count(&[hole]), "octet")
+            ));
         }
         if after.missing_bytes < before.missing_bytes {
             let filled = before.missing_bytes - after.missing_bytes;

@@ -2,6 +2,7 @@
 
 use super::Findings;
 use super::totals::quantile;
+use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
 use weir_tcp::Class;
@@ -45,7 +46,7 @@ pub fn json(findings: &Findings) -> Vec<u8> {
         },
         "classes": classes,
         "handshake_rtt": {"client": round_trip(client), "server": round_trip(server)},
-        "sort": super::text::order(findings.sort),
+        "sort": findings.sort.to_possible_value().map(|value| value.get_name().to_string()),
         "min_packets": findings.fewest,
         "notes": findings.warnings(),
     });
