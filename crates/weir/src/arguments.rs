@@ -179,7 +179,7 @@ pub struct Tcp {
     pub min_packets: Option<u64>,
 
     /// Show one connection segment by segment: its number in the list (#3), both ends (192.0.2.1:80-192.0.2.2:4000), or a
-    /// part that only it has (:4000); reads the capture twice
+    /// part that only it has (:4000); reads the capture more than once
     #[arg(long, value_name = "KEY", conflicts_with_all = ["json", "csv", "html", "svg", "compare"])]
     pub explain: Option<String>,
 

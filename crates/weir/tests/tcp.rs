@@ -306,7 +306,31 @@ fn a_key_that_fits_several_or_none_is_answered() {
     }
     let (code, _, err) = parts(&weir_with_input(["tcp", "-", "--explain", "#1"], &trouble().0));
     assert_eq!(code, 1);
-    assert!(err.contains("twice"), "{err}");
+    assert!(err.contains("more than once"), "{err}");
+}
+
+#[test]
+fn of_several_connections_between_the_same_ends_each_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pcap = Pcap::new();
+    for at in 0..3 {
+        let (syn, isn) = (2, 1000 + 1_000_000 * at);
+        pcap = pcap
+            .frame(START + at, 0, &segment(true, 1, [isn, 0], syn, 0))
+            .frame(START + at, 10, &segment(false, 1, [isn + 7, isn + 1], syn | 16, 0))
+            .frame(START + at, 20, &segment(true, 2, [isn + 1, isn + 8], 16, 10 + at as usize))
+            .frame(START + at, 30, &segment(false, 2, [isn + 8, isn + 1], 4, 0));
+    }
+    let capture = pcap.save(folder.path(), "reused.pcap");
+    let (code, _, err) = tcp(&capture, &["--explain", ":80"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("3 connections"), "{err}");
+    for (at, (time, length)) in [("00.000", 10), ("01.000", 11), ("02.000", 12)].into_iter().enumerate() {
+        let (code, out, err) = tcp(&capture, &["--sort", "start", "--explain", &format!("#{}", at + 1)]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains(&format!("12:00:{time}")) && out.contains(&format!(" 1:{} ", 1 + length)), "{out}");
+        assert!(out.contains(&format!("\n{:>8} ", 4 * at + 1)), "{out}");
+    }
 }
 
 #[test]

@@ -23,13 +23,11 @@ pub struct Connection {
     pub reports: [Report; 2],
     /// The client is side 1 of the engine.
     pub turned: bool,
-    /// How many connections between the same ends came before.
-    pub earlier: usize,
 }
 
 impl Connection {
-    /// With the client first. `earlier` is the number of connections between the same ends before this one.
-    pub fn of(conversation: Conversation, clients: &Clients, earlier: usize) -> Self {
+    /// With the client first.
+    pub fn of(conversation: Conversation, clients: &Clients) -> Self {
         let turned = clients.of(&conversation) == 1;
         let Conversation { endpoints: mut ends, first_ns, last_ns, mut packets, mut reports } = conversation;
         if turned {
@@ -38,7 +36,12 @@ impl Connection {
             reports.reverse();
         }
         let [client, server] = ends;
-        Self { client, server, first_ns, last_ns, packets, reports, turned, earlier }
+        Self { client, server, first_ns, last_ns, packets, reports, turned }
+    }
+
+    /// Both ends, the lower one first.
+    pub fn ends(&self) -> [SocketAddr; 2] {
+        if self.turned { [self.server, self.client] } else { [self.client, self.server] }
     }
 
     /// `192.0.2.1:4000 → 192.0.2.2:80`.
@@ -155,7 +158,7 @@ pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
     let is_small = |connection: &Connection| connection.all_packets() < fewest;
     // What is left at last are the ends, so that the same capture gives the same list.
     let rest =
-        |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.earlier);
+        |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns);
     connections.sort_by(|a, b| {
         let first = is_small(a).cmp(&is_small(b)).then(share(b).total_cmp(&share(a)));
         first.then_with(|| rest(a).cmp(&rest(b)))

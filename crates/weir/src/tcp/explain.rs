@@ -1,16 +1,16 @@
 //! One connection, segment by segment, as a person would check it: by the reference, which is docs/tcp.md as a
 //! program. What it says is then compared with what the engine said.
 
+use super::between::Between;
 use super::connection::Connection;
-use super::input::{Taker, ends, opens};
+use super::input::Taker;
 use crate::units;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::ops::Range;
 use weir_packet::Packet;
-use weir_tcp::{Class, Degraded, Reference, Report, Room};
+use weir_tcp::{Class, Degraded, Reference, Report};
 
 /// Segments of a side among which the original of a copy is looked for.
 const REMEMBERED: usize = 8;
@@ -18,13 +18,10 @@ const REMEMBERED: usize = 8;
 /// Goes through a capture and writes the segments of one connection.
 pub struct Explanation<'a, W> {
     connection: &'a Connection,
-    ends: [SocketAddr; 2],
+    between: Between,
+    /// Which of the connections between these ends it is.
+    number: usize,
     reference: Reference,
-    /// Where one connection ends and the next begins is the engine's rule.
-    boundary: weir_tcp::Connection,
-    room: Room,
-    /// Connections between the same ends that have ended.
-    passed: usize,
     packets: [u64; 2],
     sides: [Side; 2],
     out: W,
@@ -43,20 +40,13 @@ struct Side {
 }
 
 impl<'a, W: Write> Explanation<'a, W> {
-    /// Of this connection, to be written there.
-    pub fn new(connection: &'a Connection, rank: usize, out: W) -> Self {
-        let mut ends = [connection.client, connection.server];
-        ends.sort();
-        let mut room = Room::default();
-        // Two sides at a time.
-        let _ = room.reserve(2);
+    /// Of this connection, the `number`th between its ends, from 0, to be written there.
+    pub fn new(connection: &'a Connection, rank: usize, number: usize, out: W) -> Self {
         let mut explanation = Self {
             connection,
-            ends,
+            between: Between::ends_of(connection),
+            number,
             reference: Reference::default(),
-            boundary: weir_tcp::Connection::NEW,
-            room,
-            passed: 0,
             packets: [0; 2],
             sides: Default::default(),
             out,
@@ -249,16 +239,9 @@ impl<'a, W: Write> Explanation<'a, W> {
 impl<W: Write> Taker for Explanation<'_, W> {
     fn take(&mut self, packets: &[Packet], frames: &[u64]) {
         for (packet, &frame) in packets.iter().zip(frames) {
-            let (ends, side) = ends(packet);
-            if ends != self.ends || self.passed > self.connection.earlier {
-                continue;
-            }
-            if opens(packet) && self.boundary.has_ended() {
-                self.boundary.end(&mut self.room);
-                self.passed += 1;
-            }
-            self.boundary.enter(side, packet, &mut self.room);
-            if self.passed == self.connection.earlier {
+            if let Some((number, side)) = self.between.enter(packet)
+                && number == self.number
+            {
                 self.segment(side, packet, frame);
             }
         }

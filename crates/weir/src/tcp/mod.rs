@@ -4,6 +4,7 @@
 //! Always true: packets received = refused + not TCP + without ports + analysed, and the connections have the packets
 //! that were analysed. Memory grows with the connections, about 1.5 kB each.
 
+mod between;
 mod client;
 mod compare;
 mod connection;
@@ -20,12 +21,12 @@ mod totals;
 use crate::arguments::{EngineChoice, Tcp, TcpSort};
 use crate::files::{self, Target};
 use crate::{Outcome, Refusal, progress, read, say, summary};
+use between::Search;
 use client::Clients;
 use compare::Comparison;
 use connection::Connection;
 use explain::Explanation;
 use input::{Intake, Taker, not_written};
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -73,7 +74,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     {
         let pipe = pipe.display();
         return Err(Refusal(format!(
-            "--explain {key} reads the capture twice, which {pipe} cannot be: save it to a file"
+            "--explain {key} reads the capture more than once, which {pipe} cannot be: save it to a file"
         )));
     }
     let outputs = Outputs::of(tcp);
@@ -152,14 +153,8 @@ fn find(
     if tcp.verbose {
         say(&format!("followed on: {name}; batches: {}", account.batches));
     }
-    // Between the same ends they come in the order in which they began.
-    let mut earlier: HashMap<_, usize> = HashMap::new();
-    let mut connections: Vec<Connection> = Vec::with_capacity(done.len());
-    for conversation in done {
-        let earlier = earlier.entry(conversation.endpoints).or_default();
-        connections.push(Connection::of(conversation, &clients, *earlier));
-        *earlier += 1;
-    }
+    let mut connections: Vec<Connection> =
+        done.into_iter().map(|conversation| Connection::of(conversation, &clients)).collect();
     let fewest = connection::fewest_packets(tcp.sort, tcp.min_packets);
     connection::sort(&mut connections, tcp.sort, fewest);
     let totals = Totals::of(&connections);
@@ -191,12 +186,24 @@ fn explain(
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Refusal> {
     let at = key::find(&findings.connections, key).map_err(Refusal)?;
-    let mut source = files::open_sources(sources, stop)?;
-    let out = BufWriter::new(io::stdout().lock());
-    let mut explanation = Explanation::new(&findings.connections[at], at + 1, out);
+    let connection = &findings.connections[at];
     let options = weir_packet::Options { decapsulate: tcp.decap };
-    let line = progress::Line::new(true);
-    input::read(&mut *source, options, stop, line, false, &mut explanation);
+    let read = |taker: &mut dyn Taker| -> Result<(), Refusal> {
+        let mut source = files::open_sources(sources, stop)?;
+        input::read(&mut *source, options, stop, progress::Line::new(true), false, taker);
+        Ok(())
+    };
+    let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;
+    let mut number = 0;
+    if !is_alone {
+        let mut search = Search::new(connection);
+        read(&mut search)?;
+        // If there is no such connection the comparison will say so.
+        number = search.finish().unwrap_or(0);
+    }
+    let out = BufWriter::new(io::stdout().lock());
+    let mut explanation = Explanation::new(connection, at + 1, number, out);
+    read(&mut explanation)?;
     let (agrees, failed) = explanation.finish();
     match failed {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
