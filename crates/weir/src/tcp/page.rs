@@ -42,14 +42,16 @@ pub fn html(findings: &Findings) -> String {
     if findings.totals.connections > 0 {
         page += "<h2>Connections</h2>\n<div class=\"wide\">\n";
         page += &table(&columns(findings.listed()));
+        let last = match findings.fewest {
+            0..=1 => String::new(),
+            fewest => format!("; those of fewer than {fewest} packets come last"),
+        };
         let _ = write!(
             page,
-            "</div>\n<p class=\"faint\">{} of {} connections, by {}; those of fewer than {} packets come last. \
-             {}.</p>\n",
+            "</div>\n<p class=\"faint\">{} of {} connections, by {}{last}. {}.</p>\n",
             findings.listed().len(),
             findings.totals.connections,
             order(findings.sort),
-            findings.fewest,
             escaped(LEGEND)
         );
         page += "<h2>Segments by class</h2>\n";
