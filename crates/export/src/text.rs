@@ -128,7 +128,7 @@ impl Sink for Text {
     }
 }
 
-fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
         (Format::Json, Value::Absent | Value::Missing) => return out.extend(b"null"),
         (Format::Json, Value::Unsigned(_) | Value::Float(_)) | (Format::Csv, _) => b"",

@@ -19,6 +19,7 @@ Examples:
   weir read *.pcapng.gz -o csv:flows.csv      several files as one, in time order, into CSV
   tcpdump -U -w - -i eth0 | weir read -          from a pipe
   weir read capture.pcap -v                   and where each packet went
+  weir tcp capture.pcap                       what TCP went through: is it the network or the server?
 
 Exit codes:
   0  done
@@ -28,6 +29,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Read(Box<Read>),
+    Tcp(Box<Tcp>),
     Synth(Synth),
     Bench(Bench),
     Fields(Fields),
@@ -146,6 +148,129 @@ pub enum Full {
     EvictOldestIdle,
     /// Drop them, and count them
     Drop,
+}
+
+/// Tell what TCP went through in captures: what was sent again, lost, copied, late, and where
+#[derive(Debug, Args)]
+#[command(after_help = TCP_EXAMPLES)]
+pub struct Tcp {
+    /// Captures as weir read takes them, - for standard input, or synth:...; several are merged in time order
+    #[arg(value_name = "FILE")]
+    pub files: Vec<OsString>,
+
+    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
+    #[arg(long)]
+    pub decap: bool,
+
+    /// Where connections are followed: on a graphics card, on the processor, or on a card if there is one
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
+    pub engine: EngineChoice,
+
+    /// Connections in the list; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+
+    /// What puts a connection at the top of the list
+    #[arg(long, value_name = "WHAT", default_value = "retransmitted")]
+    pub sort: TcpSort,
+
+    /// Connections of fewer packets come behind all others [default: 20 with --sort retransmitted, else 1]
+    #[arg(long, value_name = "N")]
+    pub min_packets: Option<u64>,
+
+    /// Show one connection segment by segment: its number in the list (#3), both ends (192.0.2.1:80-192.0.2.2:4000), or a
+    /// part that only it has (:4000); reads the capture more than once
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["json", "csv", "html", "svg", "compare"])]
+    pub explain: Option<String>,
+
+    /// Also count by the rule "same addresses, ports and sequence number as before", and say what it misses; takes about
+    /// 60 octets of memory per segment with payload
+    #[arg(long)]
+    pub compare: bool,
+
+    /// Write totals and all connections as one JSON object; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write all connections as CSV; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the report with plots as a page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the plots into a folder
+    #[arg(long, value_name = "FOLDER")]
+    pub svg: Option<PathBuf>,
+
+    /// Write the ledger as JSON
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// Also say where each packet went, and what the engine ran on
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// No text and no progress; errors and losses are still told
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const TCP_EXAMPLES: &str = "\
+Examples:
+  weir tcp capture.pcap                               totals, the worst 20 connections, distributions, warnings
+  weir tcp a.pcap b.pcapng.gz --top 0 --sort missing  two files as one; all connections, most lost octets first
+  weir tcp capture.pcap --explain '#1'                the first of the list, segment by segment
+  weir tcp capture.pcap --explain :52814              the one connection with that port
+  weir tcp capture.pcap --html report.html            a page with plots
+  weir tcp capture.pcap --json - | jq .totals         for programs; the fields are those of weir read -o json:
+  weir tcp capture.pcap --compare                     beside what most tools count by
+
+The share of retransmitted segments of a connection is: retransmissions, retransmissions of what was lost before the
+capture, and repeated SYN, of both directions; among segments with payload, SYN or FIN. Copies that the capture made
+count in neither. All terms are those of docs/tcp.md.
+
+Exit codes:
+  0  done
+  1  wrong use, an input or output that cannot be opened, --engine gpu without a card, or --explain without its connection
+  2  finished, but an input is damaged or was not read to its end, packets were refused, an output was not written, or
+     two ways to count do not agree: what is printed says which";
+
+/// Where connections are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// On a card if one can be used, else on the processor
+    Auto,
+    /// On the processor
+    Cpu,
+    /// On a card, or not at all
+    Gpu,
+}
+
+/// Orders of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TcpSort {
+    /// Share of retransmitted segments
+    Retransmitted,
+    /// Octets that were sent again
+    RetransmittedBytes,
+    /// Packets
+    Packets,
+    /// Octets of payload
+    Bytes,
+    /// Octets that were never captured between others that were
+    Missing,
+    /// Copies that the capture made
+    Duplicates,
+    /// Segments out of order
+    OutOfOrder,
+    /// Announcements of a closed window
+    ZeroWindow,
+    /// Round trip of the handshake, both sides together
+    Rtt,
+    /// Time of the first packet, earliest first
+    Start,
 }
 
 /// Write synthetic traffic into a capture file

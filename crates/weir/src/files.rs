@@ -75,6 +75,12 @@ fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source 
     })
 }
 
+/// Whether a source can be read only once.
+pub fn is_pipe(source: &OsStr) -> bool {
+    let path = Path::new(source);
+    path == Path::new("-") || fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
+}
+
 /// Standard input, or what else is read as it comes; `None` for files.
 fn pipe(path: &Path) -> Option<File> {
     let file = if path == Path::new("-") {
@@ -251,6 +257,6 @@ pub fn create(path: &Path) -> Result<File, Refusal> {
 }
 
 /// Width of the terminal at standard output, if it is one.
-fn terminal_columns() -> Option<usize> {
+pub fn terminal_columns() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
 }

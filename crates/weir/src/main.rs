@@ -17,6 +17,7 @@ mod read;
 mod summary;
 mod synth;
 mod table;
+mod tcp;
 mod units;
 
 use arguments::{Arguments, Command};
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Read(read)) => read::run(&read),
+        Some(Command::Tcp(tcp)) => tcp::run(&tcp),
         Some(Command::Synth(synth)) => synth::run(&synth),
         Some(Command::Bench(bench)) => bench::run(&bench),
         Some(Command::Fields(fields)) => pages::fields(&fields),

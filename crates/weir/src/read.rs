@@ -17,19 +17,14 @@ use weir_ledger::Ledger;
 use weir_probe::{Pipeline, Settings};
 
 /// Bursts between looks at the outside: the signal, the sinks, the clock.
-const BURSTS_BETWEEN_LOOKS: u64 = 16;
+pub(crate) const BURSTS_BETWEEN_LOOKS: u64 = 16;
 /// Damaged places that are told one by one.
-const DAMAGES_TOLD: u64 = 20;
+pub(crate) const DAMAGES_TOLD: u64 = 20;
 
 /// Opens everything, meters, and tells.
 pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
-    if sources.is_empty() {
-        return Err(Refusal("nothing to read: name a capture file, or - for standard input (weir read --help)".into()));
-    }
-    if sources.iter().filter(|&&source| source == "-").count() > 1 {
-        return Err(Refusal("standard input (-) can be read only once".into()));
-    }
+    check_sources(&sources, "read")?;
     let outputs = Outputs::of(read);
     files::check_targets(&sources, &outputs.targets)?;
     let settings = settings(read);
@@ -74,6 +69,18 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
         flawed |= write_stats(&run.ledger, path, stats) == Outcome::Flawed;
     }
     Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
+}
+
+/// Refuses sources that a command cannot read.
+pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Refusal> {
+    if sources.is_empty() {
+        let help = format!("(weir {command} --help)");
+        return Err(Refusal(format!("nothing to read: name a capture file, or - for standard input {help}")));
+    }
+    if sources.iter().filter(|&&source| source == "-").count() > 1 {
+        return Err(Refusal("standard input (-) can be read only once".into()));
+    }
+    Ok(())
 }
 
 /// Why metering could not begin.
@@ -213,7 +220,7 @@ fn settings(read: &Read) -> Settings {
 }
 
 /// Set by the first SIGINT or SIGTERM; the second one ends the program at once.
-fn stop_signal() -> Result<Arc<AtomicBool>, Refusal> {
+pub(crate) fn stop_signal() -> Result<Arc<AtomicBool>, Refusal> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())
@@ -224,7 +231,7 @@ fn stop_signal() -> Result<Arc<AtomicBool>, Refusal> {
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.
-fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> Outcome {
+pub(crate) fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> Outcome {
     let mut json =
         serde_json::to_vec_pretty(&ledger.json()).expect("the ledger has string keys and plain numbers only");
     json.push(b'\n');

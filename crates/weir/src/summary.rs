@@ -94,7 +94,7 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         let (ip, wire) = (totals.bytes, totals.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", human(ip), human(wire)));
         fact("flows", totals.flows.to_string());
-        fact("span", when(totals));
+        fact("span", when(totals.first_ns, totals.last_ns));
         if let Some(rate) = rate(totals, metered) {
             fact("mean rate", rate);
         }
@@ -127,10 +127,11 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
     text
 }
 
-fn when(totals: &Totals) -> String {
-    let ((day, time), (last_day, last_time)) = (units::utc(totals.first_ns), units::utc(totals.last_ns));
+/// From when to when, and how long that is.
+pub fn when(first_ns: u64, last_ns: u64) -> String {
+    let ((day, time), (last_day, last_time)) = (units::utc(first_ns), units::utc(last_ns));
     let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
-    format!("{day} {time} to {until} UTC ({})", units::span(totals.span_ns()))
+    format!("{day} {time} to {until} UTC ({})", units::span(last_ns.saturating_sub(first_ns)))
 }
 
 /// Bits and packets per second, if time passed at all.

@@ -116,27 +116,37 @@ impl Sink for Table {
 }
 
 /// One column: a heading and a cell per flow.
-struct Column {
-    heading: String,
-    to_the_right: bool,
-    cells: Vec<String>,
+pub struct Column {
+    pub heading: String,
+    pub to_the_right: bool,
+    pub cells: Vec<String>,
     width: usize,
 }
 
 impl Column {
-    fn new(heading: impl Into<String>, to_the_right: bool, cells: impl Iterator<Item = String>) -> Self {
+    /// From its cells, which stand at the right or at the left.
+    pub fn new(heading: impl Into<String>, to_the_right: bool, cells: impl Iterator<Item = String>) -> Self {
         let (heading, cells) = (heading.into(), Vec::from_iter(cells));
         let width = cells.iter().chain([&heading]).map(|text| text.chars().count()).max().unwrap_or(0);
         Self { heading, to_the_right, cells, width }
+    }
+
+    /// Whether any cell says something.
+    pub fn says_something(&self) -> bool {
+        self.cells.iter().any(|cell| !cell.is_empty())
     }
 }
 
 /// Columns that say who, before those that say how much.
 const WHO: usize = 6;
 
-/// The whole table as text. Lines that do not fit the terminal are folded between who and how much.
-fn render(flows: &[Flow], of_flows: u64, terminal_columns: Option<usize>) -> String {
-    let columns = columns(flows);
+/// What stands before a line that goes on.
+const INDENT: &str = "    ";
+
+/// Columns as lines, with their headings. Lines that do not fit the terminal are folded: who, and how much in as many
+/// lines as that takes.
+pub fn lines(columns: &[Column], who: usize, terminal_columns: Option<usize>) -> String {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
     let lines = |columns: &[Column], indent: &str| -> Vec<String> {
         let line = |cell: &dyn Fn(&Column) -> String| {
             let mut line = indent.to_string();
@@ -147,15 +157,31 @@ fn render(flows: &[Flow], of_flows: u64, terminal_columns: Option<usize>) -> Str
             line.trim_end().to_string() + "\n"
         };
         let heading = line(&|column| column.heading.clone());
-        std::iter::once(heading).chain((0..flows.len()).map(|row| line(&|column| column.cells[row].clone()))).collect()
+        std::iter::once(heading).chain((0..rows).map(|row| line(&|column| column.cells[row].clone()))).collect()
     };
-    let width = columns.iter().map(|column| column.width + 1).sum::<usize>() - 1;
-    let mut text = if terminal_columns.is_some_and(|limit| width > limit) {
-        let (who, how_much) = columns.split_at(WHO);
-        lines(who, "").into_iter().zip(lines(how_much, "    ")).map(|(first, second)| first + &second).collect()
+    let width = columns.iter().map(|column| column.width + 1).sum::<usize>().saturating_sub(1);
+    if terminal_columns.is_some_and(|limit| width > limit) {
+        let (who, mut how_much) = columns.split_at(who);
+        let mut parts = vec![lines(who, "")];
+        while !how_much.is_empty() {
+            let mut width = INDENT.len();
+            let fits = how_much.iter().take_while(|column| {
+                width += column.width + 1;
+                terminal_columns.is_none_or(|limit| width <= limit + 1)
+            });
+            let (part, rest) = how_much.split_at(fits.count().max(1));
+            parts.push(lines(part, INDENT));
+            how_much = rest;
+        }
+        (0..=rows).flat_map(|row| parts.iter().map(move |part| part[row].clone())).collect()
     } else {
-        lines(&columns, "").concat()
-    };
+        lines(columns, "").concat()
+    }
+}
+
+/// The whole table as text.
+fn render(flows: &[Flow], of_flows: u64, terminal_columns: Option<usize>) -> String {
+    let mut text = lines(&columns(flows), WHO, terminal_columns);
     let hidden = of_flows - flows.len() as u64;
     text += &match hidden {
         0 => units::count(of_flows, "flow"),
@@ -193,7 +219,7 @@ fn columns(flows: &[Flow]) -> Vec<Column> {
         Column::new("tunnel", false, each(tunnel)),
         Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))),
     ];
-    columns.extend(optional.into_iter().filter(|column| column.cells.iter().any(|cell| !cell.is_empty())));
+    columns.extend(optional.into_iter().filter(Column::says_something));
     columns
 }
 

@@ -1,0 +1,96 @@
+//! A whole TCP connection as text: who, when, and every field of TCP, by the same names and in the same words as in
+//! the records of [`crate::open`]. What else a record has (octets of IP, gaps, tags) is not known of a connection.
+
+use crate::fields::{FIELDS, Field, Record, Visitor, visit_fields};
+use crate::text::{Format, append_value};
+use crate::value::Value;
+use weir_flow::Flow;
+
+/// Fields that are known of a connection, besides those of TCP.
+const KNOWN: [&str; 9] =
+    ["start", "end", "duration_ns", "src_ip", "dst_ip", "src_port", "dst_port", "packets", "community_id"];
+
+/// The names of all columns: fields, and those of the reverse direction behind them.
+pub fn tcp_columns() -> impl Iterator<Item = &'static str> {
+    let fields = || FIELDS.iter().filter(|field| is_known(field));
+    fields().map(|field| field.name).chain(fields().filter_map(|field| field.reverse))
+}
+
+/// Appends a connection as a JSON object.
+pub fn append_tcp_json(connection: &Flow, out: &mut Vec<u8>) {
+    append(Format::Json, connection, out);
+    out.push(b'}');
+}
+
+/// Appends a connection as a line of CSV, which ends with LF.
+pub fn append_tcp_csv(connection: &Flow, out: &mut Vec<u8>) {
+    append(Format::Csv, connection, out);
+    out.push(b'\n');
+}
+
+fn append(format: Format, connection: &Flow, out: &mut Vec<u8>) {
+    let mut columns = Columns { format, reverse: false, first: true, out };
+    visit_fields::<false>(&Record::new(connection, false, false), &mut columns);
+    columns.reverse = true;
+    visit_fields::<true>(&Record::new(connection, true, false), &mut columns);
+}
+
+fn is_known(field: &Field) -> bool {
+    field.of_tcp || KNOWN.contains(&field.name)
+}
+
+struct Columns<'a> {
+    format: Format,
+    reverse: bool,
+    first: bool,
+    out: &'a mut Vec<u8>,
+}
+
+impl Visitor for Columns<'_> {
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value) {
+        if !is_known(field) {
+            return;
+        }
+        let first = std::mem::replace(&mut self.first, false);
+        match self.format {
+            Format::Json => {
+                let name = if self.reverse { field.reverse.unwrap_or(field.name) } else { field.name };
+                self.out.push(if first { b'{' } else { b',' });
+                self.out.push(b'"');
+                self.out.extend(name.as_bytes());
+                self.out.extend(b"\":");
+            }
+            Format::Csv => self.out.extend((!first).then_some(b',')),
+        }
+        append_value(self.format, &value(), self.out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_flow::Direction;
+    use weir_tcp::Report;
+
+    #[test]
+    fn both_formats_have_all_columns() {
+        let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
+        let tcp = Some([Report { unique_bytes: 42, ..Report::default() }, Report::default()]);
+        let connection = Flow { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..Flow::default() };
+        let (mut json, mut csv) = (Vec::new(), Vec::new());
+        append_tcp_json(&connection, &mut json);
+        append_tcp_csv(&connection, &mut csv);
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let cells: Vec<&str> = csv.trim_end().split(',').collect();
+        assert_eq!(cells.len(), tcp_columns().count());
+        assert_eq!(json.as_object().unwrap().len(), cells.len());
+        for (name, cell) in tcp_columns().zip(cells) {
+            let value = &json[name];
+            let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+            assert_eq!(cell, if value.is_null() { "" } else { &text }, "{name}");
+        }
+        assert_eq!((&json["tcp_unique_bytes"], &json["duration_ns"]), (&42.into(), &2.into()));
+        assert!(json["rev_tcp_unique_bytes"].is_null());
+    }
+}

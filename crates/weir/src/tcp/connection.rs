@@ -1,0 +1,166 @@
+//! A connection with its client first, and the figures that a list of them is made of.
+
+use super::client::Clients;
+use crate::arguments::TcpSort;
+use std::cmp::Reverse;
+use std::net::{IpAddr, SocketAddr};
+use weir_flow::{Direction, Flow};
+use weir_gpu::Conversation;
+use weir_packet::{Network, mapped};
+use weir_tcp::{Class, Report};
+
+/// Packets that a connection has at least, so that a share of its segments says something.
+const ENOUGH_PACKETS: u64 = 20;
+
+/// What the engine said of a connection. Of pairs the client's comes first.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub client: SocketAddr,
+    pub server: SocketAddr,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub packets: [u64; 2],
+    pub reports: [Report; 2],
+    /// The client is side 1 of the engine.
+    pub turned: bool,
+}
+
+impl Connection {
+    /// With the client first.
+    pub fn of(conversation: Conversation, clients: &Clients) -> Self {
+        let turned = clients.of(&conversation) == 1;
+        let Conversation { endpoints: mut ends, first_ns, last_ns, mut packets, mut reports } = conversation;
+        if turned {
+            ends.reverse();
+            packets.reverse();
+            reports.reverse();
+        }
+        let [client, server] = ends;
+        Self { client, server, first_ns, last_ns, packets, reports, turned }
+    }
+
+    /// Both ends, the lower one first.
+    pub fn ends(&self) -> [SocketAddr; 2] {
+        if self.turned { [self.server, self.client] } else { [self.client, self.server] }
+    }
+
+    /// `192.0.2.1:4000 → 192.0.2.2:80`.
+    pub fn name(&self) -> String {
+        format!("{} → {}", self.client, self.server)
+    }
+
+    /// Packets of both directions.
+    pub fn all_packets(&self) -> u64 {
+        self.packets.iter().sum()
+    }
+
+    /// A figure of both directions.
+    pub fn both(&self, figure: fn(&Report) -> u64) -> u64 {
+        self.reports.iter().map(figure).sum()
+    }
+
+    /// Segments sent again, and those among which they count.
+    pub fn retransmitted_of(&self) -> (u64, u64) {
+        (self.both(retransmitted), self.both(carrying))
+    }
+
+    /// Share of segments sent again, 0 to 1.
+    pub fn retransmitted_share(&self) -> f64 {
+        let (part, whole) = self.retransmitted_of();
+        part as f64 / whole.max(1) as f64
+    }
+
+    /// Round trip of the handshake, ns: behind the probe and before it, as far as known.
+    pub fn round_trip_ns(&self) -> u64 {
+        self.reports.iter().filter_map(|report| report.handshake_ns).sum()
+    }
+
+    /// Seen from one side alone, though that side was answered: it sends payload or acknowledges.
+    pub fn is_one_way(&self) -> bool {
+        let one_side = self.packets.contains(&0);
+        one_side && self.both(|r| r.of(Class::InOrder).segments + r.of(Class::Acknowledgment).segments) > 0
+    }
+
+    /// As a flow, for the fields of records.
+    pub fn flow(&self) -> Flow {
+        let octets = |end: SocketAddr| match end.ip() {
+            IpAddr::V4(address) => mapped(address.octets()),
+            IpAddr::V6(address) => address.octets(),
+        };
+        let [forward, reverse] = self.packets.map(|packets| Direction {
+            packets,
+            first_ns: self.first_ns,
+            last_ns: self.last_ns,
+            ..Direction::default()
+        });
+        Flow {
+            source: octets(self.client),
+            destination: octets(self.server),
+            source_port: self.client.port(),
+            destination_port: self.server.port(),
+            protocol: 6,
+            network: if self.client.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 },
+            forward,
+            reverse,
+            tcp: Some(self.reports),
+            ..Flow::default()
+        }
+    }
+}
+
+/// Octets of payload, of copies and all.
+pub fn payload(report: &Report) -> u64 {
+    report.classes.iter().map(|count| count.bytes).sum()
+}
+
+/// Segments sent again, whether or not the capture has the first of them, without copies.
+pub fn retransmitted(report: &Report) -> u64 {
+    [Class::Retransmission, Class::UnseenRetransmission, Class::SynRepeated]
+        .iter()
+        .map(|&class| report.of(class).segments)
+        .sum()
+}
+
+/// Segments with payload, SYN or FIN, without copies, keep-alives and RST.
+pub fn carrying(report: &Report) -> u64 {
+    let new = [Class::Syn, Class::InOrder, Class::OutOfOrder, Class::ZeroWindowProbe, Class::OutOfWindow];
+    new.iter().map(|&class| report.of(class).segments).sum::<u64>() + retransmitted(report)
+}
+
+/// Copies of both kinds.
+pub fn copies(report: &Report) -> u64 {
+    report.of(Class::Duplicate).segments + report.of(Class::RoutedDuplicate).segments
+}
+
+/// Packets below which a connection comes behind all others.
+pub fn fewest_packets(sort: TcpSort, asked: Option<u64>) -> u64 {
+    asked.unwrap_or(if sort == TcpSort::Retransmitted { ENOUGH_PACKETS } else { 1 })
+}
+
+/// Puts connections in the order of the list.
+pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
+    let figure = |connection: &Connection| match sort {
+        TcpSort::Retransmitted => connection.both(retransmitted),
+        TcpSort::RetransmittedBytes => connection.both(|report| report.retransmitted_bytes),
+        TcpSort::Packets => connection.all_packets(),
+        TcpSort::Bytes => connection.both(payload),
+        TcpSort::Missing => connection.both(|report| report.missing_bytes),
+        TcpSort::Duplicates => connection.both(copies),
+        TcpSort::OutOfOrder => connection.both(|report| report.of(Class::OutOfOrder).segments),
+        TcpSort::ZeroWindow => connection.both(|report| report.zero_windows),
+        TcpSort::Rtt => connection.round_trip_ns(),
+        TcpSort::Start => u64::MAX - connection.first_ns,
+    };
+    let share = |connection: &Connection| match sort {
+        TcpSort::Retransmitted => connection.retransmitted_share(),
+        _ => 0.0,
+    };
+    let is_small = |connection: &Connection| connection.all_packets() < fewest;
+    // What is left at last are the ends, so that the same capture gives the same list.
+    let rest =
+        |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns);
+    connections.sort_by(|a, b| {
+        let first = is_small(a).cmp(&is_small(b)).then(share(b).total_cmp(&share(a)));
+        first.then_with(|| rest(a).cmp(&rest(b)))
+    });
+}

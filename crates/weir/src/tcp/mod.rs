@@ -1,0 +1,309 @@
+//! `weir tcp`: captures through the batch engine, and a report of what TCP went through.
+//!
+//! In: captures, as `weir read` takes them. Out: text, a page, JSON, CSV; or one connection segment by segment.
+//! Always true: packets received = refused + not TCP + without ports + analysed, and the connections have the packets
+//! that were analysed. Memory grows with the connections, about 2 kB each, up to twice that while lists grow.
+
+mod between;
+mod client;
+mod compare;
+mod connection;
+mod explain;
+mod histogram;
+mod input;
+mod key;
+mod page;
+mod picture;
+mod records;
+mod text;
+mod totals;
+
+use crate::arguments::{EngineChoice, Tcp, TcpSort};
+use crate::files::{self, Target};
+use crate::{Outcome, Refusal, progress, read, say, summary};
+use between::Search;
+use client::Clients;
+use compare::Comparison;
+use connection::Connection;
+use explain::Explanation;
+use input::{Intake, Taker, not_written};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use totals::Totals;
+use weir_gpu::{Choice, Conversation, Engine, Options};
+use weir_ledger::{Records, SinkLine};
+use weir_packet::Packet;
+
+/// Everything that a run found.
+pub struct Findings {
+    pub sources: Vec<String>,
+    pub engine: String,
+    pub intake: Intake,
+    pub totals: Totals,
+    /// In the order of the list.
+    pub connections: Vec<Connection>,
+    pub comparison: Option<Comparison>,
+    pub sort: TcpSort,
+    /// Packets below which a connection comes last.
+    pub fewest: u64,
+    top: usize,
+}
+
+impl Findings {
+    /// The connections at the top of the list.
+    pub fn listed(&self) -> &[Connection] {
+        &self.connections[..self.top.min(self.connections.len())]
+    }
+
+    /// What must be known before the figures are believed.
+    pub fn warnings(&self) -> Vec<String> {
+        self.totals.warnings(self.intake.without_ports)
+    }
+}
+
+/// Reads, follows, and tells.
+pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
+    let sources: Vec<&OsStr> = tcp.files.iter().map(|source| source.as_os_str()).collect();
+    read::check_sources(&sources, "tcp")?;
+    if let Some(key) = &tcp.explain
+        && let Some(pipe) = sources.iter().find(|source| files::is_pipe(source))
+    {
+        let pipe = pipe.display();
+        return Err(Refusal(format!(
+            "--explain {key} reads the capture more than once, which {pipe} cannot be: save it to a file"
+        )));
+    }
+    let outputs = Outputs::of(tcp);
+    files::check_targets(&sources, &outputs.targets())?;
+    let choice = match tcp.engine {
+        EngineChoice::Auto => Choice::Auto,
+        EngineChoice::Cpu => Choice::Cpu,
+        EngineChoice::Gpu => Choice::Gpu,
+    };
+    let engine = Engine::open(Options { choice, ..Options::default() })
+        .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
+    let stop = read::stop_signal()?;
+    let source = files::open_sources(&sources, &stop)?;
+    let mut outputs = outputs.open()?;
+
+    let findings = find(tcp, &sources, source, engine, &stop);
+    let ledger = &findings.intake.ledger;
+    let mut flawed = findings.intake.flawed || summary::flawed(ledger);
+    if let Some(key) = &tcp.explain {
+        flawed |= explain(tcp, &findings, key, &sources, &stop)? == Outcome::Flawed;
+    } else {
+        flawed |= outputs.write(&findings) == Outcome::Flawed;
+        let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
+        if text_is_wanted {
+            let text = text::report(&findings, files::terminal_columns());
+            flawed |= crate::print(text.as_bytes()) == Outcome::Flawed;
+        }
+    }
+    if tcp.verbose || summary::flawed(ledger) {
+        let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
+    }
+    if let Some((path, file)) = outputs.stats.take() {
+        flawed |= read::write_stats(ledger, &path, file) == Outcome::Flawed;
+    }
+    Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
+}
+
+/// All that want packets.
+struct Takers {
+    engine: Engine,
+    done: Vec<Conversation>,
+    clients: Clients,
+    comparison: Option<Comparison>,
+}
+
+impl Taker for Takers {
+    fn take(&mut self, packets: &[Packet], frames: &[u64]) {
+        self.engine.enter(packets, &mut self.done);
+        self.clients.take(packets, frames);
+        if let Some(comparison) = &mut self.comparison {
+            comparison.take(packets, frames);
+        }
+    }
+}
+
+/// Reads everything and puts it in order.
+fn find(
+    tcp: &Tcp,
+    sources: &[&OsStr],
+    mut source: Box<dyn weir_capture::Source + Send>,
+    engine: Engine,
+    stop: &AtomicBool,
+) -> Findings {
+    let comparison = tcp.compare.then(Comparison::default);
+    let mut takers = Takers { engine, done: Vec::new(), clients: Clients::default(), comparison };
+    let options = weir_packet::Options { decapsulate: tcp.decap };
+    let line = progress::Line::new(tcp.quiet);
+    let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
+    let Takers { engine, mut done, clients, comparison } = takers;
+    let name = engine.name().to_string();
+    let account = engine.finish(&mut done);
+    // A machine without a card is nothing to speak of; a card that failed is, if only at the very end.
+    if let Some(note) = &account.note
+        && (tcp.verbose || account.redone > 0)
+    {
+        say(note);
+    }
+    if tcp.verbose {
+        say(&format!("followed on: {name}; batches: {}", account.batches));
+    }
+    let mut connections: Vec<Connection> =
+        done.into_iter().map(|conversation| Connection::of(conversation, &clients)).collect();
+    let fewest = connection::fewest_packets(tcp.sort, tcp.min_packets);
+    connection::sort(&mut connections, tcp.sort, fewest);
+    let totals = Totals::of(&connections);
+    let ledger = &mut intake.ledger;
+    ledger.created = totals.connections;
+    let mut line = SinkLine { sink: "connections".into(), ..SinkLine::default() };
+    // Of a connection packets are known, and octets of payload, but not of frames.
+    line.exported = Records { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
+    ledger.sinks.push(line);
+    Findings {
+        sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),
+        engine: name,
+        intake,
+        totals,
+        connections,
+        comparison,
+        sort: tcp.sort,
+        fewest,
+        top: if tcp.top == 0 { usize::MAX } else { tcp.top },
+    }
+}
+
+/// Reads the capture once more for one connection.
+fn explain(
+    tcp: &Tcp,
+    findings: &Findings,
+    key: &str,
+    sources: &[&OsStr],
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Refusal> {
+    let at = key::find(&findings.connections, key).map_err(Refusal)?;
+    let connection = &findings.connections[at];
+    let options = weir_packet::Options { decapsulate: tcp.decap };
+    let read = |taker: &mut dyn Taker| -> Result<(), Refusal> {
+        let mut source = files::open_sources(sources, stop)?;
+        input::read(&mut *source, options, stop, progress::Line::new(true), false, taker);
+        Ok(())
+    };
+    let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;
+    let mut number = 0;
+    if !is_alone {
+        let mut search = Search::new(connection);
+        read(&mut search)?;
+        // If there is no such connection the comparison will say so.
+        number = search.finish().unwrap_or(0);
+    }
+    let out = BufWriter::new(io::stdout().lock());
+    let mut explanation = Explanation::new(connection, at + 1, number, out);
+    read(&mut explanation)?;
+    let (agrees, failed) = explanation.finish();
+    match failed {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            say(&not_written("standard output", &error));
+            return Ok(Outcome::Flawed);
+        }
+        _ => {}
+    }
+    if !agrees {
+        say("the engine and the reference do not agree about this connection; please report this");
+    }
+    Ok(if agrees { Outcome::Done } else { Outcome::Flawed })
+}
+
+/// One kind of output.
+type Format = fn(&Findings) -> Vec<u8>;
+
+/// What is written besides the text.
+struct Outputs<'a> {
+    /// The option, where to, and how.
+    wanted: Vec<(&'static str, &'a Path, Format)>,
+    files: Vec<Option<File>>,
+    plots: Option<&'a Path>,
+    stats: Option<(std::path::PathBuf, Option<File>)>,
+    stats_path: Option<&'a Path>,
+    on_standard_output: bool,
+}
+
+impl<'a> Outputs<'a> {
+    fn of(tcp: &'a Tcp) -> Self {
+        let page: Format = |findings| page::html(findings).into_bytes();
+        let all: [(_, _, Format); 3] =
+            [("--json", &tcp.json, records::json), ("--csv", &tcp.csv, records::csv), ("--html", &tcp.html, page)];
+        let wanted: Vec<_> =
+            all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
+        let (stats_path, standard) = (tcp.stats.as_deref(), Some(Path::new("-")));
+        let on_standard_output = stats_path == standard || wanted.iter().any(|&(_, path, _)| Some(path) == standard);
+        Self { wanted, files: Vec::new(), plots: tcp.svg.as_deref(), stats: None, stats_path, on_standard_output }
+    }
+
+    fn targets(&self) -> Vec<(String, Target)> {
+        let all = self.wanted.iter().map(|&(option, path, _)| (option, path));
+        let all = all.chain(self.stats_path.map(|path| ("--stats", path)));
+        all.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
+    }
+
+    /// Opens all of them; what is in the files stays until they are written.
+    fn open(mut self) -> Result<Self, Refusal> {
+        let open = |path: &Path| match Target::of_path(path) {
+            Target::File(path) => files::open_for_later(&path).map(Some),
+            _ => Ok(None),
+        };
+        self.files = self.wanted.iter().map(|(_, path, _)| open(path)).collect::<Result<_, _>>()?;
+        if let Some(folder) = self.plots {
+            fs::create_dir_all(folder).map_err(|error| Refusal(not_written(&folder.display().to_string(), &error)))?;
+        }
+        if let Some(path) = self.stats_path {
+            self.stats = Some((
+                path.into(),
+                open(path)?
+                    .map(emptied)
+                    .transpose()
+                    .map_err(|error| Refusal(not_written(&path.display().to_string(), &error)))?,
+            ));
+        }
+        Ok(self)
+    }
+
+    fn write(&mut self, findings: &Findings) -> Outcome {
+        let mut outcome = Outcome::Done;
+        let mut written = |path: &Path, result: io::Result<()>| {
+            if let Err(error) = result {
+                say(&not_written(&path.display().to_string(), &error));
+                outcome = Outcome::Flawed;
+            }
+        };
+        let mut printed = Outcome::Done;
+        for (&(_, path, format), file) in self.wanted.iter().zip(self.files.drain(..)) {
+            let octets = format(findings);
+            match file {
+                Some(file) => written(path, emptied(file).and_then(|mut file| file.write_all(&octets))),
+                None => printed = crate::print(&octets),
+            }
+        }
+        if let Some(folder) = self.plots {
+            for (name, plot) in picture::plots(findings) {
+                let path = folder.join(format!("{name}.svg"));
+                written(&path, fs::write(&path, picture::standalone(&plot)));
+            }
+        }
+        if printed == Outcome::Flawed { printed } else { outcome }
+    }
+}
+
+/// A file without what was in it. A pipe has no length.
+fn emptied(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}

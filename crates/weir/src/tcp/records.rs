@@ -1,0 +1,74 @@
+//! The report for programs: one JSON object, or a line of CSV per connection.
+
+use super::Findings;
+use super::totals::quantile;
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
+use weir_tcp::Class;
+
+/// Everything as one object; its `list` has all connections in their order, with the fields of `docs/fields.md`.
+pub fn json(findings: &Findings) -> Vec<u8> {
+    let (totals, packets) = (&findings.totals, &findings.intake.ledger.packets);
+    let classes: Map<String, Value> = Class::ALL
+        .into_iter()
+        .map(|class| {
+            let count = totals.of_class(class);
+            (class.name().replace([' ', '-'], "_"), json!({"packets": count.segments, "bytes": count.bytes}))
+        })
+        .collect();
+    let round_trip = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": quantile(times, 50), "p95_ns": quantile(times, 95)});
+    let [client, server] = &totals.round_trips;
+    let mut head = json!({
+        "sources": findings.sources,
+        "engine": findings.engine,
+        "packets": {
+            "received": packets.received,
+            "refused": packets.refused.total(),
+            "not_tcp": findings.intake.not_tcp,
+            "without_ports": findings.intake.without_ports,
+            "analysed": packets.metered,
+        },
+        "totals": {
+            "connections": totals.connections,
+            "packets": totals.packets,
+            "payload_bytes": totals.payload_bytes,
+            "unique_bytes": totals.unique_bytes,
+            "retransmitted_bytes": totals.retransmitted_bytes,
+            "retransmitted_segments": totals.retransmitted.iter().sum::<u64>(),
+            "carrying_segments": totals.carrying.iter().sum::<u64>(),
+            "partial": totals.partial,
+            "spurious": totals.spurious,
+            "zero_windows": totals.zero_windows.iter().sum::<u64>(),
+            "missing_bytes": totals.missing.0,
+            "one_way_connections": totals.one_way,
+            "degraded_connections": totals.any_degraded,
+        },
+        "classes": classes,
+        "handshake_rtt": {"client": round_trip(client), "server": round_trip(server)},
+        "sort": findings.sort.to_possible_value().map(|value| value.get_name().to_string()),
+        "min_packets": findings.fewest,
+        "notes": findings.warnings(),
+    });
+    if let Some(comparison) = &findings.comparison {
+        head["comparison"] = comparison.json();
+    }
+    let mut out = serde_json::to_vec_pretty(&head).expect("it has string keys and plain numbers only");
+    // The list is written behind the rest, without a tree of it in memory.
+    out.truncate(out.len() - "\n}".len());
+    out.extend(b",\n  \"list\": [");
+    for (at, connection) in findings.connections.iter().enumerate() {
+        out.extend(if at == 0 { &b"\n    "[..] } else { b",\n    " });
+        append_tcp_json(&connection.flow(), &mut out);
+    }
+    out.extend(b"\n  ]\n}\n");
+    out
+}
+
+/// All connections in their order, with a line of names above.
+pub fn csv(findings: &Findings) -> Vec<u8> {
+    let mut out = tcp_columns().collect::<Vec<_>>().join(",").into_bytes();
+    out.push(b'\n');
+    findings.connections.iter().for_each(|connection| append_tcp_csv(&connection.flow(), &mut out));
+    out
+}

@@ -1,0 +1,249 @@
+//! The report for the terminal.
+
+use super::Findings;
+use super::connection::{Connection, copies, payload, retransmitted};
+use super::histogram::{self, Histogram};
+use super::totals::{Totals, percent, quantile};
+use crate::arguments::TcpSort;
+use crate::table::{Column, lines};
+use crate::units;
+use std::fmt::Write;
+use weir_tcp::{Class, Report};
+
+/// What the headings of the list mean.
+pub const LEGEND: &str = "\
+retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture; \
+ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal";
+
+/// Columns that say who.
+const WHO: usize = 4;
+
+/// All of it.
+pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
+    let mut text = facts(findings);
+    if findings.totals.connections == 0 {
+        return text;
+    }
+    text.push('\n');
+    text += &classes(&findings.totals);
+    text.push('\n');
+    text += &list(findings, terminal_columns);
+    let round_trips = histogram::round_trips(&findings.totals);
+    let histograms = histogram::retransmitted(&findings.connections, findings.fewest).into_iter().chain(round_trips);
+    for histogram in histograms.filter(Histogram::is_one) {
+        text.push('\n');
+        text += &histogram.text();
+    }
+    if let Some(comparison) = &findings.comparison {
+        text.push('\n');
+        text += &comparison.text();
+    }
+    let warnings = findings.warnings();
+    if !warnings.is_empty() {
+        text.push('\n');
+        for warning in warnings {
+            text += &wrapped("note:", &warning, terminal_columns);
+        }
+    }
+    text
+}
+
+/// A text behind its name, broken between words for the terminal.
+fn wrapped(name: &str, text: &str, terminal_columns: Option<usize>) -> String {
+    let (mut line, mut at) = (String::from(name), name.len());
+    for word in text.split([' ', '\n']) {
+        let width = word.chars().count() + 1;
+        if terminal_columns.is_some_and(|limit| at + width > limit.clamp(40, 120)) {
+            line = line + "\n" + &" ".repeat(name.len());
+            at = name.len();
+        }
+        if at > 0 {
+            line.push(' ');
+        }
+        line += word;
+        at += width;
+    }
+    line.push('\n');
+    line
+}
+
+/// One fact a line, as in the summary of `weir read`.
+pub fn facts(findings: &Findings) -> String {
+    let mut text = String::new();
+    for (name, value) in fact_lines(findings) {
+        let _ = writeln!(text, "{name:<13} {value}");
+    }
+    text
+}
+
+/// The facts by name.
+pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
+    let (totals, intake) = (&findings.totals, &findings.intake);
+    let packets = &intake.ledger.packets;
+    let mut lines = Vec::new();
+    let mut counted = format!("{} received, {} analysed", packets.received, packets.metered);
+    for (count, what) in [
+        (intake.not_tcp, "not TCP"),
+        (intake.without_ports, "TCP without ports"),
+        (packets.refused.total(), "refused (-v says why)"),
+    ] {
+        if count > 0 {
+            let _ = write!(counted, ", {count} {what}");
+        }
+    }
+    lines.push(("packets", counted));
+    if totals.connections == 0 {
+        return lines;
+    }
+    lines.push(("connections", totals.connections.to_string()));
+    let octets = totals.payload_bytes;
+    let human = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
+    lines.push(("payload", format!("{octets}{human} octets, {} of them seen for the first time", totals.unique_bytes)));
+    lines.push(("span", crate::summary::when(totals.first_ns, totals.last_ns)));
+    let ([from_clients, from_servers], [of_clients, of_servers]) = (totals.retransmitted, totals.carrying);
+    let (all, whole) = (from_clients + from_servers, of_clients + of_servers);
+    let mut again = format!("{} of {}", percent(all, whole), units::count(whole, "segment"));
+    if all > 0 {
+        let _ = write!(
+            again,
+            ": {} of the clients' ({from_clients}), {} of the servers' ({from_servers})",
+            percent(from_clients, of_clients),
+            percent(from_servers, of_servers)
+        );
+    }
+    lines.push(("retransmitted", again));
+    let unseen = totals.of_class(Class::UnseenRetransmission).segments;
+    if all > 0 {
+        let _ = write!(
+            lines.last_mut().expect("it was pushed").1,
+            "; {unseen} lost before the capture, {} needless",
+            totals.spurious
+        );
+    }
+    let [client, server] = &totals.round_trips;
+    for (name, times) in [("server side", server), ("client side", client)] {
+        if let (Some(median), Some(high)) = (quantile(times, 50), quantile(times, 95)) {
+            let (median, high) = (units::span(median), units::span(high));
+            let handshakes = units::count(times.len() as u64, "handshake");
+            lines.push((name, format!("round trip {median} median, 95 % within {high} ({handshakes})")));
+        }
+    }
+    let [clients, servers] = totals.zero_windows;
+    if clients + servers > 0 {
+        lines.push((
+            "zero windows",
+            format!("{clients} announced by clients, {servers} by servers: the program there read too slowly"),
+        ));
+    }
+    lines
+}
+
+/// Classes that occurred, both directions together.
+fn classes(totals: &Totals) -> String {
+    let some: Vec<Class> = Class::ALL.into_iter().filter(|&class| totals.of_class(class).segments > 0).collect();
+    let column = |heading: &str, to_the_right, cell: &dyn Fn(Class) -> String, sum: String| {
+        Column::new(heading, to_the_right, some.iter().map(|&class| cell(class)).chain([sum]))
+    };
+    let (packets, octets) = (totals.packets, totals.payload_bytes);
+    let columns = [
+        column("class", false, &|class| class.name().into(), "all".into()),
+        column("packets", true, &|class| totals.of_class(class).segments.to_string(), packets.to_string()),
+        column("share", true, &|class| percent(totals.of_class(class).segments, packets), String::new()),
+        column("octets of payload", true, &|class| totals.of_class(class).bytes.to_string(), octets.to_string()),
+        column("share", true, &|class| percent(totals.of_class(class).bytes, octets), String::new()),
+    ];
+    lines(&columns, columns.len(), None)
+}
+
+/// The connections at the top.
+fn list(findings: &Findings, terminal_columns: Option<usize>) -> String {
+    let listed = findings.listed();
+    let mut text = lines(&columns(listed), WHO, terminal_columns);
+    let all = findings.totals.connections;
+    let hidden = all - listed.len() as u64;
+    text += &match hidden {
+        0 => units::count(all, "connection"),
+        _ => format!("{} of {all} connections (--top 0 for all)", listed.len()),
+    };
+    let _ = write!(text, ", by {}", order(findings.sort));
+    if findings.fewest > 1 {
+        let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", findings.fewest);
+    }
+    text.push('\n');
+    text += &wrapped("", LEGEND, terminal_columns.or(Some(120)));
+    text
+}
+
+/// What the list is sorted by, in words.
+pub fn order(sort: TcpSort) -> &'static str {
+    match sort {
+        TcpSort::Retransmitted => "share of segments sent again",
+        TcpSort::RetransmittedBytes => "octets sent again",
+        TcpSort::Packets => "packets",
+        TcpSort::Bytes => "octets of payload",
+        TcpSort::Missing => "octets never captured",
+        TcpSort::Duplicates => "copies",
+        TcpSort::OutOfOrder => "segments out of order",
+        TcpSort::ZeroWindow => "zero windows",
+        TcpSort::Rtt => "round trip of the handshake",
+        TcpSort::Start => "time of the first packet",
+    }
+}
+
+/// A column of the list for each figure; those that say nothing of any connection are left out.
+pub fn columns(listed: &[Connection]) -> Vec<Column> {
+    let each =
+        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
+    let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
+    let one = |heading: &str, side: usize, figure: fn(&Report) -> u64| {
+        each(heading, &move |connection| some(figure(&connection.reports[side])))
+    };
+    let both =
+        |heading: &str, figure: fn(&Report) -> u64| each(heading, &move |connection| some(connection.both(figure)));
+    let octets = |heading: &str, side: usize| {
+        each(heading, &move |connection| units::short(payload(&connection.reports[side])) + "B")
+    };
+    let round_trip = |heading: &str, side: usize| {
+        each(heading, &move |connection| connection.reports[side].handshake_ns.map_or(String::new(), units::span))
+    };
+    let mut ranks = 1_u64..;
+    let mut columns = vec![
+        Column::new("#", true, listed.iter().map(|_| ranks.next().unwrap_or_default().to_string())),
+        Column::new("client", true, listed.iter().map(|connection| connection.client.to_string())),
+        Column::new("→", false, listed.iter().map(|_| "→".into())),
+        Column::new("server", false, listed.iter().map(|connection| connection.server.to_string())),
+        each("retrans", &|connection| {
+            let (part, whole) = connection.retransmitted_of();
+            percent(part, whole)
+        }),
+        each("pkts→", &|connection| units::short(connection.packets[0])),
+        each("←pkts", &|connection| units::short(connection.packets[1])),
+        octets("payload→", 0),
+        octets("←payload", 1),
+    ];
+    debug_assert_eq!(columns[WHO].heading, "retrans");
+    let optional = [
+        one("retr→", 0, retransmitted),
+        one("←retr", 1, retransmitted),
+        both("unseen", |report| report.of(Class::UnseenRetransmission).segments),
+        both("ooo", |report| report.of(Class::OutOfOrder).segments),
+        both("copies", copies),
+        both("0-win", |report| report.zero_windows),
+        each("missing", &|connection| {
+            let octets = connection.both(|report| report.missing_bytes);
+            if octets == 0 { String::new() } else { units::short(octets) + "B" }
+        }),
+        round_trip("rtt→server", 1),
+        round_trip("client←rtt", 0),
+        Column::new("not exact", false, listed.iter().map(marks)),
+    ];
+    columns.extend(optional.into_iter().filter(Column::says_something));
+    columns
+}
+
+/// In which way what is said of a connection is not exact; also whether it was seen from one side only.
+pub fn marks(connection: &Connection) -> String {
+    let bits = connection.reports.iter().fold(0, |bits, report| bits | report.degraded.0);
+    let one_way = connection.is_one_way().then_some("one-way");
+    weir_tcp::Degraded(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+}

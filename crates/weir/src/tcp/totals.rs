@@ -1,0 +1,200 @@
+//! What all connections of a run add up to, and what a reader has to know before believing it.
+
+use super::connection::{Connection, carrying, copies, payload, retransmitted};
+use crate::units;
+use std::fmt::Write;
+use weir_tcp::{Class, Count, Degraded};
+
+/// Sums over all connections. Of pairs the clients' comes first.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub connections: u64,
+    pub packets: u64,
+    pub payload_bytes: u64,
+    /// Both directions, by number of [`Class`].
+    pub classes: [Count; Class::COUNT],
+    pub retransmitted: [u64; 2],
+    pub carrying: [u64; 2],
+    pub copies: u64,
+    pub copied_bytes: u64,
+    pub unique_bytes: u64,
+    pub retransmitted_bytes: u64,
+    pub partial: u64,
+    pub spurious: u64,
+    pub zero_windows: [u64; 2],
+    /// Octets in holes, and connections that have some.
+    pub missing: (u64, u64),
+    /// Connections that were seen from one side only.
+    pub one_way: u64,
+    /// Connections of which no SYN was captured.
+    pub without_syn: u64,
+    /// Connections by bit of [`Degraded`].
+    pub degraded: [u64; 8],
+    /// Any bit.
+    pub any_degraded: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Handshakes, ns, ascending: clients' answers (the way before the probe), servers' (the way behind it).
+    pub round_trips: [Vec<u64>; 2],
+}
+
+impl Totals {
+    /// Of all of them.
+    pub fn of(connections: &[Connection]) -> Self {
+        let mut totals = Self { first_ns: u64::MAX, ..Self::default() };
+        for connection in connections {
+            totals.connections += 1;
+            totals.packets += connection.all_packets();
+            totals.first_ns = totals.first_ns.min(connection.first_ns);
+            totals.last_ns = totals.last_ns.max(connection.last_ns);
+            let missing = connection.both(|report| report.missing_bytes);
+            totals.missing.0 += missing;
+            totals.missing.1 += u64::from(missing > 0);
+            totals.one_way += u64::from(connection.is_one_way());
+            let has_syn = connection.reports.iter().any(|report| report.syn_window.is_some());
+            totals.without_syn += u64::from(!has_syn);
+            let degraded = connection.reports.iter().fold(0, |bits, report| bits | report.degraded.0);
+            totals.any_degraded += u64::from(degraded != 0);
+            for (bit, count) in totals.degraded.iter_mut().enumerate() {
+                *count += u64::from(degraded >> bit & 1);
+            }
+            for (side, report) in connection.reports.iter().enumerate() {
+                for (sum, count) in totals.classes.iter_mut().zip(&report.classes) {
+                    sum.segments += count.segments;
+                    sum.bytes += count.bytes;
+                }
+                totals.payload_bytes += payload(report);
+                totals.retransmitted[side] += retransmitted(report);
+                totals.carrying[side] += carrying(report);
+                totals.copies += copies(report);
+                totals.copied_bytes += report.of(Class::Duplicate).bytes + report.of(Class::RoutedDuplicate).bytes;
+                totals.unique_bytes += report.unique_bytes;
+                totals.retransmitted_bytes += report.retransmitted_bytes;
+                totals.partial += report.partial;
+                totals.spurious += report.spurious;
+                totals.zero_windows[side] += report.zero_windows;
+                totals.round_trips[side].extend(report.handshake_ns);
+            }
+        }
+        totals.round_trips.iter_mut().for_each(|times| times.sort_unstable());
+        totals
+    }
+
+    /// Segments and octets of a class.
+    pub fn of_class(&self, class: Class) -> Count {
+        self.classes[class as usize]
+    }
+
+    /// What must be known before the figures are believed: one sentence each.
+    pub fn warnings(&self, without_ports: u64) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.copies > 0 {
+            let routed = self.of_class(Class::RoutedDuplicate).segments;
+            let mut text = format!(
+                "copies that the capture made: {} ({} of all)",
+                units::count(self.copies, "packet"),
+                percent(self.copies, self.packets)
+            );
+            if routed > 0 {
+                let _ = write!(text, ", {routed} of them seen before and behind a router");
+            }
+            let _ = write!(
+                text,
+                ", {} of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them",
+                units::quantity(self.copied_bytes, "B")
+            );
+            warnings.push(text);
+        }
+        let (octets, connections) = self.missing;
+        if octets > 0 {
+            warnings.push(format!(
+                "{octets} octets ({}) of payload in {} were never captured, though what surrounds them was: the capture \
+                 lost packets, or what the network lost was not sent again before its end (--sort missing)",
+                units::quantity(octets, "B"),
+                units::count(connections, "connection")
+            ));
+        }
+        if self.one_way > 0 {
+            warnings.push(format!(
+                "{} ({} of all) seen from one side only, though answered: the capture misses a direction (asymmetric \
+                 routes, or half of a tap); what the other side had acknowledged is not known",
+                units::count(self.one_way, "connection"),
+                percent(self.one_way, self.connections)
+            ));
+        }
+        if self.without_syn > 0 {
+            warnings.push(format!(
+                "{} without a SYN in the capture: the sender of the first packet is called the client",
+                units::count(self.without_syn, "connection")
+            ));
+        }
+        for (bit, sentence) in DEGRADED {
+            let connections = self.degraded[bit.trailing_zeros() as usize];
+            if connections > 0 {
+                warnings.push(format!("{}: {sentence}", units::count(connections, "connection")));
+            }
+        }
+        if without_ports > 0 {
+            warnings.push(format!(
+                "{} of TCP without ports (later fragments, or captured too short) are in no connection",
+                units::count(without_ports, "packet")
+            ));
+        }
+        warnings
+    }
+}
+
+/// What the marks of [`Degraded`] mean.
+const DEGRADED: [(u8, &str); 6] = [
+    (Degraded::HOLES, "not exact (holes): more than 32 holes at a time; octets of the lowest were taken as seen"),
+    (Degraded::DUPLICATES, "not exact (duplicates): more copies may be there than were recognised"),
+    (Degraded::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
+    (Degraded::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
+    (Degraded::UNREAD, "not exact (unread): packets without a whole TCP header, fragments or captured too short"),
+    (Degraded::ROOM, "not exact (room): no memory was left for what was out of the ordinary"),
+];
+
+/// A share in three digits: `12.3 %`. What is not nothing is not called 0.
+pub fn percent(part: u64, whole: u64) -> String {
+    let share = 100.0 * part as f64 / whole.max(1) as f64;
+    match share {
+        0.0 => "0 %".into(),
+        s if s < 0.01 => "<0.01 %".into(),
+        s if s < 9.995 => format!("{s:.2} %"),
+        s if s < 99.95 || part == whole => format!("{s:.1} %"),
+        _ => ">99.9 %".into(),
+    }
+}
+
+/// The value below or at which so many percent of the ascending ones are.
+pub fn quantile(ascending: &[u64], percent: usize) -> Option<u64> {
+    let at = (ascending.len() * percent).div_ceil(100).max(1);
+    ascending.get(at - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_three_digits_and_only_nothing_is_0() {
+        for (part, whole, text) in [
+            (0, 0, "0 %"),
+            (1, 1_000_000, "<0.01 %"),
+            (1, 100, "1.00 %"),
+            (1, 3, "33.3 %"),
+            (99_999, 100_000, ">99.9 %"),
+            (7, 7, "100.0 %"),
+        ] {
+            assert_eq!(percent(part, whole), text);
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        assert_eq!(quantile(&[], 50), None);
+        assert_eq!(quantile(&[5], 95), Some(5));
+        assert_eq!(quantile(&[1, 2, 3, 4], 50), Some(2));
+        assert_eq!(quantile(&[1, 2, 3, 4], 95), Some(4));
+    }
+}

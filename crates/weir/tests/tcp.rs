@@ -1,0 +1,527 @@
+//! `weir tcp`: its counts against the truth of synthetic networks and against `weir read`, its outputs, its exit codes.
+
+mod common;
+use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_with_input};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Runs `weir tcp` on a capture with more arguments.
+fn tcp(capture: &Path, more: &[&str]) -> (i32, String, String) {
+    let arguments = ["tcp".as_ref(), capture.as_os_str()].into_iter().chain(more.iter().map(AsRef::as_ref));
+    parts(&weir(arguments))
+}
+
+fn json_of(capture: &Path) -> Value {
+    let (code, out, err) = tcp(capture, &["--json", "-", "--engine", "cpu"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    serde_json::from_str(&out).unwrap()
+}
+
+/// A capture of `synth:lossy`, and its true flows by column.
+fn lossy(folder: &Path, specification: &str) -> (PathBuf, Vec<BTreeMap<String, String>>) {
+    let (capture, truth) = (folder.join("lossy.pcap"), folder.join("truth.csv"));
+    let specification = format!("lossy,{specification}");
+    let arguments =
+        ["synth", &specification, "-q", "-o", capture.to_str().unwrap(), "--truth", truth.to_str().unwrap()];
+    let (code, _, err) = parts(&weir(arguments));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let text = std::fs::read_to_string(truth).unwrap();
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let row = |line: &str| names.iter().map(|name| name.to_string()).zip(line.split(',').map(String::from)).collect();
+    (capture, lines.map(row).collect())
+}
+
+fn number(object: &Value, name: &str) -> u64 {
+    object[name].as_u64().unwrap_or_else(|| panic!("{name}: {object}"))
+}
+
+/// Columns of the truth and the fields that say the same.
+const SAME: [(&str, &[&str]); 19] = [
+    ("payload_octets", &["payload_bytes"]),
+    ("syn_again", &["syn_retransmitted"]),
+    ("fin", &["fin_count"]),
+    ("rst", &["rst_count"]),
+    ("switched_copies", &["duplicates"]),
+    ("routed_copies", &["routed_duplicates"]),
+    ("copied_octets", &["duplicate_bytes"]),
+    ("keep_alives", &["keepalives"]),
+    ("window_probes", &["zero_window_probes"]),
+    ("zero_windows", &["zero_window"]),
+    ("acks", &["acknowledgments", "duplicate_acks"]),
+    ("in_order", &["in_order_packets"]),
+    ("retransmissions", &["retransmitted_packets"]),
+    ("retransmitted_octets", &["retransmitted_bytes"]),
+    ("spurious", &["retransmitted_spurious"]),
+    ("out_of_order", &["out_of_order"]),
+    ("unseen", &["retransmitted_unseen"]),
+    ("unique_octets", &["unique_bytes"]),
+    ("segments", &[]),
+];
+
+#[test]
+fn totals_and_every_connection_are_the_truth() {
+    for specification in [
+        "flows=200,new=100,packets=30k,seed=1",
+        "flows=100,packets=30k,loss=8%,reorder=5%,duplicate=3%,routed=30%,spurious=2%,seed=2",
+        "flows=50,packets=30k,keepalive=20%,zerowindow=20%,rst=30%,noid=50%,ipv6=60%,seed=3",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (capture, truth) = lossy(folder.path(), specification);
+        let report = json_of(&capture);
+        let mut connections = BTreeMap::new();
+        for connection in report["list"].as_array().unwrap() {
+            let name = ["src_ip", "dst_ip", "src_port", "dst_port"]
+                .map(|name| connection[name].as_str().map_or_else(|| connection[name].to_string(), String::from));
+            assert!(connections.insert(name.join(" "), connection).is_none(), "{name:?} twice");
+        }
+        assert_eq!(connections.len(), truth.len());
+        let mut sums = BTreeMap::new();
+        for row in &truth {
+            let name = ["src_ip", "dst_ip", "src_port", "dst_port"].map(|name| &row[name][..]).join(" ");
+            let connection = connections[&name];
+            for direction in ["", "rev_"] {
+                let packets: u64 = row[&format!("{direction}packets")].parse().unwrap();
+                assert_eq!(number(connection, &format!("{direction}packets")), packets, "{name}");
+                for (column, fields) in SAME {
+                    let expected: u64 = row[&format!("{direction}tcp_{column}")].parse().unwrap();
+                    *sums.entry(column).or_insert(0) += expected;
+                    if packets > 0 && !fields.is_empty() {
+                        let found: u64 =
+                            fields.iter().map(|field| number(connection, &format!("{direction}tcp_{field}"))).sum();
+                        assert_eq!(found, expected, "{specification}: {direction}{column} of {name}");
+                    }
+                }
+            }
+        }
+        let totals = &report["totals"];
+        assert_eq!(number(totals, "packets"), sums["segments"]);
+        assert_eq!(number(totals, "unique_bytes"), sums["unique_octets"]);
+        assert_eq!(number(totals, "retransmitted_bytes"), sums["retransmitted_octets"]);
+        assert_eq!(
+            number(totals, "retransmitted_segments"),
+            sums["retransmissions"] + sums["unseen"] + sums["syn_again"]
+        );
+        let classes = report["classes"].as_object().unwrap();
+        let of = |class: &str| number(&classes[class], "packets");
+        assert_eq!(of("retransmission"), sums["retransmissions"]);
+        assert_eq!(of("retransmission_of_what_was_lost_before"), sums["unseen"]);
+        assert_eq!(of("duplicate") + of("routed_duplicate"), sums["switched_copies"] + sums["routed_copies"]);
+        assert_eq!(classes.values().map(|class| number(class, "packets")).sum::<u64>(), sums["segments"]);
+    }
+}
+
+#[test]
+fn every_field_is_that_of_weir_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, _) = lossy(folder.path(), "flows=80,packets=30k,loss=5%,reorder=2%,duplicate=2%,rst=20%,seed=9");
+    let whole = ["--idle", "9999h", "--active", "9999h", "-q", "-o", "json:-"];
+    let arguments = ["read".as_ref(), capture.as_os_str()].into_iter().chain(whole.iter().map(AsRef::as_ref));
+    let (code, records, err) = parts(&weir(arguments));
+    assert_eq!(code, 0, "{err}");
+    let name = |flow: &Value| format!("{} {} {}", flow["src_ip"], flow["src_port"], flow["start"]);
+    let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let records: BTreeMap<String, &Value> = records.iter().map(|flow| (name(flow), flow)).collect();
+    let report = json_of(&capture);
+    let list = report["list"].as_array().unwrap();
+    assert_eq!(list.len(), records.len());
+    for connection in list {
+        let record = records[&name(connection)];
+        for (field, value) in connection.as_object().unwrap() {
+            assert_eq!(value, &record[field], "{field} of {}", name(connection));
+        }
+    }
+}
+
+#[test]
+fn csv_has_what_json_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, _) = lossy(folder.path(), "flows=20,packets=5k,seed=5");
+    let (code, csv, err) = tcp(&capture, &["--csv", "-"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    for connection in json_of(&capture)["list"].as_array().unwrap() {
+        let cells: Vec<&str> = lines.next().unwrap().split(',').collect();
+        assert_eq!(cells.len(), names.len());
+        for (name, cell) in names.iter().zip(cells) {
+            let value = &connection[name];
+            let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+            assert_eq!(cell, if value.is_null() { "" } else { &text }, "{name}");
+        }
+    }
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_small_capture_as_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, out, err) =
+        tcp(&trouble().save(folder.path(), "trouble.pcap"), &["--engine", "cpu", "--min-packets", "1"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out, TROUBLE, "\n{out}");
+}
+
+/// A segment of TCP whose every number is chosen.
+fn segment(from_client: bool, identification: u16, numbers: [u32; 2], control: u8, payload: usize) -> Vec<u8> {
+    let (client, server) = (([192, 0, 2, 10], 40_000_u16), ([198, 51, 100, 20], 80_u16));
+    let (from, to) = if from_client { (client, server) } else { (server, client) };
+    let mut segment = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
+    numbers.iter().for_each(|number| segment.extend(number.to_be_bytes()));
+    segment.extend([0x50, control, 0xff, 0xff, 0, 0, 0, 0]);
+    segment.resize(20 + payload, 0);
+    let mut frame = ipv4(6, from.0, to.0, &segment);
+    frame[18..20].copy_from_slice(&identification.to_be_bytes());
+    frame
+}
+
+/// One connection in which a segment is copied, one lost before the capture, and one sent again larger than before.
+fn trouble() -> Pcap {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    const FIN: u8 = 17;
+    Pcap::new()
+        .frame(START, 0, &segment(true, 1, [1000, 0], SYN, 0))
+        .frame(START, 20_000, &segment(false, 1, [5000, 1001], SYN | ACK, 0))
+        .frame(START, 21_000, &segment(true, 2, [1001, 5001], ACK, 0))
+        .frame(START, 22_000, &segment(true, 3, [1001, 5001], ACK, 100))
+        .frame(START, 42_000, &segment(false, 2, [5001, 1101], ACK, 1000))
+        .frame(START, 42_010, &segment(false, 2, [5001, 1101], ACK, 1000))
+        .frame(START, 42_100, &segment(false, 4, [7001, 1101], ACK, 1000))
+        .frame(START, 43_000, &segment(true, 4, [1101, 6001], ACK, 0))
+        .frame(START, 142_000, &segment(false, 5, [6001, 1101], ACK, 1000))
+        .frame(START, 342_000, &segment(false, 6, [7001, 1101], ACK, 1500))
+        .frame(START, 343_000, &segment(true, 5, [1101, 8501], FIN, 0))
+        .frame(START, 363_000, &segment(false, 7, [8501, 1102], FIN, 0))
+        .frame(START, 364_000, &segment(true, 6, [1102, 8502], ACK, 0))
+}
+
+const TROUBLE: &str = "\
+packets       13 received, 13 analysed
+connections   1
+payload       5600 octets, 3600 of them seen for the first time
+span          2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)
+retransmitted 22.2 % of 9 segments: 0 % of the clients' (0), 33.3 % of the servers' (2); 1 lost before the capture, 0 needless
+server side   round trip 20.0ms median, 95 % within 20.0ms (1 handshake)
+client side   round trip 1.00ms median, 95 % within 1.00ms (1 handshake)
+
+class                                  packets  share octets of payload  share
+duplicate                                    1 7.69 %              1000 17.9 %
+syn                                          2 15.4 %                 0    0 %
+acknowledgment                               3 23.1 %                 0    0 %
+in order                                     5 38.5 %              2100 37.5 %
+retransmission                               1 7.69 %              1500 26.8 %
+retransmission of what was lost before       1 7.69 %              1000 17.9 %
+all                                         13                     5600
+
+#           client → server           retrans pkts→ ←pkts payload→ ←payload ←retr unseen copies rtt→server client←rtt
+1 192.0.2.10:40000 → 198.51.100.20:80  22.2 %     6     7     100B    5500B     2      1      1     20.0ms     1.00ms
+1 connection, by share of segments sent again
+retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture;
+ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal
+
+note: copies that the capture made: 1 packet (7.69 % of all), 1000 B of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them
+";
+const EXPLAINED: &str = "\
+#1  192.0.2.10:40000 → 198.51.100.20:80, from 2026-11-20 12:00:00.000 UTC
+frame: number in the capture, from 1; octets: first:behind the last, counted from the SYN of their side, or from
+the octet before the first; window: as on the wire, not scaled; →: from the client
+
+   frame       seconds                   octets        ack window flags length     id ttl  what it is
+       1      0.000000  →                   0:0             65535 S          0 0x0001  64  syn
+       2      0.020000  ←                   0:0          1  65535 SA         0 0x0001  64  syn: round trip on the server's side, behind the probe: 20.0ms
+       3      0.021000  →                   1:1          1  65535 A          0 0x0002  64  acknowledgment: round trip on the client's side, before the probe: 1.00ms
+       4      0.022000  →                 1:101          1  65535 A        100 0x0003  64  in order
+       5      0.042000  ←                1:1001        101  65535 A       1000 0x0002  64  in order
+       6      0.042010  ←                1:1001        101  65535 A       1000 0x0002  64  duplicate: of frame 5
+       7      0.042100  ←             2001:3001        101  65535 A       1000 0x0004  64  in order: leaves out 1001:2001, 1000 octets
+       8      0.043000  →               101:101       1001  65535 A          0 0x0004  64  acknowledgment
+       9      0.142000  ←             1001:2001        101  65535 A       1000 0x0005  64  retransmission of what was lost before: fills 1000 octets, none missing now
+      10      0.342000  ←             2001:3501        101  65535 A       1500 0x0006  64  retransmission: again 2001:3001, 1000 octets; 500 octets new
+      11      0.343000  →               101:101       3501  65535 FA         0 0x0005  64  in order
+      12      0.363000  ←             3501:3501        102  65535 FA         0 0x0007  64  in order
+      13      0.364000  →               102:102       3502  65535 A          0 0x0006  64  acknowledgment
+
+client: 1 syn, 3 acknowledgment, 2 in order; 100 octets seen, 0 of them again, 0 missing
+server: 1 duplicate, 1 syn, 3 in order, 1 retransmission, 1 retransmission of what was lost before; 4500 octets seen, 1000 of them again, 0 missing
+the engine says the same
+";
+
+#[test]
+fn a_connection_is_explained_segment_by_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let keys = ["#1", "192.0.2.10:40000-198.51.100.20:80", "198.51.100.20:80-192.0.2.10:40000", ":40000", "192.0.2.10"];
+    for key in keys {
+        let (code, out, err) = tcp(&capture, &["--explain", key]);
+        assert_eq!((code, err.as_str()), (0, ""), "{key}");
+        assert_eq!(out, EXPLAINED, "\n{out}");
+    }
+}
+
+#[test]
+fn explanations_add_up_to_what_the_engine_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, _) =
+        lossy(folder.path(), "flows=20,new=10,packets=4k,loss=8%,reorder=5%,duplicate=4%,routed=40%,seed=8");
+    let report = json_of(&capture);
+    for (at, connection) in report["list"].as_array().unwrap().iter().enumerate().take(30) {
+        let (code, out, err) = tcp(&capture, &["--explain", &format!("#{}", at + 1)]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.ends_with("\nthe engine says the same\n"), "{out}");
+        let lines: Vec<&str> =
+            out.lines().filter(|line| line.contains(" → ") || line.contains(" ← ")).skip(1).collect();
+        assert_eq!(lines.len() as u64, number(connection, "packets") + number(connection, "rev_packets"));
+        let again: u64 = ["", "rev_"]
+            .map(|direction| connection[format!("{direction}tcp_retransmitted_packets")].as_u64().unwrap_or(0))
+            .iter()
+            .sum();
+        let told = |line: &&&str| line.contains("  retransmission") && !line.contains("lost before");
+        assert_eq!(lines.iter().filter(told).count() as u64, again, "{out}");
+        // Frames are in the order of the capture, and every copy names an earlier one.
+        let frames: Vec<u64> =
+            lines.iter().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
+        assert!(frames.is_sorted());
+        for (line, frame) in lines.iter().zip(&frames).filter(|(line, _)| line.contains("duplicate: ")) {
+            let original = line.split("of frame ").nth(1).expect(line).split(',').next().unwrap();
+            assert!(original.parse::<u64>().unwrap() < *frame, "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_fits_several_or_none_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, _) = lossy(folder.path(), "flows=20,packets=4k,seed=5");
+    let (code, out, err) = tcp(&capture, &["--explain", ":443"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("choose one") && err.contains("'#1'"), "{err}");
+    for (key, reason) in
+        [(":65999", "no connection"), ("#0", "the list has"), ("#99999", "the list has"), ("#x", "number")]
+    {
+        let (code, out, err) = tcp(&capture, &["--explain", key]);
+        assert_eq!((code, out.as_str()), (1, ""), "{key}");
+        assert!(err.contains(reason), "{err}");
+    }
+    let (code, _, err) = parts(&weir_with_input(["tcp", "-", "--explain", "#1"], &trouble().0));
+    assert_eq!(code, 1);
+    assert!(err.contains("more than once"), "{err}");
+}
+
+#[test]
+fn of_several_connections_between_the_same_ends_each_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut pcap = Pcap::new();
+    for at in 0..3 {
+        let (syn, isn) = (2, 1000 + 1_000_000 * at);
+        pcap = pcap
+            .frame(START + at, 0, &segment(true, 1, [isn, 0], syn, 0))
+            .frame(START + at, 10, &segment(false, 1, [isn + 7, isn + 1], syn | 16, 0))
+            .frame(START + at, 20, &segment(true, 2, [isn + 1, isn + 8], 16, 10 + at as usize))
+            .frame(START + at, 30, &segment(false, 2, [isn + 8, isn + 1], 4, 0));
+    }
+    let capture = pcap.save(folder.path(), "reused.pcap");
+    let (code, _, err) = tcp(&capture, &["--explain", ":80"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("3 connections"), "{err}");
+    for (at, (time, length)) in [("00.000", 10), ("01.000", 11), ("02.000", 12)].into_iter().enumerate() {
+        let (code, out, err) = tcp(&capture, &["--sort", "start", "--explain", &format!("#{}", at + 1)]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains(&format!("12:00:{time}")) && out.contains(&format!(" 1:{} ", 1 + length)), "{out}");
+        assert!(out.contains(&format!("\n{:>8} ", 4 * at + 1)), "{out}");
+    }
+}
+
+#[test]
+fn the_other_rule_misses_what_was_cut_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, truth) =
+        lossy(folder.path(), "flows=100,packets=30k,loss=5%,before=0%,recut=100%,noid=0%,ipv6=0%,seed=7");
+    let (code, out, err) = tcp(&capture, &["--compare", "--json", "-"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let (retransmissions, copies) = (&report["comparison"]["retransmissions"], &report["comparison"]["copies"]);
+    let sum = |name: &str| -> u64 {
+        truth
+            .iter()
+            .flat_map(|row| ["", "rev_"].map(|side| row[&format!("{side}{name}")].parse::<u64>().unwrap()))
+            .sum()
+    };
+    // Of retransmissions some are a FIN alone.
+    assert!((1..=sum("tcp_retransmissions")).contains(&number(retransmissions, "weir")), "{report}");
+    assert!(number(retransmissions, "missed") > 0, "{report}");
+    let found = |of: &Value| number(of, "rule") + number(of, "missed") + number(of, "mistaken");
+    assert!(found(retransmissions) >= number(retransmissions, "weir"));
+    // Who has identifications has no copy taken for something else.
+    assert_eq!((number(copies, "missed"), number(copies, "mistaken")), (0, 0), "{report}");
+    let (_, text, _) = tcp(&capture, &["--compare"]);
+    assert!(text.contains("that rule") && text.contains("mistaken"), "{text}");
+}
+
+#[test]
+fn the_page_is_well_formed_and_needs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, _) = lossy(folder.path(), "flows=50,packets=10k,loss=5%,duplicate=2%,seed=5");
+    let strange = folder.path().join("<b>&\"x\"'.pcap");
+    std::fs::rename(capture, &strange).unwrap();
+    let (page, plots) = (folder.path().join("report.html"), folder.path().join("plots"));
+    let options = ["--compare", "-q", "--html", page.to_str().unwrap(), "--svg", plots.to_str().unwrap()];
+    let (code, out, err) = tcp(&strange, &options);
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
+    let text = std::fs::read_to_string(page).unwrap();
+    for reference in ["http", "<script", "src=", "href", "@import", "url("] {
+        assert!(!text.contains(reference), "{reference}");
+    }
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let page = roxmltree::Document::parse_with_options(&text, options).unwrap();
+    let count = |name: &str| page.descendants().filter(|node| node.has_tag_name(name)).count();
+    assert_eq!((count("svg"), count("h1"), count("b")), (3, 1, 0));
+    assert!(count("tr") > 30 && count("circle") > 10);
+    assert!(page.descendants().any(|node| node.text().is_some_and(|text| text.contains("<b>&\"x\"'.pcap"))));
+    let mut plotted = 0;
+    for entry in std::fs::read_dir(plots).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let plot = roxmltree::Document::parse(&text).unwrap();
+        assert_eq!(plot.root_element().tag_name().namespace(), Some("http://www.w3.org/2000/svg"));
+        plotted += 1;
+    }
+    assert_eq!(plotted, 3);
+}
+
+#[test]
+fn the_ledger_says_where_every_packet_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = small().frame(START + 2, 0, &common::arp()).save(folder.path(), "small.pcap");
+    let stats = folder.path().join("ledger.json");
+    let (code, out, err) = tcp(&capture, &["-v", "--stats", stats.to_str().unwrap(), "--engine", "cpu"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 refused"), "{out}");
+    assert!(err.contains("the ledger balances") && err.contains("processor"), "{err}");
+    let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
+    assert_eq!(ledger["balanced"], true);
+    let packets = &ledger["packets"];
+    assert_eq!(
+        (number(packets, "received"), number(packets, "filtered"), number(packets, "metered")),
+        (SMALL_PACKETS + 1, 4, 8)
+    );
+}
+
+#[test]
+fn input_comes_from_pipes_and_several_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let options = ["--engine", "cpu", "--min-packets", "1"];
+    let (_, from_file, _) = tcp(&capture, &options);
+    let (code, from_pipe, err) =
+        parts(&weir_with_input(["tcp", "-", "--engine", "cpu", "--min-packets", "1"], &trouble().0));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(from_file, from_pipe);
+    // The same capture twice: every packet is there again, as a copy.
+    let (code, out, _) = tcp(&capture, &[capture.to_str().unwrap(), "--json", "-"]);
+    assert_eq!(code, 0);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(number(&report["classes"]["duplicate"], "packets"), 1 + 13, "{out}");
+}
+
+#[test]
+fn a_card_that_is_not_there_is_exit_code_1_and_auto_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let (code, out, err) = tcp(&capture, &["--engine", "gpu", "--json", "-"]);
+    if code == 0 {
+        eprintln!("there is a card; it must say the same");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["list"], json_of(&capture)["list"]);
+        return;
+    }
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("--engine gpu") && err.contains("no card can be used"), "{err}");
+    let (code, _, err) = tcp(&capture, &[]);
+    assert_eq!((code, err.as_str()), (0, ""), "without a card nothing is said");
+    let (_, _, err) = tcp(&capture, &["-v"]);
+    assert!(err.contains("no card is used"), "{err}");
+}
+
+#[test]
+fn wrong_use_is_exit_code_1() {
+    for (arguments, reason) in [
+        (&["tcp"][..], "nothing to read"),
+        (&["tcp", "-", "-"], "only once"),
+        (&["tcp", "-", "--sort", "colour"], "retransmitted"),
+        (&["tcp", "-", "--engine", "abacus"], "gpu"),
+        (&["tcp", "-", "--explain", "#1", "--json", "-"], "--json"),
+        (&["tcp", "-", "--json", "-", "--csv", "-"], "mixed"),
+        (&["tcp", "/nonexistent.pcap"], "is the name right"),
+        (&["tcp", "synth:lossy,packets=10", "--html", "/nonexistent/x.html"], "folder"),
+        (&["tcp", "-", "--colour"], "--colour"),
+    ] {
+        let (code, out, err) = parts(&weir(arguments));
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains(reason), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn damage_is_exit_code_2_and_what_was_read_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trouble().0;
+    let capture = Pcap(whole[..whole.len() - 5].to_vec()).save(folder.path(), "cut.pcap");
+    let (code, out, err) = tcp(&capture, &[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("12 packets before it were read") && out.contains("12 analysed"), "{err}{out}");
+    let (code, _, err) = tcp(&trouble().save(folder.path(), "whole.pcap"), &["-q", "--csv", "/dev/full"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("No space left"), "{err}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_quietly() {
+    use std::process::{Command, Stdio};
+    for more in [&["--top", "0"][..], &["--json", "-"], &["--explain", "#1"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["tcp", "synth:lossy,flows=100,packets=5k,seed=5"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let (code, _, err) = parts(&child.wait_with_output().unwrap());
+        assert_eq!((code, err.as_str()), (0, ""), "{more:?}");
+    }
+}
+
+#[test]
+fn hostile_captures_do_no_harm() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    };
+    // Segments of any number, length and control bits, some of them cut or with any octet changed.
+    let mut pcap = Pcap::new();
+    for _ in 0..3000 {
+        let payload = if random() % 3 == 0 { 0 } else { random() as usize % 1400 };
+        let numbers = [0, 1].map(|_| if random() % 2 == 0 { random() << 1 } else { random() % 5000 });
+        let mut frame = segment(random() % 2 == 0, random() as u16 % 9, numbers, random() as u8 & 0x17, payload);
+        if random() % 8 == 0 {
+            let at = random() as usize % frame.len().min(60);
+            frame[at] = random() as u8;
+        }
+        let captured = if random() % 16 == 0 { random() as usize % frame.len() } else { frame.len() };
+        let seconds = if random() % 50 == 0 { random() << 1 } else { START + random() % 3 };
+        pcap = pcap.record(seconds, random() % 1_000_000, &frame[..captured], frame.len() as u32);
+    }
+    let capture = pcap.save(folder.path(), "hostile.pcap");
+    let page = folder.path().join("page.html");
+    let (_, out, _) =
+        tcp(&capture, &["--compare", "--html", page.to_str().unwrap(), "--svg", folder.path().to_str().unwrap()]);
+    assert!(out.contains("received"), "{out}");
+    for rank in 1..6 {
+        let (code, out, err) = tcp(&capture, &["--explain", &format!("#{rank}")]);
+        assert!(code != 0 && code != 1 || out.ends_with("the engine says the same\n"), "{code}: {err}{out}");
+        assert!(!out.contains("THE ENGINE"), "{out}");
+    }
+}
