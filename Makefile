@@ -1,6 +1,6 @@
 # Weir: everything by name. Two commands are enough: `make demo`, `make test`.
 .DEFAULT_GOAL := help
-.PHONY: help demo test ci build bench deny fuzz miri docs captures truth clean
+.PHONY: help demo test ci build bench deny fuzz miri cuda docs captures truth clean
 
 SECONDS_EACH ?= 30
 
@@ -34,6 +34,9 @@ fuzz: ## Run every fuzz target for SECONDS_EACH=30 (needs nightly and cargo-fuzz
 
 miri: ## Run the modules of unsafe code, and the meter on top of them, under Miri (needs nightly and miri).
 	@scripts/miri
+
+cuda: ## Compile the kernels for cards anew (fetches the compiler, needs no card).
+	@scripts/cuda
 
 docs: ## Build the documentation of all crates, private items too.
 	@scripts/bootstrap build

@@ -396,14 +396,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         {
             place.head.touched_ns = self.clock_ns;
             place.add_usual::<FIELDS>(side, gap, packet);
-            if FIELDS & CONVERSATIONS != 0
+            if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                self.turn(likely, side, packet);
+                self.analyse(likely, side, packet);
+            } else if FIELDS & CONVERSATIONS != 0
                 && packet.protocol == TCP
                 && !self.tcp.get_mut(likely as usize).is_some_and(|connection| connection.usual(side, packet))
             {
                 self.analyse(likely, side, packet);
-            }
-            if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-                self.turn(likely, side, packet);
             }
         } else {
             self.enter_other(spot, packet, out);
@@ -455,19 +455,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.add(at, side, approximate, packet)
         });
         match at {
-            Some(at) if entered => {
-                if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP {
-                    self.analyse(at, side, packet);
-                }
-            }
+            Some(at) if entered => self.analyse(at, side, packet),
             _ => self.refuse(packet, approximate, out),
         }
     }
 
-    /// Enters a packet that was entered into a record into the connection that the record is of.
+    /// Enters a packet that was entered into a record into the connection that the record is of, if it is one.
     #[inline(never)]
     fn analyse(&mut self, at: u32, side: Side, packet: &Packet) {
-        self.tcp[at as usize].enter(side, packet, &mut self.room);
+        if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP {
+            self.tcp[at as usize].enter(side, packet, &mut self.room);
+        }
     }
 
     /// The clock runs by the steps of time forward; a step back only sets where the next is counted from.

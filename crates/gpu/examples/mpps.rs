@@ -6,6 +6,9 @@ use std::time::Instant;
 use weir_gpu::{Choice, Engine, Options};
 use weir_packet::{Flags, Packet, mapped};
 
+/// In the first one connections begin and memory is new.
+const ROUNDS: usize = 12;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let choice = match arguments.next().as_deref() {
@@ -18,14 +21,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (packets, connections) = (number(1_000_000)?, number(100_000)?);
     let options = Options { choice, batch: number(Options::default().batch)?, ..Options::default() };
 
-    let load = load(packets, connections);
+    let loads = load(ROUNDS * packets, connections);
     let mut engine = Engine::open(options)?;
-    println!("{}{}", engine.name(), engine.note().map_or(String::new(), |note| format!(" ({note})")));
-    // Again and again the same packets, as of the next hour: memory is then warm, and connections are known.
-    for round in 0..5 {
+    println!("{}{}", engine.name(), engine.account().note.map_or(String::new(), |note| format!(" ({note})")));
+    for (round, load) in loads.chunks(packets).enumerate() {
         let mut done = Vec::new();
         let begin = Instant::now();
-        engine.enter(&load, &mut done);
+        engine.enter(load, &mut done);
         let seconds = begin.elapsed().as_secs_f64();
         println!("round {round}: {:.1} Mpps, {} connections done", packets as f64 / seconds / 1e6, done.len());
     }

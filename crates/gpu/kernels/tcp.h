@@ -543,7 +543,7 @@ struct Half {
 
     WEIR_FUNCTION u64 time_since_peers_syn(const Segment &answer) const {
         u32 number = answer.acknowledgment;
-        bool acknowledges = (peer.state & SYN) && !is_after(u32(peer_cold.lowest), number) && !is_after(number, u32(peer.highest));
+        bool acknowledges = (peer.state & SYN) && is_after(number, u32(peer_cold.lowest) - 1) && !is_after(number, u32(peer.highest));
         if (!acknowledges || answer.time_ns < peer_cold.last_syn_ns) return 0;
         return sum_at_most(answer.time_ns - peer_cold.last_syn_ns, 1);
     }

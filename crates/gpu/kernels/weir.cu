@@ -4,16 +4,17 @@
 // Shapes: count records in `records`; `order` and `other` are words [count]: 40 bits of the hash above the number of the
 // record. Segments of the sort are `segment` words each, one block of 32 threads per segment.
 //
-// It is compiled for a card, and by an ordinary C++ compiler for tests, with threads as loops. For that
+// It is compiled for a card, and by an ordinary C++ compiler for tests, with threads as loops (src/tests/host.h). For that
 //   * a kernel is a function of its thread's number (WEIR_THREADS), or of its block's (WEIR_BLOCKS);
-//   * in a block EACH is what the threads share, JOIN is where they wait, and nothing lives from one EACH to the next
-//     but what is WEIR_SHARED.
+//   * in a block EACH is what the threads share, ALONE what one does, JOIN is where they wait, and nothing lives from
+//     one to the next but what is WEIR_SHARED or the same for all.
 #ifdef __CUDACC__
 #define WEIR_FUNCTION __device__
 #define WEIR_APART __device__ __noinline__
 #define WEIR_SHARED __shared__
 #define WEIR_ADD(number, more) atomicAdd(number, more)
 #define WEIR_SWAP(word, from, to) atomicCAS(word, from, to)
+#define WEIR_READ(word) (*static_cast<volatile unsigned long long *>(word))
 #define WEIR_FENCE() __threadfence()
 #define WEIR_THREADS(name)                                                                                              \
     extern "C" __global__ void __launch_bounds__(128) weir_##name(const Job job) {                                      \
@@ -23,34 +24,10 @@
 #define WEIR_BLOCKS(name, most)                                                                                         \
     extern "C" __global__ void __launch_bounds__(most) weir_##name(const Job job) { name(job, blockIdx.x); }
 #define EACH(item, count) for (u32 item = threadIdx.x; item < (count); item += blockDim.x)
+#define ALONE if (threadIdx.x == 0)
 #define JOIN() __syncthreads()
 #else
-#define WEIR_FUNCTION
-#define WEIR_APART inline
-#define WEIR_SHARED
-#define WEIR_ADD(number, more) weir_add(number, more)
-#define WEIR_SWAP(word, from, to) weir_swap(word, from, to)
-#define WEIR_FENCE()
-#define WEIR_THREADS(name)                                                                                              \
-    extern "C" void weir_##name(const Job *job, unsigned int) {                                                         \
-        for (unsigned int thread = 0; thread < job->threads; thread++) name(*job, thread);                              \
-    }
-#define WEIR_BLOCKS(name, most)                                                                                         \
-    extern "C" void weir_##name(const Job *job, unsigned int blocks) {                                                  \
-        for (unsigned int block = 0; block < blocks; block++) name(*job, block);                                        \
-    }
-#define EACH(item, count) for (u32 item = 0; item < (count); item++)
-#define JOIN()
-static inline unsigned int weir_add(unsigned int *number, unsigned int more) {
-    unsigned int before = *number;
-    *number += more;
-    return before;
-}
-static inline unsigned long long weir_swap(unsigned long long *word, unsigned long long from, unsigned long long to) {
-    unsigned long long before = *word;
-    if (before == from) *word = to;
-    return before;
-}
+#include "../src/tests/host.h"
 #endif
 
 #include "tcp.h"
@@ -58,6 +35,7 @@ static inline unsigned long long weir_swap(unsigned long long *word, unsigned lo
 constexpr u32 NUMBER_BITS = 24;
 constexpr u64 NUMBER = (1ull << NUMBER_BITS) - 1;
 constexpr u32 DIGITS = 256;
+constexpr u32 LANES = 32;
 
 // record.rs
 struct Facts {
@@ -100,7 +78,7 @@ static_assert(sizeof(Facts) == 20 && sizeof(Ipv4) == 32 && sizeof(Ipv6) == 56 &&
 static_assert(sizeof(Entry) == 384, "as in table.rs");
 
 // What is counted on the card in a batch.
-enum Tally : u32 { RUNS, NEW, CLOSED, TOUCHED, TAKEN, TROUBLES, TALLIES };
+enum Tally : u32 { RUNS, LONG_RUNS, NEW, CLOSED, TOUCHED, TAKEN, TROUBLES };
 
 // What every kernel is told: card.rs.
 struct Job {
@@ -281,8 +259,8 @@ WEIR_FUNCTION inline void scatter(const Job &job, u32 block) {
     EACH(at, DIGITS) next[at] = job.counters[at * job.segments + block];
     JOIN();
     u32 length = segment_length(job, block);
-    for (u32 base = 0; base < length; base += 32) {
-        EACH(lane, 32u) {
+    for (u32 base = 0; base < length; base += LANES) {
+        EACH(lane, LANES) {
             bool is_there = base + lane < length;
             u64 word = is_there ? job.order[block * job.segment + base + lane] : 0;
             u32 place = next_place(next, digit(job, word), is_there);
@@ -294,13 +272,20 @@ WEIR_BLOCKS(scatter, 32)
 
 // ---- runs: one thread per word. In which order they are listed is chance, and nothing depends on it ----
 
+// Long runs are listed from the end.
 WEIR_FUNCTION inline void heads(const Job &job, u32 at) {
-    bool is_head = at == 0 || job.order[at] >> NUMBER_BITS != job.order[at - 1] >> NUMBER_BITS;
-    if (is_head) job.runs[WEIR_ADD(&job.tallies[RUNS], 1u)] = at;
+    u64 bits = job.order[at] >> NUMBER_BITS;
+    if (at > 0 && job.order[at - 1] >> NUMBER_BITS == bits) return;
+    if (at + LANES < job.count && job.order[at + LANES] >> NUMBER_BITS == bits) {
+        job.runs[job.count - 1 - WEIR_ADD(&job.tallies[LONG_RUNS], 1u)] = at;
+    } else {
+        job.runs[WEIR_ADD(&job.tallies[RUNS], 1u)] = at;
+    }
 }
 WEIR_THREADS(heads)
 
-// ---- walk: one thread per run. All packets of a connection are in one run, so no other thread has its entry ----
+// ---- walk: one thread per run, one block per long run. All packets of a connection are in one run, so no other thread
+// has its entry ----
 
 WEIR_FUNCTION inline void clear(Entry &entry, const Key &key, u64 hash) {
     u64 *words = reinterpret_cast<u64 *>(&entry);
@@ -315,7 +300,7 @@ WEIR_FUNCTION inline Entry *find(const Job &job, const Key &key) {
     u64 hash = key_hash(key, job.secret);
     u32 number = ~0u;
     for (u64 place = hash & job.index_mask;; place = (place + 1) & job.index_mask) {
-        u64 word = *static_cast<volatile u64 *>(job.index + place);
+        u64 word = WEIR_READ(job.index + place);
         if (word == 0) {
             if (number == ~0u) {
                 number = job.known + WEIR_ADD(&job.tallies[NEW], 1u);
@@ -358,20 +343,35 @@ WEIR_FUNCTION inline void enter(const Job &job, const Room &room, Entry &entry, 
     }
 }
 
-template <class Record> WEIR_FUNCTION inline void walk_of(const Job &job, u32 run) {
-    const Record *records = static_cast<const Record *>(job.records);
+// On its way along a run.
+struct Walker {
+    Entry *entry;
+    // The next record was read with the one before.
+    u32 skips;
+};
+
+template <class Record>
+WEIR_FUNCTION inline void go(const Job &job, Walker &walker, const Record &record, u32 number) {
+    if (walker.skips) {
+        walker.skips = 0;
+        return;
+    }
     Room room{job.room, job.free, job.free_count, job.room_known, job.room_capacity, &job.tallies[TAKEN]};
-    Entry *entry = nullptr;
+    Key key;
+    u32 side = read_key(record, key);
+    if (!walker.entry || !same(walker.entry->key, key)) walker.entry = find(job, key);
+    walker.skips = record.facts.bits & SECOND;
+    const Record *second = static_cast<const Record *>(job.records) + number + 1;
+    enter(job, room, *walker.entry, side, record.facts, walker.skips ? &second->facts : nullptr);
+}
+
+template <class Record> WEIR_FUNCTION inline void walk_of(const Job &job, u32 run) {
+    Walker walker{nullptr, 0};
     u32 at = job.runs[run];
     u64 bits = job.order[at] >> NUMBER_BITS;
     for (; at < job.count && job.order[at] >> NUMBER_BITS == bits; at++) {
-        const Record *record = records + (job.order[at] & NUMBER);
-        Key key;
-        u32 side = read_key(*record, key);
-        if (!entry || !same(entry->key, key)) entry = find(job, key);
-        bool has_second = (record->facts.bits & SECOND) != 0;
-        enter(job, room, *entry, side, record->facts, has_second ? &record[1].facts : nullptr);
-        at += has_second;
+        u32 number = u32(job.order[at] & NUMBER);
+        go(job, walker, static_cast<const Record *>(job.records)[number], number);
     }
 }
 
@@ -384,6 +384,46 @@ WEIR_FUNCTION inline void walk(const Job &job, u32 run) {
     }
 }
 WEIR_THREADS(walk)
+
+// All lanes bring records, one walks: it does not wait for each.
+template <class Record> WEIR_FUNCTION inline void walk_long_of(const Job &job, u32 run) {
+    WEIR_SHARED Record records[LANES];
+    WEIR_SHARED u32 numbers[LANES], count;
+    WEIR_SHARED Walker walker;
+    u32 start = job.runs[job.count - 1 - run];
+    u64 bits = job.order[start] >> NUMBER_BITS;
+    ALONE { walker = Walker{nullptr, 0}; }
+    do {
+        ALONE { count = 0; }
+        JOIN();
+        EACH(lane, LANES) {
+            u64 word = start + lane < job.count ? job.order[start + lane] : ~bits << NUMBER_BITS;
+            if (word >> NUMBER_BITS == bits) {
+                numbers[lane] = u32(word & NUMBER);
+                records[lane] = static_cast<const Record *>(job.records)[numbers[lane]];
+                WEIR_ADD(&count, 1u);
+            }
+        }
+        JOIN();
+        ALONE {
+            for (u32 at = 0; at < count; at++) go(job, walker, records[at], numbers[at]);
+        }
+        start += LANES;
+        // The counter is set anew when all have read it.
+        if (count < LANES) break;
+        JOIN();
+    } while (true);
+}
+
+WEIR_FUNCTION inline void walk_long(const Job &job, u32 run) {
+    if (run >= job.tallies[LONG_RUNS]) return;
+    if (job.network == 4) {
+        walk_long_of<Ipv4>(job, run);
+    } else {
+        walk_long_of<Ipv6>(job, run);
+    }
+}
+WEIR_BLOCKS(walk_long, 32)
 
 // ---- for the host: entries that were touched, and what they have in the room. One thread per word of 8 octets ----
 

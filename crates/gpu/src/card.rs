@@ -36,6 +36,7 @@ pub(crate) enum Kernel {
     Scan,
     Scatter,
     Heads,
+    WalkLong,
     Walk,
     Entries,
     Troubles,
@@ -43,12 +44,13 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Hash,
         Self::Count,
         Self::Scan,
         Self::Scatter,
         Self::Heads,
+        Self::WalkLong,
         Self::Walk,
         Self::Entries,
         Self::Troubles,
@@ -63,6 +65,7 @@ impl Kernel {
             Self::Scan => "weir_scan",
             Self::Scatter => "weir_scatter",
             Self::Heads => "weir_heads",
+            Self::WalkLong => "weir_walk_long",
             Self::Walk => "weir_walk",
             Self::Entries => "weir_entries",
             Self::Troubles => "weir_troubles",
@@ -129,6 +132,7 @@ const _: () = assert!(size_of::<Job>() == 200);
 #[repr(C)]
 struct Tallies {
     runs: u32,
+    long_runs: u32,
     new: u32,
     closed: u32,
     touched: u32,
@@ -138,6 +142,8 @@ struct Tallies {
 
 /// Threads of a block where each does its own.
 const THREADS: u32 = 128;
+/// Threads of a block that work together; longer runs than that are long.
+const LANES: u32 = 32;
 /// Segments of a sort, at most; and words of a segment, at least.
 const SEGMENTS: usize = 4096;
 const SEGMENT: usize = 1024;
@@ -239,7 +245,6 @@ impl Card {
 
     /// Launches the walk through a batch.
     fn launch_all(&mut self, batch: &Batch, table: &mut Table) -> Result<(), Failure> {
-        table.reserve(batch.count);
         self.make_room(table)?;
         let segment = batch.count.div_ceil(SEGMENTS).max(SEGMENT);
         let free = table.room.free();
@@ -281,13 +286,15 @@ impl Card {
         for shift in (24..64).step_by(8) {
             self.job.shift = shift;
             let segments = self.job.segments;
-            self.device.launch(Kernel::Count, segments, 32, &self.job)?;
+            self.device.launch(Kernel::Count, segments, LANES, &self.job)?;
             self.device.launch(Kernel::Scan, 1, 1024, &self.job)?;
-            self.device.launch(Kernel::Scatter, segments, 32, &self.job)?;
+            self.device.launch(Kernel::Scatter, segments, LANES, &self.job)?;
             std::mem::swap(&mut self.job.order, &mut self.job.other);
         }
         self.launch(Kernel::Heads, batch.count)?;
-        // There are at most as many runs as records; the card knows how many.
+        // There are at most as many runs as records, and long ones as there are lanes in them; the card knows how many.
+        let long = self.job.count.div_ceil(LANES);
+        self.device.launch(Kernel::WalkLong, long, LANES, &self.job)?;
         self.launch(Kernel::Walk, batch.count)
     }
 

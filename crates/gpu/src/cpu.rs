@@ -11,12 +11,15 @@
 use crate::batch::Batch;
 use crate::conversation::Conversation;
 use crate::record::{Ipv4, Ipv6, Record};
-use crate::table::Table;
+use crate::table::{Entry, Table};
 use weir_packet::Network;
+use weir_tcp::Room;
 
 /// Bits of a word that are the record's number; those above are of the hash.
 const NUMBER_BITS: u32 = 24;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
+/// Runs whose entries are fetched together.
+const RUNS: usize = 32;
 const DIGIT_BITS: u32 = 8;
 const DIGITS: usize = (64 - NUMBER_BITS).div_ceil(DIGIT_BITS) as usize;
 
@@ -25,12 +28,13 @@ const DIGITS: usize = (64 - NUMBER_BITS).div_ceil(DIGIT_BITS) as usize;
 pub(crate) struct Walker {
     order: Vec<u64>,
     other: Vec<u64>,
+    /// Records in the order of the walk.
+    sorted: Vec<u64>,
 }
 
 impl Walker {
     /// Enters a batch into the table. Connections that another one follows are done.
     pub fn walk(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<Conversation>) {
-        table.reserve(batch.count);
         match batch.network {
             Network::Ipv4 => self.walk_of::<Ipv4>(table, batch, done),
             _ => self.walk_of::<Ipv6>(table, batch, done),
@@ -45,33 +49,36 @@ impl Walker {
             key.hash(&table.secret) & !NUMBER | number
         }));
         self.sort();
-        let mut known = None;
-        let mut order = self.order.iter();
-        while let Some(&word) = order.next() {
-            let number = (word & NUMBER) as usize;
-            let record = &records[number];
-            let (key, side) = record.key();
-            let at = match known {
-                Some((of, at)) if of == key => at,
-                _ => table.entry(&key, key.hash(&table.secret)),
-            };
-            known = Some((key, at));
-            let facts = record.facts();
-            let second = facts.has_second().then(|| {
-                order.next();
-                records[number + 1].facts()
-            });
-            let (entry, room) = (&mut table.entries[at], &mut table.room);
-            if facts.opens() && entry.connection.has_ended() {
-                done.push(entry.close(room));
+        // Loads that do not wait for each other; the walk would wait for every one.
+        self.sorted.resize(size_of_val(records).div_ceil(8), 0);
+        let sorted: &mut [R] = bytemuck::cast_slice_mut(&mut self.sorted);
+        for (sorted, word) in sorted.iter_mut().zip(&self.order) {
+            *sorted = records[(word & NUMBER) as usize];
+        }
+        let mut rest: &[R] = sorted;
+        let mut runs = Vec::with_capacity(RUNS);
+        while !rest.is_empty() {
+            // Some runs at a time: the places and then the entries of all are fetched before the first is walked along.
+            runs.clear();
+            while let Some(first) = rest.first()
+                && runs.len() < RUNS
+            {
+                let (key, _) = first.key();
+                let hash = key.hash(&table.secret);
+                let end = rest.iter().position(|record| record.key().0 != key).unwrap_or(rest.len());
+                let (run, others) = rest.split_at(end);
+                table.fetch_place(hash);
+                runs.push((key, hash, run));
+                rest = others;
             }
-            let time_ns = facts.time_ns(batch.base_ns);
-            entry.first_ns = entry.first_ns.min(time_ns);
-            entry.last_ns = entry.last_ns.max(time_ns);
-            entry.packets[side] += 1;
-            let segment = facts.segment(second, batch.base_ns);
-            if !segment.as_ref().is_some_and(|segment| entry.connection.usual_segment(side, segment)) {
-                entry.connection.step(side, segment.as_ref(), room);
+            for (_, hash, _) in &runs {
+                table.fetch_entry(*hash);
+            }
+            for (key, hash, run) in &runs {
+                let at = table.entry(key, *hash);
+                // Both sides may need some. If there is no memory for it the reports say so.
+                let _ = table.room.reserve(2);
+                walk_along(&mut table.entries[at], &mut table.room, run, batch.base_ns, done);
             }
         }
     }
@@ -96,6 +103,27 @@ impl Walker {
                 *to += 1;
             }
             std::mem::swap(&mut self.order, &mut self.other);
+        }
+    }
+}
+
+/// Enters the packets of a connection that follow each other.
+fn walk_along<R: Record>(entry: &mut Entry, room: &mut Room, run: &[R], base_ns: u64, done: &mut Vec<Conversation>) {
+    let mut records = run.iter();
+    while let Some(record) = records.next() {
+        let facts = record.facts();
+        let second = if facts.has_second() { records.next().map(Record::facts) } else { None };
+        if facts.opens() && entry.connection.has_ended() {
+            done.push(entry.close(room));
+        }
+        let time_ns = facts.time_ns(base_ns);
+        entry.first_ns = entry.first_ns.min(time_ns);
+        entry.last_ns = entry.last_ns.max(time_ns);
+        let side = record.key().1;
+        entry.packets[side] += 1;
+        let segment = facts.segment(second, base_ns);
+        if !segment.as_ref().is_some_and(|segment| entry.connection.usual_segment(side, segment)) {
+            entry.connection.step(side, segment.as_ref(), room);
         }
     }
 }

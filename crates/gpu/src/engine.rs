@@ -1,7 +1,7 @@
 //! Which devices there are, and which packet goes to which.
 
-use crate::batch::{LARGEST, MOST};
-use crate::card::{Device, Failure};
+use crate::batch::MOST;
+use crate::card::Failure;
 use crate::conversation::Conversation;
 use crate::cuda::{self, Cuda};
 use crate::golden;
@@ -39,7 +39,7 @@ pub struct Options {
 pub struct NoCard(String);
 
 /// What an engine did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets that are part of a connection.
     pub entered: u64,
@@ -51,6 +51,8 @@ pub struct Account {
     pub batches: u64,
     /// Batches that a card began and the processor did over again.
     pub redone: u64,
+    /// Why it does not run on a card, or no longer: one line. `None` if it does, or was not asked to.
+    pub note: Option<String>,
 }
 
 /// Packets in, in the order of the capture; connections out.
@@ -61,12 +63,13 @@ pub struct Engine {
     secret: Secret,
     lanes: Vec<Lane>,
     name: String,
-    note: Option<String>,
     account: Account,
 }
 
 /// Octets of a card's memory per record of a batch, so that its tables can grow to four times what they begin with.
 const CARD_OCTETS: usize = 16 << 10;
+/// Records of a batch below which a card is of no use.
+const SMALL: usize = 1 << 14;
 /// Of an engine without options.
 const BATCH: usize = 1 << 20;
 
@@ -77,7 +80,7 @@ impl Default for Options {
 }
 
 impl Engine {
-    /// Opens the devices. If there is no card [`Engine::note`] says why.
+    /// Opens the devices. If there is no card [`Account::note`] says why.
     ///
     /// # Errors
     /// Cards were asked for, and there is none, or it is too old, or it did not pass the test.
@@ -106,7 +109,7 @@ impl Engine {
     }
 
     pub(crate) fn of(secret: Secret, lanes: Vec<Lane>, name: String, note: Option<String>) -> Self {
-        Self { secret, lanes, name, note, account: Account::default() }
+        Self { secret, lanes, name, account: Account { note, ..Account::default() } }
     }
 
     /// What it runs on, for people.
@@ -114,16 +117,13 @@ impl Engine {
         &self.name
     }
 
-    /// Why it does not run on a card, or no longer: one line. `None` if it does, or was not asked to.
-    pub fn note(&self) -> Option<String> {
-        let failed = self.lanes.iter().find_map(|lane| lane.failure.as_ref());
-        failed.map(|why| format!("a card failed, the processor goes on: {why}")).or_else(|| self.note.clone())
-    }
-
     /// What it did so far.
     pub fn account(&self) -> Account {
         let sum = |of: fn(&Lane) -> u64| self.lanes.iter().map(of).sum();
-        Account { batches: sum(|lane| lane.batches), redone: sum(|lane| lane.redone), ..self.account }
+        let failed = self.lanes.iter().find_map(|lane| lane.failure.as_ref());
+        let note = failed.map(|why| format!("a card failed, the processor goes on: {why}"));
+        let note = note.or_else(|| self.account.note.clone());
+        Account { batches: sum(|lane| lane.batches), redone: sum(|lane| lane.redone), note, ..self.account }
     }
 
     /// Takes packets. Connections that ended, and that another one follows, are done, some batches later.
@@ -166,11 +166,11 @@ fn lanes_on_cards(secret: Secret, limit: usize, most: usize) -> Result<(Vec<Lane
     for number in 0..cards as i32 {
         golden::test(Box::new(Cuda::open(number)?.0))?;
         let (card, name) = Cuda::open(number)?;
-        let limit = limit.min(card.free_octets()? / CARD_OCTETS);
-        if limit * LARGEST < 1 << 20 {
+        let fits = card.free_octets()? / CARD_OCTETS;
+        if fits < limit.min(SMALL) {
             return Err(Failure(format!("{name} has too little free memory")));
         }
-        lanes.push(Lane::on(Box::new(card) as Box<dyn Device>, secret, limit)?);
+        lanes.push(Lane::on(Box::new(card), secret, limit.min(fits))?);
         names.push(name);
     }
     Ok((lanes, names.join(", ")))

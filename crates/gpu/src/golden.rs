@@ -40,8 +40,10 @@ pub(crate) fn packets() -> Vec<Packet> {
     };
     let mut next = [[0_u32; 2]; 64];
     let mut last_syn = [[0_u32; 2]; 64];
+    let mut acknowledged = [[0_u32; 2]; 64];
     let mut packet_of = |number: usize| {
-        let connection = below(64) as usize;
+        // Some connections have many packets in a batch.
+        let connection = below(64).min(below(64)).min(below(64)) as usize;
         let side = below(2) as usize;
         let payload_bytes = match below(6) {
             0 | 1 => 0,
@@ -55,7 +57,11 @@ pub(crate) fn packets() -> Vec<Packet> {
             3 => Packet::RST,
             _ => Packet::ACK,
         };
-        let back = if below(8) == 0 { below(5000) as u32 } else { 0 };
+        let back = match below(16) {
+            0 | 1 => below(5000) as u32,
+            2 => 1,
+            _ => 0,
+        };
         let ahead = if below(10) == 0 { below(3000) as u32 } else { 0 };
         let mut sequence = next[connection][side].wrapping_sub(back).wrapping_add(ahead);
         if control & Packet::SYN != 0 {
@@ -67,6 +73,9 @@ pub(crate) fn packets() -> Vec<Packet> {
         let end = sequence.wrapping_add(payload_bytes).wrapping_add(u32::from(control & 3 != 0));
         if (end.wrapping_sub(next[connection][side]) as i32) > 0 {
             next[connection][side] = end;
+        }
+        if below(3) > 0 {
+            acknowledged[connection][side] = next[connection][1 - side];
         }
         let ends = [(1, 40_000 + connection as u16), (2, 443)];
         let (network, address): (_, fn(u8) -> [u8; 16]) = match connection % 4 {
@@ -86,7 +95,7 @@ pub(crate) fn packets() -> Vec<Packet> {
             control,
             flags: Flags(Flags::PORTS | if below(200) == 0 { 0 } else { Flags::TCP }),
             sequence,
-            acknowledgment: next[connection][1 - side],
+            acknowledgment: acknowledged[connection][side],
             payload_bytes,
             identification: below(3) as u32,
             window: below(4) as u16 * 500,
@@ -98,5 +107,28 @@ pub(crate) fn packets() -> Vec<Packet> {
     for at in (10..PACKETS).step_by(37) {
         packets[at] = Packet { ttl: packets[at].ttl, time_ns: packets[at].time_ns, ..packets[at - 1 - at % 5] };
     }
+    packets.extend(holes());
     packets
+}
+
+/// A connection with more holes than are kept, which are filled just before, at and just after the limit.
+fn holes() -> impl Iterator<Item = Packet> {
+    const LIMIT_NS: u64 = 3_000_000;
+    let segment = |sequence: u64, after_ns: u64| Packet {
+        source: mapped([192, 0, 2, 3]),
+        destination: mapped([192, 0, 2, 4]),
+        time_ns: (1 << 60) + after_ns,
+        protocol: 6,
+        control: Packet::ACK,
+        flags: Flags(Flags::PORTS | Flags::TCP),
+        sequence: sequence as u32,
+        payload_bytes: 1000,
+        window: 500,
+        ..Packet::default()
+    };
+    let every_second = (0..40).map(move |number| segment(2000 * number, 10_000 * number));
+    let opened_ns = |number: u64| 10_000 * (number + 1);
+    let between =
+        (0..39).map(move |number| segment(2000 * number + 1000, opened_ns(number) + LIMIT_NS - 1 + number % 3));
+    every_second.chain(between)
 }

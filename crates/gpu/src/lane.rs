@@ -125,3 +125,18 @@ impl Lane {
         done.extend(self.table.entries.iter().map(|entry| entry.conversation(&self.table.room)));
     }
 }
+
+#[cfg(test)]
+impl Lane {
+    /// What is kept of every connection, but for the numbers in the room, which are chance.
+    pub fn octets(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
+        const TROUBLE: [usize; 2] = [28, 64 + 28];
+        let entries = self.table.entries.iter().map(|entry| {
+            let mut octets = bytemuck::bytes_of(entry).to_vec();
+            let connection = size_of_val(entry) - size_of_val(&entry.connection);
+            TROUBLE.iter().for_each(|at| octets[connection + at..][..4].fill(0));
+            (format!("{:?}", entry.key), octets)
+        });
+        entries.collect()
+    }
+}

@@ -30,6 +30,7 @@
 //! # Ok::<(), weir_gpu::NoCard>(())
 //! ```
 
+mod ahead;
 mod batch;
 mod buffer;
 mod card;

@@ -7,6 +7,7 @@
 //! ```
 //! A card keeps the same three; its index may have another order, which nothing depends on.
 
+use crate::ahead::fetch;
 use crate::conversation::Conversation;
 use crate::key::{Key, Secret};
 use bytemuck::{Pod, Zeroable};
@@ -67,27 +68,15 @@ impl Table {
         Self { secret, index: vec![0; 1 << 10], entries: Vec::new(), room: Room::default() }
     }
 
-    /// Grows until so many more connections find a place and so many more directions find room.
-    pub fn reserve(&mut self, more: usize) {
-        // Without memory for it the reports say so.
-        let _ = self.room.reserve(more);
-        self.entries.reserve(more);
-        let places = (2 * (self.entries.len() + more)).next_power_of_two();
-        if places > self.index.len() {
-            self.index = self.index_of(places);
-        }
-    }
-
     /// An index of so many places over all entries.
     pub fn index_of(&self, places: usize) -> Vec<u64> {
         let mut index = vec![0; places];
-        for (number, entry) in self.entries.iter().enumerate() {
-            enlist(&mut index, entry.hash, number);
-        }
+        let here = self.entries.iter().enumerate().filter(|(_, entry)| entry.key != Key::zeroed());
+        here.for_each(|(number, entry)| enlist(&mut index, entry.hash, number));
         index
     }
 
-    /// The number of a connection's entry, which is new if it was not known. There is room for it.
+    /// The number of a connection's entry, which is new if it was not known.
     #[inline]
     pub fn entry(&mut self, key: &Key, hash: u64) -> usize {
         let mask = self.index.len() - 1;
@@ -103,21 +92,40 @@ impl Table {
             }
             place = (place + 1) & mask;
         }
-        let number = self.entries.len();
-        self.index[place] = index_word(hash, number);
-        self.entries.push(Entry::new(*key, hash));
-        number
+        self.put(self.entries.len(), &Entry::new(*key, hash));
+        self.entries.len() - 1
     }
 
-    /// Takes over an entry that was changed or made elsewhere. Numbers that are new come in any order, without a gap when all are here.
+    /// Fetches the place of a hash ahead.
+    #[inline(always)]
+    pub fn fetch_place(&self, hash: u64) {
+        fetch(&self.index[hash as usize & (self.index.len() - 1)]);
+    }
+
+    /// Fetches what is likely the entry of a hash ahead; its place is there.
+    #[inline(always)]
+    pub fn fetch_entry(&self, hash: u64) {
+        let word = self.index[hash as usize & (self.index.len() - 1)];
+        if let Some(entry) = self.entries.get((word as u32).wrapping_sub(1) as usize) {
+            fetch(&entry.key);
+            fetch(&entry.last_ns);
+            fetch(entry.connection.usual_line(0));
+            fetch(entry.connection.usual_line(1));
+        }
+    }
+
+    /// Takes over an entry that was changed or made elsewhere. New numbers come in any order, without
+    /// a gap when all are here.
     pub fn put(&mut self, number: usize, entry: &Entry) {
-        let known = self.entries.len();
-        if number >= known {
+        if number >= self.entries.len() {
             self.entries.resize(number + 1, Entry::zeroed());
         }
         let is_new = self.entries[number].key == Key::zeroed();
         self.entries[number] = *entry;
-        if is_new {
+        if 2 * self.entries.len() > self.index.len() {
+            // Entries that are not here yet are put in when they come.
+            self.index = self.index_of(4 * self.entries.len().next_power_of_two());
+        } else if is_new {
             enlist(&mut self.index, entry.hash, number);
         }
     }

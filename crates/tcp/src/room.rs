@@ -106,6 +106,7 @@ impl Room {
         let reused = count.min(self.free.len());
         self.free.truncate(self.free.len() - reused);
         self.entries.resize(self.entries.len() + count - reused, Trouble::NONE);
+        self.capacity = self.capacity.max(self.entries.len());
     }
 
     /// Does what a copy of it has done: an entry was written.

@@ -15,7 +15,7 @@ pub struct Segment {
     pub acknowledgment: u32,
     /// Octets of payload by the IP length.
     pub payload_bytes: u32,
-    /// Digest of all that copies have in common, see [`mark`].
+    /// Digest of all that copies have in common: 31 bits above one that is set.
     pub mark: u32,
     /// Window, not scaled. Of segments with payload and no SYN only whether it is 0 matters.
     pub window: u16,
@@ -76,7 +76,7 @@ pub(crate) fn mark(packet: &Packet) -> u32 {
     let words = packet.words();
     let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
     let one = words[NUMBERS] ^ 0x9e37_79b9_7f4a_7c15;
-    let other = words[LENGTH] ^ more.rotate_left(20) ^ 0xd6e8_feb8_6659_fd93;
+    let other = words[LENGTH] ^ 0xd6e8_feb8_6659_fd93;
     let product = u128::from(one) * u128::from(other);
     ((product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(0xa076_1d64_78bd_642f)) as u32 | 1
 }

@@ -4,7 +4,7 @@ mod history;
 
 use history::{packets, step};
 use proptest::prelude::*;
-use weir_packet::Packet;
+use weir_packet::{Flags, Packet};
 use weir_tcp::{Connection, Reference, Room};
 
 fn agree(history: &[(usize, Packet, bool, bool)]) {
@@ -22,14 +22,10 @@ fn agree(history: &[(usize, Packet, bool, bool)]) {
         if !usual || !connection.usual(side, &packet) {
             assert_eq!(connection.enter(side, &packet, &mut room), class, "packet {number}: {packet:?}");
         }
-        for side in 0..2 {
+        for (side, &packets) in entered.iter().enumerate() {
             let report = reference.report(side);
-            assert_eq!(
-                connection.report(side, entered[side], &room),
-                report,
-                "packet {number}, side {side}: {packet:?}"
-            );
-            assert_eq!(report.segments(), entered[side]);
+            assert_eq!(connection.report(side, packets, &room), report, "packet {number}, side {side}: {packet:?}");
+            assert_eq!(report.segments(), packets);
         }
     }
     connection.end(&mut room);
@@ -48,4 +44,12 @@ proptest! {
         let base = if wraps { [u32::MAX - 20, 5] } else { base };
         agree(&packets(base, &steps));
     }
+}
+
+#[test]
+fn an_acknowledgment_half_a_turn_away_answers_no_syn() {
+    let segment = Packet { protocol: 6, flags: Flags(Flags::TCP | Flags::PORTS), window: 100, ..Packet::default() };
+    let syn = Packet { control: Packet::SYN, ..segment };
+    let answer = Packet { control: Packet::SYN | Packet::ACK, acknowledgment: 1 + (1 << 31), ..segment };
+    agree(&[(0, syn, false, false), (1, answer, false, false)]);
 }

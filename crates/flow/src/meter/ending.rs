@@ -203,15 +203,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
     fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
         let head = self.places[at as usize].head;
-        let sides = [0, 1].map(|side| self.direction(at, side, &head));
         let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
-        let tcp = (FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP).then(|| {
-            let connection = &self.tcp[at as usize];
-            [initiator, 1 - initiator].map(|side| connection.report(side, sides[side].packets, &self.room))
-        });
         let (source, source_port) = head.endpoint(initiator);
         let (destination, destination_port) = head.endpoint(1 - initiator);
-        Flow {
+        let mut flow = Flow {
             source,
             destination,
             source_port,
@@ -221,10 +216,18 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             end_reason,
             approximate: Approximate(head.bits().approximate()),
             interface: self.annex.interface(at as usize, head.bits()),
-            forward: sides[initiator],
-            reverse: sides[1 - initiator],
-            tcp,
+            forward: self.direction(at, initiator, &head),
+            reverse: self.direction(at, 1 - initiator, &head),
+            tcp: None,
+        };
+        if FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP {
+            let (connection, room) = (&self.tcp[at as usize], &self.room);
+            flow.tcp = Some([
+                connection.report(initiator, flow.forward.packets, room),
+                connection.report(1 - initiator, flow.reverse.packets, room),
+            ]);
         }
+        flow
     }
 
     /// One side of a record.

@@ -9,13 +9,15 @@ use crate::engine::{Account, Choice, Engine, Options};
 use crate::golden;
 use crate::key::Secret;
 use crate::lane::Lane;
+use crate::record::Facts;
 use history::{Step, packets, step};
 use proptest::prelude::*;
 use shim::Shim;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::process::Command;
 use weir_packet::{Flags, Network, Packet, address};
-use weir_tcp::Reference;
+use weir_tcp::{Reference, Segment};
 
 /// What the engine is: a map of connections, and those that were followed by another one.
 #[derive(Default)]
@@ -147,6 +149,32 @@ proptest! {
     }
 
     #[test]
+    fn a_record_gives_back_the_segment(packets in traffic()) {
+        for packet in packets {
+            let base_ns = packet.time_ns - 12_345;
+            let (facts, second) = Facts::of(&packet, base_ns);
+            let mut expected = Segment::of(&packet);
+            if let Some(segment) = &mut expected
+                && second.is_none()
+                && segment.payload_bytes > 0
+            {
+                segment.window = segment.window.min(1);
+            }
+            prop_assert_eq!(facts.segment(second.as_ref(), base_ns), expected);
+            prop_assert_eq!(facts.has_second(), second.is_some());
+            prop_assert_eq!(facts.time_ns(base_ns), packet.time_ns);
+        }
+    }
+
+    #[test]
+    fn the_kernels_leave_what_the_processor_leaves(packets in traffic(), limit in limit(), secret in secret()) {
+        let limit = limit.min(1000);
+        let lanes = [Lane::new(secret, limit), Lane::on(Box::new(Shim::default()), secret, limit).unwrap()];
+        let [processor, kernels] = lanes.map(|lane| through(lane, &packets).0.octets());
+        prop_assert_eq!(processor, kernels);
+    }
+
+    #[test]
     fn the_kernels_say_what_the_reference_says(packets in traffic(), limit in limit(), secret in secret()) {
         let lane = Lane::on(Box::new(Shim::default()), secret, limit.min(1000)).unwrap();
         let (lane, found) = through(lane, &packets);
@@ -203,6 +231,35 @@ fn a_card_is_tested_before_it_is_used() {
 }
 
 #[test]
+fn many_connections_that_begin_at_once_find_their_places() {
+    let mut packets = Vec::new();
+    for round in 0..3 {
+        for number in 0..4000_u32 {
+            let source = weir_packet::mapped((0x0a00_0000 + number / 8).to_be_bytes());
+            let syn = Packet {
+                source,
+                destination: weir_packet::mapped([192, 0, 2, 1]),
+                source_port: 40_000 + number as u16 % 8,
+                destination_port: 443,
+                time_ns: 1 << 50,
+                protocol: 6,
+                control: Packet::SYN,
+                flags: Flags(Flags::PORTS | Flags::TCP),
+                sequence: round,
+                window: 100,
+                ..Packet::default()
+            };
+            packets.push(syn);
+        }
+    }
+    let expected = model(&packets);
+    for limit in [300, 1000, 4000, 12_002] {
+        let lane = Lane::on(Box::new(Shim::default()), Secret::new(), limit).unwrap();
+        assert_eq!(through(lane, &packets).1, expected, "batches of {limit}");
+    }
+}
+
+#[test]
 fn after_a_failure_the_processor_goes_on_and_says_so() {
     let packets = golden::packets();
     let secret = Secret::new();
@@ -210,30 +267,62 @@ fn after_a_failure_the_processor_goes_on_and_says_so() {
     let mut engine = Engine::of(secret, vec![lane], "shim".into(), None);
     let mut done = Vec::new();
     engine.enter(&packets, &mut done);
-    assert_eq!(engine.note().as_deref(), Some("a card failed, the processor goes on: the card fell off"));
+    assert_eq!(engine.account().note.as_deref(), Some("a card failed, the processor goes on: the card fell off"));
     let account = engine.finish(&mut done);
     assert!(account.redone > 0 && account.batches > account.redone, "{account:?}");
     assert_eq!(sorted(done), model(&packets));
 }
 
+/// With a card: it says what the reference says. Without one: auto says why, and to ask for a card is an error.
 #[test]
-fn without_a_card_auto_says_why_and_gpu_is_an_error() {
-    match Engine::open(Options { choice: Choice::Gpu, ..Options::default() }) {
-        Err(error) => {
-            let engine = Engine::open(Options::default()).unwrap();
-            let note = engine.note().expect("auto says why");
-            assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
-            assert!(error.to_string().contains("`auto`"), "{error}");
-        }
-        // Then here is the test of tests.
+fn a_card_if_there_is_one() {
+    let options = Options { choice: Choice::Gpu, batch: 1000, ..Options::default() };
+    match Engine::open(options) {
         Ok(mut engine) => {
+            println!("on {}", engine.name());
             let packets = golden::packets();
             let mut done = Vec::new();
             engine.enter(&packets, &mut done);
-            assert_eq!(engine.finish(&mut done).redone, 0);
+            let account = engine.finish(&mut done);
+            println!("redone {}: {:?}", account.redone, account.note);
             assert_eq!(sorted(done), model(&packets));
         }
+        Err(error) => {
+            println!("no card: {error}");
+            let engine = Engine::open(Options::default()).unwrap();
+            let note = engine.account().note.expect("auto says why");
+            assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
+            assert!(error.to_string().contains("`auto`"), "{error}");
+        }
     }
+}
+
+/// What the test before says beside a driver that is none, and does everything as late as it may.
+#[test]
+fn the_driver_is_asked_in_the_right_order() {
+    let folder = tempfile::tempdir().unwrap();
+    shim::compile("src/tests/driver.cpp", &folder.path().join("libcuda.so"));
+    let says = |calls: &str| {
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::a_card_if_there_is_one", "--nocapture"])
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env("WEIR_CALLS", calls)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(run.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&run.stderr));
+        text
+    };
+    let whole = says("-1");
+    assert!(whole.contains("on stand-in, stand-in") && whole.contains("redone 0: None"), "{whole}");
+    // It may fail in the test before it is used, or at any time after.
+    assert!(says("100").contains("no card: no card can be used: the card fell off"));
+    let mut redone = 0;
+    for calls in (540..860).step_by(20) {
+        redone +=
+            usize::from(says(&calls.to_string()).contains("a card failed, the processor goes on: the card fell off"));
+    }
+    assert!(redone > 2, "{redone}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The kernels as an ordinary C++ compiler sees them: threads are loops, the memory is the program's own.
+//! The kernels as an ordinary C++ compiler sees them: threads are loops, the memory is the
+//! program's own.
 
 use crate::buffer::Buffer;
 use crate::card::{Device, Failure, Job, Kernel, Memory};
@@ -27,16 +28,9 @@ type Function = unsafe extern "C" fn(*const Job, u32);
 fn kernels() -> &'static [Function] {
     static KERNELS: OnceLock<Vec<Function>> = OnceLock::new();
     KERNELS.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/weir.cu");
         let folder = tempfile::tempdir().expect("there is a place for temporary files");
         let library = folder.path().join("libweir.so");
-        let compiler = std::env::var("CXX").unwrap_or("c++".into());
-        let run = Command::new(&compiler)
-            .args(["-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .output()
-            .unwrap_or_else(|error| panic!("{compiler}: {error}; `scripts/bootstrap test` installs a C++ compiler"));
-        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        compile("kernels/weir.cu", &library);
         // SAFETY: it was just made of our own source and does nothing when it is loaded.
         let library = Box::leak(Box::new(unsafe { libloading::Library::new(&library) }.expect("it can be loaded")));
         let function = |kernel: Kernel| {
@@ -45,6 +39,18 @@ fn kernels() -> &'static [Function] {
         };
         Kernel::ALL.map(function).to_vec()
     })
+}
+
+/// Makes a library of a source of this crate.
+pub fn compile(source: &str, library: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let compiler = std::env::var("CXX").unwrap_or("c++".into());
+    let run = Command::new(&compiler)
+        .args(["-x", "c++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-o"])
+        .args([library, &source])
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}; `scripts/bootstrap test` installs a C++ compiler"));
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
 
 impl Shim {

@@ -115,7 +115,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
     let mut next = base;
     let mut last: [Option<Packet>; 2] = [None; 2];
     let mut time_ns = 1_u64 << 50;
-    let network = if base[0] % 5 == 0 { Network::Ipv6 } else { Network::Ipv4 };
+    let network = if base[0].is_multiple_of(5) { Network::Ipv6 } else { Network::Ipv4 };
     let mut all = Vec::new();
     for step in steps {
         time_ns = time_ns.saturating_add_signed(step.after_ns);

@@ -144,13 +144,12 @@ fn find(
     let line = progress::Line::new(tcp.quiet);
     let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
     let Takers { engine, mut done, clients, comparison } = takers;
-    let (name, note) = (engine.name().to_string(), engine.note());
+    let name = engine.name().to_string();
+    let on_processor = tcp.engine == EngineChoice::Cpu || engine.account().note.is_some();
     let account = engine.finish(&mut done);
-    // A machine without a card is nothing to speak of; a card that failed is, if only at the very end.
-    match note {
-        Some(note) if tcp.verbose || account.redone > 0 => say(&note),
-        None if account.redone > 0 => say("a card failed, the processor did the rest"),
-        _ => {}
+    // A machine without a card is nothing to speak of; a card that failed is.
+    if let Some(note) = account.note.filter(|_| tcp.verbose || !on_processor) {
+        say(&note);
     }
     if tcp.verbose {
         say(&format!("followed on: {name}; batches: {}", account.batches));
