@@ -25,6 +25,7 @@ constexpr u32 TICK_BITS = 24;
 constexpr u32 CONTROL_FIN = 1, CONTROL_SYN = 2, CONTROL_RST = 4, CONTROL_ACK = 16;
 
 // Hot.state
+constexpr u32 FULL = 1u << 31;
 constexpr u32 BEGAN = 1, ACKED = 2, ZERO = 4, SYN = 8, FIN = 16, STRANGE = 32, TOLD = 64, ENDED = 128;
 // Cold.scale_and_more
 constexpr u32 ANSWERS = 16, SEVERAL = 32, NO_ROOM = 64, RESET = 128;
@@ -213,7 +214,7 @@ WEIR_FUNCTION inline bool usual(Hot &hot, const Segment &segment) {
         if ((hot.state & (ACKED | ZERO)) != ACKED || step == 0 || segment.sequence == next - 1) return false;
         hot.window = u16(segment.window);
     } else {
-        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE)) == (BEGAN | ACKED);
+        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE)) == (BEGAN | ACKED) && hot.in_order < FULL;
         if (!known || segment.sequence != next || segment.payload_bytes - 2 >= 1u << 16) return false;
         hot.highest += segment.payload_bytes;
         hot.unique_bytes += segment.payload_bytes;
@@ -247,7 +248,7 @@ struct Half {
     }
 
     WEIR_FUNCTION void spill() const {
-        if (hot.in_order >= 1u << 31) {
+        if (hot.in_order >= FULL) {
             if (Trouble *more = trouble()) {
                 more->classes[IN_ORDER].segments += hot.in_order;
                 hot.in_order = 0;
@@ -347,6 +348,7 @@ struct Half {
         }
         begin(first, segment);
         hot.state &= u8(~(ENDED | ACKED));
+        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
         hot.acknowledged = 0;
         hot.window = 0;
     }
@@ -394,7 +396,9 @@ struct Half {
         u64 start = position_near(highest, sequence);
         u64 end = start + payload + fin;
         bool before_syn = (hot.state & SYN) && start < cold.lowest;
-        if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end) return out_of_window(segment);
+        if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end) {
+            return out_of_window(segment, before_syn && end > cold.lowest);
+        }
         hot.state &= u8(~STRANGE);
         if (start >= highest) {
             take(start, segment, IN_ORDER);
@@ -415,14 +419,14 @@ struct Half {
         return what;
     }
 
-    WEIR_FUNCTION Class out_of_window(const Segment &segment) const {
+    WEIR_FUNCTION Class out_of_window(const Segment &segment, bool is_of_it) const {
         bool agrees = false;
         if (Trouble *more = known_trouble()) {
             i32 distance = i32(segment.sequence - more->strange);
             u32 size = distance < 0 ? 0u - u32(distance) : u32(distance);
             agrees = (hot.state & STRANGE) && size < FAR_AWAY;
         }
-        if (agrees && segment.payload_bytes < FAR_AWAY) {
+        if (agrees && !is_of_it && segment.payload_bytes < FAR_AWAY) {
             degrade(DEGRADED_JUMP);
             give_up();
             return begin_amid(segment);

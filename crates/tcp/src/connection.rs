@@ -93,10 +93,13 @@ const ENDED: u8 = 1 << 7;
 const ANSWERS: u8 = 1 << 4;
 /// More than one SYN or FIN, at different positions.
 const SEVERAL: u8 = 1 << 5;
-/// There was no room in this record.
+/// There was no room, in this record or before: a hole that was not kept then is missed now.
 const NO_ROOM: u8 = 1 << 6;
 /// It sent RST.
 const RESET: u8 = 1 << 7;
+
+/// [`Hot::in_order`] from which it is moved to where there is more room.
+const FULL: u32 = 1 << 31;
 
 impl Connection {
     /// One that has not begun.
@@ -173,7 +176,7 @@ impl Connection {
             hot.window = segment.window;
         } else {
             // A single octet may be a probe of a closed window; what is larger than a packet is a lie, or rare.
-            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED;
+            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED && hot.in_order < FULL;
             if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
                 return false;
             }
@@ -270,7 +273,6 @@ impl Connection {
         for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
             (hot.unique_bytes, hot.in_order) = (0, 0);
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
-            cold.scale_and_more &= !NO_ROOM;
             if hot.trouble > 0 {
                 let trouble = room.entry_mut(hot.trouble - 1);
                 if trouble.holes.len() == 0 && hot.state & STRANGE == 0 {
@@ -345,7 +347,7 @@ impl Half<'_> {
 
     /// Makes room in counts that are about to be full.
     fn spill(&mut self) {
-        if self.hot.in_order >= 1 << 31 {
+        if self.hot.in_order >= FULL {
             let segments = u64::from(self.hot.in_order);
             if let Some(trouble) = self.trouble() {
                 trouble.classes[Class::InOrder as usize].segments += segments;
@@ -471,6 +473,8 @@ impl Half<'_> {
         }
         self.begin(first, segment);
         self.hot.state &= !(ENDED | ACKED);
+        // What acknowledges more than before is no copy: `usual` relies on it.
+        self.hot.recent = [0; REMEMBERED];
         self.hot.acknowledged = 0;
         self.hot.window = 0;
     }
@@ -527,7 +531,9 @@ impl Half<'_> {
         let in_order = start >= highest;
         let before_syn = !in_order && self.hot.has(SYN) && start < self.cold.lowest;
         if before_syn || start + FAR <= highest || highest + FAR <= end {
-            return self.out_of_window(segment);
+            // What reaches into the stream from before its SYN is of it, however odd.
+            let is_of_it = before_syn && end > self.cold.lowest;
+            return self.out_of_window(segment, is_of_it);
         }
         self.hot.state &= !STRANGE;
         if in_order {
@@ -553,12 +559,12 @@ impl Half<'_> {
         class
     }
 
-    fn out_of_window(&mut self, segment: &Segment) -> Class {
+    fn out_of_window(&mut self, segment: &Segment, is_of_it: bool) -> Class {
         let strange = self.hot.has(STRANGE);
         let sequence = segment.sequence;
         let near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < FAR as u32;
         let agrees = strange && self.known_trouble().is_some_and(|trouble| near(trouble.strange));
-        if agrees && u64::from(segment.payload_bytes) < FAR {
+        if agrees && !is_of_it && u64::from(segment.payload_bytes) < FAR {
             self.degrade(Degraded::JUMP);
             self.give_up();
             return self.begin_amid(segment);
@@ -709,4 +715,38 @@ impl Half<'_> {
 
 fn overlap(start: u64, end: u64, other_start: u64, other_end: u64) -> u64 {
     end.min(other_end).saturating_sub(start.max(other_start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::Flags;
+
+    #[test]
+    fn segments_in_order_are_counted_beyond_32_bits() {
+        let mut room = Room::new(1).unwrap();
+        let mut connection = Connection::NEW;
+        let mut packet = Packet {
+            payload_bytes: 10,
+            control: Packet::ACK,
+            window: 1,
+            flags: Flags(Flags::TCP),
+            identification: 1,
+            ..Packet::default()
+        };
+        connection.enter(0, &packet, &mut room);
+        for (already, packets) in [(FULL - 1, 1_u64 << 31), (FULL - 1, 1 << 32), (FULL - 1, 3 << 31)] {
+            connection.hot[0].in_order = already;
+            for usual in [true, false] {
+                packet.sequence += 10;
+                packet.identification += 1;
+                assert_eq!(connection.usual(0, &packet), usual);
+                if !usual {
+                    assert_eq!(connection.enter(0, &packet, &mut room), Class::InOrder);
+                }
+            }
+            let report = connection.report(0, packets + 1, &room);
+            assert_eq!((report.of(Class::InOrder).segments, report.degraded.0), (packets + 1, 0));
+        }
+    }
 }
