@@ -145,12 +145,11 @@ fn find(
     let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
     let Takers { engine, mut done, clients, comparison } = takers;
     let name = engine.name().to_string();
+    let on_processor = tcp.engine == EngineChoice::Cpu || engine.account().note.is_some();
     let account = engine.finish(&mut done);
-    // A machine without a card is nothing to speak of; a card that failed is, if only at the very end.
-    if let Some(note) = &account.note
-        && (tcp.verbose || account.redone > 0)
-    {
-        say(note);
+    // A machine without a card is nothing to speak of; a card that failed is.
+    if let Some(note) = account.note.filter(|_| tcp.verbose || !on_processor) {
+        say(&note);
     }
     if tcp.verbose {
         say(&format!("followed on: {name}; batches: {}", account.batches));
