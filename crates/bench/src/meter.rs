@@ -13,7 +13,7 @@ use weir_probe::{Pipeline, Settings};
 /// Packets per burst.
 const BURST: usize = weir_capture::BURST;
 /// Records that are handed on together.
-const BATCH: usize = 512;
+const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
     Error::Memory { octets: 256 * config.flows as usize, error }

@@ -16,7 +16,7 @@ use weir_ledger::{Ledger, Noted, Refused};
 use weir_packet::{Network, Notes, Packet};
 
 /// Records handed to the sinks at a time.
-const BATCH: usize = 512;
+const BATCH: usize = 128;
 /// A source that hands over less than it could is waited for; its records then leave this often, whole batch or not.
 const PATIENCE: Duration = Duration::from_secs(1);
 
