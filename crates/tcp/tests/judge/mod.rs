@@ -1,0 +1,635 @@
+//! `docs/tcp.md` over again, from the page alone and as plainly as can be: every position that was seen is kept in a set,
+//! every gap with the time it was noticed. It counts which rules a history reached, so that a test can tell that it tested
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use weir_packet::{Flags, Network, Packet};
+use weir_tcp::{Class, Degraded, Report};
+
+const QUARTER: u64 = 1 << 30;
+
+/// What the page calls for, by name: a history reaches some of it.
+pub const RULES: &[&str] = &[
+    "begins with a SYN",
+    "begins amid",
+    "below the beginning",
+    "SYN overtaken",
+    "SYN overtaken, holes full",
+    "SYN begins anew",
+    "reused: a side had ended",
+    "reused: none had ended",
+    "position wraps",
+    "out of window: ahead",
+    "out of window: behind",
+    "out of window: before the SYN",
+    "out of window: not next to the other",
+    "jump",
+    "settled, acknowledged",
+    "settled, not acknowledged",
+    "settled below others",
+    "copy by identification",
+    "copy without identification",
+    "copy at the second place",
+    "copy at the fourth place",
+    "no copy: too late, identified",
+    "no copy: too late, not identified",
+    "no copy: acknowledgment without identification",
+    "no copy: RST without identification",
+    "remembered are forgotten by a leap",
+    "remembered are forgotten by a beginning",
+    "SYN repeated with payload",
+    "SYN with payload",
+    "SYN with FIN",
+    "keep-alive without payload",
+    "keep-alive with the last octet",
+    "no keep-alive: FIN",
+    "probe",
+    "no probe: window open",
+    "duplicate acknowledgment",
+    "no duplicate acknowledgment: nothing on the way",
+    "no duplicate acknowledgment: other window",
+    "no duplicate acknowledgment: window 0",
+    "no duplicate acknowledgment: other number",
+    "no duplicate acknowledgment: no ACK",
+    "in order, next",
+    "in order, beyond",
+    "FIN alone in order",
+    "FIN repeated",
+    "FIN repeated elsewhere",
+    "payload on the FIN",
+    "retransmission, full",
+    "retransmission, partial",
+    "retransmission, cut or joined anew",
+    "retransmission, spurious",
+    "retransmission, not acknowledged",
+    "retransmission, other side silent",
+    "out of order by the handshake",
+    "out of order by 3 ms",
+    "unseen by the handshake",
+    "unseen by 3 ms",
+    "fills one of two holes",
+    "splits a hole",
+    "touches several holes",
+    "handshake of the responder",
+    "handshake of the initiator",
+    "SYN answered wrongly",
+    "size by sequence",
+    "no size: several",
+    "zero window",
+    "zero window of an acknowledgment only",
+];
+
+#[derive(Default)]
+pub struct Judge {
+    sides: [Side; 2],
+    pub reached: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Default)]
+struct Side {
+    stream: Option<Stream>,
+    syn: Option<Packet>,
+    last_syn_ns: u64,
+    fin: Option<(u64, u64)>,
+    several: bool,
+    ended: bool,
+    acknowledged: Option<u32>,
+    only_acknowledged_with: Option<u16>,
+    shut: bool,
+    out_of_window: Option<u32>,
+    /// The latest last.
+    remembered: Vec<Packet>,
+    report: Report,
+}
+
+struct Stream {
+    lowest: u64,
+    highest: u64,
+    begun_ns: u64,
+    seen: BTreeSet<u64>,
+    /// As noticed, whatever filled them since.
+    gaps: Vec<(Range<u64>, u64)>,
+    settled: Vec<Range<u64>>,
+}
+
+impl Stream {
+    fn at(first: u64, begun_ns: u64) -> Self {
+        let (seen, gaps, settled) = Default::default();
+        Self { lowest: first, highest: first, begun_ns, seen, gaps, settled }
+    }
+
+    /// The nearest position with these low bits, of two that are as near the one behind.
+    fn position(&self, number: u32) -> u64 {
+        let turn = 1_u64 << 32;
+        let same = self.highest - self.highest % turn + u64::from(number);
+        let candidates = [same - turn, same, same + turn];
+        candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.highest)).unwrap()
+    }
+
+    fn has(&self, position: u64) -> bool {
+        self.seen.contains(&position) || self.settled.iter().any(|range| range.contains(&position))
+    }
+
+    fn known(&self, range: Range<u64>) -> u64 {
+        range.filter(|&position| self.has(position)).count() as u64
+    }
+
+    fn holes(&self) -> Vec<Range<u64>> {
+        let settled: u64 = self.settled.iter().map(|range| range.end - range.start).sum();
+        if self.seen.len() as u64 + settled == self.highest - self.lowest {
+            return Vec::new();
+        }
+        let mut taken: Vec<Range<u64>> = self.seen.iter().map(|&position| position..position + 1).collect();
+        taken.extend(self.settled.iter().cloned());
+        taken.sort_by_key(|range| range.start);
+        let mut holes = Vec::new();
+        let mut at = self.lowest;
+        for range in taken {
+            if range.start > at {
+                holes.push(at..range.start);
+            }
+            at = at.max(range.end);
+        }
+        if at < self.highest {
+            holes.push(at..self.highest);
+        }
+        holes
+    }
+
+    fn missing(&self) -> u64 {
+        self.holes().iter().map(|hole| hole.end - hole.start).sum()
+    }
+
+    fn take(&mut self, range: Range<u64>, now_ns: u64) {
+        if range.is_empty() {
+            return;
+        }
+        if range.start > self.highest {
+            self.gaps.push((self.highest..range.start, now_ns));
+        }
+        if range.end < self.lowest {
+            self.gaps.push((range.end..self.lowest, self.begun_ns));
+        }
+        self.lowest = self.lowest.min(range.start);
+        self.highest = self.highest.max(range.end);
+        let new: Vec<u64> = range.filter(|&position| !self.has(position)).collect();
+        self.seen.extend(new);
+    }
+}
+
+impl Judge {
+    pub fn enter(&mut self, side: usize, packet: &Packet) -> Class {
+        let class = self.judge(side, packet);
+        let count = &mut self.sides[side].report.classes[class as usize];
+        count.segments += 1;
+        count.bytes += if class == Class::Unread { 0 } else { u64::from(packet.payload_bytes) };
+        class
+    }
+
+    pub fn report(&self, side: usize) -> Report {
+        let side = &self.sides[side];
+        let mut report = side.report;
+        let stream = side.stream.as_ref();
+        report.missing_bytes += stream.map_or(0, Stream::missing);
+        // With a SYN the lowest position is the one behind it.
+        if let (Some(syn), Some((fin, fin_ns)), Some(stream), false) = (side.syn, side.fin, stream, side.several) {
+            report.size_by_sequence = fin.checked_sub(stream.lowest);
+            report.duration_by_sequence = fin_ns.checked_sub(syn.time_ns);
+        }
+        report
+    }
+
+    pub fn next_record(&mut self) {
+        for side in &mut self.sides {
+            let Report { syn_window, maximum_segment, window_scale, handshake_ns, .. } = side.report;
+            side.report = Report { syn_window, maximum_segment, window_scale, handshake_ns, ..Report::default() };
+        }
+    }
+
+    fn rule(&mut self, name: &'static str) {
+        assert!(RULES.contains(&name), "{name} is not in the list");
+        *self.reached.entry(name).or_default() += 1;
+    }
+
+    fn judge(&mut self, side: usize, packet: &Packet) -> Class {
+        if !packet.flags.has(Flags::TCP) {
+            self.sides[side].report.degraded.0 |= Degraded::UNREAD;
+            return Class::Unread;
+        }
+        if let Some(class) = self.copy(side, packet) {
+            return class;
+        }
+        let class = match packet.control {
+            bits if bits & Packet::RST != 0 => Class::Reset,
+            bits if bits & Packet::SYN != 0 => self.syn(side, packet),
+            _ => self.other(side, packet),
+        };
+        let own = &mut self.sides[side];
+        match class {
+            Class::OutOfWindow => return class,
+            Class::Reset => own.ended = true,
+            _ => {
+                own.shut = packet.window == 0;
+                own.report.zero_windows += u64::from(own.shut);
+                if packet.window == 0 {
+                    let only = class == Class::Acknowledgment;
+                    self.rule(if only { "zero window of an acknowledgment only" } else { "zero window" });
+                }
+                self.acknowledge(side, packet);
+            }
+        }
+        self.sides[side].remembered.push(*packet);
+        class
+    }
+
+    fn copy(&mut self, side: usize, packet: &Packet) -> Option<Class> {
+        let fields = |p: &Packet| {
+            (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.detail, p.identification)
+        };
+        let identified = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
+        let control = packet.control & (Packet::SYN | Packet::FIN | Packet::RST);
+        let bare = control & Packet::RST != 0 || packet.payload_bytes == 0 && control == 0;
+        let places: Vec<Packet> = self.sides[side].remembered.iter().rev().take(4).copied().collect();
+        for (place, earlier) in places.iter().enumerate() {
+            if fields(earlier) != fields(packet) {
+                continue;
+            }
+            let turn = 1_u64 << 24;
+            let tick = |time_ns: u64| time_ns / (1 << 20) % turn;
+            let apart = tick(earlier.time_ns).abs_diff(tick(packet.time_ns));
+            let apart = apart.min(turn - apart);
+            match (identified, bare) {
+                (true, _) if apart > 954 => self.rule("no copy: too late, identified"),
+                (false, true) if control != 0 => self.rule("no copy: RST without identification"),
+                (false, true) => self.rule("no copy: acknowledgment without identification"),
+                (false, false) if apart > 1 => self.rule("no copy: too late, not identified"),
+                _ => {
+                    self.rule(if identified { "copy by identification" } else { "copy without identification" });
+                    if place == 1 {
+                        self.rule("copy at the second place");
+                    }
+                    if place == 3 {
+                        self.rule("copy at the fourth place");
+                        self.sides[side].report.degraded.0 |= Degraded::DUPLICATES;
+                    }
+                    let same = earlier.ttl == packet.ttl;
+                    return Some(if same { Class::Duplicate } else { Class::RoutedDuplicate });
+                }
+            }
+        }
+        None
+    }
+
+    fn syn(&mut self, side: usize, packet: &Packet) -> Class {
+        let own = &self.sides[side];
+        let peer = &self.sides[1 - side];
+        let again = own.syn.is_some_and(|syn| syn.sequence == packet.sequence);
+        if !again {
+            let behind = packet.sequence.wrapping_add(1);
+            let lowest = own.stream.as_ref().map(|stream| stream.lowest);
+            let below = lowest.map(|lowest| u64::from((lowest as u32).wrapping_sub(behind)));
+            if own.syn.is_none() && below.is_some_and(|below| below < QUARTER) {
+                self.rule("SYN overtaken");
+                let stream = self.sides[side].stream.as_mut().unwrap();
+                let first = stream.lowest - below.unwrap();
+                if first < stream.lowest {
+                    stream.gaps.push((first..stream.lowest, stream.begun_ns));
+                    stream.lowest = first;
+                }
+                if self.settle(side) {
+                    self.rule("SYN overtaken, holes full");
+                }
+            } else {
+                let ended = own.ended || peer.ended;
+                let known = own.stream.is_some();
+                self.rule(if known { "SYN begins anew" } else { "begins with a SYN" });
+                if known {
+                    self.rule(if ended { "reused: a side had ended" } else { "reused: none had ended" });
+                    self.sides[side].report.degraded.0 |= if ended { 0 } else { Degraded::REUSED };
+                    self.forget(side);
+                }
+                let own = &mut self.sides[side];
+                own.stream = Some(Stream::at((1 << 40) + u64::from(behind), packet.time_ns));
+                own.ended = false;
+                own.acknowledged = None;
+                own.only_acknowledged_with = None;
+            }
+            let answer = if packet.control & Packet::ACK != 0 { self.answer(side, packet) } else { None };
+            if answer.is_some() {
+                self.rule("handshake of the responder");
+            }
+            let own = &mut self.sides[side];
+            own.syn = Some(*packet);
+            own.report.syn_window = Some(packet.window);
+            own.report.maximum_segment = packet.maximum_segment();
+            own.report.window_scale = packet.window_scale();
+            own.report.handshake_ns = answer;
+        }
+        self.sides[side].last_syn_ns = packet.time_ns;
+        if packet.payload_bytes > 0 {
+            self.rule(if again { "SYN repeated with payload" } else { "SYN with payload" });
+        }
+        if packet.control & Packet::FIN != 0 {
+            self.rule("SYN with FIN");
+        }
+        let lowest = self.sides[side].stream.as_ref().unwrap().lowest;
+        self.take(side, packet, lowest);
+        if again { Class::SynRepeated } else { Class::Syn }
+    }
+
+    fn forget(&mut self, side: usize) {
+        let own = &mut self.sides[side];
+        own.report.missing_bytes += own.stream.take().map_or(0, |stream| stream.missing());
+        own.several = true;
+        own.syn = None;
+        own.out_of_window = None;
+        own.remembered.clear();
+        self.rule("remembered are forgotten by a beginning");
+    }
+
+    /// How long after the other side's last SYN a segment came that acknowledges it.
+    fn answer(&mut self, side: usize, packet: &Packet) -> Option<u64> {
+        let peer = &self.sides[1 - side];
+        let (syn, stream) = (peer.syn?, peer.stream.as_ref()?);
+        let number = packet.acknowledgment;
+        if !is_beyond(number, syn.sequence) || is_beyond(number, stream.highest as u32) {
+            self.rule("SYN answered wrongly");
+            return None;
+        }
+        packet.time_ns.checked_sub(peer.last_syn_ns)
+    }
+
+    fn acknowledge(&mut self, side: usize, packet: &Packet) {
+        if packet.control & Packet::ACK == 0 {
+            return;
+        }
+        let number = packet.acknowledgment;
+        let Some(before) = self.sides[side].acknowledged else {
+            self.sides[side].acknowledged = Some(number);
+            let answered = self.sides[1 - side].syn.is_some_and(|syn| syn.control & Packet::ACK != 0);
+            // Not of the SYN itself: that is the responder's.
+            if answered && packet.control & Packet::SYN == 0 && self.sides[side].report.handshake_ns.is_none() {
+                self.sides[side].report.handshake_ns = self.answer(side, packet);
+                if self.sides[side].report.handshake_ns.is_some() {
+                    self.rule("handshake of the initiator");
+                }
+            }
+            return;
+        };
+        if is_beyond(before, number) {
+            return;
+        }
+        self.sides[side].acknowledged = Some(number);
+        if number.wrapping_sub(before) >= 1 << 28 {
+            self.sides[side].remembered.clear();
+            self.rule("remembered are forgotten by a leap");
+        }
+    }
+
+    /// No SYN, no RST.
+    fn other(&mut self, side: usize, packet: &Packet) -> Class {
+        let fin = packet.control & Packet::FIN != 0;
+        let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
+        let shut = peer.shut;
+        if let Some(highest) = own.stream.as_ref().map(|stream| stream.highest) {
+            let before = packet.sequence == (highest as u32).wrapping_sub(1);
+            match packet.payload_bytes {
+                0 | 1 if before && fin => self.rule("no keep-alive: FIN"),
+                0 if before => {
+                    self.rule("keep-alive without payload");
+                    return Class::KeepAlive;
+                }
+                1 if before => {
+                    self.rule("keep-alive with the last octet");
+                    return Class::KeepAlive;
+                }
+                1 if packet.sequence == highest as u32 && !fin && shut => {
+                    self.rule("probe");
+                    self.sides[side].out_of_window = None;
+                    self.take(side, packet, highest);
+                    return Class::ZeroWindowProbe;
+                }
+                1 if packet.sequence == highest as u32 && !fin => self.rule("no probe: window open"),
+                _ => {}
+            }
+        }
+        if packet.payload_bytes == 0 && !fin {
+            return self.acknowledgment(side, packet);
+        }
+        self.payload(side, packet)
+    }
+
+    fn acknowledgment(&mut self, side: usize, packet: &Packet) -> Class {
+        let number = packet.acknowledgment;
+        let window = self.sides[side].only_acknowledged_with.replace(packet.window);
+        let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
+        let on_the_way = peer.stream.as_ref().is_some_and(|stream| is_beyond(stream.highest as u32, number));
+        let same = own.acknowledged == Some(number);
+        let rule = if packet.control & Packet::ACK == 0 {
+            "no duplicate acknowledgment: no ACK"
+        } else if !same {
+            "no duplicate acknowledgment: other number"
+        } else if window != Some(packet.window) {
+            "no duplicate acknowledgment: other window"
+        } else if packet.window == 0 {
+            "no duplicate acknowledgment: window 0"
+        } else if !on_the_way {
+            "no duplicate acknowledgment: nothing on the way"
+        } else {
+            self.rule("duplicate acknowledgment");
+            return Class::DuplicateAcknowledgment;
+        };
+        self.rule(rule);
+        Class::Acknowledgment
+    }
+
+    fn payload(&mut self, side: usize, packet: &Packet) -> Class {
+        let fin = u64::from(packet.control & Packet::FIN != 0);
+        let length = u64::from(packet.payload_bytes) + fin;
+        let own = &self.sides[side];
+        let Some(stream) = &own.stream else {
+            if length - fin >= QUARTER {
+                return Class::OutOfWindow;
+            }
+            return self.begin_amid(side, packet);
+        };
+        let start = stream.position(packet.sequence);
+        let end = start + length;
+        let (lowest, highest) = (stream.lowest, stream.highest);
+        if end > highest && end >> 32 != highest >> 32 {
+            self.rule("position wraps");
+        }
+        let out = if end >= highest + QUARTER {
+            Some("out of window: ahead")
+        } else if start + QUARTER <= highest {
+            Some("out of window: behind")
+        } else if self.sides[side].syn.is_some() && start < lowest {
+            Some("out of window: before the SYN")
+        } else {
+            None
+        };
+        let last = self.sides[side].out_of_window.take();
+        if let Some(rule) = out {
+            self.rule(rule);
+            let apart = |last: u32| last.wrapping_sub(packet.sequence).min(packet.sequence.wrapping_sub(last));
+            match last {
+                Some(last) if u64::from(apart(last)) < QUARTER && length - fin < QUARTER => {
+                    self.rule("jump");
+                    self.sides[side].report.degraded.0 |= Degraded::JUMP;
+                    self.forget(side);
+                    return self.begin_amid(side, packet);
+                }
+                Some(_) => self.rule("out of window: not next to the other"),
+                None => {}
+            }
+            self.sides[side].out_of_window = Some(packet.sequence);
+            return Class::OutOfWindow;
+        }
+        let class = self.class_of_payload(side, packet, start..end);
+        self.take(side, packet, start);
+        class
+    }
+
+    fn class_of_payload(&mut self, side: usize, packet: &Packet, range: Range<u64>) -> Class {
+        let stream = self.sides[side].stream.as_ref().unwrap();
+        let (lowest, highest) = (stream.lowest, stream.highest);
+        if range.start >= highest {
+            let fin_alone = packet.payload_bytes == 0;
+            self.rule(if range.start > highest { "in order, beyond" } else { "in order, next" });
+            if fin_alone {
+                self.rule("FIN alone in order");
+            }
+            return Class::InOrder;
+        }
+        let known = stream.known(range.clone());
+        let all = range.end - range.start;
+        if known > 0 {
+            let whole = self.sides[side]
+                .remembered
+                .iter()
+                .any(|earlier| (earlier.sequence, earlier.payload_bytes) == (packet.sequence, packet.payload_bytes));
+            let peers = self.sides[1 - side].acknowledged;
+            let spurious = peers.is_some_and(|acknowledged| !is_beyond(range.end as u32, acknowledged));
+            let report = &mut self.sides[side].report;
+            report.partial += u64::from(known < all);
+            report.spurious += u64::from(spurious);
+            self.rule(if known < all { "retransmission, partial" } else { "retransmission, full" });
+            self.rule(match peers {
+                None => "retransmission, other side silent",
+                Some(_) if spurious => "retransmission, spurious",
+                Some(_) => "retransmission, not acknowledged",
+            });
+            if !whole {
+                self.rule("retransmission, cut or joined anew");
+            }
+            return Class::Retransmission;
+        }
+        let first_gap = stream
+            .gaps
+            .iter()
+            .filter(|(gap, _)| gap.start < range.end && range.start < gap.end)
+            .min_by_key(|(gap, _)| gap.start);
+        let since_ns = first_gap.map_or(stream.begun_ns, |(_, since_ns)| *since_ns);
+        let holes = stream.holes();
+        if range.start < lowest {
+            self.rule("below the beginning");
+        } else {
+            let (start, end) = (range.start, range.end);
+            if holes.len() > 1 {
+                self.rule("fills one of two holes");
+            }
+            if holes.iter().any(|hole| hole.start < start && end < hole.end) {
+                self.rule("splits a hole");
+            }
+        }
+        let both = (self.sides[0].report.handshake_ns, self.sides[1].report.handshake_ns);
+        let (limit_ns, by_handshake) = match both {
+            (Some(one), Some(other)) => (one.saturating_add(other), true),
+            _ => (3_000_000, false),
+        };
+        let soon = packet.time_ns.saturating_sub(since_ns) <= limit_ns;
+        self.rule(match (soon, by_handshake) {
+            (true, true) => "out of order by the handshake",
+            (true, false) => "out of order by 3 ms",
+            (false, true) => "unseen by the handshake",
+            (false, false) => "unseen by 3 ms",
+        });
+        if soon { Class::OutOfOrder } else { Class::UnseenRetransmission }
+    }
+
+    fn begin_amid(&mut self, side: usize, packet: &Packet) -> Class {
+        self.rule("begins amid");
+        let first = (1 << 40) + u64::from(packet.sequence);
+        self.sides[side].stream = Some(Stream::at(first, packet.time_ns));
+        self.take(side, packet, first);
+        Class::InOrder
+    }
+
+    fn take(&mut self, side: usize, packet: &Packet, start: u64) {
+        let payload = u64::from(packet.payload_bytes);
+        if payload >= QUARTER {
+            return;
+        }
+        let own = &mut self.sides[side];
+        let stream = own.stream.as_mut().unwrap();
+        let end = start + payload;
+        let known = stream.known(start..end);
+        own.report.retransmitted_bytes += known;
+        own.report.unique_bytes += payload - known;
+        let fin = packet.control & Packet::FIN != 0;
+        own.report.largest_hole = own.report.largest_hole.max(start.saturating_sub(stream.highest));
+        let touched = stream.holes().iter().filter(|hole| hole.start < end && start < hole.end).count();
+        stream.take(start..end + u64::from(fin), packet.time_ns);
+        let known_fin = own.fin;
+        if fin {
+            own.ended = true;
+            own.report.fins += 1;
+            match known_fin {
+                None => own.fin = Some((end, packet.time_ns)),
+                Some((position, _)) => own.several |= position != end,
+            }
+        }
+        match known_fin {
+            Some((position, _)) if fin => {
+                self.rule(if position == end { "FIN repeated" } else { "FIN repeated elsewhere" });
+            }
+            Some((position, _)) if (start..end).contains(&position) => self.rule("payload on the FIN"),
+            None if fin && self.sides[side].syn.is_some() && !self.sides[side].several => self.rule("size by sequence"),
+            None if fin && self.sides[side].several => self.rule("no size: several"),
+            _ => {}
+        }
+        if touched > 1 {
+            self.rule("touches several holes");
+        }
+        self.settle(side);
+    }
+
+    /// Whether there were too many holes.
+    fn settle(&mut self, side: usize) -> bool {
+        let acknowledged = self.sides[1 - side].acknowledged;
+        let own = &mut self.sides[side];
+        let stream = own.stream.as_mut().unwrap();
+        let holes = stream.holes();
+        if holes.len() <= 32 {
+            return false;
+        }
+        assert_eq!(holes.len(), 33, "a segment opens or splits one at most");
+        let lowest = holes[0].clone();
+        own.report.missing_bytes += lowest.end - lowest.start;
+        let done = acknowledged.is_some_and(|number| !is_beyond(lowest.end as u32, number));
+        own.report.degraded.0 |= if done { 0 } else { Degraded::HOLES };
+        let below = stream.lowest == lowest.start || stream.settled.iter().any(|range| range.start > lowest.end);
+        stream.settled.push(lowest);
+        self.rule(if done { "settled, acknowledged" } else { "settled, not acknowledged" });
+        if below {
+            self.rule("settled below others");
+        }
+        true
+    }
+}
+
+/// Whether one number comes after another, by less than half a turn.
+fn is_beyond(one: u32, other: u32) -> bool {
+    (1..1 << 31).contains(&one.wrapping_sub(other))
+}
