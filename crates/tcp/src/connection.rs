@@ -471,6 +471,8 @@ impl Half<'_> {
         }
         self.begin(first, segment);
         self.hot.state &= !(ENDED | ACKED);
+        // What acknowledges more than before is no copy: `usual` relies on it.
+        self.hot.recent = [0; REMEMBERED];
         self.hot.acknowledged = 0;
         self.hot.window = 0;
     }

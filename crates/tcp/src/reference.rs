@@ -184,6 +184,7 @@ impl Half {
         }
         self.seen = Some(Seen::nothing(first, packet.time_ns));
         self.ended = false;
+        self.recent.clear();
         self.acknowledged = None;
         self.window = 0;
     }

@@ -310,6 +310,7 @@ impl Judge {
                     self.forget(side);
                 }
                 let own = &mut self.sides[side];
+                own.remembered.clear();
                 own.stream = Some(Stream::at((1 << 40) + u64::from(behind), packet.time_ns));
                 own.ended = false;
                 own.acknowledged = None;
@@ -626,6 +627,42 @@ impl Judge {
             self.rule("settled below others");
         }
         true
+    }
+}
+
+/// What some histories reached.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    classes: BTreeMap<Class, u64>,
+    degraded: BTreeMap<&'static str, u64>,
+    rules: BTreeMap<&'static str, u64>,
+}
+
+impl Coverage {
+    pub fn add(&mut self, judge: &Judge) {
+        for (rule, times) in &judge.reached {
+            *self.rules.entry(rule).or_default() += times;
+        }
+        for report in [judge.report(0), judge.report(1)] {
+            for class in Class::ALL {
+                *self.classes.entry(class).or_default() += report.of(class).segments;
+            }
+            for name in report.degraded.names() {
+                *self.degraded.entry(name).or_default() += 1;
+            }
+        }
+    }
+
+    /// All that the page speaks of was reached. `room` is not for a connection that has all it asks for.
+    pub fn is_whole(&self) {
+        let missing: Vec<_> = RULES.iter().filter(|rule| !self.rules.contains_key(*rule)).collect();
+        assert!(missing.is_empty(), "not reached: {missing:?}");
+        assert!(self.classes.values().all(|&segments| segments > 0), "{:?}", self.classes);
+        assert!(
+            self.degraded.keys().eq(["duplicates", "holes", "jump", "reused", "unread"].iter()),
+            "{:?}",
+            self.degraded
+        );
     }
 }
 
