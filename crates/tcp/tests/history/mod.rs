@@ -110,20 +110,40 @@ pub fn step() -> impl Strategy<Value = Step> {
         })
 }
 
+impl Step {
+    /// The same, but that most is small payload of one side, behind some that does not come by.
+    fn scattered(&self) -> Self {
+        if self.kind < 2 {
+            return self.clone();
+        }
+        let beyond = if matches!(self.from, From::Next) { 9 } else { 0 };
+        Self {
+            side: if self.kind < 18 { 0 } else { self.side },
+            offset: self.offset % 8 + beyond,
+            payload: self.payload % 8,
+            control: Packet::ACK,
+            ..self.clone()
+        }
+    }
+}
+
 /// A history of packets with their sides, and whether another record begins before each.
 pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool)> {
     let mut next = base;
-    let mut last: [Option<Packet>; 2] = [None; 2];
+    let mut earlier: [Vec<Packet>; 2] = Default::default();
     let mut time_ns = 1_u64 << 50;
     let network = if base[0].is_multiple_of(5) { Network::Ipv6 } else { Network::Ipv4 };
+    // Now and then much of one side does not come by: many holes, if nothing begins anew.
+    let scattered = base[1].is_multiple_of(4);
     let mut all = Vec::new();
     for step in steps {
         time_ns = time_ns.saturating_add_signed(step.after_ns);
+        let step = if scattered { step.scattered() } else { step.clone() };
         let side = step.side;
         let from = match step.from {
             From::Next => next[side],
             From::Base => base[side],
-            From::Last => last[side].map_or(base[side], |last| last.sequence),
+            From::Last => earlier[side].last().map_or(base[side], |last| last.sequence),
         };
         let sequence = from.wrapping_add(step.offset as u32);
         let acknowledgment = match step.acknowledges {
@@ -146,12 +166,20 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
             ttl: step.ttl,
             ..Packet::default()
         };
-        if matches!(step.kind, 20..=24)
-            && let Some(last) = last[side]
+        // A copy, of the last or of one before.
+        let back = match step.kind {
+            20..=22 => 1,
+            23 => 2,
+            24 => 4,
+            25 => 5,
+            _ => 0,
+        };
+        if let Some(&original) = earlier[side].iter().rev().nth(back.max(1) - 1)
+            && back > 0
         {
-            packet = Packet { time_ns, ttl: step.ttl, ..last };
+            packet = Packet { time_ns, ttl: step.ttl, ..original };
         }
-        last[side] = Some(packet);
+        earlier[side].push(packet);
         if step.offset.abs() < 6000 && step.payload < 1 << 20 {
             let end =
                 packet.sequence.wrapping_add(packet.payload_bytes).wrapping_add(u32::from(packet.control & 3 != 0));

@@ -155,7 +155,7 @@ impl Wire<'_> {
             payload_bytes: payload,
             control: control | (options as u16) << 12,
             window: end.window,
-            identification: u32::from(end.identification) | options * 100 << 16,
+            identification: u32::from(end.identification) | (options * 100) << 16,
             detail: [sum as u8, (sum >> 8) as u8],
             ttl: end.ttl,
             ..Packet::default()
