@@ -98,6 +98,9 @@ const NO_ROOM: u8 = 1 << 6;
 /// It sent RST.
 const RESET: u8 = 1 << 7;
 
+/// [`Hot::in_order`] from which it is moved to where there is more room.
+const FULL: u32 = 1 << 31;
+
 impl Connection {
     /// One that has not begun.
     pub const NEW: Self = Self {
@@ -173,7 +176,7 @@ impl Connection {
             hot.window = segment.window;
         } else {
             // A single octet may be a probe of a closed window; what is larger than a packet is a lie, or rare.
-            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED;
+            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED && hot.in_order < FULL;
             if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
                 return false;
             }
@@ -345,7 +348,7 @@ impl Half<'_> {
 
     /// Makes room in counts that are about to be full.
     fn spill(&mut self) {
-        if self.hot.in_order >= 1 << 31 {
+        if self.hot.in_order >= FULL {
             let segments = u64::from(self.hot.in_order);
             if let Some(trouble) = self.trouble() {
                 trouble.classes[Class::InOrder as usize].segments += segments;
@@ -711,4 +714,38 @@ impl Half<'_> {
 
 fn overlap(start: u64, end: u64, other_start: u64, other_end: u64) -> u64 {
     end.min(other_end).saturating_sub(start.max(other_start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::Flags;
+
+    #[test]
+    fn segments_in_order_are_counted_beyond_32_bits() {
+        let mut room = Room::new(1).unwrap();
+        let mut connection = Connection::NEW;
+        let mut packet = Packet {
+            payload_bytes: 10,
+            control: Packet::ACK,
+            window: 1,
+            flags: Flags(Flags::TCP),
+            identification: 1,
+            ..Packet::default()
+        };
+        connection.enter(0, &packet, &mut room);
+        for (already, packets) in [(FULL - 1, 1_u64 << 31), (FULL - 1, 1 << 32), (FULL - 1, 3 << 31)] {
+            connection.hot[0].in_order = already;
+            for usual in [true, false] {
+                packet.sequence += 10;
+                packet.identification += 1;
+                assert_eq!(connection.usual(0, &packet), usual);
+                if !usual {
+                    assert_eq!(connection.enter(0, &packet, &mut room), Class::InOrder);
+                }
+            }
+            let report = connection.report(0, packets + 1, &room);
+            assert_eq!((report.of(Class::InOrder).segments, report.degraded.0), (packets + 1, 0));
+        }
+    }
 }
