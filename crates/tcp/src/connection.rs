@@ -93,7 +93,7 @@ const ENDED: u8 = 1 << 7;
 const ANSWERS: u8 = 1 << 4;
 /// More than one SYN or FIN, at different positions.
 const SEVERAL: u8 = 1 << 5;
-/// There was no room in this record.
+/// There was no room, in this record or before: a hole that was not kept then is missed now.
 const NO_ROOM: u8 = 1 << 6;
 /// It sent RST.
 const RESET: u8 = 1 << 7;
@@ -273,7 +273,6 @@ impl Connection {
         for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
             (hot.unique_bytes, hot.in_order) = (0, 0);
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
-            cold.scale_and_more &= !NO_ROOM;
             if hot.trouble > 0 {
                 let trouble = room.entry_mut(hot.trouble - 1);
                 if trouble.holes.len() == 0 && hot.state & STRANGE == 0 {

@@ -667,6 +667,18 @@ fn without_room_the_packets_still_add_up() {
 }
 
 #[test]
+fn a_hole_that_was_not_kept_is_told_of_in_later_records() {
+    let mut full = Room::new(0).unwrap();
+    let mut room = Room::new(1).unwrap();
+    let mut connection = Connection::NEW;
+    connection.enter(0, &data(0, 1, 10), &mut full);
+    connection.enter(0, &data(MS, 21, 10), &mut full);
+    connection.next_record(&mut full);
+    assert_eq!(connection.enter(0, &data(2 * MS, 11, 10), &mut room), Class::Retransmission, "by mistake");
+    assert_eq!(connection.report(0, 1, &room).degraded.names().collect::<Vec<_>>(), ["room"]);
+}
+
+#[test]
 fn room_is_given_back_at_the_end_of_a_record_that_leaves_no_hole() {
     let mut talk = Talk::begun();
     talk.enter(0, data(10 * MS, 1, 10));
