@@ -1,0 +1,249 @@
+//! What [`Reference`] says of TCP in real captures against an exact count by other rules: every segment of which the two
+//! say different things follows from a rule of `docs/tcp.md`.
+//!
+//! The other count is a list of octets that were seen, by sequence numbers alone: it knows no copies, no keep-alives, no
+//! positions of FIN and no windows. It is made here segment by segment, and its sums are those of the tool whose figures
+//! lie beside the captures.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use weir_packet::{Flags, Options, Packet, address};
+use weir_tcp::{Class, Reference};
+use weir_testkit::truth;
+
+/// The captures that were chosen for their TCP.
+#[derive(Deserialize)]
+struct List {
+    captures: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    file: String,
+}
+
+#[derive(Deserialize)]
+struct Truth {
+    exact_tcp_directions: Vec<Theirs>,
+}
+
+#[derive(Deserialize)]
+struct Theirs {
+    src: String,
+    sport: u16,
+    dst: String,
+    dport: u16,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+/// What the exact count says of a direction: `data` are segments with payload, `overlap` those of them with an octet seen
+/// before, `ooo` those below the highest octet without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Sums {
+    packets: u64,
+    data: u64,
+    data_bytes: u64,
+    overlap: u64,
+    overlap_bytes: u64,
+    ooo: u64,
+    win0: u64,
+    syn: u64,
+    fin: u64,
+    rst: u64,
+    new_isn: u64,
+}
+
+type End = (IpAddr, u16);
+
+/// The exact count of a direction, on its way.
+#[derive(Default)]
+struct Exact {
+    sums: Sums,
+    syn: Option<u32>,
+    /// Sequence number of the first octet, and how far the highest lies behind it.
+    base: Option<u32>,
+    highest: i64,
+    /// Start and end, apart from each other.
+    ranges: BTreeMap<i64, i64>,
+    /// Payload came that is not taken by the rules of the page.
+    strays: bool,
+    fins: Vec<u32>,
+}
+
+/// What became of the payload of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    New,
+    Fills,
+    Repeats(u64),
+}
+
+impl Exact {
+    fn enter(&mut self, packet: &Packet) -> Option<Fate> {
+        let has = |bit| packet.control & bit != 0;
+        let sums = &mut self.sums;
+        sums.packets += 1;
+        sums.fin += u64::from(has(Packet::FIN));
+        sums.rst += u64::from(has(Packet::RST));
+        sums.syn += u64::from(has(Packet::SYN));
+        sums.win0 += u64::from(packet.window == 0 && !has(Packet::RST | Packet::SYN));
+        if has(Packet::SYN) {
+            if self.syn.is_some_and(|syn| syn != packet.sequence) {
+                sums.new_isn += 1;
+                (self.base, self.highest) = (None, 0);
+                self.ranges.clear();
+            }
+            self.syn = Some(packet.sequence);
+        }
+        if packet.payload_bytes == 0 {
+            return None;
+        }
+        sums.data += 1;
+        sums.data_bytes += u64::from(packet.payload_bytes);
+        let first = packet.sequence.wrapping_add(u32::from(has(Packet::SYN)));
+        let base = *self.base.get_or_insert(first);
+        let apart = first.wrapping_sub(base).wrapping_sub(self.highest as u32) as i32;
+        let (start, end) =
+            (self.highest + i64::from(apart), self.highest + i64::from(apart) + i64::from(packet.payload_bytes));
+        let known = self.add(start, end);
+        let fate = match known {
+            0 if start < self.highest => Fate::Fills,
+            0 => Fate::New,
+            _ => Fate::Repeats(known),
+        };
+        self.highest = self.highest.max(end);
+        self.sums.overlap += u64::from(known > 0);
+        self.sums.overlap_bytes += known;
+        self.sums.ooo += u64::from(fate == Fate::Fills);
+        Some(fate)
+    }
+
+    /// Adds a range, and says how much of it was there.
+    fn add(&mut self, mut start: i64, mut end: i64) -> u64 {
+        let mut known = 0;
+        while let Some((&from, &to)) = self.ranges.range(..=end).next_back()
+            && to >= start
+        {
+            known += (to.min(end) - from.max(start)).max(0) as u64;
+            self.ranges.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.ranges.insert(start, end);
+        known
+    }
+}
+
+/// Why the page says something else of a segment, if it does: a rule of it.
+fn rule(exact: &Exact, packet: &Packet, class: Class, ours: Option<Fate>, theirs: Fate) -> Option<&'static str> {
+    let Some(ours) = ours else {
+        return Some(match class {
+            Class::Duplicate | Class::RoutedDuplicate => "a copy",
+            Class::KeepAlive => "a keep-alive",
+            Class::OutOfWindow => "out of window",
+            Class::Reset => "payload of a RST",
+            _ => return None,
+        });
+    };
+    let reaches = |&fin: &u32| fin.wrapping_sub(packet.sequence) <= packet.payload_bytes;
+    if ours == theirs {
+        None
+    } else if exact.fins.iter().any(reaches) {
+        Some("a FIN has a position")
+    } else if exact.strays {
+        Some("behind what was not taken")
+    } else {
+        None
+    }
+}
+
+/// What was found in a capture: exact counts of its directions, and segments by rule that are judged otherwise here.
+#[derive(Default)]
+struct Found {
+    directions: BTreeMap<(End, End), Exact>,
+    classes: BTreeMap<Class, u64>,
+    rules: BTreeMap<&'static str, u64>,
+    unexplained: Vec<String>,
+}
+
+fn found(path: &Path) -> Found {
+    let mut connections: BTreeMap<(End, End), Reference> = BTreeMap::new();
+    let mut found = Found::default();
+    let mut source = weir_capture::open(path).expect("every capture can be opened");
+    for frame in weir_testkit::real::frames(&mut *source).0 {
+        let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
+        let options = Options { decapsulate: false };
+        if weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet).is_err() {
+            continue;
+        }
+        if packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
+            continue;
+        }
+        let ip = |octets| address(packet.network, octets).expect("it is IP");
+        let (from, to) = ((ip(packet.source), packet.source_port), (ip(packet.destination), packet.destination_port));
+        let side = usize::from(from > to);
+        let connection = connections.entry((from.min(to), from.max(to))).or_default();
+        let before = connection.report(side).retransmitted_bytes;
+        let class = connection.enter(side, &packet);
+        let known = connection.report(side).retransmitted_bytes - before;
+        *found.classes.entry(class).or_default() += 1;
+        let exact = found.directions.entry((from, to)).or_default();
+        if let Some(theirs) = exact.enter(&packet) {
+            let ours = match class {
+                Class::InOrder | Class::Syn | Class::SynRepeated | Class::ZeroWindowProbe | Class::Retransmission => {
+                    Some(if known > 0 { Fate::Repeats(known) } else { Fate::New })
+                }
+                Class::OutOfOrder | Class::UnseenRetransmission => Some(Fate::Fills),
+                _ => None,
+            };
+            match rule(exact, &packet, class, ours, theirs) {
+                Some(rule) => *found.rules.entry(rule).or_default() += 1,
+                None if ours == Some(theirs) => {}
+                None => found.unexplained.push(format!("{class:?} is {theirs:?}: {packet:?}")),
+            }
+            exact.strays |= ours.is_none() && matches!(class, Class::OutOfWindow | Class::Reset);
+        }
+        if packet.control & Packet::FIN != 0 {
+            exact.fins.push(packet.sequence.wrapping_add(packet.payload_bytes));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_rule() {
+    let Some(folder) = truth::third_party() else {
+        println!("no third-party captures: WEIR_CAPTURES is not set and there is no ../shared/captures");
+        return;
+    };
+    let read = |name: &str| std::fs::read_to_string(folder.join("truth").join(name)).expect("a truth can be read");
+    let list: List = serde_json::from_str(&read("TCP_ACCURACY.json")).expect("the list is JSON of its own shape");
+    let (mut wrong, mut directions, mut segments) = (Vec::new(), 0, 0);
+    let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
+    for Listed { file } in &list.captures {
+        let truth: Truth = serde_json::from_str(&read(&format!("{file}.json"))).expect("a truth");
+        let mut found = found(&folder.join(file));
+        println!("{file}: {:?}, judged otherwise: {:?}", found.classes, found.rules);
+        wrong.append(&mut found.unexplained);
+        for (rule, segments) in &found.rules {
+            *rules.entry(rule).or_default() += segments;
+        }
+        for Theirs { src, sport, dst, dport, sums } in &truth.exact_tcp_directions {
+            let end = |ip: &str, port| (ip.parse::<IpAddr>().expect("an address"), port);
+            let ours = found.directions.remove(&(end(src, *sport), end(dst, *dport)));
+            let ours = ours.map(|exact| exact.sums).unwrap_or_default();
+            if ours != *sums {
+                wrong.push(format!("{file} {src} {sport} {dst} {dport}: {ours:?} here, {sums:?} there"));
+            }
+            directions += 1;
+            segments += sums.packets;
+        }
+        wrong.extend(found.directions.keys().map(|ends| format!("{file} {ends:?} is not there")));
+    }
+    println!("{} captures, {directions} directions, {segments} segments", list.captures.len());
+    println!("judged otherwise: {rules:?}");
+    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
