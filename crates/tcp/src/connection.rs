@@ -531,7 +531,9 @@ impl Half<'_> {
         let in_order = start >= highest;
         let before_syn = !in_order && self.hot.has(SYN) && start < self.cold.lowest;
         if before_syn || start + FAR <= highest || highest + FAR <= end {
-            return self.out_of_window(segment);
+            // What reaches into the stream from before its SYN is of it, however odd.
+            let is_of_it = before_syn && end > self.cold.lowest;
+            return self.out_of_window(segment, is_of_it);
         }
         self.hot.state &= !STRANGE;
         if in_order {
@@ -557,12 +559,12 @@ impl Half<'_> {
         class
     }
 
-    fn out_of_window(&mut self, segment: &Segment) -> Class {
+    fn out_of_window(&mut self, segment: &Segment, is_of_it: bool) -> Class {
         let strange = self.hot.has(STRANGE);
         let sequence = segment.sequence;
         let near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < FAR as u32;
         let agrees = strange && self.known_trouble().is_some_and(|trouble| near(trouble.strange));
-        if agrees && u64::from(segment.payload_bytes) < FAR {
+        if agrees && !is_of_it && u64::from(segment.payload_bytes) < FAR {
             self.degrade(Degraded::JUMP);
             self.give_up();
             return self.begin_amid(segment);

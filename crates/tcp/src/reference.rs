@@ -240,7 +240,9 @@ impl Half {
         let before_syn = self.isn.is_some_and(|isn| start <= isn);
         if before_syn || start + FAR <= seen.highest || seen.highest + FAR <= end {
             let near_the_last = |last: u32| (packet.sequence.wrapping_sub(last) as i32).unsigned_abs() < FAR as u32;
-            let agrees = self.strange.is_some_and(near_the_last) && u64::from(payload) < FAR;
+            // What reaches into the stream from before its SYN is of it, however odd.
+            let is_of_it = self.isn.is_some_and(|isn| start <= isn && end > isn + 1);
+            let agrees = self.strange.is_some_and(near_the_last) && !is_of_it && u64::from(payload) < FAR;
             if agrees {
                 // Two in a row that agree with each other: what was known is of another time.
                 self.report.degraded.0 |= Degraded::JUMP;

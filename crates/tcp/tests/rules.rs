@@ -306,6 +306,22 @@ fn before_the_syn_is_out_of_window() {
     assert_eq!(talk.enter(0, data(12 * MS, 1, 5)), Class::Retransmission);
 }
 
+/// Seen in a capture: the first payload again, from the number of the SYN on.
+#[test]
+fn what_reaches_into_the_stream_from_before_the_syn_lets_it_stay() {
+    let mut talk = Talk::begun();
+    talk.enter(0, data(10 * MS, 1, 6));
+    for number in 0..3 {
+        assert_eq!(talk.enter(0, data((11 + number) * MS, 0, 6)), Class::OutOfWindow);
+    }
+    assert_eq!(talk.enter(0, data(15 * MS, 7, 6)), Class::InOrder);
+    // Wholly before it is another matter.
+    assert_eq!(talk.enter(0, data(16 * MS, 1_u32.wrapping_sub(6), 6)), Class::OutOfWindow);
+    assert_eq!(talk.degraded(0), Vec::<&str>::new());
+    assert_eq!(talk.enter(0, data(17 * MS, 1_u32.wrapping_sub(6), 6)), Class::InOrder);
+    assert_eq!(talk.degraded(0), ["jump"]);
+}
+
 #[test]
 fn two_out_of_window_that_agree_begin_anew() {
     for (second, class) in [

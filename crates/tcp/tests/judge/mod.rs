@@ -24,6 +24,7 @@ pub const RULES: &[&str] = &[
     "out of window: behind",
     "out of window: before the SYN",
     "out of window: not next to the other",
+    "out of window: reaches into the stream",
     "jump",
     "settled, acknowledged",
     "settled, not acknowledged",
@@ -474,7 +475,9 @@ impl Judge {
         if let Some(rule) = out {
             self.rule(rule);
             let apart = |last: u32| last.wrapping_sub(packet.sequence).min(packet.sequence.wrapping_sub(last));
+            let into_the_stream = self.sides[side].syn.is_some() && start < lowest && lowest < end;
             match last {
+                Some(_) if into_the_stream => self.rule("out of window: reaches into the stream"),
                 Some(last) if u64::from(apart(last)) < QUARTER && length - fin < QUARTER => {
                     self.rule("jump");
                     self.sides[side].report.degraded.0 |= Degraded::JUMP;
