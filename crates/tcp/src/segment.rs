@@ -78,5 +78,6 @@ pub(crate) fn mark(packet: &Packet) -> u32 {
     let one = words[NUMBERS] ^ 0x9e37_79b9_7f4a_7c15;
     let other = words[LENGTH] ^ 0xd6e8_feb8_6659_fd93;
     let product = u128::from(one) * u128::from(other);
-    ((product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(0xa076_1d64_78bd_642f)) as u32 | 1
+    // Of a product the lower half knows nothing of the upper half of its factors: the checksum lies there.
+    ((product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(0xa076_1d64_78bd_642f) >> 32) as u32 | 1
 }
