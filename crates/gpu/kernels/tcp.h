@@ -213,7 +213,7 @@ WEIR_FUNCTION inline bool usual(Hot &hot, const Segment &segment) {
         if ((hot.state & (ACKED | ZERO)) != ACKED || step == 0 || segment.sequence == next - 1) return false;
         hot.window = u16(segment.window);
     } else {
-        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE)) == (BEGAN | ACKED);
+        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE)) == (BEGAN | ACKED) && hot.in_order < 1u << 31;
         if (!known || segment.sequence != next || segment.payload_bytes - 2 >= 1u << 16) return false;
         hot.highest += segment.payload_bytes;
         hot.unique_bytes += segment.payload_bytes;
@@ -347,6 +347,7 @@ struct Half {
         }
         begin(first, segment);
         hot.state &= u8(~(ENDED | ACKED));
+        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
         hot.acknowledged = 0;
         hot.window = 0;
     }
@@ -394,7 +395,8 @@ struct Half {
         u64 start = position_near(highest, sequence);
         u64 end = start + payload + fin;
         bool before_syn = (hot.state & SYN) && start < cold.lowest;
-        if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end) return out_of_window(segment);
+        if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end)
+            return out_of_window(segment, before_syn && end > cold.lowest);
         hot.state &= u8(~STRANGE);
         if (start >= highest) {
             take(start, segment, IN_ORDER);
@@ -415,14 +417,14 @@ struct Half {
         return what;
     }
 
-    WEIR_FUNCTION Class out_of_window(const Segment &segment) const {
+    WEIR_FUNCTION Class out_of_window(const Segment &segment, bool is_of_it) const {
         bool agrees = false;
         if (Trouble *more = known_trouble()) {
             i32 distance = i32(segment.sequence - more->strange);
             u32 size = distance < 0 ? 0u - u32(distance) : u32(distance);
             agrees = (hot.state & STRANGE) && size < FAR_AWAY;
         }
-        if (agrees && segment.payload_bytes < FAR_AWAY) {
+        if (agrees && !is_of_it && segment.payload_bytes < FAR_AWAY) {
             degrade(DEGRADED_JUMP);
             give_up();
             return begin_amid(segment);
