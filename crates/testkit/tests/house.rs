@@ -45,7 +45,7 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
         ("bench", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe"]),
         ("weir", &["bench", "capture", "export", "flow", "gpu", "ledger", "packet", "probe", "tcp"]),
-        ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp"]),
+        ("testkit", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe", "tcp"]),
     ]);
     let manifests = manifests();
     assert_eq!(manifests.keys().collect::<Vec<_>>(), arrows.keys().collect::<Vec<_>>(), "rooms of the house");
