@@ -17,7 +17,7 @@ constexpr u32 HOLES = 32;
 constexpr u64 FAR_AWAY = 1ull << 30;
 constexpr u32 LEAP = 1u << 28;
 constexpr u64 REORDERING_NS = 3000000;
-constexpr u32 IDENTIFIED_COPY_TICKS = 954;
+constexpr u32 IDENTIFIED_COPY_TICKS = 48;
 constexpr u32 COPY_TICKS = 1;
 constexpr u32 TICK_BITS = 24;
 
@@ -526,7 +526,7 @@ struct Half {
         if (more && more->holes.count > HOLES) {
             Hole hole = more->holes.remove(0);
             more->missing_bytes += hole.length;
-            if (!(peer.state & ACKED) || is_after(u32(hole.end()), peer.acknowledged)) more->degraded |= DEGRADED_HOLES;
+            more->degraded |= DEGRADED_HOLES;
         }
     }
 

@@ -673,15 +673,12 @@ impl Half<'_> {
 
     /// Of too many holes the lowest is taken as seen.
     fn settle(&mut self) {
-        let (acked, acknowledged) = (self.peer.has(ACKED), self.peer.acknowledged);
         if let Some(trouble) = self.known_trouble()
             && trouble.holes.len() > HOLES
         {
             let hole = trouble.holes.remove(0);
             trouble.missing_bytes += u64::from(hole.length);
-            if !acked || is_after(hole.end() as u32, acknowledged) {
-                trouble.degraded |= Degraded::HOLES;
-            }
+            trouble.degraded |= Degraded::HOLES;
         }
     }
 

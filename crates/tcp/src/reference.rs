@@ -156,7 +156,7 @@ impl Half {
             if first < seen.lowest {
                 seen.holes.insert(0, Hole { start: first, end: seen.lowest, since_ns: seen.since_ns });
                 seen.lowest = first;
-                self.settle(peer);
+                self.settle();
             }
             self.isn = Some(first - 1);
             self.syn_ns = packet.time_ns;
@@ -169,7 +169,7 @@ impl Half {
         }
         self.last_syn_ns = packet.time_ns;
         if u64::from(packet.payload_bytes) < FAR {
-            self.take(peer, self.isn.expect("there is one") + 1, packet);
+            self.take(self.isn.expect("there is one") + 1, packet);
         }
         if again { Class::SynRepeated } else { Class::Syn }
     }
@@ -212,7 +212,7 @@ impl Half {
             }
             if payload == 1 && packet.sequence == next && peer.zero_window {
                 self.strange = None;
-                self.take(peer, seen.highest, packet);
+                self.take(seen.highest, packet);
                 return Class::ZeroWindowProbe;
             }
         }
@@ -231,7 +231,7 @@ impl Half {
             if u64::from(payload) >= FAR {
                 return Class::OutOfWindow;
             }
-            return self.begin_amid(peer, packet);
+            return self.begin_amid(packet);
         };
         let start = near(seen.highest, packet.sequence);
         let end = start + u64::from(payload) + u64::from(fin);
@@ -247,13 +247,13 @@ impl Half {
                 // Two in a row that agree with each other: what was known is of another time.
                 self.report.degraded.0 |= Degraded::JUMP;
                 self.give_up();
-                return self.begin_amid(peer, packet);
+                return self.begin_amid(packet);
             }
             self.strange = Some(packet.sequence);
             return Class::OutOfWindow;
         }
         self.strange = None;
-        self.take(peer, start, packet);
+        self.take(start, packet);
         if in_order {
             return Class::InOrder;
         }
@@ -272,15 +272,15 @@ impl Half {
     }
 
     /// The first payload or FIN that is known, without a SYN.
-    fn begin_amid(&mut self, peer: &Half, packet: &Packet) -> Class {
+    fn begin_amid(&mut self, packet: &Packet) -> Class {
         let first = first_position(packet.sequence);
         self.seen = Some(Seen::nothing(first, packet.time_ns));
-        self.take(peer, first, packet);
+        self.take(first, packet);
         Class::InOrder
     }
 
     /// Takes payload and FIN into what was seen.
-    fn take(&mut self, peer: &Half, start: u64, packet: &Packet) {
+    fn take(&mut self, start: u64, packet: &Packet) {
         let seen = self.seen.as_mut().expect("it has begun");
         let payload = start..start + u64::from(packet.payload_bytes);
         let known = seen.count(payload.clone());
@@ -299,19 +299,16 @@ impl Half {
                 Some(known) => self.several |= known != payload.end,
             }
         }
-        self.settle(peer);
+        self.settle();
     }
 
     /// Of too many holes the lowest is taken as seen.
-    fn settle(&mut self, peer: &Half) {
+    fn settle(&mut self) {
         let seen = self.seen.as_mut().expect("it has begun");
         while seen.holes.len() > HOLES {
             let hole = seen.holes.remove(0);
             self.report.missing_bytes += hole.end - hole.start;
-            // What was acknowledged will not be sent again.
-            if peer.acknowledged.is_none_or(|acknowledged| is_after(hole.end as u32, acknowledged)) {
-                self.report.degraded.0 |= Degraded::HOLES;
-            }
+            self.report.degraded.0 |= Degraded::HOLES;
         }
     }
 

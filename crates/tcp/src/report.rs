@@ -96,7 +96,7 @@ pub struct Count {
 pub struct Degraded(pub u8);
 
 impl Degraded {
-    /// More than [`crate::HOLES`] holes at a time: the lowest was taken as seen, and was not acknowledged.
+    /// More than [`crate::HOLES`] holes at a time: the lowest was taken as seen.
     pub const HOLES: u8 = 1;
     /// A copy was found among the oldest of the segments that are remembered, so that others may have been forgotten.
     pub const DUPLICATES: u8 = 2;

@@ -26,8 +26,7 @@ pub const RULES: &[&str] = &[
     "out of window: not next to the other",
     "out of window: reaches into the stream",
     "jump",
-    "settled, acknowledged",
-    "settled, not acknowledged",
+    "settled",
     "settled below others",
     "copy by identification",
     "copy without identification",
@@ -261,7 +260,7 @@ impl Judge {
             let apart = tick(earlier.time_ns).abs_diff(tick(packet.time_ns));
             let apart = apart.min(turn - apart);
             match (identified, bare) {
-                (true, _) if apart > 954 => self.rule("no copy: too late, identified"),
+                (true, _) if apart > 48 => self.rule("no copy: too late, identified"),
                 (false, true) if control != 0 => self.rule("no copy: RST without identification"),
                 (false, true) => self.rule("no copy: acknowledgment without identification"),
                 (false, false) if apart > 1 => self.rule("no copy: too late, not identified"),
@@ -611,7 +610,6 @@ impl Judge {
 
     /// Whether there were too many holes.
     fn settle(&mut self, side: usize) -> bool {
-        let acknowledged = self.sides[1 - side].acknowledged;
         let own = &mut self.sides[side];
         let stream = own.stream.as_mut().unwrap();
         let holes = stream.holes();
@@ -621,11 +619,10 @@ impl Judge {
         assert_eq!(holes.len(), 33, "a segment opens or splits one at most");
         let lowest = holes[0].clone();
         own.report.missing_bytes += lowest.end - lowest.start;
-        let done = acknowledged.is_some_and(|number| !is_beyond(lowest.end as u32, number));
-        own.report.degraded.0 |= if done { 0 } else { Degraded::HOLES };
+        own.report.degraded.0 |= Degraded::HOLES;
         let below = stream.lowest == lowest.start || stream.settled.iter().any(|range| range.start > lowest.end);
         stream.settled.push(lowest);
-        self.rule(if done { "settled, acknowledged" } else { "settled, not acknowledged" });
+        self.rule("settled");
         if below {
             self.rule("settled below others");
         }
