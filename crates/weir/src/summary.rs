@@ -7,6 +7,7 @@ use weir_export::{Error, Sink};
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Line, Lost, Records, Refused, SinkLine};
 use weir_packet::Network;
+use weir_tcp::Class;
 
 /// What the records of a run add up to.
 #[derive(Clone, Debug)]
@@ -18,13 +19,23 @@ pub struct Totals {
     last_ns: u64,
     /// Octets on the wire by IP protocol, and of layer-2 flows behind them.
     by_protocol: [u64; LAYER2 + 1],
+    /// Of TCP: segments with payload, SYN or FIN; those sent again; those of them lost before the capture; copies.
+    tcp: [u64; 4],
 }
 
 const LAYER2: usize = 256;
 
 impl Default for Totals {
     fn default() -> Self {
-        Self { flows: 0, bytes: 0, frame_bytes: 0, first_ns: u64::MAX, last_ns: 0, by_protocol: [0; LAYER2 + 1] }
+        Self {
+            flows: 0,
+            bytes: 0,
+            frame_bytes: 0,
+            first_ns: u64::MAX,
+            last_ns: 0,
+            by_protocol: [0; LAYER2 + 1],
+            tcp: [0; 4],
+        }
     }
 }
 
@@ -37,6 +48,15 @@ impl Totals {
         self.last_ns = self.last_ns.max(flow.end_ns());
         let protocol = if flow.network == Network::Layer2 { LAYER2 } else { usize::from(flow.protocol) };
         self.by_protocol[protocol] += flow.frame_bytes();
+        for report in flow.tcp.iter().flatten() {
+            let of = |classes: &[Class]| classes.iter().map(|&class| report.of(class).segments).sum::<u64>();
+            let again = of(&[Class::Retransmission, Class::UnseenRetransmission, Class::SynRepeated]);
+            let first =
+                of(&[Class::Syn, Class::ZeroWindowProbe, Class::OutOfWindow, Class::InOrder, Class::OutOfOrder]);
+            let copies = of(&[Class::Duplicate, Class::RoutedDuplicate]);
+            let told = [first + again, again, report.of(Class::UnseenRetransmission).segments, copies];
+            self.tcp.iter_mut().zip(told).for_each(|(sum, told)| *sum += told);
+        }
     }
 
     fn span_ns(&self) -> u64 {
@@ -78,6 +98,24 @@ pub fn flawed(ledger: &Ledger) -> bool {
         || !ledger.balanced()
 }
 
+/// What TCP went through, if anything (docs/tcp.md section 8).
+fn tcp(totals: &Totals) -> Option<String> {
+    let [segments, again, unseen, copies] = totals.tcp;
+    let mut told = Vec::new();
+    if again > 0 {
+        let share = 100.0 * again as f64 / segments as f64;
+        let lost = if unseen > 0 { format!(", {unseen} of them lost before the capture") } else { String::new() };
+        told.push(format!("{again} of {segments} segments ({share:.2} %) sent again{lost}"));
+    }
+    if copies > 0 {
+        told.push(format!(
+            "{} made by the capture",
+            if copies == 1 { "1 copy".into() } else { format!("{copies} copies") }
+        ));
+    }
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
 /// The summary: one fact a line.
 pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
     let mut text = String::new();
@@ -99,6 +137,9 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
             fact("mean rate", rate);
         }
         fact("protocols", shares(totals));
+        if let Some(told) = tcp(totals) {
+            fact("tcp", told);
+        }
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
         let of_which = if reason == Refused::NonIp { ethertypes(ledger) } else { String::new() };

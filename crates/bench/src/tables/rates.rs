@@ -142,7 +142,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let flows = bench.size(300_000, 2_000);
     let load = format!(
         "synth:mix, {flows} conversations at a time, a tenth of them new every second; TCP and UDP over IPv4 and \
-         IPv6, from memory, idle timeout 2 s; 100 Gbit/s of 700-octet packets are 17.9 Mpps. Gbit/s: frames without FCS, preamble and gap"
+         IPv6, from memory, idle timeout 10 s; 100 Gbit/s of 700-octet packets are 17.9 Mpps. Gbit/s: frames without FCS, preamble and gap"
     );
     let mut table = Table::new("mix", "Internet mix", "frames", load);
     table.logarithmic = false;
@@ -154,8 +154,8 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         // Measured when places are used again, so that the system has provided their memory: it takes longer to clear a
         // page than to meter the packets of its flows.
         let mut frames = Frames::that_go_on(&format!("mix,flows={flows}{snap}"), packets)?;
-        let mut fused = Fused::new(Config { idle_ns: 2_000_000_000, ..config(8 * flows) })?;
-        let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 12_000_000_000;
+        let mut fused = Fused::new(Config { idle_ns: 10_000_000_000, ..config(8 * flows) })?;
+        let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
         while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
             fused.run(&mut frames)?;
             frames.next_round()?;

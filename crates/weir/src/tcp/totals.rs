@@ -108,10 +108,20 @@ impl Totals {
         let (octets, connections) = self.missing;
         if octets > 0 {
             warnings.push(format!(
-                "{octets} octets ({}) of payload in {} were never captured, though what surrounds them was: the capture \
-                 lost packets, or what the network lost was not sent again before its end (--sort missing)",
+                "{octets} octets ({}) of payload in {} are missing, though what surrounds them is there: the capture lost \
+                 packets or ended before they were sent again, they came in later fragments, or sequence numbers lie \
+                 (--sort missing)",
                 units::quantity(octets, "B"),
                 units::count(connections, "connection")
+            ));
+        }
+        let out_of_window = self.of_class(Class::OutOfWindow);
+        if out_of_window.segments > 0 {
+            warnings.push(format!(
+                "{} with {} of payload out of window: 2^30 octets or more from what surrounds them, so that their \
+                 octets are not taken (two connections under the same ports, or sequence numbers that lie)",
+                units::count(out_of_window.segments, "segment"),
+                units::quantity(out_of_window.bytes, "B")
             ));
         }
         if self.one_way > 0 {
