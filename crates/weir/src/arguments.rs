@@ -154,7 +154,8 @@ pub enum Full {
 #[derive(Debug, Args)]
 #[command(after_help = TCP_EXAMPLES)]
 pub struct Tcp {
-    /// Captures as weir read takes them, - for standard input, or synth:...; several are merged in time order
+    /// Captures as weir read takes them, - for standard input, or synth:...; several are merged in time order. Takes about
+    /// 2 kB of memory per connection
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 

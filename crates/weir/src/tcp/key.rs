@@ -9,6 +9,9 @@ const NAMED: usize = 20;
 
 /// Finds it among the connections in the order of the list; its place there, or what to say.
 pub fn find(connections: &[Connection], key: &str) -> Result<usize, String> {
+    if key.is_empty() {
+        return Err("--explain needs a connection: its number as in #3, both ends, or a part of one".into());
+    }
     if let Some(rank) = key.strip_prefix('#') {
         let rank: usize = rank.parse().map_err(|_| format!("--explain {key}: a number must follow, as in #3"))?;
         let last = connections.len();
