@@ -40,8 +40,8 @@ const SWEPT: usize = 256;
 /// A tick for a place that is not in use: later than any.
 const NEVER: u32 = u32::MAX;
 const TCP: u8 = 6;
-/// Directions in trouble that there is room for, at most.
-const TROUBLED: usize = 1 << 22;
+/// Directions in trouble that there is room for: half as many as there are places, but no fewer and no more than these.
+const TROUBLED: [usize; 2] = [1 << 16, 1 << 22];
 
 /// What distinguishes flows besides network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             index: I::new(flows, pages)?,
             places: Memory::new(flows, pages)?,
             tcp: Memory::new(flows, pages)?,
-            room: Room::new((2 * flows).min(TROUBLED))?,
+            room: Room::new((flows / 2).clamp(TROUBLED[0], TROUBLED[1]).min(2 * flows))?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
             ticks_from_ns: 0,
