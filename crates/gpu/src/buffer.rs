@@ -1,9 +1,11 @@
 //! Memory that records are packed into.
 
+use crate::pinned::Pinned;
+
 /// Memory for records: the program's own, or such that a card reads by itself.
 pub(crate) enum Buffer {
     Plain(Vec<u64>),
-    Pinned(crate::cuda::Pinned),
+    Pinned(Pinned),
 }
 
 impl Buffer {

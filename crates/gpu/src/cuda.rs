@@ -1,11 +1,12 @@
 //! Cards with CUDA, by the driver's own interface: no toolkit is needed to build or to run, only `libcuda.so.1`.
 //!
-//! All unsafe code of this crate is here. What it rests on: a context, its streams, its module and its memory live as
-//! long as the [`Cuda`] or [`Pinned`] that holds them; a pinned buffer is not written or freed before the card has read
+//! The unsafe code of this crate is here, in `pinned.rs` and in `ahead.rs`. What it rests on: a context, its streams, its
+//! module and its memory live as long as the [`Cuda`] or [`Pinned`] that holds them; a pinned buffer is not written or freed before the card has read
 //! it; addresses in a [`Job`] are those of [`Device::allocate`], with the sizes that `card.rs` works out.
 
 use crate::buffer::Buffer;
 use crate::card::{Device, Failure, Job, Kernel, Memory};
+use crate::pinned::{Context, Pinned};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -29,30 +30,6 @@ pub(crate) struct Cuda {
 
 // SAFETY: handles of the driver may be used from any thread, and every function makes the context current first.
 unsafe impl Send for Cuda {}
-
-/// The primary context of a card.
-struct Context {
-    card: sys::CUdevice,
-    context: sys::CUcontext,
-}
-
-// SAFETY: as above; nothing in it changes.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
-
-/// Memory of the host that a card reads by itself.
-pub(crate) struct Pinned {
-    context: Arc<Context>,
-    octets: *mut u8,
-    length: usize,
-    /// When the card has read it.
-    sent: sys::CUevent,
-    on_its_way: bool,
-}
-
-// SAFETY: it owns its memory; the event may be used from any thread.
-unsafe impl Send for Pinned {}
 
 impl From<DriverError> for Failure {
     fn from(error: DriverError) -> Self {
@@ -233,56 +210,6 @@ impl Drop for Cuda {
             let _ = result::stream::destroy(self.copy);
             let _ = result::stream::destroy(self.compute);
             let _ = result::module::unload(self.module);
-        }
-    }
-}
-
-impl Context {
-    /// Makes it that of this thread.
-    fn enter(&self) -> Result<(), Failure> {
-        // SAFETY: it is retained.
-        Ok(unsafe { result::ctx::set_current(self.context) }?)
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: it was retained once.
-        let _ = unsafe { result::primary_ctx::release(self.card) };
-    }
-}
-
-impl Pinned {
-    pub fn octets(&self) -> &[u8] {
-        // SAFETY: it owns so many octets, which were set, and the card does not write there.
-        unsafe { std::slice::from_raw_parts(self.octets, self.length) }
-    }
-
-    pub fn octets_mut(&mut self) -> &mut [u8] {
-        self.wait();
-        // SAFETY: as above, and the card no longer reads there.
-        unsafe { std::slice::from_raw_parts_mut(self.octets, self.length) }
-    }
-
-    /// Until the card has read it. If it fails it reads no more.
-    #[inline(always)]
-    fn wait(&mut self) {
-        if self.on_its_way {
-            // SAFETY: the event lives as long as `self`.
-            let _ = self.context.enter().map(|()| unsafe { result::event::synchronize(self.sent) });
-            self.on_its_way = false;
-        }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        self.wait();
-        // SAFETY: both were made in `buffer`, and nobody has them any more.
-        unsafe {
-            let _ = self.context.enter();
-            let _ = result::event::destroy(self.sent);
-            let _ = result::free_host(self.octets.cast());
         }
     }
 }

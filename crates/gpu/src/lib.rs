@@ -41,6 +41,7 @@ mod engine;
 mod golden;
 mod key;
 mod lane;
+mod pinned;
 mod record;
 mod table;
 #[cfg(test)]
