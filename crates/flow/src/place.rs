@@ -411,29 +411,33 @@ impl Narrow {
         })
     }
 
-    /// The statistics and the type of service; what else there is of a direction is kept elsewhere.
+    /// The same in full.
     pub fn direction(&self) -> Direction {
-        let packets = self.packets();
-        if packets == 0 {
-            return Direction::default();
+        let mut direction = Direction::NONE;
+        if self.packets() > 0 {
+            self.describe(&mut direction);
         }
+        direction
+    }
+
+    /// Writes the statistics and the type of service; what else there is of a direction is kept elsewhere.
+    #[inline(always)]
+    pub fn describe(&self, direction: &mut Direction) {
+        let packets = self.packets();
         let bytes = self.bytes_and_size_min >> 16;
         let overhead = self.overhead_and_packets as i64 >> PACKET_BITS;
-        Direction {
-            packets,
-            bytes,
-            frame_bytes: bytes.wrapping_add_signed(overhead),
-            first_ns: self.first_ns,
-            last_ns: self.first_ns + (self.span_and_size_max >> 16),
-            size_min: (self.bytes_and_size_min & 0xffff) as u32,
-            size_max: (self.span_and_size_max & 0xffff) as u32,
-            size_squares: self.size_squares.into(),
-            iat_min_ns: if packets < 2 { 0 } else { self.gap_min_and_squares >> 16 },
-            iat_max_ns: self.gap_max_and_more >> 16,
-            iat_squares: u128::from(self.squares_above()) << 64 | u128::from(self.gap_squares),
-            tos: self.gap_max_and_more as u8,
-            ..Direction::default()
-        }
+        direction.packets = packets;
+        direction.bytes = bytes;
+        direction.frame_bytes = bytes.wrapping_add_signed(overhead);
+        direction.first_ns = self.first_ns;
+        direction.last_ns = self.first_ns + (self.span_and_size_max >> 16);
+        direction.size_min = (self.bytes_and_size_min & 0xffff) as u32;
+        direction.size_max = (self.span_and_size_max & 0xffff) as u32;
+        direction.size_squares = self.size_squares.into();
+        direction.iat_min_ns = if packets < 2 { 0 } else { self.gap_min_and_squares >> 16 };
+        direction.iat_max_ns = self.gap_max_and_more >> 16;
+        direction.iat_squares = u128::from(self.squares_above()) << 64 | u128::from(self.gap_squares);
+        direction.tos = self.gap_max_and_more as u8;
     }
 }
 

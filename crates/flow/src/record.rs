@@ -126,35 +126,38 @@ pub struct Direction {
 
 impl Default for Direction {
     fn default() -> Self {
-        Self {
-            packets: 0,
-            bytes: 0,
-            frame_bytes: 0,
-            first_ns: 0,
-            last_ns: 0,
-            size_min: 0,
-            size_max: 0,
-            size_squares: 0,
-            iat_min_ns: 0,
-            iat_max_ns: 0,
-            iat_squares: 0,
-            mpls_label: NO_LABEL,
-            tunnel_id: None,
-            vlan: NO_VLAN,
-            inner_vlan: NO_VLAN,
-            tcp_flags: 0,
-            ttl_min: 0,
-            ttl_max: 0,
-            tos: 0,
-            icmp: [0; 2],
-            tunnel_type: TunnelType::None,
-            outer_source: [0; 16],
-            outer_destination: [0; 16],
-        }
+        Self::NONE
     }
 }
 
 impl Direction {
+    /// No packets.
+    pub(crate) const NONE: Self = Self {
+        packets: 0,
+        bytes: 0,
+        frame_bytes: 0,
+        first_ns: 0,
+        last_ns: 0,
+        size_min: 0,
+        size_max: 0,
+        size_squares: 0,
+        iat_min_ns: 0,
+        iat_max_ns: 0,
+        iat_squares: 0,
+        mpls_label: NO_LABEL,
+        tunnel_id: None,
+        vlan: NO_VLAN,
+        inner_vlan: NO_VLAN,
+        tcp_flags: 0,
+        ttl_min: 0,
+        ttl_max: 0,
+        tos: 0,
+        icmp: [0; 2],
+        tunnel_type: TunnelType::None,
+        outer_source: [0; 16],
+        outer_destination: [0; 16],
+    };
+
     /// Mean IP packet size, octets.
     pub fn size_mean(&self) -> f64 {
         self.bytes as f64 / self.packets as f64
@@ -288,6 +291,24 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Of nothing.
+    pub(crate) const NONE: Self = Self {
+        source: [0; 16],
+        destination: [0; 16],
+        source_port: 0,
+        destination_port: 0,
+        protocol: 0,
+        network: Network::Ipv4,
+        end_reason: EndReason::Forced,
+        approximate: Approximate(0),
+        interface: 0,
+        forward: Direction::NONE,
+        reverse: Direction::NONE,
+        tcp: None,
+    };
+    /// Of a TCP connection in which nothing came.
+    pub(crate) const OF_TCP: Self = Self { tcp: Some([Report::NONE; 2]), ..Self::NONE };
+
     /// Earliest packet of either direction, ns since 1970 UTC.
     pub fn start_ns(&self) -> u64 {
         self.over_directions(|d| d.first_ns, u64::min)
@@ -344,20 +365,6 @@ impl Flow {
 
 impl Default for Flow {
     fn default() -> Self {
-        let packet = Packet::default();
-        Self {
-            source: packet.source,
-            destination: packet.destination,
-            source_port: 0,
-            destination_port: 0,
-            protocol: 0,
-            network: packet.network,
-            end_reason: EndReason::Forced,
-            approximate: Approximate(0),
-            interface: 0,
-            forward: Direction::default(),
-            reverse: Direction::default(),
-            tcp: None,
-        }
+        Self::NONE
     }
 }

@@ -8,7 +8,7 @@
 //! Everything else goes through [`Connection::enter`], which is the reference over again, packed. What is out of the
 //! ordinary is kept in a [`Room`].
 
-use crate::report::{Class, Degraded, Report};
+use crate::report::{Class, Count, Degraded, Report};
 use crate::room::{Hole, Room, Trouble};
 use crate::rules::{
     COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REORDERING_NS, first_position, is_after,
@@ -215,33 +215,26 @@ impl Connection {
 
     /// What one side sent in this record, of so many packets.
     pub fn report(&self, side: usize, packets: u64, room: &Room) -> Report {
+        let mut report = Report::NONE;
+        self.write_report(side, packets, room, &mut report);
+        report
+    }
+
+    /// The same into a report of nothing.
+    #[inline]
+    pub fn write_report(&self, side: usize, packets: u64, room: &Room, report: &mut Report) {
         let (hot, cold) = (&self.hot[side & 1], &self.cold[side & 1]);
-        let mut report = Report::default();
-        let mut other_bytes = 0;
-        let mut missing_bytes = 0;
-        if hot.trouble > 0 {
-            let trouble = room.entry(hot.trouble - 1);
-            report.classes = trouble.classes;
-            report.retransmitted_bytes = trouble.retransmitted_bytes;
-            report.partial = trouble.partial;
-            report.spurious = trouble.spurious;
-            report.fins = trouble.fins;
-            report.zero_windows = trouble.zero_windows;
-            report.largest_hole = trouble.largest_hole;
-            report.degraded.0 = trouble.degraded;
-            missing_bytes = trouble.missing_bytes + trouble.holes.missing();
-            other_bytes = trouble.unique_bytes;
-        }
-        report.missing_bytes = missing_bytes;
         report.unique_bytes = hot.unique_bytes;
-        report.fins += u64::from(cold.fins);
-        report.classes[Class::Syn as usize].segments += u64::from(cold.syns);
-        report.classes[Class::Reset as usize].segments += u64::from(cold.resets);
-        let in_order = &mut report.classes[Class::InOrder as usize];
-        in_order.segments += u64::from(hot.in_order);
-        in_order.bytes = hot.unique_bytes - other_bytes;
+        report.fins = cold.fins.into();
+        report.classes[Class::Syn as usize].segments = cold.syns.into();
+        report.classes[Class::Reset as usize].segments = cold.resets.into();
+        report.classes[Class::InOrder as usize] = Count { segments: hot.in_order.into(), bytes: hot.unique_bytes };
+        let mut others = u64::from(hot.in_order) + u64::from(cold.syns) + u64::from(cold.resets);
+        if hot.trouble > 0 {
+            others += room.entry(hot.trouble - 1).add_to(report);
+        }
         // What is nothing else only acknowledged.
-        report.classes[Class::Acknowledgment as usize].segments = packets - report.segments();
+        report.classes[Class::Acknowledgment as usize].segments = packets - others;
         if cold.scale_and_more & NO_ROOM != 0 {
             report.degraded.0 |= Degraded::ROOM;
         }
@@ -255,7 +248,6 @@ impl Connection {
             report.size_by_sequence = cold.fin.checked_sub(cold.lowest);
             report.duration_by_sequence = cold.fin_ns.checked_sub(cold.syn_ns);
         }
-        report
     }
 
     /// Whether it has ended: FIN was seen from both sides, or RST from either.

@@ -168,6 +168,26 @@ pub struct Report {
 }
 
 impl Report {
+    /// Of nothing.
+    pub const NONE: Self = Self {
+        classes: [Count { segments: 0, bytes: 0 }; Class::COUNT],
+        retransmitted_bytes: 0,
+        unique_bytes: 0,
+        partial: 0,
+        spurious: 0,
+        fins: 0,
+        zero_windows: 0,
+        largest_hole: 0,
+        missing_bytes: 0,
+        degraded: Degraded(0),
+        syn_window: None,
+        maximum_segment: None,
+        window_scale: None,
+        handshake_ns: None,
+        size_by_sequence: None,
+        duration_by_sequence: None,
+    };
+
     /// Segments and octets of a class.
     pub fn of(&self, class: Class) -> Count {
         self.classes[class as usize]

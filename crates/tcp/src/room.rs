@@ -1,6 +1,6 @@
 //! Memory for what few connections need: holes, and counts of what is out of the ordinary.
 
-use crate::report::{Class, Count};
+use crate::report::{Class, Count, Report};
 use crate::rules::HOLES;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
@@ -162,6 +162,25 @@ impl Trouble {
         self.clear_counts();
         self.holes.count = 0;
         self.strange = 0;
+    }
+
+    /// Adds what it counts to a report that has what a direction without trouble counts. How many segments it adds.
+    #[cold]
+    pub(crate) fn add_to(&self, report: &mut Report) -> u64 {
+        for (count, more) in report.classes.iter_mut().zip(&self.classes) {
+            count.segments += more.segments;
+            count.bytes += more.bytes;
+        }
+        report.classes[Class::InOrder as usize].bytes -= self.unique_bytes;
+        report.retransmitted_bytes = self.retransmitted_bytes;
+        report.partial = self.partial;
+        report.spurious = self.spurious;
+        report.fins += self.fins;
+        report.zero_windows = self.zero_windows;
+        report.largest_hole = self.largest_hole;
+        report.missing_bytes = self.missing_bytes + self.holes.missing();
+        report.degraded.0 = self.degraded;
+        self.classes.iter().map(|count| count.segments).sum()
     }
 
     /// Begins to count anew.

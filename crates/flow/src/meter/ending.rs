@@ -163,8 +163,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Hands out the record of a flow that goes on after the active timeout.
     fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
-        let flow = self.record(at, EndReason::Active);
-        if flow.tcp.is_some() {
+        self.hand_out_record(at, EndReason::Active, out);
+        if self.is_connection(at) {
             self.tcp[at as usize].next_record(&mut self.room);
         }
         let head = &mut self.places[at as usize].head;
@@ -172,7 +172,6 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         // Remembered for one idle timeout after its active end.
         head.touched_ns = head.began_ns + self.config.active_ns;
         self.set_due(at);
-        self.hand_out(flow, out);
     }
 
     /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
@@ -181,10 +180,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     pub(super) fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<Flow>) {
         let bits = self.places[at as usize].head.bits();
         if !bits.has(Bits::WAITING) {
-            let flow = self.record(at, if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason });
-            self.hand_out(flow, out);
+            let reason = if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason };
+            self.hand_out_record(at, reason, out);
         }
-        if FIELDS & CONVERSATIONS != 0 && self.places[at as usize].head.protocol() == TCP {
+        if self.is_connection(at) {
             self.tcp[at as usize].end(&mut self.room);
         }
         self.index.remove(hash, at);
@@ -193,60 +192,63 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.free.push(at);
     }
 
+    /// Whether a place has a connection that is analysed.
+    fn is_connection(&self, at: u32) -> bool {
+        FIELDS & CONVERSATIONS != 0 && self.places[at as usize].head.protocol() == TCP
+    }
+
     pub(super) fn hand_out(&mut self, flow: Flow, out: &mut Vec<Flow>) {
-        self.live.flows -= 1;
-        self.live.packets -= flow.packets();
-        self.live.bytes -= flow.frame_bytes();
+        self.no_longer_live(&flow);
         out.push(flow);
     }
 
-    /// The record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
-    fn record(&mut self, at: u32, end_reason: EndReason) -> Flow {
-        let head = self.places[at as usize].head;
-        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
-        let (source, source_port) = head.endpoint(initiator);
-        let (destination, destination_port) = head.endpoint(1 - initiator);
-        let mut flow = Flow {
-            source,
-            destination,
-            source_port,
-            destination_port,
-            protocol: head.protocol(),
-            network: head.network(),
-            end_reason,
-            approximate: Approximate(head.bits().approximate()),
-            interface: self.annex.interface(at as usize, head.bits()),
-            forward: self.direction(at, initiator, &head),
-            reverse: self.direction(at, 1 - initiator, &head),
-            tcp: None,
-        };
-        if FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP {
-            let (connection, room) = (&self.tcp[at as usize], &self.room);
-            flow.tcp = Some([
-                connection.report(initiator, flow.forward.packets, room),
-                connection.report(1 - initiator, flow.reverse.packets, room),
-            ]);
-        }
-        flow
+    fn no_longer_live(&mut self, flow: &Flow) {
+        self.live.flows -= 1;
+        self.live.packets -= flow.packets();
+        self.live.bytes -= flow.frame_bytes();
     }
 
-    /// One side of a record.
+    /// Hands out the record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
+    fn hand_out_record(&mut self, at: u32, end_reason: EndReason, out: &mut Vec<Flow>) {
+        // A record has more than a KiB: it is written where it stays.
+        out.push(if self.is_connection(at) { Flow::OF_TCP } else { Flow::NONE });
+        let Some(flow) = out.last_mut() else { return };
+        let head = self.places[at as usize].head;
+        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
+        (flow.source, flow.source_port) = head.endpoint(initiator);
+        (flow.destination, flow.destination_port) = head.endpoint(1 - initiator);
+        flow.protocol = head.protocol();
+        flow.network = head.network();
+        flow.end_reason = end_reason;
+        flow.approximate = Approximate(head.bits().approximate());
+        flow.interface = self.annex.interface(at as usize, head.bits());
+        self.describe(at, initiator, &head, &mut flow.forward);
+        self.describe(at, 1 - initiator, &head, &mut flow.reverse);
+        if let Some([forward, reverse]) = &mut flow.tcp {
+            let (connection, room) = (&self.tcp[at as usize], &self.room);
+            connection.write_report(initiator, flow.forward.packets, room, forward);
+            connection.write_report(1 - initiator, flow.reverse.packets, room, reverse);
+        }
+        self.no_longer_live(flow);
+    }
+
+    /// Writes one side of a record, of which nothing is written yet.
     #[inline(always)]
-    fn direction(&mut self, at: u32, side: Side, head: &Head) -> Direction {
+    fn describe(&mut self, at: u32, side: Side, head: &Head, direction: &mut Direction) {
         let wide = if head.bits().has(Bits::WIDE) { self.wide.take(at, side) } else { None };
         let narrow = &self.places[at as usize].sides[side];
-        if wide.is_none() && narrow.packets() == 0 {
-            return Direction::default();
+        match wide {
+            Some(wide) => *direction = wide,
+            None if narrow.packets() == 0 => return,
+            None => narrow.describe(direction),
         }
-        let mut direction = wide.unwrap_or_else(|| narrow.direction());
         [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
         if head.protocol() == TCP {
             direction.tcp_flags = head.control[side] & Packet::CONTROL;
         } else {
             direction.icmp = head.control[side].to_ne_bytes();
         }
-        self.annex.describe(at as usize, side, head.bits(), &mut direction);
-        direction
+        self.annex.describe(at as usize, side, head.bits(), direction);
     }
 }
 
