@@ -1,12 +1,14 @@
 //! The program's own pipeline over frames in memory, with its records kept.
 
 use crate::RawFrame;
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use weir_capture::{Burst, Error, Frame, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, SinkLine};
-use weir_packet::Packet;
+use weir_packet::{Flags, Options, Packet, address};
 use weir_probe::{Pipeline, Settings};
 
 /// What the program made of some frames.
@@ -68,6 +70,50 @@ pub fn frames(source: &mut dyn Source) -> (Vec<RawFrame>, Vec<String>) {
             Err(error) => damage.push(error.to_string()),
         }
     }
+}
+
+/// Address and port.
+pub type End = (IpAddr, u16);
+
+/// A TCP segment of a capture, tunnels not entered.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Number of its frame, from 1.
+    pub frame: u64,
+    /// Who sent it.
+    pub from: End,
+    /// To whom.
+    pub to: End,
+    /// What the decoder read.
+    pub packet: Packet,
+}
+
+impl Segment {
+    /// Both ends in the order of all directions of the connection, and which of them sent it.
+    pub fn connection(&self) -> ((End, End), usize) {
+        ((self.from.min(self.to), self.from.max(self.to)), usize::from(self.from > self.to))
+    }
+}
+
+/// Every segment of a capture that has a whole TCP header.
+///
+/// # Panics
+/// A capture that cannot be opened.
+pub fn segments(path: &Path) -> Vec<Segment> {
+    let mut source = weir_capture::open(path).expect("every capture can be opened");
+    let mut segments = Vec::new();
+    for (number, frame) in (1..).zip(frames(&mut *source).0) {
+        let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
+        let options = Options { decapsulate: false };
+        let decoded = weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet);
+        if decoded.is_err() || packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
+            continue;
+        }
+        let end = |octets, port| (address(packet.network, octets).expect("it is IP"), port);
+        let (from, to) = (end(packet.source, packet.source_port), end(packet.destination, packet.destination_port));
+        segments.push(Segment { frame: number, from, to, packet });
+    }
+    segments
 }
 
 struct Memory<'a> {

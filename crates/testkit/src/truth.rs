@@ -105,6 +105,28 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
+/// The third-party captures that were chosen for their TCP, if there are any.
+///
+/// # Panics
+/// A list that cannot be read.
+pub fn chosen_for_tcp() -> Option<Vec<PathBuf>> {
+    #[derive(Deserialize)]
+    struct List {
+        captures: Vec<Listed>,
+    }
+    #[derive(Deserialize)]
+    struct Listed {
+        file: String,
+    }
+    let Some(folder) = third_party() else {
+        println!("no third-party captures: WEIR_CAPTURES is not set and there is no ../shared/captures");
+        return None;
+    };
+    let text = std::fs::read_to_string(folder.join("truth/TCP_ACCURACY.json")).expect("the list can be read");
+    let list: List = serde_json::from_str(&text).expect("the list is JSON of its own shape");
+    Some(list.captures.iter().map(|listed| folder.join(&listed.file)).collect())
+}
+
 fn read(captures: &Path, truths: &Path, ending: &str) -> Vec<Case> {
     let Ok(entries) = std::fs::read_dir(truths) else { return Vec::new() };
     let mut cases = Vec::new();

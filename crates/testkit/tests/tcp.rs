@@ -9,20 +9,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
-use weir_packet::{Flags, Options, Packet, address};
+use weir_packet::Packet;
 use weir_tcp::{Class, Reference};
+use weir_testkit::real::End;
 use weir_testkit::truth;
-
-/// The captures that were chosen for their TCP.
-#[derive(Deserialize)]
-struct List {
-    captures: Vec<Listed>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    file: String,
-}
 
 #[derive(Deserialize)]
 struct Truth {
@@ -56,8 +46,6 @@ struct Sums {
     rst: u64,
     new_isn: u64,
 }
-
-type End = (IpAddr, u16);
 
 /// The exact count of a direction, on its way.
 #[derive(Default)]
@@ -172,25 +160,14 @@ struct Found {
 fn found(path: &Path) -> Found {
     let mut connections: BTreeMap<(End, End), Reference> = BTreeMap::new();
     let mut found = Found::default();
-    let mut source = weir_capture::open(path).expect("every capture can be opened");
-    for frame in weir_testkit::real::frames(&mut *source).0 {
-        let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-        let options = Options { decapsulate: false };
-        if weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet).is_err() {
-            continue;
-        }
-        if packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
-            continue;
-        }
-        let ip = |octets| address(packet.network, octets).expect("it is IP");
-        let (from, to) = ((ip(packet.source), packet.source_port), (ip(packet.destination), packet.destination_port));
-        let side = usize::from(from > to);
-        let connection = connections.entry((from.min(to), from.max(to))).or_default();
+    for segment in weir_testkit::real::segments(path) {
+        let (packet, (ends, side)) = (segment.packet, segment.connection());
+        let connection = connections.entry(ends).or_default();
         let before = connection.report(side).retransmitted_bytes;
         let class = connection.enter(side, &packet);
         let known = connection.report(side).retransmitted_bytes - before;
         *found.classes.entry(class).or_default() += 1;
-        let exact = found.directions.entry((from, to)).or_default();
+        let exact = found.directions.entry((segment.from, segment.to)).or_default();
         if let Some(theirs) = exact.enter(&packet) {
             let ours = match class {
                 Class::InOrder | Class::Syn | Class::SynRepeated | Class::ZeroWindowProbe | Class::Retransmission => {
@@ -215,17 +192,15 @@ fn found(path: &Path) -> Found {
 
 #[test]
 fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_rule() {
-    let Some(folder) = truth::third_party() else {
-        println!("no third-party captures: WEIR_CAPTURES is not set and there is no ../shared/captures");
-        return;
-    };
-    let read = |name: &str| std::fs::read_to_string(folder.join("truth").join(name)).expect("a truth can be read");
-    let list: List = serde_json::from_str(&read("TCP_ACCURACY.json")).expect("the list is JSON of its own shape");
+    let Some(captures) = truth::chosen_for_tcp() else { return };
     let (mut wrong, mut directions, mut segments) = (Vec::new(), 0, 0);
     let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
-    for Listed { file } in &list.captures {
-        let truth: Truth = serde_json::from_str(&read(&format!("{file}.json"))).expect("a truth");
-        let mut found = found(&folder.join(file));
+    for capture in &captures {
+        let file = capture.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");
+        let truth = capture.with_file_name(format!("truth/{file}.json"));
+        let truth = std::fs::read_to_string(truth).expect("a truth can be read");
+        let truth: Truth = serde_json::from_str(&truth).expect("a truth");
+        let mut found = found(capture);
         println!("{file}: {:?}, judged otherwise: {:?}", found.classes, found.rules);
         wrong.append(&mut found.unexplained);
         for (rule, segments) in &found.rules {
@@ -243,7 +218,7 @@ fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_ru
         }
         wrong.extend(found.directions.keys().map(|ends| format!("{file} {ends:?} is not there")));
     }
-    println!("{} captures, {directions} directions, {segments} segments", list.captures.len());
+    println!("{} captures, {directions} directions, {segments} segments", captures.len());
     println!("judged otherwise: {rules:?}");
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }
