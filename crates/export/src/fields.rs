@@ -217,15 +217,24 @@ fields! {
     tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, copies left out. This and all fields of TCP are defined in tcp.md.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
         |r| counted(r, Report::syns);
+    tcp "tcp_syn_bytes", "integer", "octets", "Payload of SYN, but for those again.",
+        [Element::own(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Syn).bytes);
     tcp "tcp_syn_retransmitted", "integer", "packets", "SYN again, with the same sequence number.",
         [Element::own(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::SynRepeated).segments);
+    tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Their payload.",
+        [Element::own(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::SynRepeated).bytes);
     tcp "tcp_fin_count", "integer", "packets", "Segments with FIN that were taken, copies left out.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
         |r| counted(r, |t| t.fins);
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, copies left out.",
         [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
         |r| counted(r, |t| t.of(Class::Reset).segments);
+    tcp "tcp_rst_bytes", "integer", "octets", "Their payload: often a reason in words.",
+        [Element::own(46, "tcpRstOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Reset).bytes);
     tcp "tcp_payload_bytes", "integer", "octets", "Octets of payload of all segments by the IP length, copies and all.",
         [Element::own(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
         |r| counted(r, |t| t.classes.iter().map(|count| count.bytes).sum());
@@ -251,6 +260,9 @@ fields! {
     tcp "tcp_retransmitted_bytes", "integer", "octets", "Octets that were seen before, of all segments but copies and keep-alives.",
         [Element::own(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.retransmitted_bytes);
+    tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, with octets not seen before.",
+        [Element::own(47, "tcpRetransmittedPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::Retransmission).bytes);
     tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments with octets not seen before, too.",
         [Element::own(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.partial);
@@ -276,21 +288,33 @@ fields! {
     tcp "tcp_routed_duplicates", "integer", "packets", "Copies with another TTL: seen before and behind a router.",
         [Element::own(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::RoutedDuplicate).segments);
-    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of both kinds of copies.",
+    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of both kinds of copies together.",
         [Element::own(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.of(Class::Duplicate).bytes + t.of(Class::RoutedDuplicate).bytes);
+    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of those with another TTL alone.",
+        [Element::own(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::RoutedDuplicate).bytes);
     tcp "tcp_keepalives", "integer", "packets", "Segments of at most one octet, the last one again.",
         [Element::own(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::KeepAlive).segments);
+    tcp "tcp_keepalive_bytes", "integer", "octets", "Their payload.",
+        [Element::own(49, "tcpKeepAliveOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::KeepAlive).bytes);
     tcp "tcp_zero_window_probes", "integer", "packets", "One new octet into a closed window.",
         [Element::own(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::ZeroWindowProbe).segments);
+    tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Their payload.",
+        [Element::own(50, "tcpZeroWindowProbeOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::ZeroWindowProbe).bytes);
     tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, copies and RST left out.",
         [Element::own(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.zero_windows);
     tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from what was seen.",
         [Element::own(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::OutOfWindow).segments);
+    tcp "tcp_out_of_window_bytes", "integer", "octets", "Their payload.",
+        [Element::own(51, "tcpOutOfWindowOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
+        |r| counted(r, |t| t.of(Class::OutOfWindow).bytes);
     tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or cut by the capture.",
         [Element::own(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::Unread).segments);

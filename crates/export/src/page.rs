@@ -70,7 +70,7 @@ does not apply is null in JSON, empty in CSV, and not sent in IPFIX and NetFlow 
 a tag, everything `rev_` of a one-way flow but its `rev_packets`, `rev_bytes` and `rev_l2_bytes`, which are 0 in JSON and CSV.
 
 The fields `tcp_...` but for `tcp_flags` are defined in tcp.md. JSON leaves them out of records of other protocols, and overflow records. IPFIX sends most of them, those marked \\*, only
-in directions that had any trouble by TCP: a record without them says that they are 0. 0 in an element of `tcp_mss` and `tcp_window_scale` is none.
+in directions that had any trouble by TCP, or a SYN or RST with payload: a record without them says that they are 0, and `tcp_in_order_bytes` all of `tcp_payload_bytes`. 0 in an element of `tcp_mss` and `tcp_window_scale` is none.
 
 `rev_` is the way from the responder to the initiator. In IPFIX it is the same element under the enterprise number 29305 (RFC 5103), or
 for our own elements the number + 16384. With `--uniflow`, and always in NetFlow, each direction is a record of its own with its own start and end.

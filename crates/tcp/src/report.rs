@@ -198,11 +198,13 @@ impl Report {
         self.classes.iter().map(|count| count.segments).sum()
     }
 
-    /// Whether anything happened beyond SYN, octets in order, acknowledgments, FIN and RST.
+    /// Whether anything happened beyond SYN and RST without payload, octets in order, acknowledgments and FIN.
     pub fn had_trouble(&self) -> bool {
         const USUAL: [Class; 4] = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
         let usual: u64 = USUAL.iter().map(|&class| self.of(class).segments).sum();
         usual != self.segments()
+            || self.of(Class::Syn).bytes > 0
+            || self.of(Class::Reset).bytes > 0
             || self.zero_windows > 0
             || self.largest_hole > 0
             || self.missing_bytes > 0

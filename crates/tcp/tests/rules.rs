@@ -737,6 +737,9 @@ fn a_report_knows_whether_there_was_trouble() {
         data(20 * MS, 30, 3),
         Packet { window: 0, ..acknowledgment(20 * MS, 12, 1001) },
         Packet { flags: Flags(0), ..data(20 * MS, 5, 3) },
+        // Their octets are in no count that is always told.
+        Packet { payload_bytes: 3, ..segment(20 * MS, 12, 0, RST) },
+        Packet { payload_bytes: 3, ..segment(20 * MS, 4_000_000, 0, SYN) },
     ];
     for packet in troubles {
         let mut reference = talk.reference.clone();

@@ -159,11 +159,15 @@ pub fn tcp_after_trouble(t: &Report) -> Vec<Tcp> {
     let bytes = |class| t.classes[class as usize].bytes;
     let copied = bytes(Class::Duplicate) + bytes(Class::RoutedDuplicate);
     vec![
+        count("tcp_syn_bytes", "tcpSynOctets", bytes(Class::Syn)),
         count("tcp_syn_retransmitted", "tcpSynRetransmitted", segments(Class::SynRepeated)),
+        count("tcp_syn_retransmitted_bytes", "tcpSynRetransmittedOctets", bytes(Class::SynRepeated)),
+        count("tcp_rst_bytes", "tcpRstOctets", bytes(Class::Reset)),
         count("tcp_in_order_bytes", "tcpInOrderOctets", bytes(Class::InOrder)),
         count("tcp_duplicate_acks", "tcpDuplicateAcknowledgments", segments(Class::DuplicateAcknowledgment)),
         count("tcp_retransmitted_packets", "tcpRetransmittedPackets", segments(Class::Retransmission)),
         count("tcp_retransmitted_bytes", "tcpRetransmittedOctets", t.retransmitted_bytes),
+        count("tcp_retransmitted_payload_bytes", "tcpRetransmittedPayloadOctets", bytes(Class::Retransmission)),
         count("tcp_retransmitted_partial", "tcpRetransmittedPartial", t.partial),
         count("tcp_retransmitted_spurious", "tcpRetransmittedSpurious", t.spurious),
         count("tcp_retransmitted_unseen", "tcpRetransmittedUnseenPackets", segments(Class::UnseenRetransmission)),
@@ -173,10 +177,14 @@ pub fn tcp_after_trouble(t: &Report) -> Vec<Tcp> {
         count("tcp_duplicates", "tcpDuplicatePackets", segments(Class::Duplicate)),
         count("tcp_routed_duplicates", "tcpRoutedDuplicatePackets", segments(Class::RoutedDuplicate)),
         count("tcp_duplicate_bytes", "tcpDuplicateOctets", copied),
+        count("tcp_routed_duplicate_bytes", "tcpRoutedDuplicateOctets", bytes(Class::RoutedDuplicate)),
         count("tcp_keepalives", "tcpKeepAlives", segments(Class::KeepAlive)),
+        count("tcp_keepalive_bytes", "tcpKeepAliveOctets", bytes(Class::KeepAlive)),
         count("tcp_zero_window_probes", "tcpZeroWindowProbes", segments(Class::ZeroWindowProbe)),
+        count("tcp_zero_window_probe_bytes", "tcpZeroWindowProbeOctets", bytes(Class::ZeroWindowProbe)),
         count("tcp_zero_window", "tcpZeroWindowAnnouncements", t.zero_windows),
         count("tcp_out_of_window", "tcpOutOfWindowPackets", segments(Class::OutOfWindow)),
+        count("tcp_out_of_window_bytes", "tcpOutOfWindowOctets", bytes(Class::OutOfWindow)),
         count("tcp_unread", "tcpUnreadPackets", segments(Class::Unread)),
         count("tcp_missing_bytes", "tcpMissingOctets", t.missing_bytes),
         count("tcp_largest_hole", "tcpLargestHole", t.largest_hole),
@@ -196,6 +204,7 @@ fn tcp_side(t: &Report, reverse: bool, record: &mut Record) {
     };
     let usual = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
     let trouble = Class::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
+        || t.of(Class::Syn).bytes + t.of(Class::Reset).bytes > 0
         || t.zero_windows + t.largest_hole + t.missing_bytes + u64::from(t.degraded.0) > 0;
     let after_trouble = if trouble { tcp_after_trouble(t) } else { Vec::new() };
     for Tcp { element, value, .. } in tcp_always(t).iter().chain(&after_trouble) {

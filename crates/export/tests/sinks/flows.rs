@@ -114,12 +114,14 @@ fn report() -> impl Strategy<Value = Report> {
     let more = (counter(), counter(), counter(), counter(), counter(), counter(), counter(), 0..64_u8);
     let syn = prop::option::of((any::<u16>(), prop::option::of(1..=u16::MAX), prop::option::of(0..15_u8)));
     let times = (prop::option::of(any::<u64>()), prop::option::of(any::<u64>()), prop::option::of(any::<u64>()));
-    (any::<[bool; 2]>(), counts, more, counter(), syn, times).prop_map(|(trouble, counts, more, fins, syn, times)| {
+    (any::<[bool; 3]>(), counts, more, counter(), syn, times).prop_map(|(trouble, counts, more, fins, syn, times)| {
         let mut report = Report { unique_bytes: more.0, fins, ..Report::default() };
         for (class, (segments, bytes)) in Class::ALL.into_iter().zip(counts) {
             let usual = matches!(class, Class::Syn | Class::Reset | Class::InOrder | Class::Acknowledgment);
             if usual || trouble[0] {
-                report.classes[class as usize] = Count { segments, bytes };
+                // Only few SYN and RST have payload, and that is trouble enough.
+                let bare = matches!(class, Class::Syn | Class::Reset) && !trouble[2];
+                report.classes[class as usize] = Count { segments, bytes: if bare { 0 } else { bytes } };
             }
         }
         if trouble[0] {

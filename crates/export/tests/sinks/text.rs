@@ -208,9 +208,12 @@ fn names_are_those_of_the_design() {
         "icmp_type",
         "icmp_code",
         "tcp_syn_count",
+        "tcp_syn_bytes",
         "tcp_syn_retransmitted",
+        "tcp_syn_retransmitted_bytes",
         "tcp_fin_count",
         "tcp_rst_count",
+        "tcp_rst_bytes",
         "tcp_payload_bytes",
         "tcp_unique_bytes",
         "tcp_in_order_packets",
@@ -219,6 +222,7 @@ fn names_are_those_of_the_design() {
         "tcp_duplicate_acks",
         "tcp_retransmitted_packets",
         "tcp_retransmitted_bytes",
+        "tcp_retransmitted_payload_bytes",
         "tcp_retransmitted_partial",
         "tcp_retransmitted_spurious",
         "tcp_retransmitted_unseen",
@@ -228,10 +232,14 @@ fn names_are_those_of_the_design() {
         "tcp_duplicates",
         "tcp_routed_duplicates",
         "tcp_duplicate_bytes",
+        "tcp_routed_duplicate_bytes",
         "tcp_keepalives",
+        "tcp_keepalive_bytes",
         "tcp_zero_window_probes",
+        "tcp_zero_window_probe_bytes",
         "tcp_zero_window",
         "tcp_out_of_window",
+        "tcp_out_of_window_bytes",
         "tcp_unread",
         "tcp_missing_bytes",
         "tcp_largest_hole",
@@ -245,7 +253,7 @@ fn names_are_those_of_the_design() {
     ] {
         assert!(names.contains(&name) && names.contains(&format!("rev_{name}").as_str()), "{name}");
     }
-    assert_eq!(names.len(), 15 + 2 * (24 + 35));
+    assert_eq!(names.len(), 15 + 2 * (24 + 43));
 }
 
 #[test]
