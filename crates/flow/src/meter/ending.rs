@@ -252,18 +252,15 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 }
 
-/// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are, which is asked
-/// without a branch per place.
+/// Tells which places of `due`, of which the first has number `from`, are due now. Mostly none of 32 are; who is stands in a
+/// bit each, so that only those are looked at.
 #[inline(always)]
 fn due_among(due: &[u32], from: usize, now: u32, mut found: impl FnMut(u32)) {
-    let (groups, rest) = due.as_chunks::<32>();
-    let mut look = |at: usize, group: &[u32]| {
-        (at as u32..).zip(group).filter(|&(_, &due)| due <= now).for_each(|(at, _)| found(at));
-    };
-    for (at, group) in (from..).step_by(32).zip(groups) {
-        if group.iter().fold(false, |any, &due| any | (due <= now)) {
-            look(at, group);
+    for (group, at) in due.chunks(32).zip((from as u32..).step_by(32)) {
+        let mut among = (0..).zip(group).fold(0_u32, |among, (bit, &due)| among | u32::from(due <= now) << bit);
+        while among != 0 {
+            found(at + among.trailing_zeros());
+            among &= among - 1;
         }
     }
-    look(from + due.len() - rest.len(), rest);
 }
