@@ -13,7 +13,7 @@ use weir_packet::Packet;
 use weir_tcp::{Class, Degraded, Reference, Report};
 
 /// Segments of a side among which the original of a copy is looked for.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 64;
 
 /// Goes through a capture and writes the segments of one connection.
 pub struct Explanation<'a, W> {
