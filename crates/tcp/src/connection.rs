@@ -6,7 +6,7 @@
 //! ```
 //! [`Connection::usual`] takes a segment that brings the next octets, or acknowledges more, and is nothing else.
 //! Everything else goes through [`Connection::enter`], which is the reference over again, packed. What is out of the
-//! ordinary is kept in a [`Room`].
+//! ordinary is kept in a [`Room`]: holes, rare counts, and marks of 64 segments once a copy was found.
 
 use crate::report::{Class, Degraded, Report};
 use crate::room::{Hole, Room, Trouble};
@@ -44,8 +44,8 @@ struct Hot {
     state: u16,
     /// What it has in the room: number plus 1.
     trouble: u32,
-    /// The last segments that were no copies: mark, TTL (8 bits), tick (24 bits); 0 is none. If [`DEEP`] more of them are in
-    /// the room.
+    /// The last segments that were no copies: mark, TTL (8 bits), tick (24 bits); 0 is none. If [`DEEP`] more
+    /// of them are in the room.
     recent: [u64; REMEMBERED],
 }
 
