@@ -333,7 +333,7 @@ struct Half {
             }
             if (segment.has(CONTROL_ACK)) acknowledge(segment);
         }
-        remember_more(segment);
+        remember_here(segment);
         return what;
     }
 
@@ -351,20 +351,23 @@ struct Half {
             bool close = ticks_between(u32(entry) & 0x00ffffff, tick(segment.time_ns)) <= limit;
             if (u32(entry >> 32) != segment.mark || !close) continue;
             if (age + 1 == remembered) degrade(DEGRADED_DUPLICATES);
-            if (!originals) {
-                if (Trouble *more = trouble()) {
-                    more->originals.begin(hot.recent, turn);
-                    hot.state |= DEEP;
-                }
-            }
+            if (!originals) remember_more();
             what = u8(entry >> 24) == segment.ttl ? DUPLICATE : ROUTED_DUPLICATE;
             return true;
         }
         return false;
     }
 
+    WEIR_FUNCTION void remember_more() const {
+        u32 turn = hot.turn();
+        if (Trouble *more = trouble()) {
+            more->originals.begin(hot.recent, turn);
+            hot.state |= DEEP;
+        }
+    }
+
     // Half::remember.
-    WEIR_FUNCTION void remember_more(const Segment &segment) const {
+    WEIR_FUNCTION void remember_here(const Segment &segment) const {
         u32 turn = hot.turn();
         remember(hot, segment);
         if (hot.state & DEEP) known_trouble()->originals.set(turn, entry_of(segment));

@@ -328,6 +328,17 @@ fn entry(mark: u32, ttl: u8, time_ns: u64) -> u64 {
     u64::from(mark) << 32 | u64::from(ttl) << 24 | u64::from(tick(time_ns))
 }
 
+/// Age and TTL of the latest of some entries, by age, of which a segment is a copy.
+#[inline(always)]
+fn original(remembered: usize, segment: &Segment, entry: impl Fn(usize) -> u64) -> Option<(usize, u8)> {
+    let limit = if segment.identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
+    (0..remembered).find_map(|age| {
+        let entry = entry(age);
+        let near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;
+        ((entry >> 32) as u32 == segment.mark && near).then_some((age, (entry >> 24) as u8))
+    })
+}
+
 /// One side, on its way through a segment.
 struct Half<'a> {
     hot: &'a mut Hot,
@@ -433,29 +444,34 @@ impl Half<'_> {
         if !segment.identified && !is_told_by_itself(segment.payload_bytes, segment.control.into()) {
             return None;
         }
-        let limit = if segment.identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
-        let hot = *self.hot;
-        let originals = if hot.has(DEEP) { self.known_trouble().map(|trouble| &trouble.originals) } else { None };
-        if originals.is_some_and(|originals| !originals.have(segment.mark)) {
-            return None;
-        }
-        let remembered = if originals.is_some() { REMEMBERED_DEEP } else { REMEMBERED };
-        let (age, ttl) = (0..remembered).find_map(|age| {
-            let turn = hot.turn().wrapping_sub(age + 1);
-            let entry = originals.map_or_else(|| hot.recent[turn % REMEMBERED], |originals| originals.get(turn));
-            let near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;
-            ((entry >> 32) as u32 == segment.mark && near).then_some((age, (entry >> 24) as u8))
-        })?;
+        let turn = self.hot.turn();
+        let (remembered, original) = if self.hot.has(DEEP) {
+            let originals = &self.known_trouble()?.originals;
+            if !originals.have(segment.mark) {
+                return None;
+            }
+            (REMEMBERED_DEEP, original(REMEMBERED_DEEP, segment, |age| originals.get(turn.wrapping_sub(age + 1))))
+        } else {
+            let recent = |age| self.hot.recent[turn.wrapping_sub(age + 1) % REMEMBERED];
+            (REMEMBERED, original(REMEMBERED, segment, recent))
+        };
+        let (age, ttl) = original?;
         if age + 1 == remembered {
             self.degrade(Degraded::DUPLICATES);
         }
-        if !hot.has(DEEP)
-            && let Some(trouble) = self.trouble()
-        {
-            trouble.originals.begin(&hot.recent, hot.turn());
-            self.hot.state |= DEEP;
+        if !self.hot.has(DEEP) {
+            self.remember_more();
         }
         Some(if ttl == segment.ttl { Class::Duplicate } else { Class::RoutedDuplicate })
+    }
+
+    /// From now on.
+    fn remember_more(&mut self) {
+        let (recent, turn) = (self.hot.recent, self.hot.turn());
+        if let Some(trouble) = self.trouble() {
+            trouble.originals.begin(&recent, turn);
+            self.hot.state |= DEEP;
+        }
     }
 
     fn remember(&mut self, segment: &Segment) {
