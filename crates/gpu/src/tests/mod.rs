@@ -237,6 +237,36 @@ fn a_card_is_tested_before_it_is_used() {
 }
 
 #[test]
+fn memory_taken_again_holds_no_originals_of_another_connection() {
+    let mut packets = Vec::new();
+    for round in 0..3_u32 {
+        let segment = |at: u32, control: u16| Packet {
+            source: weir_packet::mapped([192, 0, 2, 1]),
+            destination: weir_packet::mapped([192, 0, 2, 2]),
+            time_ns: (1 << 50) + u64::from(100 * round + at) * 1000,
+            protocol: 6,
+            control,
+            flags: Flags(Flags::PORTS | Flags::TCP),
+            sequence: at * 10,
+            payload_bytes: if control == Packet::ACK { 10 } else { 0 },
+            identification: at + 1,
+            window: 100,
+            ..Packet::default()
+        };
+        let [syn, first] = [segment(0, Packet::SYN), segment(1, Packet::ACK)];
+        let original = segment(2, Packet::ACK);
+        // In the first round it is one, in the others nothing it could be a copy of was there.
+        packets.extend([syn, first, first, original, segment(3, Packet::RST)]);
+    }
+    let expected = model(&packets);
+    for limit in 2..8 {
+        let lane = Lane::on(Box::new(Shim::default()), Secret::new(), limit).unwrap();
+        assert_eq!(through(lane, &packets).1, expected, "batches of {limit}");
+        assert_eq!(through(Lane::new(Secret::new(), limit), &packets).1, expected, "batches of {limit}");
+    }
+}
+
+#[test]
 fn many_connections_that_begin_at_once_find_their_places() {
     let mut packets = Vec::new();
     for round in 0..3 {
