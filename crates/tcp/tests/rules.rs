@@ -209,7 +209,8 @@ fn what_lets_copies_be_forgotten_does_so_with_64_and_leaves_it_at_that() {
         assert_eq!(talk.enter(0, data(16 * MS, 0x8000_000a, 10)), Class::InOrder);
     };
     let nothing = |_: &mut Talk| {};
-    let all: [(&str, &dyn Fn(&mut Talk), u32); 4] =
+    type Forgets<'a> = (&'a str, &'a dyn Fn(&mut Talk), u32);
+    let all: [Forgets; 4] =
         [("nothing", &nothing, 41), ("leap", &leap, 41), ("syn", &syn, 0x1000_0001), ("jump", &jump, 0x8000_0014)];
     for (what, forget, next) in all {
         let mut talk = with_a_copy();
