@@ -294,7 +294,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
-    /// a KiB for each direction that is in trouble.
+    /// 1.5 KiB for each direction that is in trouble.
     pub fn memory_for_tcp(&self) -> usize {
         self.tcp.octets() + self.room.octets()
     }

@@ -13,6 +13,7 @@ typedef long long i64;
 
 // rules.rs
 constexpr u32 REMEMBERED = 4;
+constexpr u32 REMEMBERED_DEEP = 64;
 constexpr u32 HOLES = 32;
 constexpr u64 FAR_AWAY = 1ull << 30;
 constexpr u32 LEAP = 1u << 28;
@@ -23,10 +24,13 @@ constexpr u32 TICK_BITS = 24;
 
 // Control bits as on the wire.
 constexpr u32 CONTROL_FIN = 1, CONTROL_SYN = 2, CONTROL_RST = 4, CONTROL_ACK = 16;
+// Segment::FRAGMENT, among them.
+constexpr u32 CONTROL_FRAGMENT = 32;
 
 // Hot.state
 constexpr u32 FULL = 1u << 31;
-constexpr u32 BEGAN = 1, ACKED = 2, ZERO = 4, SYN = 8, FIN = 16, STRANGE = 32, TOLD = 64, ENDED = 128;
+constexpr u32 BEGAN = 1, ACKED = 2, ZERO = 4, SYN = 8, FIN = 16, STRANGE = 32, TOLD = 64, ENDED = 128, DEEP = 256;
+constexpr u32 TURN_SHIFT = 10;
 // Cold.scale_and_more
 constexpr u32 ANSWERS = 16, SEVERAL = 32, NO_ROOM = 64, RESET = 128;
 // Trouble.degraded
@@ -40,10 +44,11 @@ enum Class : u32 {
 struct Hot {
     u64 highest, unique_bytes;
     u32 in_order, acknowledged;
-    u16 window;
-    u8 state, turn;
+    u16 window, state;
     u32 trouble;
     u64 recent[REMEMBERED];
+
+    WEIR_FUNCTION u32 turn() const { return state >> TURN_SHIFT; }
 };
 
 struct Cold {
@@ -128,14 +133,43 @@ struct Holes {
     }
 };
 
+struct Originals {
+    u32 marks[REMEMBERED_DEEP], rest[REMEMBERED_DEEP];
+
+    WEIR_FUNCTION void begin(const u64 *recent, u32 turn) {
+        clear();
+        for (u32 before = turn + REMEMBERED_DEEP - REMEMBERED; before < turn + REMEMBERED_DEEP; before++) {
+            set(before, recent[before % REMEMBERED]);
+        }
+    }
+
+    WEIR_FUNCTION void clear() {
+        for (u32 at = 0; at < REMEMBERED_DEEP; at++) marks[at] = rest[at] = 0;
+    }
+
+    WEIR_FUNCTION void set(u32 turn, u64 entry) {
+        marks[turn % REMEMBERED_DEEP] = u32(entry >> 32);
+        rest[turn % REMEMBERED_DEEP] = u32(entry);
+    }
+
+    WEIR_FUNCTION u64 get(u32 turn) const { return u64(marks[turn % REMEMBERED_DEEP]) << 32 | rest[turn % REMEMBERED_DEEP]; }
+
+    WEIR_FUNCTION bool have(u32 mark) const {
+        bool any = false;
+        for (u32 at = 0; at < REMEMBERED_DEEP; at++) any |= marks[at] == mark;
+        return any;
+    }
+};
+
 struct Trouble {
     Count classes[CLASSES];
     u64 retransmitted_bytes, unique_bytes, partial, spurious, fins, zero_windows, largest_hole, missing_bytes;
     u32 strange;
     u8 degraded, unused[3];
     Holes holes;
+    Originals originals;
 
-    // As if new; holes that were there are not overwritten.
+    // As if new; holes and originals that were there are not overwritten.
     WEIR_FUNCTION void clear() {
         for (u32 number = 0; number < CLASSES; number++) classes[number] = Count{0, 0};
         retransmitted_bytes = unique_bytes = partial = spurious = fins = zero_windows = largest_hole = missing_bytes = 0;
@@ -146,7 +180,7 @@ struct Trouble {
 };
 
 static_assert(sizeof(Hot) == 64 && sizeof(Cold) == 64 && sizeof(Connection) == 256, "as in connection.rs");
-static_assert(sizeof(Holes) == 664 && sizeof(Trouble) == 976, "as in room.rs");
+static_assert(sizeof(Holes) == 664 && sizeof(Trouble) == 1488, "as in room.rs");
 
 // Room for directions in trouble. Numbers are taken by many threads at once, so which one a direction has is chance.
 struct Room {
@@ -200,9 +234,13 @@ WEIR_FUNCTION inline u64 overlap(u64 start, u64 end, u64 other_start, u64 other_
 
 WEIR_FUNCTION inline u64 sum_at_most(u64 one, u64 other) { return one + other < one ? ~0ull : one + other; }
 
+WEIR_FUNCTION inline u64 entry_of(const Segment &segment) {
+    return u64(segment.mark) << 32 | u64(segment.ttl) << 24 | tick(segment.time_ns);
+}
+
 WEIR_FUNCTION inline void remember(Hot &hot, const Segment &segment) {
-    hot.recent[hot.turn % REMEMBERED] = u64(segment.mark) << 32 | u64(segment.ttl) << 24 | tick(segment.time_ns);
-    hot.turn++;
+    hot.recent[hot.turn() % REMEMBERED] = entry_of(segment);
+    hot.state = u16(hot.state + (1u << TURN_SHIFT));
 }
 
 // Connection::advance.
@@ -211,10 +249,10 @@ WEIR_FUNCTION inline bool usual(Hot &hot, const Segment &segment) {
     if (segment.control != CONTROL_ACK || segment.window == 0 || step >= LEAP) return false;
     u32 next = u32(hot.highest);
     if (segment.payload_bytes == 0) {
-        if ((hot.state & (ACKED | ZERO)) != ACKED || step == 0 || segment.sequence == next - 1) return false;
+        if ((hot.state & (ACKED | ZERO | DEEP)) != ACKED || step == 0 || segment.sequence == next - 1) return false;
         hot.window = u16(segment.window);
     } else {
-        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE)) == (BEGAN | ACKED) && hot.in_order < FULL;
+        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE | DEEP)) == (BEGAN | ACKED) && hot.in_order < FULL;
         if (!known || segment.sequence != next || segment.payload_bytes - 2 >= 1u << 16) return false;
         hot.highest += segment.payload_bytes;
         hot.unique_bytes += segment.payload_bytes;
@@ -274,6 +312,7 @@ struct Half {
     }
 
     WEIR_FUNCTION Class classify(const Segment &segment) const {
+        if (segment.has(CONTROL_FRAGMENT)) degrade(DEGRADED_UNREAD);
         Class copied;
         if (copy(segment, copied)) return copied;
         Class what;
@@ -288,13 +327,13 @@ struct Half {
         }
         if (what == OUT_OF_WINDOW) return what;
         if (what != RESETS) {
-            hot.state = u8(segment.window == 0 ? hot.state | ZERO : hot.state & ~ZERO);
+            hot.state = u16(segment.window == 0 ? hot.state | ZERO : hot.state & ~ZERO);
             if (segment.window == 0) {
                 if (Trouble *more = trouble()) more->zero_windows++;
             }
             if (segment.has(CONTROL_ACK)) acknowledge(segment);
         }
-        remember(hot, segment);
+        remember_here(segment);
         return what;
     }
 
@@ -302,15 +341,41 @@ struct Half {
         bool told = !segment.has(CONTROL_RST) && (segment.payload_bytes > 0 || segment.has(CONTROL_SYN | CONTROL_FIN));
         if (!segment.identified && !told) return false;
         u32 limit = segment.identified ? IDENTIFIED_COPY_TICKS : COPY_TICKS;
-        for (u32 age = 0; age < REMEMBERED; age++) {
-            u64 entry = hot.recent[(hot.turn - age - 1) % REMEMBERED];
+        u32 turn = hot.turn();
+        const Originals *originals = hot.state & DEEP ? &known_trouble()->originals : nullptr;
+        if (originals && !originals->have(segment.mark)) return false;
+        u32 remembered = originals ? REMEMBERED_DEEP : REMEMBERED;
+        for (u32 age = 0; age < remembered; age++) {
+            u32 before = turn - age - 1;
+            u64 entry = originals ? originals->get(before) : hot.recent[before % REMEMBERED];
             bool close = ticks_between(u32(entry) & 0x00ffffff, tick(segment.time_ns)) <= limit;
             if (u32(entry >> 32) != segment.mark || !close) continue;
-            if (age + 1 == REMEMBERED) degrade(DEGRADED_DUPLICATES);
+            if (age + 1 == remembered) degrade(DEGRADED_DUPLICATES);
+            if (!originals) remember_more();
             what = u8(entry >> 24) == segment.ttl ? DUPLICATE : ROUTED_DUPLICATE;
             return true;
         }
         return false;
+    }
+
+    WEIR_FUNCTION void remember_more() const {
+        u32 turn = hot.turn();
+        if (Trouble *more = trouble()) {
+            more->originals.begin(hot.recent, turn);
+            hot.state |= DEEP;
+        }
+    }
+
+    // Half::remember.
+    WEIR_FUNCTION void remember_here(const Segment &segment) const {
+        u32 turn = hot.turn();
+        remember(hot, segment);
+        if (hot.state & DEEP) known_trouble()->originals.set(turn, entry_of(segment));
+    }
+
+    WEIR_FUNCTION void forget() const {
+        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
+        if (hot.state & DEEP) known_trouble()->originals.clear();
     }
 
     WEIR_FUNCTION Class synchronize(const Segment &segment) const {
@@ -347,8 +412,8 @@ struct Half {
             give_up();
         }
         begin(first, segment);
-        hot.state &= u8(~(ENDED | ACKED));
-        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
+        hot.state &= u16(~(ENDED | ACKED));
+        forget();
         hot.acknowledged = 0;
         hot.window = 0;
     }
@@ -364,9 +429,9 @@ struct Half {
             more->missing_bytes += more->holes.missing();
             more->holes.count = 0;
         }
-        hot.state &= u8(~(SYN | STRANGE));
+        hot.state &= u16(~(SYN | STRANGE));
         cold.scale_and_more |= SEVERAL;
-        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
+        forget();
     }
 
     WEIR_FUNCTION Class receive(const Segment &segment) const {
@@ -376,7 +441,7 @@ struct Half {
         if ((hot.state & BEGAN) && !fin) {
             if (payload <= 1 && sequence == next - 1) return KEEP_ALIVE;
             if (payload == 1 && sequence == next && (peer.state & ZERO)) {
-                hot.state &= u8(~STRANGE);
+                hot.state &= u16(~STRANGE);
                 take(hot.highest, segment, ZERO_WINDOW_PROBE);
                 return ZERO_WINDOW_PROBE;
             }
@@ -399,7 +464,7 @@ struct Half {
         if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end) {
             return out_of_window(segment, before_syn && end > cold.lowest);
         }
-        hot.state &= u8(~STRANGE);
+        hot.state &= u16(~STRANGE);
         if (start >= highest) {
             take(start, segment, IN_ORDER);
             return IN_ORDER;
@@ -538,9 +603,7 @@ struct Half {
             hot.state |= ACKED;
             hot.acknowledged = number;
         } else if (!is_after(hot.acknowledged, number)) {
-            if (number - hot.acknowledged >= LEAP) {
-                for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
-            }
+            if (number - hot.acknowledged >= LEAP) forget();
             hot.acknowledged = number;
         }
     }

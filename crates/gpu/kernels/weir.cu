@@ -173,6 +173,7 @@ WEIR_FUNCTION inline Segment read_segment(const Facts &facts, const Facts *secon
         segment.window = second->acknowledgment & 0xffff;
         segment.maximum_segment = second->acknowledgment >> 16;
         segment.window_scale = second->time_ns & 0xff;
+        segment.control |= second->bits;
     }
     return segment;
 }

@@ -108,6 +108,7 @@ pub(crate) fn packets() -> Vec<Packet> {
         packets[at] = Packet { ttl: packets[at].ttl, time_ns: packets[at].time_ns, ..packets[at - 1 - at % 5] };
     }
     packets.extend(holes());
+    packets.extend(copies());
     packets
 }
 
@@ -131,4 +132,41 @@ fn holes() -> impl Iterator<Item = Packet> {
     let between =
         (0..39).map(move |number| segment(2000 * number + 1000, opened_ns(number) + LIMIT_NS - 1 + number % 3));
     every_second.chain(between)
+}
+
+/// Connections with a copy, and with another one behind so many other segments, or behind what lets copies be forgotten.
+fn copies() -> impl Iterator<Item = Packet> {
+    let of_one = |(number, (between, forgets)): (u16, (u32, u32))| {
+        let segment = move |at: u32, sequence: u32| Packet {
+            source: mapped([192, 0, 2, 5]),
+            destination: mapped([192, 0, 2, 6]),
+            source_port: 40_000 + number,
+            time_ns: (1 << 60) + u64::from(at) * 1000,
+            protocol: 6,
+            control: Packet::ACK,
+            flags: Flags(Flags::PORTS | Flags::TCP),
+            sequence,
+            payload_bytes: 10,
+            identification: at + 1,
+            window: 500,
+            ..Packet::default()
+        };
+        let copy = |original: Packet, ttl: u8| Packet { time_ns: original.time_ns + 500_000, ttl, ..original };
+        let (first, original) = (segment(0, 0), segment(1, 10));
+        let mut packets = vec![first, copy(first, 1), original];
+        packets.extend((0..between).map(|at| segment(2 + at, 20 + 10 * at)));
+        let next = segment(2 + between, 20 + 10 * between);
+        let far = |at: u32| Packet { sequence: next.sequence + (1 << 31) + 10 * at, ..segment(3 + between + at, 0) };
+        match forgets {
+            1 => packets.push(Packet { acknowledgment: 1 << 28, ..next }),
+            2 => packets.push(Packet { control: Packet::SYN, ..next }),
+            3 => packets.extend([far(0), far(1)]),
+            4 => packets.push(Packet { flags: Flags(next.flags.0 | Flags::FRAGMENT_FIRST), ..next }),
+            _ => {}
+        }
+        packets.push(copy(original, 0));
+        packets
+    };
+    let all = [3, 4, 5, 62, 63, 64, 65].map(|between| (between, 0)).into_iter().chain((1..5).map(|how| (9, how)));
+    (0..).zip(all).flat_map(of_one)
 }

@@ -2,8 +2,8 @@
 //!
 //! In: a [`Packet`]. Out: its [`Facts`] behind the endpoints, and from those the very [`Segment`] that
 //! [`Segment::of`] makes of the packet, but that a window of payload without SYN is 0 or 1, of which nothing else matters.
-//! What does not fit (options and window of a SYN, payload above 65 535 octets) is in a second record right behind.
-//! The kernels read the same: `kernels/weir.h`.
+//! What does not fit (options and window of a SYN, payload above 65 535 octets, that it is a first fragment) is in a
+//! second record right behind. The kernels read the same: `kernels/weir.cu`.
 
 use crate::key::Key;
 use bytemuck::{Pod, Zeroable};
@@ -14,7 +14,7 @@ use weir_tcp::Segment;
 const TCP: u8 = 6;
 
 /// What is said of a segment beside its endpoints, 20 octets. In a second record: payload octets, window and maximum
-/// segment size, window scale in place of both numbers and the time.
+/// segment size, window scale in place of both numbers and the time; [`Segment::FRAGMENT`] or nothing in place of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Facts {
@@ -102,10 +102,12 @@ impl Facts {
         };
         let syn = control & Packet::SYN != 0;
         let options = segment.payload_bytes > 0 || segment.maximum_segment > 0 || segment.window_scale > 0;
-        let second = (syn && options || segment.payload_bytes > u16::MAX.into()).then(|| Self {
+        let fragment = segment.control & Segment::FRAGMENT;
+        let second = (syn && options || segment.payload_bytes > u16::MAX.into() || fragment != 0).then(|| Self {
             sequence: segment.payload_bytes,
             acknowledgment: u32::from(segment.maximum_segment) << 16 | u32::from(segment.window),
             time_ns: segment.window_scale.into(),
+            bits: fragment,
             ..Self::default()
         });
         let mut bits = (control & FIN_SYN_RST) as u8 | kind;
@@ -162,6 +164,7 @@ impl Facts {
             segment.window = second.acknowledgment as u16;
             segment.maximum_segment = (second.acknowledgment >> 16) as u16;
             segment.window_scale = second.time_ns as u8;
+            segment.control |= second.bits;
         }
         Some(segment)
     }

@@ -6,13 +6,13 @@
 //! ```
 //! [`Connection::usual`] takes a segment that brings the next octets, or acknowledges more, and is nothing else.
 //! Everything else goes through [`Connection::enter`], which is the reference over again, packed. What is out of the
-//! ordinary is kept in a [`Room`].
+//! ordinary is kept in a [`Room`]: holes, rare counts, and marks of 64 segments once a copy was found.
 
 use crate::report::{Class, Count, Degraded, Report};
 use crate::room::{Hole, Room, Trouble};
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REORDERING_NS, first_position, is_after,
-    is_segment, is_told_by_itself, near, tick, ticks_between,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, first_position,
+    is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
 };
 use crate::segment::{CONTROL, Segment, mark};
 use bytemuck::{Pod, Zeroable};
@@ -40,12 +40,12 @@ struct Hot {
     acknowledged: u32,
     /// Window of the last segment that only acknowledged.
     window: u16,
-    state: u8,
-    /// Segments remembered so far, modulo 256.
-    turn: u8,
+    /// Bits, and above [`DEEP`] the number of segments remembered so far, modulo 64.
+    state: u16,
     /// What it has in the room: number plus 1.
     trouble: u32,
-    /// The last segments that were no copies: mark, TTL (8 bits), tick (24 bits); 0 is none.
+    /// The last segments that were no copies: mark, TTL (8 bits), tick (24 bits); 0 is none. If [`DEEP`] more
+    /// of them are in the room.
     recent: [u64; REMEMBERED],
 }
 
@@ -73,21 +73,26 @@ struct Cold {
 const _: () = assert!(size_of::<Connection>() == 256 && size_of::<Hot>() == 64 && size_of::<Cold>() == 64);
 
 /// Bits of [`Hot::state`]: a position is known.
-const BEGAN: u8 = 1;
+const BEGAN: u16 = 1;
 /// It acknowledged something.
-const ACKED: u8 = 1 << 1;
+const ACKED: u16 = 1 << 1;
 /// The last window it announced was 0.
-const ZERO: u8 = 1 << 2;
+const ZERO: u16 = 1 << 2;
 /// The position of its SYN is known: the one before the lowest.
-const SYN: u8 = 1 << 3;
+const SYN: u16 = 1 << 3;
 /// The position of its FIN is known.
-const FIN: u8 = 1 << 4;
+const FIN: u16 = 1 << 4;
 /// The last segment with payload or FIN was out of window.
-const STRANGE: u8 = 1 << 5;
+const STRANGE: u16 = 1 << 5;
 /// It told its options.
-const TOLD: u8 = 1 << 6;
+const TOLD: u16 = 1 << 6;
 /// It sent FIN or RST.
-const ENDED: u8 = 1 << 7;
+const ENDED: u16 = 1 << 7;
+/// A copy was found, and there was room to remember more.
+const DEEP: u16 = 1 << 8;
+/// One segment remembered.
+const TURN: u16 = 1 << 10;
+const _: () = assert!((u16::MAX / TURN) as usize + 1 == REMEMBERED_DEEP);
 
 /// Bits of [`Cold::scale_and_more`]: its SYN acknowledged one of the other side.
 const ANSWERS: u8 = 1 << 4;
@@ -111,7 +116,6 @@ impl Connection {
             acknowledged: 0,
             window: 0,
             state: 0,
-            turn: 0,
             trouble: 0,
             recent: [0; REMEMBERED],
         }; 2],
@@ -152,7 +156,7 @@ impl Connection {
             ttl: packet.ttl,
             ..Segment::default()
         };
-        is_segment(packet) && self.advance(side, &segment, || mark(packet))
+        is_whole_segment(packet) && self.advance(side, &segment, || mark(packet))
     }
 
     /// The same of a segment, which is one for [`Connection::step`] if not.
@@ -170,13 +174,13 @@ impl Connection {
         }
         let next = hot.highest as u32;
         if segment.payload_bytes == 0 {
-            if hot.state & (ACKED | ZERO) != ACKED || step == 0 || segment.sequence == next.wrapping_sub(1) {
+            if hot.state & (ACKED | ZERO | DEEP) != ACKED || step == 0 || segment.sequence == next.wrapping_sub(1) {
                 return false;
             }
             hot.window = segment.window;
         } else {
             // A single octet may be a probe of a closed window; what is larger than a packet is a lie, or rare.
-            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE) == BEGAN | ACKED && hot.in_order < FULL;
+            let known = hot.state & (BEGAN | ACKED | ZERO | STRANGE | DEEP) == BEGAN | ACKED && hot.in_order < FULL;
             if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
                 return false;
             }
@@ -267,7 +271,7 @@ impl Connection {
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
             if hot.trouble > 0 {
                 let trouble = room.entry_mut(hot.trouble - 1);
-                if trouble.holes.len() == 0 && hot.state & STRANGE == 0 {
+                if trouble.holes.len() == 0 && hot.state & (STRANGE | DEEP) == 0 {
                     room.give_back(hot.trouble - 1);
                     hot.trouble = 0;
                 } else {
@@ -291,18 +295,40 @@ impl Connection {
 impl Hot {
     #[inline(always)]
     fn remember(&mut self, mark: u32, ttl: u8, time_ns: u64) {
-        let entry = u64::from(mark) << 32 | u64::from(ttl) << 24 | u64::from(tick(time_ns));
-        self.recent[usize::from(self.turn) % REMEMBERED] = entry;
-        self.turn = self.turn.wrapping_add(1);
+        self.recent[self.turn() % REMEMBERED] = entry(mark, ttl, time_ns);
+        self.state = self.state.wrapping_add(TURN);
     }
 
-    fn has(&self, bit: u8) -> bool {
+    /// Segments remembered so far, modulo 64.
+    #[inline(always)]
+    fn turn(&self) -> usize {
+        usize::from(self.state / TURN)
+    }
+
+    fn has(&self, bit: u16) -> bool {
         self.state & bit != 0
     }
 
-    fn set(&mut self, bit: u8, value: bool) {
+    fn set(&mut self, bit: u16, value: bool) {
         self.state = if value { self.state | bit } else { self.state & !bit };
     }
+}
+
+/// What is remembered of a segment.
+#[inline(always)]
+fn entry(mark: u32, ttl: u8, time_ns: u64) -> u64 {
+    u64::from(mark) << 32 | u64::from(ttl) << 24 | u64::from(tick(time_ns))
+}
+
+/// Age and TTL of the latest of some entries, by age, of which a segment is a copy.
+#[inline(always)]
+fn original(remembered: usize, segment: &Segment, entry: impl Fn(usize) -> u64) -> Option<(usize, u8)> {
+    let limit = if segment.identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
+    (0..remembered).find_map(|age| {
+        let entry = entry(age);
+        let near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;
+        ((entry >> 32) as u32 == segment.mark && near).then_some((age, (entry >> 24) as u8))
+    })
 }
 
 /// One side, on its way through a segment.
@@ -372,6 +398,9 @@ impl Half<'_> {
     }
 
     fn classify(&mut self, segment: &Segment) -> Class {
+        if segment.control & Segment::FRAGMENT != 0 {
+            self.degrade(Degraded::UNREAD);
+        }
         if let Some(class) = self.copy(segment) {
             return class;
         }
@@ -398,7 +427,7 @@ impl Half<'_> {
                 self.acknowledge(segment);
             }
         }
-        self.hot.remember(segment.mark, segment.ttl, segment.time_ns);
+        self.remember(segment);
         class
     }
 
@@ -407,17 +436,54 @@ impl Half<'_> {
         if !segment.identified && !is_told_by_itself(segment.payload_bytes, segment.control.into()) {
             return None;
         }
-        let limit = if segment.identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
-        let turn = usize::from(self.hot.turn);
-        let (age, ttl) = (0..REMEMBERED).find_map(|age| {
-            let entry = self.hot.recent[turn.wrapping_sub(age + 1) % REMEMBERED];
-            let near = ticks_between(entry as u32 & 0x00ff_ffff, tick(segment.time_ns)) <= limit;
-            ((entry >> 32) as u32 == segment.mark && near).then_some((age, (entry >> 24) as u8))
-        })?;
-        if age + 1 == REMEMBERED {
+        let turn = self.hot.turn();
+        let (remembered, original) = if self.hot.has(DEEP) {
+            let originals = &self.known_trouble()?.originals;
+            if !originals.have(segment.mark) {
+                return None;
+            }
+            (REMEMBERED_DEEP, original(REMEMBERED_DEEP, segment, |age| originals.get(turn.wrapping_sub(age + 1))))
+        } else {
+            let recent = |age| self.hot.recent[turn.wrapping_sub(age + 1) % REMEMBERED];
+            (REMEMBERED, original(REMEMBERED, segment, recent))
+        };
+        let (age, ttl) = original?;
+        if age + 1 == remembered {
             self.degrade(Degraded::DUPLICATES);
         }
+        if !self.hot.has(DEEP) {
+            self.remember_more();
+        }
         Some(if ttl == segment.ttl { Class::Duplicate } else { Class::RoutedDuplicate })
+    }
+
+    /// From now on.
+    fn remember_more(&mut self) {
+        let (recent, turn) = (self.hot.recent, self.hot.turn());
+        if let Some(trouble) = self.trouble() {
+            trouble.originals.begin(&recent, turn);
+            self.hot.state |= DEEP;
+        }
+    }
+
+    fn remember(&mut self, segment: &Segment) {
+        let turn = self.hot.turn();
+        self.hot.remember(segment.mark, segment.ttl, segment.time_ns);
+        if self.hot.has(DEEP)
+            && let Some(trouble) = self.known_trouble()
+        {
+            trouble.originals.set(turn, entry(segment.mark, segment.ttl, segment.time_ns));
+        }
+    }
+
+    /// Lets all be forgotten that could have copies.
+    fn forget(&mut self) {
+        self.hot.recent = [0; REMEMBERED];
+        if self.hot.has(DEEP)
+            && let Some(trouble) = self.known_trouble()
+        {
+            trouble.originals.clear();
+        }
     }
 
     fn synchronize(&mut self, segment: &Segment) -> Class {
@@ -466,7 +532,7 @@ impl Half<'_> {
         self.begin(first, segment);
         self.hot.state &= !(ENDED | ACKED);
         // What acknowledges more than before is no copy: `usual` relies on it.
-        self.hot.recent = [0; REMEMBERED];
+        self.forget();
         self.hot.acknowledged = 0;
         self.hot.window = 0;
     }
@@ -484,7 +550,7 @@ impl Half<'_> {
         }
         self.hot.state &= !(SYN | STRANGE);
         self.cold.scale_and_more |= SEVERAL;
-        self.hot.recent = [0; REMEMBERED];
+        self.forget();
     }
 
     fn receive(&mut self, segment: &Segment) -> Class {
@@ -685,7 +751,7 @@ impl Half<'_> {
             self.hot.acknowledged = number;
         } else if !is_after(self.hot.acknowledged, number) {
             if number.wrapping_sub(self.hot.acknowledged) >= LEAP {
-                self.hot.recent = [0; REMEMBERED];
+                self.forget();
             }
             self.hot.acknowledged = number;
         }

@@ -2,8 +2,8 @@
 //! `docs/tcp.md`. What is fast elsewhere is tested against it.
 
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REORDERING_NS, first_position, is_after,
-    is_identified, is_segment, is_told_by_itself, near, tick, ticks_between,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, first_position,
+    is_after, is_first_fragment, is_identified, is_segment, is_told_by_itself, near, tick, ticks_between,
 };
 use crate::{Class, Degraded, Report};
 use std::collections::VecDeque;
@@ -45,6 +45,8 @@ struct Half {
     strange: Option<u32>,
     /// The last segments that were no copies, the latest first.
     recent: VecDeque<Packet>,
+    /// A copy was found: more are remembered.
+    copied: bool,
     report: Report,
 }
 
@@ -109,10 +111,15 @@ impl Half {
             self.report.degraded.0 |= Degraded::UNREAD;
             return Class::Unread;
         }
+        if is_first_fragment(packet) {
+            // What the others bring is missing.
+            self.report.degraded.0 |= Degraded::UNREAD;
+        }
         if let Some(age) = self.recent.iter().position(|earlier| is_copy(earlier, packet)) {
-            if age + 1 == REMEMBERED {
+            if age + 1 == self.remembered() {
                 self.report.degraded.0 |= Degraded::DUPLICATES;
             }
+            self.copied = true;
             let same_ttl = self.recent[age].ttl == packet.ttl;
             return if same_ttl { Class::Duplicate } else { Class::RoutedDuplicate };
         }
@@ -136,8 +143,13 @@ impl Half {
             }
         }
         self.recent.push_front(*packet);
-        self.recent.truncate(REMEMBERED);
+        self.recent.truncate(self.remembered());
         class
+    }
+
+    /// How many segments it remembers.
+    fn remembered(&self) -> usize {
+        if self.copied { REMEMBERED_DEEP } else { REMEMBERED }
     }
 
     /// A segment with SYN.

@@ -104,7 +104,8 @@ impl Degraded {
     pub const JUMP: u8 = 4;
     /// A SYN with another sequence number in a connection that had not ended.
     pub const REUSED: u8 = 8;
-    /// Packets without a whole TCP header: later fragments, or cut by the capture.
+    /// Packets without a whole TCP header: later fragments, or cut by the capture; or first fragments, of which the rest is
+    /// not read.
     pub const UNREAD: u8 = 16;
     /// There was no room for what is out of the ordinary: segments of some classes were not told from others.
     pub const ROOM: u8 = 32;

@@ -1,7 +1,7 @@
 //! Memory for what few connections need: holes, and counts of what is out of the ordinary.
 
 use crate::report::{Class, Count, Report};
-use crate::rules::HOLES;
+use crate::rules::{HOLES, REMEMBERED, REMEMBERED_DEEP};
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
@@ -14,7 +14,7 @@ pub struct Room {
     capacity: usize,
 }
 
-/// What a direction in trouble needs more: 976 octets whose meaning is this crate's.
+/// What a direction in trouble needs more: 1488 octets whose meaning is this crate's.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
 pub struct Trouble {
@@ -35,6 +35,8 @@ pub struct Trouble {
     pub(crate) degraded: u8,
     unused: [u8; 3],
     pub(crate) holes: Holes,
+    /// Only of a direction with copies; else whatever it was.
+    pub(crate) originals: Originals,
 }
 
 /// Ranges of positions between the lowest and the highest that were not seen, in order.
@@ -47,7 +49,15 @@ pub(crate) struct Holes {
     since_ns: [u64; HOLES + 1],
 }
 
-/// One of them.
+/// The last segments that were no copies. An entry is that of a `Connection` in two halves, so that marks lie together.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C)]
+pub(crate) struct Originals {
+    marks: [u32; REMEMBERED_DEEP],
+    rest: [u32; REMEMBERED_DEEP],
+}
+
+/// One of the holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub start: u64,
@@ -155,9 +165,10 @@ impl Trouble {
         degraded: 0,
         unused: [0; 3],
         holes: Holes { count: 0, lengths: [0; HOLES + 1], starts: [0; HOLES + 1], since_ns: [0; HOLES + 1] },
+        originals: Originals::NONE,
     };
 
-    /// As if new; what holes there were need not be overwritten.
+    /// As if new; what holes and originals there were need not be overwritten.
     fn clear(&mut self) {
         self.clear_counts();
         self.holes.count = 0;
@@ -195,6 +206,36 @@ impl Trouble {
         self.largest_hole = 0;
         self.missing_bytes = 0;
         self.degraded = 0;
+    }
+}
+
+impl Originals {
+    const NONE: Self = Self { marks: [0; REMEMBERED_DEEP], rest: [0; REMEMBERED_DEEP] };
+
+    /// Takes over those that are remembered, before so many others.
+    pub fn begin(&mut self, recent: &[u64; REMEMBERED], turn: usize) {
+        self.clear();
+        for before in turn + REMEMBERED_DEEP - REMEMBERED..turn + REMEMBERED_DEEP {
+            self.set(before, recent[before % REMEMBERED]);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::NONE;
+    }
+
+    pub fn set(&mut self, turn: usize, entry: u64) {
+        self.marks[turn % REMEMBERED_DEEP] = (entry >> 32) as u32;
+        self.rest[turn % REMEMBERED_DEEP] = entry as u32;
+    }
+
+    pub fn get(&self, turn: usize) -> u64 {
+        u64::from(self.marks[turn % REMEMBERED_DEEP]) << 32 | u64::from(self.rest[turn % REMEMBERED_DEEP])
+    }
+
+    /// Whether any has this mark: mostly not, which is found out without a branch for each.
+    pub fn have(&self, mark: u32) -> bool {
+        self.marks.iter().fold(false, |any, &one| any | (one == mark))
     }
 }
 

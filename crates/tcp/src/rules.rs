@@ -4,6 +4,8 @@ use weir_packet::{Flags, Network, Packet};
 
 /// Segments of a direction that are remembered, to know copies of them.
 pub(crate) const REMEMBERED: usize = 4;
+/// The same from the first copy on: where there is one there are mostly more, and bursts between them.
+pub(crate) const REMEMBERED_DEEP: usize = 64;
 /// Holes of a direction that are kept apart.
 pub const HOLES: usize = 32;
 /// The largest window there can be (RFC 7323 section 2.3): what is so far away belongs to something else.
@@ -36,6 +38,17 @@ pub(crate) fn ticks_between(one: u32, other: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn is_segment(packet: &Packet) -> bool {
     packet.flags.has(Flags::TCP)
+}
+
+/// Whether it was there, and the packet is not in fragments.
+#[inline(always)]
+pub(crate) fn is_whole_segment(packet: &Packet) -> bool {
+    packet.flags.0 & (Flags::TCP | Flags::FRAGMENT_FIRST) == Flags::TCP
+}
+
+/// Whether it is the first of the fragments of a packet: the rest of the payload is in others.
+pub(crate) fn is_first_fragment(packet: &Packet) -> bool {
+    packet.flags.has(Flags::FRAGMENT_FIRST)
 }
 
 /// Whether the IP identification tells one packet of its sender from the next.

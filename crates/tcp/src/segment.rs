@@ -1,6 +1,6 @@
 //! What is read of a packet.
 
-use crate::rules::{is_identified, is_segment};
+use crate::rules::{is_first_fragment, is_identified, is_segment};
 use std::mem::offset_of;
 use weir_packet::Packet;
 
@@ -23,7 +23,7 @@ pub struct Segment {
     pub maximum_segment: u16,
     /// As [`Packet::window_scale`], plus 1, or 0.
     pub window_scale: u8,
-    /// The control bits FIN, SYN, RST and ACK.
+    /// The control bits FIN, SYN, RST and ACK; and [`Segment::FRAGMENT`].
     pub control: u8,
     /// TTL or hop limit.
     pub ttl: u8,
@@ -35,6 +35,9 @@ pub struct Segment {
 pub(crate) const CONTROL: u16 = Packet::FIN | Packet::SYN | Packet::RST | Packet::ACK;
 
 impl Segment {
+    /// In [`Segment::control`]: it is the first fragment of a packet.
+    pub const FRAGMENT: u8 = 1 << 5;
+
     /// What a packet has of it, if it has a whole TCP header.
     pub fn of(packet: &Packet) -> Option<Self> {
         is_segment(packet).then(|| Self {
@@ -46,7 +49,7 @@ impl Segment {
             window: packet.window,
             maximum_segment: packet.maximum_segment().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
-            control: (packet.control & CONTROL) as u8,
+            control: (packet.control & CONTROL) as u8 | if is_first_fragment(packet) { Self::FRAGMENT } else { 0 },
             ttl: packet.ttl,
             identified: is_identified(packet),
         })

@@ -61,7 +61,9 @@ fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
 #[test]
 fn of_whatever_comes() {
     let wraps = any::<bool>();
-    let strategy = (any::<[u32; 2]>(), wraps, prop::collection::vec(step(), 1..120));
+    let steps =
+        prop_oneof![4 => 1..120_usize, 1 => 120..400_usize].prop_flat_map(|steps| prop::collection::vec(step(), steps));
+    let strategy = (any::<[u32; 2]>(), wraps, steps);
     let coverage = RefCell::new(Coverage::default());
     let config = ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() };
     let result = TestRunner::new(config).run(&strategy, |(base, wraps, steps)| {
@@ -78,6 +80,11 @@ fn of_whatever_comes() {
         "settled below others",
         "unseen by the handshake",
         "out of window: not next to the other",
+        "copy at the 64th place",
+        "no copy: behind 64 others",
+        "copy of a first fragment",
+        "many are forgotten by a leap",
+        "many are forgotten by a beginning",
     ]);
 }
 

@@ -105,6 +105,176 @@ fn what_equals_one_of_the_last_four_is_a_copy() {
     }
 }
 
+/// A direction in which a copy was found.
+fn with_a_copy() -> Talk {
+    let mut talk = Talk::begun();
+    let original = data(10 * MS, 1, 10);
+    assert_eq!(talk.enter(0, original), Class::InOrder);
+    assert_eq!(talk.enter(0, Packet { time_ns: 11 * MS, ..original }), Class::Duplicate);
+    talk
+}
+
+/// So many segments in order.
+fn more(talk: &mut Talk, from_ns: u64, from: u32, segments: u32) {
+    for number in 0..segments {
+        let packet = data(from_ns + u64::from(number) * 10_000, from + 10 * number, 10);
+        assert_eq!(talk.enter(0, packet), Class::InOrder, "{number}");
+    }
+}
+
+#[test]
+fn where_a_copy_was_found_64_are_remembered() {
+    for between in 0..80 {
+        for ttl in [64, 63] {
+            let mut talk = with_a_copy();
+            let original = data(12 * MS, 11, 10);
+            talk.enter(0, original);
+            more(&mut talk, 13 * MS, 21, between);
+            let class = match (between < 64, ttl) {
+                (true, 64) => Class::Duplicate,
+                (true, _) => Class::RoutedDuplicate,
+                _ => Class::Retransmission,
+            };
+            assert_eq!(talk.enter(0, Packet { time_ns: 20 * MS, ttl, ..original }), class, "{between} between");
+            // The 64th place tells that there may have been others, and the fourth does no longer.
+            let marked: &[&str] = if between == 63 { &["duplicates"] } else { &[] };
+            assert_eq!(talk.degraded(0), marked, "{between} between");
+        }
+    }
+}
+
+#[test]
+fn what_was_remembered_at_the_first_copy_still_is() {
+    for before in 1..7 {
+        let mut talk = Talk::begun();
+        more(&mut talk, 10 * MS, 1, before);
+        let copy_of = |number: u32, time_ns: u64| Packet {
+            time_ns,
+            ..data(10 * MS + u64::from(number) * 10_000, 1 + 10 * number, 10)
+        };
+        assert_eq!(talk.enter(0, copy_of(before - 1, 12 * MS)), Class::Duplicate);
+        more(&mut talk, 13 * MS, 1 + 10 * before, 30);
+        for number in 0..before {
+            let class = if number + 4 < before { Class::Retransmission } else { Class::Duplicate };
+            assert_eq!(talk.enter(0, copy_of(number, 15 * MS)), class, "{number} of {before}");
+        }
+    }
+}
+
+#[test]
+fn of_several_equal_ones_the_latest_is_the_original() {
+    let mut talk = with_a_copy();
+    // Not near enough to be copies of each other, and with another TTL.
+    let original = data(12 * MS, 11, 10);
+    talk.enter(0, original);
+    more(&mut talk, 13 * MS, 21, 20);
+    let again = Packet { time_ns: 12 * MS + 60 * TICK, ttl: 60, ..original };
+    assert_eq!(talk.enter(0, again), Class::Retransmission);
+    assert_eq!(talk.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), Class::Duplicate);
+    assert_eq!(talk.enter(0, Packet { time_ns: 12 * MS + 5 * TICK, ..original }), Class::Duplicate, "the other is far");
+}
+
+#[test]
+fn one_side_remembers_more_and_the_other_does_not() {
+    let mut talk = with_a_copy();
+    let original = data(12 * MS, 1001, 10);
+    talk.enter(1, original);
+    for number in 0..4 {
+        talk.enter(1, data(13 * MS + number * MS, 1011 + 10 * number as u32, 10));
+    }
+    assert_eq!(talk.enter(1, Packet { time_ns: 20 * MS, ..original }), Class::Retransmission);
+}
+
+#[test]
+fn it_remembers_more_in_later_records() {
+    let mut talk = with_a_copy();
+    let original = data(12 * MS, 11, 10);
+    talk.enter(0, original);
+    more(&mut talk, 13 * MS, 21, 20);
+    talk.next_record();
+    assert_eq!((talk.room.used(), talk.report(0).had_trouble()), (1, false));
+    more(&mut talk, 14 * MS, 221, 20);
+    assert_eq!(talk.enter(0, Packet { time_ns: 20 * MS, ..original }), Class::Duplicate);
+    assert_eq!(talk.report(0).of(Class::Duplicate).segments, 1);
+    talk.connection.end(&mut talk.room);
+    assert_eq!(talk.room.used(), 0);
+}
+
+#[test]
+fn what_lets_copies_be_forgotten_does_so_with_64_and_leaves_it_at_that() {
+    let leap = |talk: &mut Talk| _ = talk.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
+    let syn = |talk: &mut Talk| assert_eq!(talk.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), Class::Syn);
+    let jump = |talk: &mut Talk| {
+        assert_eq!(talk.enter(0, data(15 * MS, 0x8000_0000, 10)), Class::OutOfWindow);
+        assert_eq!(talk.enter(0, data(16 * MS, 0x8000_000a, 10)), Class::InOrder);
+    };
+    let nothing = |_: &mut Talk| {};
+    type Forgets<'a> = (&'a str, &'a dyn Fn(&mut Talk), u32);
+    let all: [Forgets; 4] =
+        [("nothing", &nothing, 41), ("leap", &leap, 41), ("syn", &syn, 0x1000_0001), ("jump", &jump, 0x8000_0014)];
+    for (what, forget, next) in all {
+        let mut talk = with_a_copy();
+        let original = Packet { acknowledgment: 1001, ..segment(12 * MS, 11, 10, ACK) };
+        assert_eq!(talk.enter(0, original), Class::InOrder);
+        more(&mut talk, 13 * MS, 21, 2);
+        forget(&mut talk);
+        // Its places are not those of another time.
+        let copy = talk.enter(0, Packet { time_ns: 17 * MS, ..original });
+        assert_eq!(copy == Class::Duplicate, what == "nothing", "{what}: {copy:?}");
+        let original = data(18 * MS, next, 10);
+        assert_eq!(talk.enter(0, original), Class::InOrder, "{what}");
+        more(&mut talk, 19 * MS, next + 10, 40);
+        assert_eq!(talk.enter(0, Packet { time_ns: 22 * MS, ..original }), Class::Duplicate, "{what}");
+    }
+}
+
+#[test]
+fn without_room_four_are_remembered_and_it_says_so() {
+    let mut full = Room::new(0).unwrap();
+    let mut connection = Connection::NEW;
+    let mut packets = 0;
+    let mut enter = |connection: &mut Connection, packet: Packet| {
+        packets += 1;
+        (connection.enter(0, &packet, &mut full), connection.report(0, packets, &full).degraded)
+    };
+    let room = Degraded(Degraded::ROOM);
+    for number in 0..10 {
+        let first = data(10 * MS + number * MS, 1 + 10 * number as u32, 10);
+        let degraded = if number == 0 { Degraded(0) } else { room };
+        assert_eq!(enter(&mut connection, first), (Class::InOrder, degraded));
+        assert_eq!(enter(&mut connection, Packet { ttl: 63, ..first }), (Class::RoutedDuplicate, room));
+    }
+    let (fourth, fifth) = (data(16 * MS, 61, 10), data(15 * MS, 51, 10));
+    assert_eq!(enter(&mut connection, fourth).0, Class::Duplicate);
+    assert_eq!(enter(&mut connection, fifth).0, Class::Retransmission);
+    assert_eq!(connection.troubles(), [None, None]);
+    // As soon as there is some, it remembers more.
+    let mut some = Room::new(1).unwrap();
+    let original = data(20 * MS, 101, 10);
+    connection.enter(0, &original, &mut some);
+    connection.enter(0, &original, &mut some);
+    for number in 0..10 {
+        connection.enter(0, &data(21 * MS + number * MS, 111 + 10 * number as u32, 10), &mut some);
+    }
+    assert_eq!(connection.enter(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), Class::Duplicate);
+}
+
+#[test]
+fn memory_of_another_direction_holds_no_originals_of_this_one() {
+    let mut talk = with_a_copy();
+    let original = data(12 * MS, 11, 10);
+    talk.enter(0, original);
+    more(&mut talk, 13 * MS, 21, 2);
+    talk.connection.end(&mut talk.room);
+    (talk.reference, talk.packets) = (Reference::default(), [0; 2]);
+    // The very same segments but that one, so that its place is as it was left.
+    let first = data(10 * MS, 1, 10);
+    talk.enter(0, first);
+    assert_eq!(talk.enter(0, Packet { time_ns: 11 * MS, ..first }), Class::Duplicate);
+    more(&mut talk, 13 * MS, 21, 2);
+    assert_ne!(talk.enter(0, Packet { time_ns: 20 * MS, ..original }), Class::Duplicate);
+}
+
 #[test]
 fn a_copy_is_none_if_it_differs_in_anything_but_the_ttl() {
     let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
@@ -647,6 +817,40 @@ fn packets_without_a_header_are_unread() {
     assert_eq!((talk.degraded(0), talk.degraded(1)), (vec!["unread"], vec![]));
     talk.next_record();
     assert_eq!(talk.degraded(0), Vec::<&str>::new());
+}
+
+#[test]
+fn a_first_fragment_is_as_long_as_it_says_and_marks_that_more_is_missing() {
+    let whole = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
+    for (flags, marked) in [
+        (Flags(Flags::TCP | Flags::PORTS), vec![]),
+        (Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), vec!["unread"]),
+    ] {
+        // With payload, without, as SYN, and as a copy.
+        for packet in [
+            whole,
+            Packet { payload_bytes: 0, sequence: 1, acknowledgment: 1002, ..whole },
+            segment(10 * MS, 0, 5, SYN),
+        ] {
+            let mut talk = Talk::begun();
+            let class = talk.enter(0, Packet { flags, ..packet });
+            assert_ne!(class, Class::Unread);
+            assert_eq!((talk.degraded(0), talk.degraded(1)), (marked.clone(), vec![]), "{packet:?}");
+            assert_eq!(talk.report(0).of(Class::Unread).segments, 0);
+            talk.next_record();
+            assert_eq!(talk.enter(0, Packet { flags, time_ns: 11 * MS, ..packet }), Class::Duplicate);
+            assert_eq!(talk.degraded(0), marked);
+        }
+    }
+    let mut talk = Talk::begun();
+    let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
+    assert!(!talk.connection.clone().usual(0, &first));
+    assert!(talk.connection.clone().usual(0, &whole));
+    assert_eq!(talk.enter(0, first), Class::InOrder);
+    let report = talk.report(0);
+    assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
+    assert_eq!(talk.enter(0, data(12 * MS, 21, 10)), Class::InOrder);
+    assert_eq!(talk.report(0).missing_bytes, 10, "what the others brought");
 }
 
 #[test]

@@ -190,6 +190,10 @@ fn found(path: &Path) -> Found {
     found
 }
 
+/// A capture on both sides of a loaded router: 887 of its segments equal another one within 2 ms, in all but the TTL. Those
+/// that are behind 64 others are missed, and the first of each direction behind four.
+const COPIED: (&str, [Option<u64>; 2]) = ("ndpi_fix2.pcap", [None, Some(770)]);
+
 #[test]
 fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_rule() {
     let Some(captures) = truth::chosen_for_tcp() else { return };
@@ -201,6 +205,10 @@ fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_ru
         let truth = std::fs::read_to_string(truth).expect("a truth can be read");
         let truth: Truth = serde_json::from_str(&truth).expect("a truth");
         let mut found = found(capture);
+        if file == COPIED.0 {
+            let copies = [Class::Duplicate, Class::RoutedDuplicate].map(|class| found.classes.get(&class).copied());
+            assert_eq!(copies, COPIED.1, "duplicates and routed duplicates in {file}");
+        }
         println!("{file}: {:?}, judged otherwise: {:?}", found.classes, found.rules);
         wrong.append(&mut found.unexplained);
         for (rule, segments) in &found.rules {

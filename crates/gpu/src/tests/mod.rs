@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use weir_packet::{Flags, Network, Packet, address};
-use weir_tcp::{Reference, Segment};
+use weir_tcp::{Degraded, Reference, Segment};
 
 /// What the engine is: a map of connections, and those that were followed by another one.
 #[derive(Default)]
@@ -88,7 +88,9 @@ fn through(mut lane: Lane, packets: &[Packet]) -> (Lane, Vec<Conversation>) {
 
 /// Some connections between few endpoints, their packets mixed in a random order.
 fn traffic() -> impl Strategy<Value = Vec<Packet>> {
-    let one = (any::<[u32; 2]>(), any::<bool>(), 0..3_u8, 0..3_u16, prop::collection::vec(step(), 1..60));
+    let steps =
+        prop_oneof![12 => 1..60_usize, 1 => 60..300_usize].prop_flat_map(|steps| prop::collection::vec(step(), steps));
+    let one = (any::<[u32; 2]>(), any::<bool>(), 0..3_u8, 0..3_u16, steps);
     (prop::collection::vec(one, 1..7), any::<bool>(), any::<[u8; 32]>()).prop_map(|(all, calm, order)| {
         let mut queues = all
             .into_iter()
@@ -227,6 +229,40 @@ fn a_card_is_tested_before_it_is_used() {
     for class in weir_tcp::Class::ALL {
         let count: u64 = all.iter().flat_map(|one| one.reports).map(|report| report.of(class).segments).sum();
         assert!(count > 0, "{}", class.name());
+    }
+    for (bit, name) in [(Degraded::DUPLICATES, "duplicates"), (Degraded::UNREAD, "unread"), (Degraded::HOLES, "holes")]
+    {
+        assert!(all.iter().flat_map(|one| one.reports).any(|report| report.degraded.has(bit)), "{name}");
+    }
+}
+
+#[test]
+fn memory_taken_again_holds_no_originals_of_another_connection() {
+    let mut packets = Vec::new();
+    for round in 0..3_u32 {
+        let segment = |at: u32, control: u16| Packet {
+            source: weir_packet::mapped([192, 0, 2, 1]),
+            destination: weir_packet::mapped([192, 0, 2, 2]),
+            time_ns: (1 << 50) + u64::from(100 * round + at) * 1000,
+            protocol: 6,
+            control,
+            flags: Flags(Flags::PORTS | Flags::TCP),
+            sequence: at * 10,
+            payload_bytes: if control == Packet::ACK { 10 } else { 0 },
+            identification: at + 1,
+            window: 100,
+            ..Packet::default()
+        };
+        let [syn, first] = [segment(0, Packet::SYN), segment(1, Packet::ACK)];
+        let original = segment(2, Packet::ACK);
+        // In the first round it is one, in the others nothing it could be a copy of was there.
+        packets.extend([syn, first, first, original, segment(3, Packet::RST)]);
+    }
+    let expected = model(&packets);
+    for limit in 2..8 {
+        let lane = Lane::on(Box::new(Shim::default()), Secret::new(), limit).unwrap();
+        assert_eq!(through(lane, &packets).1, expected, "batches of {limit}");
+        assert_eq!(through(Lane::new(Secret::new(), limit), &packets).1, expected, "batches of {limit}");
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Step {
     /// Since the packet before.
     pub after_ns: i64,
     kind: u8,
+    /// How far behind its original a copy comes, if it is one of those that may come late.
+    back: usize,
     usual: bool,
     next_record: bool,
 }
@@ -83,13 +85,14 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => -2_000_000..0_i64,
         1 => prop::sample::select(vec![1 << 34, 1 << 44, -(1 << 44), (1 << 44) - (1 << 20)]),
     ];
+    let back = prop_oneof![2 => 1..6_usize, 2 => 1..81_usize, 1 => 63..67_usize];
     let from = prop_oneof![8 => Just(From::Next), 2 => Just(From::Base), 3 => Just(From::Last)];
     (
         (0..2_usize, from, offset, payload, control, acknowledges, window),
-        (0..3_u32, 0..2_u8, prop::sample::select(vec![64, 64, 64, 63]), after, 0..30_u8, any::<bool>(), 0..60_u8),
+        (0..3_u32, 0..2_u8, prop::sample::select(vec![64, 64, 64, 63]), after, 0..30_u8, any::<bool>(), 0..60_u8, back),
     )
         .prop_map(|((side, from, offset, payload, control, acknowledges, window), more)| {
-            let (identification, checksum, ttl, after_ns, kind, usual, record) = more;
+            let (identification, checksum, ttl, after_ns, kind, usual, record, back) = more;
             let next_record = record == 0;
             Step {
                 side,
@@ -104,6 +107,7 @@ pub fn step() -> impl Strategy<Value = Step> {
                 ttl,
                 after_ns,
                 kind,
+                back,
                 usual,
                 next_record,
             }
@@ -122,6 +126,7 @@ impl Step {
             offset: self.offset % 8 + beyond,
             payload: self.payload % 8,
             control: Packet::ACK,
+            acknowledges: Acknowledges::All,
             ..self.clone()
         }
     }
@@ -135,9 +140,11 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
     let network = if base[0].is_multiple_of(5) { Network::Ipv6 } else { Network::Ipv4 };
     // Now and then much of one side does not come by: many holes, if nothing begins anew.
     let scattered = base[1].is_multiple_of(4);
+    // And some are so fast that many segments lie within the time in which there are copies.
+    let fast = base[0].is_multiple_of(3);
     let mut all = Vec::new();
     for step in steps {
-        time_ns = time_ns.saturating_add_signed(step.after_ns);
+        time_ns = time_ns.saturating_add_signed(if fast { step.after_ns % 100_000 } else { step.after_ns });
         let step = if scattered { step.scattered() } else { step.clone() };
         let side = step.side;
         let from = match step.from {
@@ -155,7 +162,11 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
             time_ns,
             network,
             protocol: 6,
-            flags: Flags(if step.kind == 29 { 0 } else { Flags::TCP | Flags::PORTS }),
+            flags: Flags(match step.kind {
+                29 => 0,
+                28 if step.back == 1 => Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST,
+                _ => Flags::TCP | Flags::PORTS,
+            }),
             sequence,
             acknowledgment,
             payload_bytes: step.payload,
@@ -169,9 +180,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
         // A copy, of the last or of one before.
         let back = match step.kind {
             20..=22 => 1,
-            23 => 2,
-            24 => 4,
-            25 => 5,
+            23..=25 => step.back,
             _ => 0,
         };
         if let Some(&original) = earlier[side].iter().rev().nth(back.max(1) - 1)

@@ -32,12 +32,20 @@ pub const RULES: &[&str] = &[
     "copy without identification",
     "copy at the second place",
     "copy at the fourth place",
+    "copy at the fifth place or beyond",
+    "copy at the 64th place",
+    "no copy: behind four others",
+    "no copy: behind 64 others",
+    "first fragment",
+    "copy of a first fragment",
     "no copy: too late, identified",
     "no copy: too late, not identified",
     "no copy: acknowledgment without identification",
     "no copy: RST without identification",
     "remembered are forgotten by a leap",
     "remembered are forgotten by a beginning",
+    "many are forgotten by a leap",
+    "many are forgotten by a beginning",
     "SYN repeated with payload",
     "SYN with payload",
     "SYN with FIN",
@@ -100,6 +108,8 @@ struct Side {
     out_of_window: Option<u32>,
     /// The latest last.
     remembered: Vec<Packet>,
+    /// From the first copy on.
+    has_copies: bool,
     report: Report,
 }
 
@@ -217,7 +227,20 @@ impl Judge {
             self.sides[side].report.degraded.0 |= Degraded::UNREAD;
             return Class::Unread;
         }
+        let is_first = packet.flags.has(Flags::FRAGMENT_FIRST);
+        if is_first {
+            self.rule("first fragment");
+            self.sides[side].report.degraded.0 |= Degraded::UNREAD;
+        }
         if let Some(class) = self.copy(side, packet) {
+            if is_first {
+                self.rule("copy of a first fragment");
+            }
+            let own = &mut self.sides[side];
+            if !std::mem::replace(&mut own.has_copies, true) {
+                // What was forgotten before does not come back.
+                own.remembered.drain(..own.remembered.len().saturating_sub(4));
+            }
             return class;
         }
         let class = match packet.control {
@@ -250,7 +273,8 @@ impl Judge {
         let identified = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
         let control = packet.control & (Packet::SYN | Packet::FIN | Packet::RST);
         let bare = control & Packet::RST != 0 || packet.payload_bytes == 0 && control == 0;
-        let places: Vec<Packet> = self.sides[side].remembered.iter().rev().take(4).copied().collect();
+        let all = if self.sides[side].has_copies { 64 } else { 4 };
+        let places: Vec<Packet> = self.sides[side].remembered.iter().rev().take(all + 1).copied().collect();
         for (place, earlier) in places.iter().enumerate() {
             if fields(earlier) != fields(packet) {
                 continue;
@@ -264,13 +288,19 @@ impl Judge {
                 (false, true) if control != 0 => self.rule("no copy: RST without identification"),
                 (false, true) => self.rule("no copy: acknowledgment without identification"),
                 (false, false) if apart > 1 => self.rule("no copy: too late, not identified"),
+                _ if place == all => {
+                    self.rule(if all == 4 { "no copy: behind four others" } else { "no copy: behind 64 others" });
+                }
                 _ => {
                     self.rule(if identified { "copy by identification" } else { "copy without identification" });
                     if place == 1 {
                         self.rule("copy at the second place");
                     }
-                    if place == 3 {
-                        self.rule("copy at the fourth place");
+                    if place >= 4 {
+                        self.rule("copy at the fifth place or beyond");
+                    }
+                    if place + 1 == all {
+                        self.rule(if all == 4 { "copy at the fourth place" } else { "copy at the 64th place" });
                         self.sides[side].report.degraded.0 |= Degraded::DUPLICATES;
                     }
                     let same = earlier.ttl == packet.ttl;
@@ -345,8 +375,12 @@ impl Judge {
         own.several = true;
         own.syn = None;
         own.out_of_window = None;
+        let many = own.remembered.len() > 4 && own.has_copies;
         own.remembered.clear();
         self.rule("remembered are forgotten by a beginning");
+        if many {
+            self.rule("many are forgotten by a beginning");
+        }
     }
 
     /// How long after the other side's last SYN a segment came that acknowledges it.
@@ -383,8 +417,9 @@ impl Judge {
         }
         self.sides[side].acknowledged = Some(number);
         if number.wrapping_sub(before) >= 1 << 28 {
+            let many = self.sides[side].remembered.len() > 4 && self.sides[side].has_copies;
             self.sides[side].remembered.clear();
-            self.rule("remembered are forgotten by a leap");
+            self.rule(if many { "many are forgotten by a leap" } else { "remembered are forgotten by a leap" });
         }
     }
 

@@ -167,7 +167,17 @@ impl Wire<'_> {
         let time_ns = self.now_ns + if late { self.random.pick(&[300_000, 3_000_000, 40_000_000]) } else { 0 };
         self.seen(time_ns, side, packet);
         while self.random.of(100) < self.copied {
-            let after_ns = self.random.pick(&[0, 1, 900_000, 2_500_000, 700_000_000, 990_000_000, 1_010_000_000]);
+            let after_ns = self.random.pick(&[
+                0,
+                1,
+                900_000,
+                2_500_000,
+                10_000_000,
+                40_000_000,
+                700_000_000,
+                990_000_000,
+                1_010_000_000,
+            ]);
             let ttl = packet.ttl - self.random.pick(&[0, 0, 1]);
             self.seen(time_ns + after_ns, side, Packet { ttl, ..packet });
         }
@@ -200,7 +210,8 @@ impl Wire<'_> {
             }
             82 => self.send(side, -1, 0, Packet::SYN | if side == 1 { Packet::ACK } else { 0 }),
             83 => self.reuse(),
-            84..=85 => self.scatter(side),
+            84 => self.scatter(side),
+            85 => self.burst(side),
             86 => self.be_unread(side),
             87 => self.jump(side),
             88 => self.stray(side),
@@ -277,8 +288,34 @@ impl Wire<'_> {
         }
     }
 
-    /// A later fragment.
+    /// Much at once, as a loaded router passes on what it queued; then all of it, or some, again from behind the router.
+    fn burst(&mut self, side: usize) {
+        let before = self.seen.len();
+        for _ in 0..self.random.pick(&[5, 62, 63, 64, 65, 80]) {
+            self.send_more(side);
+            self.now_ns += 1;
+        }
+        self.now_ns += 100_000;
+        let queued: Vec<Packet> = self.seen[before..].iter().map(|&(.., packet)| packet).collect();
+        for packet in queued {
+            self.now_ns += 1;
+            if !self.random.one_in(4) {
+                self.seen(self.now_ns, side, Packet { ttl: packet.ttl - 1, ..packet });
+            }
+        }
+    }
+
+    /// A later fragment, or the first one, perhaps twice.
     fn be_unread(&mut self, side: usize) {
+        if self.random.one_in(3) {
+            let payload = self.random.of(9) as u32;
+            let sent = self.ends[side].sent;
+            let before = self.seen.len();
+            self.send(side, sent.into(), payload, Packet::ACK);
+            self.seen[before..].iter_mut().for_each(|(.., packet)| packet.flags.0 |= Flags::FRAGMENT_FIRST);
+            self.ends[side].sent = sent.wrapping_add(payload);
+            return;
+        }
         let packet = Packet { protocol: 6, flags: Flags(Flags::FRAGMENT_LATER), payload_bytes: 9, ..Packet::default() };
         self.seen(self.now_ns, side, packet);
     }

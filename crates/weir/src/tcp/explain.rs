@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
-use weir_packet::Packet;
+use weir_packet::{Flags, Packet};
 use weir_tcp::{Class, Degraded, Reference, Report};
 
 /// Segments of a side among which the original of a copy is looked for.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 64;
 
 /// Goes through a capture and writes the segments of one connection.
 pub struct Explanation<'a, W> {
@@ -133,6 +133,9 @@ impl<'a, W: Write> Explanation<'a, W> {
         {
             let which = if client { "on the client's side, before" } else { "on the server's side, behind" };
             notes.push(format!("round trip {which} the probe: {}", units::span(ns)));
+        }
+        if packet.flags.has(Flags::FRAGMENT_FIRST) {
+            notes.push("first fragment: the others are not read".into());
         }
         if after.zero_windows > before.zero_windows {
             notes.push("closes the window".into());

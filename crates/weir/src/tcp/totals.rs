@@ -160,7 +160,7 @@ const DEGRADED: [(u8, &str); 6] = [
     (Degraded::DUPLICATES, "not exact (duplicates): more copies may be there than were recognised"),
     (Degraded::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
     (Degraded::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
-    (Degraded::UNREAD, "not exact (unread): packets without a whole TCP header, fragments or captured too short"),
+    (Degraded::UNREAD, "not exact (unread): fragments, or packets captured without a whole TCP header"),
     (Degraded::ROOM, "not exact (room): no memory was left for what was out of the ordinary"),
 ];
 
