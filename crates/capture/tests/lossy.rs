@@ -140,8 +140,13 @@ fn classify(from: &mut Direction, to: &mut Direction, seen: Seen) -> bool {
     let first = from.first.expect("a SYN comes first");
     let start = seen.sequence.wrapping_sub(first);
     if payload <= 1 && !fin && start + 1 == from.highest {
-        from.count.keep_alives += 1;
-        from.count.keep_alive_octets += u64::from(payload);
+        if payload == 1 && to.window == 0 {
+            from.count.window_probes += 1;
+            from.count.retransmitted_octets += u64::from(payload);
+        } else {
+            from.count.keep_alives += 1;
+            from.count.keep_alive_octets += u64::from(payload);
+        }
         return false;
     }
     if alone {

@@ -14,6 +14,7 @@ typedef long long i64;
 // rules.rs
 constexpr u32 REMEMBERED = 4;
 constexpr u32 REMEMBERED_DEEP = 64;
+constexpr u32 SUSPICIOUS = REMEMBERED - 1, SUSPICIOUS_DEEP = REMEMBERED_DEEP / 2;
 constexpr u32 HOLES = 32;
 constexpr u64 FAR_AWAY = 1ull << 30;
 constexpr u32 LEAP = 1u << 28;
@@ -350,7 +351,7 @@ struct Half {
             u64 entry = originals ? originals->get(before) : hot.recent[before % REMEMBERED];
             bool close = ticks_between(u32(entry) & 0x00ffffff, tick(segment.time_ns)) <= limit;
             if (u32(entry >> 32) != segment.mark || !close) continue;
-            if (age + 1 == remembered) degrade(DEGRADED_DUPLICATES);
+            if (age >= (originals ? SUSPICIOUS_DEEP : SUSPICIOUS)) degrade(DEGRADED_DUPLICATES);
             if (!originals) remember_more();
             what = u8(entry >> 24) == segment.ttl ? DUPLICATE : ROUTED_DUPLICATE;
             return true;
@@ -439,12 +440,14 @@ struct Half {
         bool fin = segment.has(CONTROL_FIN);
         u32 next = u32(hot.highest);
         if ((hot.state & BEGAN) && !fin) {
-            if (payload <= 1 && sequence == next - 1) return KEEP_ALIVE;
-            if (payload == 1 && sequence == next && (peer.state & ZERO)) {
+            bool again = payload <= 1 && sequence == next - 1;
+            bool probes = sequence == next || (again && cold.lowest < hot.highest);
+            if (payload == 1 && probes && (peer.state & ZERO)) {
                 hot.state &= u16(~STRANGE);
-                take(hot.highest, segment, ZERO_WINDOW_PROBE);
+                take(hot.highest - again, segment, ZERO_WINDOW_PROBE);
                 return ZERO_WINDOW_PROBE;
             }
+            if (again) return KEEP_ALIVE;
         }
         if (payload == 0 && !fin) {
             bool repeats = segment.has(CONTROL_ACK) && (hot.state & ACKED) && hot.acknowledged == segment.acknowledgment &&

@@ -11,7 +11,7 @@
 use crate::report::{Class, Count, Degraded, Report};
 use crate::room::{Hole, Room, Trouble};
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, first_position,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS, SUSPICIOUS_DEEP, first_position,
     is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
 };
 use crate::segment::{CONTROL, Segment, mark};
@@ -437,18 +437,18 @@ impl Half<'_> {
             return None;
         }
         let turn = self.hot.turn();
-        let (remembered, original) = if self.hot.has(DEEP) {
+        let (suspicious, original) = if self.hot.has(DEEP) {
             let originals = &self.known_trouble()?.originals;
             if !originals.have(segment.mark) {
                 return None;
             }
-            (REMEMBERED_DEEP, original(REMEMBERED_DEEP, segment, |age| originals.get(turn.wrapping_sub(age + 1))))
+            (SUSPICIOUS_DEEP, original(REMEMBERED_DEEP, segment, |age| originals.get(turn.wrapping_sub(age + 1))))
         } else {
             let recent = |age| self.hot.recent[turn.wrapping_sub(age + 1) % REMEMBERED];
-            (REMEMBERED, original(REMEMBERED, segment, recent))
+            (SUSPICIOUS, original(REMEMBERED, segment, recent))
         };
         let (age, ttl) = original?;
-        if age + 1 == remembered {
+        if age >= suspicious {
             self.degrade(Degraded::DUPLICATES);
         }
         if !self.hot.has(DEEP) {
@@ -557,13 +557,15 @@ impl Half<'_> {
         let (sequence, payload, fin) = (segment.sequence, segment.payload_bytes, segment.has(Packet::FIN));
         let next = self.hot.highest as u32;
         if self.hot.has(BEGAN) && !fin {
-            if payload <= 1 && sequence == next.wrapping_sub(1) {
-                return Class::KeepAlive;
-            }
-            if payload == 1 && sequence == next && self.peer.has(ZERO) {
+            let again = payload <= 1 && sequence == next.wrapping_sub(1);
+            let probes = sequence == next || again && self.cold.lowest < self.hot.highest;
+            if payload == 1 && probes && self.peer.has(ZERO) {
                 self.hot.state &= !STRANGE;
-                self.take(self.hot.highest, segment, Class::ZeroWindowProbe);
+                self.take(self.hot.highest - u64::from(again), segment, Class::ZeroWindowProbe);
                 return Class::ZeroWindowProbe;
+            }
+            if again {
+                return Class::KeepAlive;
             }
         }
         if payload == 0 && !fin {

@@ -2,7 +2,7 @@
 //! `docs/tcp.md`. What is fast elsewhere is tested against it.
 
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, first_position,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS, SUSPICIOUS_DEEP, first_position,
     is_after, is_first_fragment, is_identified, is_segment, is_told_by_itself, near, tick, ticks_between,
 };
 use crate::{Class, Degraded, Report};
@@ -116,7 +116,7 @@ impl Half {
             self.report.degraded.0 |= Degraded::UNREAD;
         }
         if let Some(age) = self.recent.iter().position(|earlier| is_copy(earlier, packet)) {
-            if age + 1 == self.remembered() {
+            if age >= if self.copied { SUSPICIOUS_DEEP } else { SUSPICIOUS } {
                 self.report.degraded.0 |= Degraded::DUPLICATES;
             }
             self.copied = true;
@@ -219,13 +219,16 @@ impl Half {
             && !fin
         {
             let next = seen.highest as u32;
-            if payload <= 1 && packet.sequence == next.wrapping_sub(1) {
-                return Class::KeepAlive;
-            }
-            if payload == 1 && packet.sequence == next && peer.zero_window {
+            let again = payload <= 1 && packet.sequence == next.wrapping_sub(1);
+            // What lies before the first octet is a SYN.
+            let probes = packet.sequence == next || again && seen.lowest < seen.highest;
+            if payload == 1 && probes && peer.zero_window {
                 self.strange = None;
-                self.take(seen.highest, packet);
+                self.take(seen.highest - u64::from(again), packet);
                 return Class::ZeroWindowProbe;
+            }
+            if again {
+                return Class::KeepAlive;
             }
         }
         if payload == 0 && !fin {

@@ -6,6 +6,10 @@ use weir_packet::{Flags, Network, Packet};
 pub(crate) const REMEMBERED: usize = 4;
 /// The same from the first copy on: where there is one there are mostly more, and bursts between them.
 pub(crate) const REMEMBERED_DEEP: usize = 64;
+/// A copy that is found behind so many others tells that more may be behind those that are remembered.
+pub(crate) const SUSPICIOUS: usize = REMEMBERED - 1;
+/// The same where 64 are remembered.
+pub(crate) const SUSPICIOUS_DEEP: usize = REMEMBERED_DEEP / 2;
 /// Holes of a direction that are kept apart.
 pub const HOLES: usize = 32;
 /// The largest window there can be (RFC 7323 section 2.3): what is so far away belongs to something else.

@@ -33,6 +33,7 @@ pub const RULES: &[&str] = &[
     "copy at the second place",
     "copy at the fourth place",
     "copy at the fifth place or beyond",
+    "copy beyond the 32nd place",
     "copy at the 64th place",
     "no copy: behind four others",
     "no copy: behind 64 others",
@@ -53,6 +54,7 @@ pub const RULES: &[&str] = &[
     "keep-alive with the last octet",
     "no keep-alive: FIN",
     "probe",
+    "probe again",
     "no probe: window open",
     "duplicate acknowledgment",
     "no duplicate acknowledgment: nothing on the way",
@@ -299,8 +301,11 @@ impl Judge {
                     if place >= 4 {
                         self.rule("copy at the fifth place or beyond");
                     }
-                    if place + 1 == all {
-                        self.rule(if all == 4 { "copy at the fourth place" } else { "copy at the 64th place" });
+                    if all == 64 && place == 63 {
+                        self.rule("copy at the 64th place");
+                    }
+                    if place == 3 && all == 4 || place >= 32 {
+                        self.rule(if all == 4 { "copy at the fourth place" } else { "copy beyond the 32nd place" });
                         self.sides[side].report.degraded.0 |= Degraded::DUPLICATES;
                     }
                     let same = earlier.ttl == packet.ttl;
@@ -428,10 +433,16 @@ impl Judge {
         let fin = packet.control & Packet::FIN != 0;
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
         let shut = peer.shut;
-        if let Some(highest) = own.stream.as_ref().map(|stream| stream.highest) {
+        if let Some((highest, some)) = own.stream.as_ref().map(|stream| (stream.highest, stream.lowest < stream.highest)) {
             let before = packet.sequence == (highest as u32).wrapping_sub(1);
             match packet.payload_bytes {
                 0 | 1 if before && fin => self.rule("no keep-alive: FIN"),
+                1 if before && shut && some => {
+                    self.rule("probe again");
+                    self.sides[side].out_of_window = None;
+                    self.take(side, packet, highest - 1);
+                    return Class::ZeroWindowProbe;
+                }
                 0 if before => {
                     self.rule("keep-alive without payload");
                     return Class::KeepAlive;

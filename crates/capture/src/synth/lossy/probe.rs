@@ -122,8 +122,13 @@ impl Probe {
         let highest = from.highest();
         if length <= 1 && !fin && start + 1 == highest {
             assert!(matches!(why, Why::KeepAlive | Why::WindowProbe), "{segment:?} looks like a keep-alive");
-            truth.keep_alives += 1;
-            truth.keep_alive_octets += length;
+            if length == 1 && to.window == 0 {
+                truth.window_probes += 1;
+                truth.retransmitted_octets += length;
+            } else {
+                truth.keep_alives += 1;
+                truth.keep_alive_octets += length;
+            }
             return;
         }
         assert_ne!(why, Why::KeepAlive, "{segment:?} does not look like one");
