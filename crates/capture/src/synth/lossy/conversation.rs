@@ -5,13 +5,10 @@
 //! ```
 //! The next step is taken when nothing is on its way and no timer runs, so that it meets both sides at rest.
 
-use super::super::frame::{ACK, Endpoint, Headers, RST, SYN, Slot, Transport, WINDOW};
-use super::super::random::Random;
-use super::Shares;
+use super::super::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use super::probe::{Copied, Probe, Segment, Why};
-use super::side::{NEVER, Side};
+use super::side::{Dice, Exchange, NEVER, Place, Side};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Until a SYN is sent again for the first time (RFC 6298).
@@ -19,40 +16,9 @@ const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 /// From a segment to its copy.
 const COPY_NS: [u32; 2] = [1_000, 99_000];
 
-/// Chance and its odds.
-pub(super) struct Dice<'a> {
-    pub(super) random: &'a mut Random,
-    pub(super) shares: &'a Shares,
-}
-
 impl Dice<'_> {
     fn milliseconds(&mut self, range: [u32; 2]) -> u64 {
         u64::from(self.random.between(range)) * MILLISECOND_NS
-    }
-}
-
-/// Where a segment comes by next.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    Probe,
-    Receiver,
-}
-
-/// Segments on their way, in the order of time, then of sending.
-#[derive(Default)]
-pub(super) struct Ways {
-    heap: BinaryHeap<Reverse<(u64, u32, Place, Segment)>>,
-    sent: u32,
-}
-
-impl Ways {
-    pub(super) fn push(&mut self, time_ns: u64, place: Place, segment: Segment) {
-        self.heap.push(Reverse((time_ns, self.sent, place, segment)));
-        self.sent = self.sent.wrapping_add(1);
-    }
-
-    fn next_ns(&self) -> u64 {
-        self.heap.peek().map_or(NEVER, |Reverse((time_ns, ..))| *time_ns)
     }
 }
 
@@ -68,12 +34,8 @@ struct Copy {
 pub(super) struct Draft {
     pub(super) ends: [Endpoint; 2],
     pub(super) ipv6: bool,
-    pub(super) sides: [Side; 2],
     /// When the last pause shall be over.
     pub(super) until_ns: u64,
-    pub(super) round_trip_ns: u64,
-    /// Octets of a full segment.
-    pub(super) full: u16,
     /// The side that sends the answers.
     pub(super) talker: u8,
     /// The side that ends it.
@@ -81,8 +43,6 @@ pub(super) struct Draft {
     pub(super) resets: bool,
     /// The last answer of the closer ends with FIN.
     pub(super) joins_fin: bool,
-    /// A FIN behind octets that are sent now rides on their last segment.
-    pub(super) fin_rides: bool,
     pub(super) rounds: u32,
     /// Octets of an answer, on the average.
     pub(super) answer: u32,
@@ -109,7 +69,7 @@ enum Step {
 
 pub(super) struct Conversation {
     pub(super) draft: Draft,
-    pub(super) ways: Ways,
+    exchange: Exchange,
     pub(super) probe: Probe,
     /// Where it lies in the truth, if that is kept and the probe saw something.
     pub(super) place: Option<usize>,
@@ -118,20 +78,20 @@ pub(super) struct Conversation {
     step_ns: u64,
     /// SYNs sent.
     syns: u32,
-    pub(super) established: bool,
+    established: bool,
     rounds_left: u32,
     /// The request of this round ends here, and the answer to it is still to come.
-    pub(super) request_end: Option<u64>,
+    request_end: Option<u64>,
     /// The asker says something while the answer comes.
-    pub(super) interrupts: bool,
+    interrupts: bool,
 }
 
 impl Conversation {
-    pub(super) fn new(draft: Draft, now_ns: u64) -> Self {
+    pub(super) fn new(draft: Draft, exchange: Exchange, now_ns: u64) -> Self {
         Self {
             rounds_left: draft.rounds,
             draft,
-            ways: Ways::default(),
+            exchange,
             probe: Probe::new(),
             place: None,
             copy: None,
@@ -151,7 +111,11 @@ impl Conversation {
     /// When anything happens next.
     pub(super) fn next_ns(&self) -> u64 {
         let copy_ns = self.copy.as_ref().map_or(NEVER, |copy| copy.due_ns);
-        self.draft.sides.iter().map(Side::next_ns).fold(self.ways.next_ns().min(copy_ns).min(self.step_ns), u64::min)
+        self.exchange
+            .sides
+            .iter()
+            .map(Side::next_ns)
+            .fold(self.exchange.ways.next_ns().min(copy_ns).min(self.step_ns), u64::min)
     }
 
     /// Does one thing that is due, if anything is; the segment that comes by the probe, if that is it.
@@ -169,25 +133,25 @@ impl Conversation {
         if let Some(segment) = self.copied(now_ns) {
             return Some(segment);
         }
-        if self.ways.next_ns() <= now_ns {
-            let Reverse((_, _, place, segment)) = self.ways.heap.pop().expect("something comes next");
+        if self.exchange.ways.next_ns() <= now_ns {
+            let Reverse((_, _, place, segment)) = self.exchange.ways.heap.pop().expect("something comes next");
             if place == Place::Receiver {
                 self.receive(&segment, now_ns, dice);
                 return None;
             }
             if !segment.lost {
-                let behind_ns = self.draft.sides[1 - usize::from(segment.side)].ahead_ns;
-                self.ways.push(now_ns + behind_ns, Place::Receiver, segment);
+                let behind_ns = self.exchange.sides[1 - usize::from(segment.side)].ahead_ns;
+                self.exchange.ways.push(now_ns + behind_ns, Place::Receiver, segment);
             }
             self.maybe_copy(&segment, now_ns, dice);
             return Some(segment);
         }
         for side in 0..2 {
-            let at = &self.draft.sides[usize::from(side)];
+            let at = &self.exchange.sides[usize::from(side)];
             if at.acknowledge_ns <= now_ns {
-                self.acknowledge(side, Why::Ack, now_ns);
+                self.exchange.acknowledge(side, Why::Ack, now_ns);
             } else if at.repair_ns.min(at.timeout_ns) <= now_ns {
-                self.repair(side, now_ns, dice);
+                self.exchange.repair(side, now_ns, dice);
             }
         }
         if self.step_ns <= now_ns {
@@ -200,7 +164,7 @@ impl Conversation {
     /// The copy, if it is due or no other segment may come before it any more.
     fn copied(&mut self, now_ns: u64) -> Option<Segment> {
         let copy = self.copy.as_mut()?;
-        let next = self.ways.heap.peek().filter(|Reverse((time_ns, ..))| *time_ns <= now_ns);
+        let next = self.exchange.ways.heap.peek().filter(|Reverse((time_ns, ..))| *time_ns <= now_ns);
         let pushed = next
             .is_some_and(|Reverse((_, _, place, segment))| *place == Place::Probe && segment.side == copy.segment.side);
         if copy.due_ns <= now_ns || (pushed && copy.others == 0) {
@@ -253,7 +217,7 @@ impl Conversation {
         if let Some((times, _)) = self.draft.closed_windows.take_if(|(_, at)| *at == left) {
             return (Step::CloseWindow(times), dice.milliseconds([3, 50]));
         }
-        let closed = self.draft.sides.each_ref().map(|side| side.closed);
+        let closed = self.exchange.sides.each_ref().map(|side| side.closed);
         if left == 0 {
             return match closed {
                 [true, true] => (Step::Over, 0),
@@ -277,10 +241,10 @@ impl Conversation {
             Step::Round => {
                 self.rounds_left -= 1;
                 self.interrupts = dice.random.below(8) == 0;
-                let side = &mut self.draft.sides[usize::from(asker)];
+                let side = &mut self.exchange.sides[usize::from(asker)];
                 side.end += u64::from(dice.random.pareto(1.1, [40, 6_000]));
                 self.request_end = Some(side.end);
-                self.send(asker, 0, now_ns, dice);
+                self.exchange.send(asker, 0, now_ns, dice);
             }
             Step::KeepAlive(left) => {
                 *left -= 1;
@@ -289,77 +253,92 @@ impl Conversation {
             }
             Step::CloseWindow(left) => {
                 *left -= 1;
-                self.draft.sides[usize::from(asker)].window = 0;
-                self.acknowledge(asker, Why::AckOld, now_ns);
+                self.exchange.sides[usize::from(asker)].window = 0;
+                self.exchange.acknowledge(asker, Why::AckOld, now_ns);
             }
             Step::ProbeWindow(left) => {
                 *left -= 1;
                 self.say_past(talker, Why::WindowProbe, 1, now_ns);
             }
             Step::OpenWindow => {
-                self.draft.sides[usize::from(asker)].window = WINDOW;
-                self.acknowledge(asker, Why::AckOld, now_ns);
+                self.exchange.sides[usize::from(asker)].window = WINDOW;
+                self.exchange.acknowledge(asker, Why::AckOld, now_ns);
                 // What the talker wanted to say all the time, as soon as it hears of this.
                 self.request_end = Some(0);
             }
             Step::Fin => {
-                let side = if self.draft.sides[usize::from(closer)].closed { 1 - closer } else { closer };
-                self.draft.sides[usize::from(side)].closed = true;
-                self.send(side, 0, now_ns, dice);
+                let side = if self.exchange.sides[usize::from(closer)].closed { 1 - closer } else { closer };
+                self.exchange.sides[usize::from(side)].closed = true;
+                self.exchange.send(side, 0, now_ns, dice);
             }
-            Step::Reset => self.say(closer, RST | ACK, Why::Reset, now_ns),
+            Step::Reset => self.exchange.say(closer, RST | ACK, Why::Reset, now_ns),
             Step::Over => {}
         }
     }
 
+    /// A segment has come through.
+    fn receive(&mut self, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+        let side = 1 - segment.side;
+        match segment.why {
+            Why::Syn if segment.flags & ACK == 0 => self.say_syn(1, now_ns, dice),
+            Why::Syn => {
+                self.established = true;
+                self.exchange.acknowledge(0, Why::AckOld, now_ns);
+            }
+            // A probe against a closed window is not accepted.
+            Why::KeepAlive | Why::WindowProbe => self.exchange.acknowledge(side, Why::AckOld, now_ns),
+            Why::Reset => {}
+            Why::Ack | Why::AckOld | Why::Data | Why::Late | Why::Again => {
+                self.exchange.hear(side, segment, now_ns, dice);
+                if segment.length > 0 || segment.flags & FIN != 0 {
+                    self.exchange.take_in(side, segment, now_ns, dice);
+                }
+                self.answer(side, dice);
+                self.exchange.send(side, 0, now_ns, dice);
+            }
+        }
+    }
+
     /// Lets the talker answer, if it has got what it waits for; with the last answer it may close.
-    pub(super) fn answer(&mut self, side: u8, dice: &mut Dice<'_>) {
-        let heard = self.draft.sides[usize::from(side)].waits_for();
+    fn answer(&mut self, side: u8, dice: &mut Dice<'_>) {
+        let heard = self.exchange.sides[usize::from(side)].waits_for();
         let last = self.rounds_left == 0 && self.draft.closed_windows.is_none() && self.draft.keep_alives.is_none();
         if side == self.draft.talker && self.request_end.take_if(|end| heard >= *end).is_some() {
-            let talker = &mut self.draft.sides[usize::from(side)];
+            let talker = &mut self.exchange.sides[usize::from(side)];
             talker.end += dice.random.around(u64::from(self.draft.answer)).max(2);
             talker.closed = last && self.draft.joins_fin && !self.draft.resets && side == self.draft.closer;
         } else if side != self.draft.talker && std::mem::take(&mut self.interrupts) {
-            let asker = &mut self.draft.sides[usize::from(side)];
+            let asker = &mut self.exchange.sides[usize::from(side)];
             asker.end += if asker.closed { 0 } else { u64::from(dice.random.between([20, 200])) };
         }
     }
 
     /// A SYN of the initiator or the answer to it; either may be lost.
-    pub(super) fn say_syn(&mut self, side: u8, now_ns: u64, dice: &mut Dice<'_>) {
+    fn say_syn(&mut self, side: u8, now_ns: u64, dice: &mut Dice<'_>) {
         let flags = if side == 0 { SYN } else { SYN | ACK };
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.exchange.sides[usize::from(side)];
         let mut segment = at.segment(side, flags, Why::Syn);
         (segment.start, segment.length) = (0, 0);
         let fate = dice.fate();
         segment.lost = fate.is_lost();
         if fate.is_seen() {
-            self.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
+            self.exchange.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
         }
     }
 
     /// A segment just below what comes next, or one octet of that; neither is ever lost.
     fn say_past(&mut self, side: u8, why: Why, length: u16, now_ns: u64) {
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.exchange.sides[usize::from(side)];
         let mut segment = at.segment(side, ACK, why);
         segment.start -= u64::from(why == Why::KeepAlive);
         segment.length = length;
-        self.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
-    }
-
-    /// A segment without octets that is never lost.
-    pub(super) fn say(&mut self, side: u8, flags: u8, why: Why, now_ns: u64) {
-        let at = &mut self.draft.sides[usize::from(side)];
-        let segment = at.segment(side, flags, why);
-        let departs_ns = at.depart(now_ns, 2_000);
-        self.ways.push(departs_ns + at.ahead_ns, Place::Probe, segment);
+        self.exchange.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
     }
 
     /// Writes a segment as a frame; octets of the IP packet.
     pub(super) fn write(&self, segment: &Segment, slot: &mut Slot) -> u32 {
         let (from, to) = (usize::from(segment.side), usize::from(1 - segment.side));
-        let number = |side: usize, position: u64| self.draft.sides[side].first.wrapping_add(position as u32);
+        let number = |side: usize, position: u64| self.exchange.sides[side].first.wrapping_add(position as u32);
         let acknowledgment = if segment.flags & ACK != 0 { number(to, segment.acknowledgment) } else { 0 };
         let headers = Headers {
             ipv6: self.draft.ipv6,

@@ -23,8 +23,8 @@ use super::spec::{SpecError, Values};
 use super::tcp_truth::TrueTcp;
 use super::truth::{TrueFlow, Truth};
 use super::{Bounds, SECOND_NS, START_NS};
-use conversation::{Conversation, Dice, Draft};
-use side::Side;
+use conversation::{Conversation, Draft};
+use side::{Dice, Exchange, Side, Ways};
 
 const KEYS: &[&str] = &[
     "flows",
@@ -220,21 +220,25 @@ impl Lossy {
         let draft = Draft {
             ends,
             ipv6,
-            sides,
             keep_alives: event(self.shares.keepalive),
             closed_windows: event(self.shares.zerowindow),
             until_ns: now_ns + (self.random.exponential() * self.mean_life_ns as f64) as u64,
-            round_trip_ns,
-            full: full as u16,
             talker: u8::from(bits & 7 != 0),
             closer: (bits >> 3) as u8 & 1,
             resets: self.random.chance(self.shares.rst),
             joins_fin: (bits >> 4) & 1 == 0,
-            fin_rides: (bits >> 5) & 1 == 0,
             rounds,
             answer: segments * full / rounds,
         };
-        Conversation::new(draft, now_ns)
+        let exchange = Exchange {
+            sides,
+            ways: Ways::default(),
+            round_trip_ns,
+            full: full as u16,
+            longest: longest as u16,
+            fin_rides: (bits >> 5) & 1 == 0,
+        };
+        Conversation::new(draft, exchange, now_ns)
     }
 
     /// Whether a host's packets have no identification; IPv6 has none anyway.

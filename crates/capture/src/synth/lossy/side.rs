@@ -1,4 +1,5 @@
-//! The two ends: what is sent and sent again (NewReno without SACK, RFC 6582), and what is acknowledged.
+//! The two ends and what is on its way between them: what is sent and sent again (NewReno without SACK, RFC 6582),
+//! and what is acknowledged.
 //!
 //! What sets the events apart, so that the truth is well defined:
 //! - on its way a segment is delayed by less than 1 ms;
@@ -7,11 +8,13 @@
 //!   until then. So nothing that is only late is sent again, and nothing comes again within 10 ms of its hole;
 //! - what no acknowledgment tells of is repaired after a round trip and 200 ms in which nothing was sent.
 
-use super::super::frame::{ACK, FIN, PSH, WINDOW, segment_bytes};
-use super::conversation::{Conversation, Dice, Draft, Place};
+use super::super::frame::{ACK, FIN, PSH, WINDOW};
+use super::super::random::Random;
+use super::Shares;
 use super::octets::Octets;
 use super::probe::{Copied, Segment, Why};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// No time at all.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -26,6 +29,12 @@ const LATE_NS: [u32; 2] = [50_000, 950_000];
 /// Segments in flight, at most, and octets: less than the window says.
 const MOST_SEGMENTS: usize = 60;
 const MOST_OCTETS: u64 = 60_000;
+
+/// Chance and its odds.
+pub(super) struct Dice<'a> {
+    pub(super) random: &'a mut Random,
+    pub(super) shares: &'a Shares,
+}
 
 /// What happens to a segment on its way.
 #[derive(Clone, Copy, PartialEq)]
@@ -207,14 +216,51 @@ impl Side {
     }
 }
 
-impl Conversation {
+/// Where a segment comes by next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Probe,
+    Receiver,
+}
+
+/// Segments on their way, in the order of time, then of sending.
+#[derive(Default)]
+pub(super) struct Ways {
+    pub(super) heap: BinaryHeap<Reverse<(u64, u32, Place, Segment)>>,
+    sent: u32,
+}
+
+impl Ways {
+    pub(super) fn push(&mut self, time_ns: u64, place: Place, segment: Segment) {
+        self.heap.push(Reverse((time_ns, self.sent, place, segment)));
+        self.sent = self.sent.wrapping_add(1);
+    }
+
+    pub(super) fn next_ns(&self) -> u64 {
+        self.heap.peek().map_or(NEVER, |Reverse((time_ns, ..))| *time_ns)
+    }
+}
+
+/// Both ends, and what is on its way between them.
+pub(super) struct Exchange {
+    pub(super) sides: [Side; 2],
+    pub(super) ways: Ways,
+    pub(super) round_trip_ns: u64,
+    /// Octets of a full segment, and of one that fills a frame.
+    pub(super) full: u16,
+    pub(super) longest: u16,
+    /// A FIN behind octets that are sent now rides on their last segment.
+    pub(super) fin_rides: bool,
+}
+
+impl Exchange {
     /// Sends what may be sent: what the application has given, as far as the flight allows; of that nothing during a
     /// repair but for `extra` segments.
     pub(super) fn send(&mut self, side: u8, mut extra: u32, now_ns: u64, dice: &mut Dice<'_>) {
-        let Draft { full, round_trip_ns, fin_rides, .. } = self.draft;
+        let &mut Self { full, round_trip_ns, fin_rides, .. } = self;
         let full = u64::from(full);
         loop {
-            let at = &mut self.draft.sides[usize::from(side)];
+            let at = &mut self.sides[usize::from(side)];
             let repairing = at.repair_ns != NEVER || at.acknowledged < at.recover;
             let start = at.next;
             let mut end = at.end.min(start + full);
@@ -234,7 +280,7 @@ impl Conversation {
             extra = extra.saturating_sub(1);
             at.next = end;
             let (seen, time_ns) = self.transmit(side, start, end, Why::Data, now_ns, dice);
-            let at = &mut self.draft.sides[usize::from(side)];
+            let at = &mut self.sides[usize::from(side)];
             at.flight.push_back(Sent { start, end, time_ns, seen });
             at.set_timeout(now_ns, round_trip_ns);
         }
@@ -245,7 +291,7 @@ impl Conversation {
         let fate = dice.fate();
         let late = why == Why::Data && dice.random.chance(dice.shares.reorder);
         let late_ns = if late { u64::from(dice.random.between(LATE_NS)) } else { 0 };
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.sides[usize::from(side)];
         let octets_end = at.octets_end(end);
         let push = if octets_end == at.end && octets_end > start { PSH } else { 0 };
         let fin = if end > octets_end { FIN } else { 0 };
@@ -263,8 +309,8 @@ impl Conversation {
 
     /// Sends the segment that the other side waits for again, cut as before or anew.
     pub(super) fn repair(&mut self, side: u8, now_ns: u64, dice: &mut Dice<'_>) {
-        let round_trip_ns = self.draft.round_trip_ns;
-        let at = &mut self.draft.sides[usize::from(side)];
+        let round_trip_ns = self.round_trip_ns;
+        let at = &mut self.sides[usize::from(side)];
         at.timeouts += u32::from(at.timeout_ns <= now_ns);
         at.repair_ns = NEVER;
         at.allowed = (at.allowed / 2).max(2);
@@ -274,13 +320,13 @@ impl Conversation {
         for (start, end) in self.cut(side, start, end, dice).into_iter().flatten() {
             let (seen, time_ns) = self.transmit(side, start, end, Why::Again, now_ns, dice);
             departed_ns = time_ns;
-            let at = &mut self.draft.sides[usize::from(side)];
+            let at = &mut self.sides[usize::from(side)];
             if end > at.next {
                 at.flight.push_back(Sent { start: at.next, end, time_ns, seen });
                 at.next = end;
             }
         }
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.sides[usize::from(side)];
         at.flight[0].time_ns = departed_ns;
         at.recover = at.next;
         at.set_timeout(now_ns, round_trip_ns);
@@ -292,14 +338,14 @@ impl Conversation {
     /// before), or as many octets from a little earlier on. Neither a piece nor what is left to repair is ever a single
     /// octet: that would look like a keep-alive.
     fn cut(&self, side: u8, start: u64, end: u64, dice: &mut Dice<'_>) -> [Option<(u64, u64)>; 2] {
-        let at = &self.draft.sides[usize::from(side)];
+        let at = &self.sides[usize::from(side)];
         let octets_end = at.octets_end(end);
         let length = octets_end - start;
         let whole = [Some((start, end)), None];
         if length < 4 || !dice.random.chance(dice.shares.recut) {
             return whole;
         }
-        let room = u64::from(segment_bytes(self.draft.ipv6)) - length;
+        let room = u64::from(self.longest) - length;
         let more = room.min(at.end - octets_end);
         match dice.random.below(3) {
             0 if end == octets_end && more >= 4 => {
@@ -322,45 +368,22 @@ impl Conversation {
         }
     }
 
-    /// A segment has come through.
-    pub(super) fn receive(&mut self, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
-        let side = 1 - segment.side;
-        match segment.why {
-            Why::Syn if segment.flags & ACK == 0 => self.say_syn(1, now_ns, dice),
-            Why::Syn => {
-                self.established = true;
-                self.acknowledge(0, Why::AckOld, now_ns);
-            }
-            // A probe against a closed window is not accepted.
-            Why::KeepAlive | Why::WindowProbe => self.acknowledge(side, Why::AckOld, now_ns),
-            Why::Reset => {}
-            Why::Ack | Why::AckOld | Why::Data | Why::Late | Why::Again => {
-                self.hear(side, segment, now_ns, dice);
-                if segment.length > 0 || segment.flags & FIN != 0 {
-                    self.take_in(side, segment, now_ns, dice);
-                }
-                self.answer(side, dice);
-                self.send(side, 0, now_ns, dice);
-            }
-        }
-    }
-
     /// Takes note of an acknowledgment.
-    fn hear(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
-        let round_trip_ns = self.draft.round_trip_ns;
-        let at = &mut self.draft.sides[usize::from(side)];
+    pub(super) fn hear(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+        let round_trip_ns = self.round_trip_ns;
+        let at = &mut self.sides[usize::from(side)];
         let position = segment.acknowledgment;
         if position > at.acknowledged {
             at.acknowledged = position;
             at.timeouts = 0;
             at.repair_ns = NEVER;
             at.allowed = (at.allowed + 1).min(at.most_allowed);
-            while let Some(sent) = self.draft.sides[usize::from(side)].arrived(position) {
+            while let Some(sent) = self.sides[usize::from(side)].arrived(position) {
                 if sent.time_ns + round_trip_ns <= now_ns && dice.random.chance(dice.shares.spurious) {
                     self.transmit(side, sent.start, sent.end, Why::Again, now_ns, dice);
                 }
             }
-            let at = &mut self.draft.sides[usize::from(side)];
+            let at = &mut self.sides[usize::from(side)];
             if let Some(front) = at.flight.front_mut() {
                 front.start = front.start.max(position);
                 if position < at.recover {
@@ -377,8 +400,8 @@ impl Conversation {
     }
 
     /// Takes in octets and a FIN, and acknowledges every second segment; all others that say something new at once.
-    fn take_in(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
-        let at = &mut self.draft.sides[usize::from(side)];
+    pub(super) fn take_in(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+        let at = &mut self.sides[usize::from(side)];
         let end = segment.start + u64::from(segment.length);
         let waited_for = at.waits_for();
         // A FIN that has come already waits behind a hole.
@@ -396,7 +419,7 @@ impl Conversation {
         } else {
             self.acknowledge(side, if old { Why::AckOld } else { Why::Ack }, now_ns);
         }
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.sides[usize::from(side)];
         let all = at.fin.is_some_and(|fin| at.waits_for() > fin);
         if all && !at.closed && dice.random.below(2) == 0 {
             at.closed = true;
@@ -405,8 +428,16 @@ impl Conversation {
 
     /// An acknowledgment alone.
     pub(super) fn acknowledge(&mut self, side: u8, why: Why, now_ns: u64) {
-        let at = &mut self.draft.sides[usize::from(side)];
+        let at = &mut self.sides[usize::from(side)];
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);
         self.say(side, ACK, why, now_ns);
+    }
+
+    /// A segment without octets that is never lost.
+    pub(super) fn say(&mut self, side: u8, flags: u8, why: Why, now_ns: u64) {
+        let at = &mut self.sides[usize::from(side)];
+        let segment = at.segment(side, flags, why);
+        let departs_ns = at.depart(now_ns, 2_000);
+        self.ways.push(departs_ns + at.ahead_ns, Place::Probe, segment);
     }
 }
