@@ -11,8 +11,8 @@
 use crate::report::{Class, Count, Degraded, Report};
 use crate::room::{Hole, Room, Trouble};
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS, SUSPICIOUS_DEEP, first_position,
-    is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
+    SUSPICIOUS_DEEP, first_position, is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
 };
 use crate::segment::{CONTROL, Segment, mark};
 use bytemuck::{Pod, Zeroable};

@@ -2,8 +2,9 @@
 //! `docs/tcp.md`. What is fast elsewhere is tested against it.
 
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS, SUSPICIOUS_DEEP, first_position,
-    is_after, is_first_fragment, is_identified, is_segment, is_told_by_itself, near, tick, ticks_between,
+    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
+    SUSPICIOUS_DEEP, first_position, is_after, is_first_fragment, is_identified, is_segment, is_told_by_itself, near,
+    tick, ticks_between,
 };
 use crate::{Class, Degraded, Report};
 use std::collections::VecDeque;

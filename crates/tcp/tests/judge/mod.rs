@@ -433,7 +433,9 @@ impl Judge {
         let fin = packet.control & Packet::FIN != 0;
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
         let shut = peer.shut;
-        if let Some((highest, some)) = own.stream.as_ref().map(|stream| (stream.highest, stream.lowest < stream.highest)) {
+        if let Some((highest, some)) =
+            own.stream.as_ref().map(|stream| (stream.highest, stream.lowest < stream.highest))
+        {
             let before = packet.sequence == (highest as u32).wrapping_sub(1);
             match packet.payload_bytes {
                 0 | 1 if before && fin => self.rule("no keep-alive: FIN"),
