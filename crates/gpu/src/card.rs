@@ -361,23 +361,33 @@ impl Card {
         let room = (table.room.entries().len() + self.limit) * size_of::<Trouble>();
         let index = table.index.len().max((2 * (table.entries.len() + self.limit)).next_power_of_two()) * 8;
         if self.entries.octets < entries || self.index.octets < index {
-            self.renew(|card| &mut card.entries, 2 * entries, bytemuck::cast_slice(&table.entries))?;
+            self.renew(|card| &mut card.entries, 2 * entries, table.entries.pieces().map(bytemuck::cast_slice))?;
             let words = table.index_of(index.max(2 * self.index.octets) / 8);
-            self.renew(|card| &mut card.index, words.len() * 8, bytemuck::cast_slice(&words))?;
+            self.renew(|card| &mut card.index, words.len() * 8, [bytemuck::cast_slice(&words)])?;
         }
         if self.room.octets < room {
-            self.renew(|card| &mut card.room, 2 * room, bytemuck::cast_slice(table.room.entries()))?;
+            self.renew(|card| &mut card.room, 2 * room, [bytemuck::cast_slice(table.room.entries())])?;
         }
         Ok(())
     }
 
-    /// Other memory in place of some, with this at its beginning.
-    fn renew(&mut self, which: fn(&mut Self) -> &mut Memory, octets: usize, from: &[u8]) -> Result<(), Failure> {
+    /// Other memory in place of some, with these at its beginning.
+    fn renew<'a>(
+        &mut self,
+        which: fn(&mut Self) -> &mut Memory,
+        octets: usize,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<(), Failure> {
         let old = std::mem::take(which(self));
         self.device.free(old);
         let memory = self.device.allocate(octets)?;
         *which(self) = memory;
-        self.device.write(memory, 0, from)
+        let mut offset = 0;
+        for piece in pieces {
+            self.device.write(memory, offset, piece)?;
+            offset += piece.len();
+        }
+        Ok(())
     }
 }
 

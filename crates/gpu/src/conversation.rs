@@ -1,7 +1,7 @@
 //! What comes out of the engine.
 
 use std::net::SocketAddr;
-use weir_tcp::Report;
+use weir_tcp::Kept;
 
 /// A connection that has ended, or was there when the capture ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,5 +15,5 @@ pub struct Conversation {
     /// Packets of each side.
     pub packets: [u64; 2],
     /// What became of the segments of each side.
-    pub reports: [Report; 2],
+    pub reports: [Kept; 2],
 }

@@ -76,8 +76,7 @@ impl Walker {
             }
             for (key, hash, run) in &runs {
                 let at = table.entry(key, *hash);
-                // Both sides may need some. If there is no memory for it the reports say so.
-                let _ = table.room.reserve(2);
+                table.reserve_room();
                 walk_along(&mut table.entries[at], &mut table.room, run, batch.base_ns, done);
             }
         }

@@ -31,6 +31,9 @@ pub struct Options {
     pub batch: usize,
     /// Devices, at most: cards of those that are there, or parts that the processor does one after the other.
     pub devices: usize,
+    /// Directions in trouble of which more is kept (1.5 kB each), at most, on the processor; those beyond are marked `room`.
+    /// About: room is made for twice as many at a time.
+    pub in_trouble: usize,
 }
 
 /// There is no engine of the kind that was asked for.
@@ -75,7 +78,7 @@ const BATCH: usize = 1 << 20;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { choice: Choice::Auto, batch: BATCH, devices: usize::MAX }
+        Self { choice: Choice::Auto, batch: BATCH, devices: usize::MAX, in_trouble: usize::MAX }
     }
 }
 
@@ -85,6 +88,12 @@ impl Engine {
     /// # Errors
     /// Cards were asked for, and there is none, or it is too old, or it did not pass the test.
     pub fn open(options: Options) -> Result<Self, NoCard> {
+        let mut engine = Self::of_choice(options)?;
+        engine.lanes.iter_mut().for_each(|lane| lane.limit_trouble(options.in_trouble));
+        Ok(engine)
+    }
+
+    fn of_choice(options: Options) -> Result<Self, NoCard> {
         let secret = Secret::new();
         let limit = options.batch.clamp(2, MOST);
         let found = match options.choice {

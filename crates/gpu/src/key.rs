@@ -1,7 +1,7 @@
 //! Which connection a packet belongs to: an unordered pair of endpoints, and its keyed hash.
 
 use bytemuck::{Pod, Zeroable};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use weir_packet::{Network, Packet};
 
@@ -9,9 +9,9 @@ use weir_packet::{Network, Packet};
 type Endpoint = ([u64; 2], u16);
 
 /// Both endpoints of a connection, the lower one first. 40 octets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub(crate) struct Key {
+pub struct Key {
     low: [u64; 2],
     high: [u64; 2],
     low_port: u16,
@@ -37,14 +37,14 @@ impl Secret {
 impl Key {
     /// Of a packet between two endpoints, and which side sent it: 0 is the lower endpoint.
     #[inline(always)]
-    pub fn of(source: Endpoint, destination: Endpoint, network: Network) -> (Self, usize) {
+    pub(crate) fn of(source: Endpoint, destination: Endpoint, network: Network) -> (Self, usize) {
         let side = usize::from(source > destination);
         let (low, high) = if side == 0 { (source, destination) } else { (destination, source) };
         let network = network as u32;
         (Self { low: low.0, high: high.0, low_port: low.1, high_port: high.1, network }, side)
     }
 
-    /// Of a packet, wherever it goes.
+    /// Of a packet over IP that has ports, and which side sent it: 0 is the lower endpoint.
     pub fn of_packet(packet: &Packet) -> (Self, usize) {
         let endpoint = |address: [u8; 16], port| {
             let number = u128::from_be_bytes(address);
@@ -58,9 +58,20 @@ impl Key {
         Self::of(source, destination, packet.network)
     }
 
+    /// Of a connection between these.
+    pub fn between(endpoints: [SocketAddr; 2]) -> Self {
+        let endpoint = |end: SocketAddr| match end.ip() {
+            IpAddr::V4(address) => ([0, u64::from(address.to_bits())], end.port()),
+            IpAddr::V6(address) => ([(address.to_bits() >> 64) as u64, address.to_bits() as u64], end.port()),
+        };
+        let [one, other] = endpoints;
+        let network = if one.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 };
+        Self::of(endpoint(one), endpoint(other), network).0
+    }
+
     /// A keyed hash.
     #[inline(always)]
-    pub fn hash(&self, Secret(secret): &Secret) -> u64 {
+    pub(crate) fn hash(&self, Secret(secret): &Secret) -> u64 {
         let low = fold(self.low[0] ^ secret[0], self.low[1] ^ secret[1]);
         let high = fold(self.high[0] ^ secret[2], self.high[1] ^ secret[3]);
         let rest = u64::from(self.network) << 32 | u64::from(self.high_port) << 16 | u64::from(self.low_port);
@@ -68,12 +79,22 @@ impl Key {
         fold(fold(low ^ rest ^ secret[3], high ^ secret[0]) ^ secret[1], secret[2])
     }
 
+    /// The lower endpoint, and the other.
     pub fn endpoints(&self) -> [SocketAddr; 2] {
         let address = |[upper, lower]: [u64; 2]| match self.network == Network::Ipv4 as u32 {
             true => IpAddr::V4(Ipv4Addr::from_bits(lower as u32)),
             false => IpAddr::V6(Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower))),
         };
         [(address(self.low), self.low_port).into(), (address(self.high), self.high_port).into()]
+    }
+}
+
+/// Five words, none of them octet by octet.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [low, high] = [self.low, self.high];
+        let rest = u64::from(self.network) << 32 | u64::from(self.high_port) << 16 | u64::from(self.low_port);
+        [low[0], low[1], high[0], high[1], rest].iter().for_each(|&word| state.write_u64(word));
     }
 }
 
@@ -96,6 +117,9 @@ mod tests {
         assert_eq!((there, from_low, from_high), (back, 0, 1));
         assert_ne!(there, Key::of(one, other, Network::Ipv4).0);
         assert_eq!(there.endpoints()[1].port(), 4);
+        for key in [there, Key::of(([0, 1], 3), ([0, 1], 4), Network::Ipv4).0] {
+            assert_eq!(Key::between(key.endpoints()), key);
+        }
     }
 
     #[test]

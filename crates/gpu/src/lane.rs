@@ -52,6 +52,11 @@ impl Lane {
         Ok(lane)
     }
 
+    /// Makes room for so many directions in trouble, at most.
+    pub fn limit_trouble(&mut self, in_trouble: usize) {
+        self.table.in_trouble = in_trouble;
+    }
+
     /// Takes a packet of TCP that has ports.
     #[inline]
     pub fn enter(&mut self, packet: &Packet, done: &mut Vec<Conversation>) {
@@ -122,7 +127,11 @@ impl Lane {
                 Err(returned) => self.redo(returned, done),
             }
         }
-        done.extend(self.table.entries.iter().map(|entry| entry.conversation(&self.table.room)));
+        // What was an entry gives its memory back for what is said of it.
+        self.table.index = Vec::new();
+        while let Some(entry) = self.table.entries.pop() {
+            done.push(entry.conversation(&self.table.room));
+        }
     }
 }
 

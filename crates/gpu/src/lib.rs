@@ -16,8 +16,8 @@
 //! * After an error of a card its batch is done again by the processor, from the records that are still there and a
 //!   copy of the table, and so is everything after it.
 //!
-//! What it does not do: it has no timeouts, and its memory grows with the connections of a capture (400 octets each, 980 more
-//! per side in trouble). The meter in `weir-flow` has both bounds.
+//! What it does not do: it has no timeouts, and its memory grows with the connections of a capture (450 octets each, 1.5 kB
+//! more per side in trouble, of which there may be a limit: [`Options::in_trouble`]). The meter in `weir-flow` has both bounds.
 //!
 //! ```
 //! use weir_gpu::{Choice, Engine, Options};
@@ -38,6 +38,7 @@ mod conversation;
 mod cpu;
 mod cuda;
 mod engine;
+mod entries;
 mod golden;
 mod key;
 mod lane;
@@ -49,3 +50,4 @@ mod tests;
 
 pub use conversation::Conversation;
 pub use engine::{Account, Choice, Engine, NoCard, Options};
+pub use key::Key;

@@ -9,6 +9,7 @@
 
 use crate::ahead::fetch;
 use crate::conversation::Conversation;
+use crate::entries::Entries;
 use crate::key::{Key, Secret};
 use bytemuck::{Pod, Zeroable};
 use weir_tcp::{Connection, Room};
@@ -33,8 +34,10 @@ const _: () = assert!(size_of::<Entry>() == 384);
 pub(crate) struct Table {
     pub secret: Secret,
     pub index: Vec<u64>,
-    pub entries: Vec<Entry>,
+    pub entries: Entries<Entry>,
     pub room: Room,
+    /// Directions in trouble beyond which no more room is made.
+    pub in_trouble: usize,
 }
 
 impl Entry {
@@ -50,7 +53,7 @@ impl Entry {
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             packets: self.packets,
-            reports: [0, 1].map(|side| self.connection.report(side, self.packets[side], room)),
+            reports: [0, 1].map(|side| self.connection.report(side, self.packets[side], room).into()),
         }
     }
 
@@ -65,7 +68,15 @@ impl Entry {
 
 impl Table {
     pub fn new(secret: Secret) -> Self {
-        Self { secret, index: vec![0; 1 << 10], entries: Vec::new(), room: Room::default() }
+        Self { secret, index: vec![0; 1 << 10], entries: Entries::new(), room: Room::default(), in_trouble: usize::MAX }
+    }
+
+    /// Makes room for both sides of a connection. If there is no memory for it the reports say so.
+    #[inline]
+    pub fn reserve_room(&mut self) {
+        if self.room.used() < self.in_trouble {
+            let _ = self.room.reserve(2);
+        }
     }
 
     /// An index of so many places over all entries.
@@ -117,8 +128,8 @@ impl Table {
     /// Takes over an entry that was changed or made elsewhere. New numbers come in any order, without
     /// a gap when all are here.
     pub fn put(&mut self, number: usize, entry: &Entry) {
-        if number >= self.entries.len() {
-            self.entries.resize(number + 1, Entry::zeroed());
+        while number >= self.entries.len() {
+            self.entries.push(Entry::zeroed());
         }
         let is_new = self.entries[number].key == Key::zeroed();
         self.entries[number] = *entry;

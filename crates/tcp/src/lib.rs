@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod kept;
 mod reference;
 mod report;
 mod room;
@@ -13,6 +14,7 @@ mod rules;
 mod segment;
 
 pub use connection::Connection;
+pub use kept::Kept;
 pub use reference::Reference;
 pub use report::{Class, Count, Degraded, Report};
 pub use room::{Room, Trouble};

@@ -93,7 +93,7 @@ fn the_batch_engine_tells_the_truth_at_every_size_of_batch() {
             for one in &done {
                 let [low, high] = one.endpoints;
                 for (ends, report) in [(low, high), (high, low)].into_iter().zip(&one.reports) {
-                    assert_eq!(ours.insert(ends, told(report)), None, "one connection between {ends:?}");
+                    assert_eq!(ours.insert(ends, told(&report.report())), None, "one connection between {ends:?}");
                 }
             }
             assert_eq!(differences(&ours, &truth), [""; 0], "{specification}, batches of {batch}");

@@ -155,7 +155,7 @@ pub enum Full {
 #[command(after_help = TCP_EXAMPLES)]
 pub struct Tcp {
     /// Captures as weir read takes them, - for standard input, or synth:...; several are merged in time order. Takes about
-    /// 2 kB of memory per connection
+    /// 600 octets of memory per connection, more if it was in trouble
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
@@ -170,6 +170,11 @@ pub struct Tcp {
     /// Connections in the list; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
+
+    /// Connections that are followed, with k, M or G; packets of those that begin later are left out, and counted
+    /// [default: as many as half of the free memory holds, 700 octets each]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub connections: Option<u32>,
 
     /// What puts a connection at the top of the list
     #[arg(long, value_name = "WHAT", default_value = "retransmitted")]
@@ -235,8 +240,8 @@ count in neither. All terms are those of docs/tcp.md.
 Exit codes:
   0  done
   1  wrong use, an input or output that cannot be opened, --engine gpu without a card, or --explain without its connection
-  2  finished, but an input is damaged or was not read to its end, packets were refused, an output was not written, or
-     two ways to count do not agree: what is printed says which";
+  2  finished, but an input is damaged or was not read to its end, packets were refused or left out, an output was not
+     written, or two ways to count do not agree: what is printed says which";
 
 /// Where connections are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -22,7 +22,7 @@ mod units;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 /// How a run ended.
@@ -74,8 +74,13 @@ fn say(line: &str) {
 
 /// Writes a whole text to standard output. A reader that had enough is no flaw.
 fn print(text: &[u8]) -> Outcome {
-    let mut output = io::stdout().lock();
-    match output.write_all(text).and_then(|()| output.flush()) {
+    print_by(|output| output.write_all(text))
+}
+
+/// The same of what is written piece by piece.
+fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
+    let mut output = BufWriter::new(io::stdout().lock());
+    match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             say(&format!("standard output: {error}{}", files::advice(&error)));
             Outcome::Flawed

@@ -463,6 +463,65 @@ fn wrong_use_is_exit_code_1() {
 }
 
 #[test]
+fn connections_for_which_there_is_no_room_are_left_out_and_every_packet_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ([192, 0, 2, 2], 80);
+    let client = |port| ([192, 0, 2, 1], port);
+    // The third is one too many; and when the first begins anew that is one more.
+    let segments = [(1, 0x02), (2, 0x02), (3, 0x02), (1, 0x10), (3, 0x10), (1, 0x04), (1, 0x02), (1, 0x10), (2, 0x10)];
+    let capture = (0..).zip(segments).fold(Pcap::new(), |capture, (at, (port, control))| {
+        capture.frame(START, at, &common::tcp(client(port), server, control, 0))
+    });
+    let capture = capture.save(folder.path(), "many.pcap");
+    for (most, code, connections, left_out) in [("2", 2, 2, 4), ("3", 2, 3, 2), ("4", 0, 4, 0)] {
+        let stats = folder.path().join("ledger.json");
+        let more = ["--connections", most, "--json", "-", "--stats", stats.to_str().unwrap()];
+        let (found, out, err) = tcp(&capture, &more);
+        assert_eq!(found, code, "{err}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        let packets = &report["packets"];
+        assert_eq!((number(packets, "left_out"), number(packets, "analysed")), (left_out, 9 - left_out));
+        assert_eq!(number(&report["totals"], "connections"), connections);
+        assert_eq!(number(&report["totals"], "packets"), 9 - left_out);
+        let said = err.contains(&format!("{left_out} packets of TCP left out")) && err.contains("--connections");
+        assert_eq!(said, left_out > 0, "{err}");
+        let ledger: Value = serde_json::from_str(&std::fs::read_to_string(stats).unwrap()).unwrap();
+        assert_eq!(ledger["packets"]["dropped_table_full"], left_out);
+    }
+    let (code, out, _) = tcp(&capture, &["--connections", "2"]);
+    assert!(code == 2 && out.contains("5 analysed, 4 left out") && out.contains("split the capture"), "{out}");
+    let (code, out, err) = tcp(&capture, &["--connections", "2G"]);
+    assert!(code == 1 && out.is_empty() && err.contains("of memory, and"), "{err}");
+}
+
+/// The system refuses memory; the program knows how much before.
+#[cfg(target_os = "linux")]
+#[test]
+fn little_memory_is_no_abort() {
+    const PACKETS: u32 = 200_000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut capture = Pcap::new();
+    for number in 0..PACKETS {
+        let [_, high, middle, low] = number.to_be_bytes();
+        capture = capture.frame(START, 0, &common::tcp(([10, high, middle, low], 1), ([192, 0, 2, 2], 80), 2, 0));
+    }
+    let capture = capture.save(folder.path(), "flood.pcap");
+    let script = "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --json -";
+    let weir = std::process::Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_weir")])
+        .arg(capture)
+        .output()
+        .unwrap();
+    let (code, out, err) = parts(&weir);
+    assert!(code == 2 && err.contains("packets of TCP left out"), "{code}: {err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let [analysed, left_out] = ["analysed", "left_out"].map(|name| number(&report["packets"], name));
+    assert!(analysed > 10_000, "{analysed}");
+    assert_eq!(analysed + left_out, u64::from(PACKETS));
+    assert_eq!(report["list"].as_array().map(Vec::len), Some(analysed as usize));
+}
+
+#[test]
 fn damage_is_exit_code_2_and_what_was_read_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let whole = trouble().0;

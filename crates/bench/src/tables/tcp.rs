@@ -216,7 +216,7 @@ impl Work<Packets> for Batches {
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
         let mut done = Vec::new();
         self.engine.finish(&mut done);
-        let found: u64 = done.iter().flat_map(|done| done.reports).map(|report| report.segments()).sum();
+        let found: u64 = done.iter().flat_map(|done| &done.reports).map(|kept| kept.report().segments()).sum();
         if found == self.given { Ok(vec![]) } else { Err(format!("{} packets given, {found} analysed", self.given)) }
     }
 }

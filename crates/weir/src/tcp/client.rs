@@ -1,83 +1,146 @@
-//! Who began a connection. The rule is the meter's (`docs/metering.md`): the first packet with SYN settles it, its sender,
-//! or its receiver if it has ACK, too; without one the first packet's sender began.
+//! Who began a connection, and whether there is room for one more. The rule is the meter's (`docs/metering.md`): the first
+//! packet with SYN settles it, its sender, or its receiver if it has ACK, too; without one the first packet's sender began.
 
-use super::input::{Taker, ends, opens};
+use super::input::opens;
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use weir_gpu::Conversation;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use weir_gpu::{Conversation, Key};
 use weir_packet::{Flags, Packet};
 
-/// Which side is the client, of every pair of ends. About 200 octets each.
-#[derive(Default)]
+/// Which side is the client, of every pair of ends; 50 to 110 octets each.
 pub struct Clients {
-    pairs: HashMap<[SocketAddr; 2], Pair>,
+    pairs: HashMap<Key, Pair, Keyed>,
+    /// Times from which on another side is the client, ns, of the few pairs of which there are some.
+    turns: HashMap<Key, Vec<(u64, u8)>, Keyed>,
+    /// Connections for which there still is room.
+    left: usize,
 }
 
 /// What is known of the connections between two ends, of which one follows the other.
 struct Pair {
     /// The client of the first one.
-    first: usize,
+    first: u8,
+    /// The client of the last one.
+    last: u8,
     /// A SYN said so.
     settled: bool,
     /// Of the last one: FIN by side (bits 0 and 1), RST (both).
     ended: u8,
-    /// Times from which on another side is the client, ns.
-    turns: Vec<(u64, usize)>,
-}
-
-impl Taker for Clients {
-    fn take(&mut self, packets: &[Packet], _: &[u64]) {
-        for packet in packets {
-            let (ends, side) = ends(packet);
-            let pair =
-                self.pairs.entry(ends).or_insert(Pair { first: side, settled: false, ended: 0, turns: Vec::new() });
-            let has = |bit| packet.control & bit != 0;
-            if !packet.flags.has(Flags::TCP) {
-                continue;
-            }
-            if opens(packet) && pair.ended == 3 {
-                if pair.client() != side {
-                    pair.turns.push((packet.time_ns, side));
-                }
-                (pair.settled, pair.ended) = (true, 0);
-            } else if has(Packet::SYN) && !pair.settled {
-                // Two equal ends are one side.
-                let client = if has(Packet::ACK) && ends[0] != ends[1] { 1 - side } else { side };
-                match pair.turns.last_mut() {
-                    Some((_, side)) => *side = client,
-                    None => pair.first = client,
-                }
-                pair.settled = true;
-            }
-            pair.ended |= if has(Packet::RST) { 3 } else { u8::from(has(Packet::FIN)) << side };
-        }
-    }
-}
-
-impl Pair {
-    /// Of the last connection.
-    fn client(&self) -> usize {
-        self.turns.last().map_or(self.first, |&(_, side)| side)
-    }
+    /// There was no room for another one.
+    full: bool,
 }
 
 impl Clients {
+    /// Of so many connections at most: no fewer than the engine takes for connections.
+    pub fn at_most(left: usize) -> Self {
+        let keyed = Keyed::new();
+        Self { pairs: HashMap::with_hasher(keyed), turns: HashMap::with_hasher(keyed), left }
+    }
+
+    /// Takes note of a packet. If not, it is of a connection for which there is no room.
+    #[must_use]
+    pub fn enter(&mut self, packet: &Packet) -> bool {
+        let (key, side) = Key::of_packet(packet);
+        let side = side as u8;
+        let pair = match self.pairs.get_mut(&key) {
+            Some(pair) => pair,
+            None => {
+                if self.left == 0 || self.pairs.try_reserve(1).is_err() {
+                    self.left = 0;
+                    return false;
+                }
+                self.left -= 1;
+                let pair = Pair { first: side, last: side, settled: false, ended: 0, full: false };
+                self.pairs.entry(key).or_insert(pair)
+            }
+        };
+        if pair.full {
+            return false;
+        }
+        let has = |bit| packet.control & bit != 0;
+        if !packet.flags.has(Flags::TCP) {
+            return true;
+        }
+        if opens(packet) && pair.ended == 3 {
+            if self.left == 0 {
+                pair.full = true;
+                return false;
+            }
+            self.left -= 1;
+            if pair.last != side {
+                pair.last = side;
+                self.turns.entry(key).or_default().push((packet.time_ns, side));
+            }
+            (pair.settled, pair.ended) = (true, 0);
+        } else if has(Packet::SYN) && !pair.settled {
+            // Two equal ends are one side.
+            let [low, high] = key.endpoints();
+            // Only the first connection is not settled when it begins.
+            pair.first = if has(Packet::ACK) && low != high { 1 - side } else { side };
+            (pair.last, pair.settled) = (pair.first, true);
+        }
+        pair.ended |= if has(Packet::RST) { 3 } else { u8::from(has(Packet::FIN)) << side };
+        true
+    }
+
     /// The side of the client.
     pub fn of(&self, conversation: &Conversation) -> usize {
-        let Some(pair) = self.pairs.get(&conversation.endpoints) else { return 0 };
-        let turn = pair.turns.iter().rev().find(|&&(since_ns, _)| since_ns <= conversation.first_ns);
-        turn.map_or(pair.first, |&(_, side)| side)
+        let key = Key::between(conversation.endpoints);
+        let Some(pair) = self.pairs.get(&key) else { return 0 };
+        let turns = self.turns.get(&key).map_or(&[][..], Vec::as_slice);
+        let turn = turns.iter().rev().find(|&&(since_ns, _)| since_ns <= conversation.first_ns);
+        turn.map_or(pair.first, |&(_, side)| side).into()
+    }
+}
+
+/// Hashes keys at the speed of five multiplications, with a secret that nobody outside knows.
+#[derive(Clone, Copy)]
+struct Keyed([u64; 2]);
+
+struct Folding {
+    state: u64,
+    secret: u64,
+}
+
+impl Keyed {
+    fn new() -> Self {
+        let random = RandomState::new();
+        Self([0_u8, 1].map(|number| random.hash_one(number)))
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = Folding;
+
+    fn build_hasher(&self) -> Folding {
+        Folding { state: self.0[0], secret: self.0[1] | 1 }
+    }
+}
+
+impl Hasher for Folding {
+    fn write(&mut self, octets: &[u8]) {
+        octets.iter().for_each(|&octet| self.write_u64(octet.into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.state ^ word) * u128::from(self.secret);
+        self.state = (product >> 64) as u64 ^ product as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.state
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
     use weir_packet::mapped;
-    use weir_tcp::Report;
 
     fn client_of(segments: &[(u16, u8, u16)], first_ns: u64) -> u16 {
-        let mut clients = Clients::default();
+        let mut clients = Clients::at_most(9);
         for (&(port, _, control), time_ns) in segments.iter().zip(0..) {
             let packet = Packet {
                 time_ns,
@@ -89,11 +152,11 @@ mod tests {
                 control,
                 ..Packet::default()
             };
-            clients.take(&[packet], &[]);
+            assert!(clients.enter(&packet));
         }
         let endpoints = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         let conversation =
-            Conversation { endpoints, first_ns, last_ns: 99, packets: [1; 2], reports: [Report::default(); 2] };
+            Conversation { endpoints, first_ns, last_ns: 99, packets: [1; 2], reports: Default::default() };
         endpoints[clients.of(&conversation)].port()
     }
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, Flow};
 use weir_gpu::Conversation;
 use weir_packet::{Network, mapped};
-use weir_tcp::{Class, Report};
+use weir_tcp::{Class, Kept, Report};
 
 /// Packets that a connection has at least, so that a share of its segments says something.
 const ENOUGH_PACKETS: u64 = 20;
@@ -20,7 +20,7 @@ pub struct Connection {
     pub first_ns: u64,
     pub last_ns: u64,
     pub packets: [u64; 2],
-    pub reports: [Report; 2],
+    reports: [Kept; 2],
     /// The client is side 1 of the engine.
     pub turned: bool,
 }
@@ -37,6 +37,16 @@ impl Connection {
         }
         let [client, server] = ends;
         Self { client, server, first_ns, last_ns, packets, reports, turned }
+    }
+
+    /// What one direction told.
+    pub fn report(&self, side: usize) -> Report {
+        self.reports[side].report()
+    }
+
+    /// What both told.
+    pub fn reports(&self) -> [Report; 2] {
+        self.reports.each_ref().map(Kept::report)
     }
 
     /// Both ends, the lower one first.
@@ -56,12 +66,14 @@ impl Connection {
 
     /// A figure of both directions.
     pub fn both(&self, figure: fn(&Report) -> u64) -> u64 {
-        self.reports.iter().map(figure).sum()
+        self.reports().iter().map(figure).sum()
     }
 
     /// Segments sent again, and those among which they count.
     pub fn retransmitted_of(&self) -> (u64, u64) {
-        (self.both(retransmitted), self.both(carrying))
+        let reports = self.reports();
+        let both = |figure: fn(&Report) -> u64| reports.iter().map(figure).sum();
+        (both(retransmitted), both(carrying))
     }
 
     /// Share of segments sent again, 0 to 1.
@@ -72,7 +84,7 @@ impl Connection {
 
     /// Round trip of the handshake, ns: behind the probe and before it, as far as known.
     pub fn round_trip_ns(&self) -> u64 {
-        self.reports.iter().filter_map(|report| report.handshake_ns).sum()
+        self.reports().iter().filter_map(|report| report.handshake_ns).sum()
     }
 
     /// Seen from one side alone, though that side was answered: it sends payload or acknowledges.
@@ -102,7 +114,7 @@ impl Connection {
             network: if self.client.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 },
             forward,
             reverse,
-            tcp: Some(self.reports),
+            tcp: Some(self.reports()),
             ..Flow::default()
         }
     }
@@ -151,16 +163,13 @@ pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
         TcpSort::Rtt => connection.round_trip_ns(),
         TcpSort::Start => u64::MAX - connection.first_ns,
     };
+    // Not below 0: its bits have its order.
     let share = |connection: &Connection| match sort {
-        TcpSort::Retransmitted => connection.retransmitted_share(),
-        _ => 0.0,
+        TcpSort::Retransmitted => connection.retransmitted_share().to_bits(),
+        _ => 0,
     };
     let is_small = |connection: &Connection| connection.all_packets() < fewest;
     // What is left at last are the ends, so that the same capture gives the same list.
-    let rest =
-        |c: &Connection| (Reverse(figure(c)), Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns);
-    connections.sort_by(|a, b| {
-        let first = is_small(a).cmp(&is_small(b)).then(share(b).total_cmp(&share(a)));
-        first.then_with(|| rest(a).cmp(&rest(b)))
-    });
+    connections.sort_unstable_by_key(|c| (Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns));
+    connections.sort_by_cached_key(|c| (is_small(c), Reverse(share(c)), Reverse(figure(c))));
 }

@@ -217,14 +217,14 @@ impl<'a, W: Write> Explanation<'a, W> {
                 report.retransmitted_bytes,
                 report.missing_bytes
             );
-            let by_engine = (self.connection.packets[at], &self.connection.reports[at]);
-            if by_engine != (self.packets[side], &report) {
+            let by_engine = (self.connection.packets[at], self.connection.report(at));
+            if by_engine != (self.packets[side], report) {
                 agrees = false;
                 let _ = writeln!(
                     text,
                     "THE ENGINE SAYS SOMETHING ELSE OF THE {}; please report this\n  engine    {by_engine:?}\n  reference {:?}",
                     who.to_uppercase(),
-                    (self.packets[side], &report)
+                    (self.packets[side], report)
                 );
             }
         }

@@ -1,8 +1,9 @@
 //! `weir tcp`: captures through the batch engine, and a report of what TCP went through.
 //!
 //! In: captures, as `weir read` takes them. Out: text, a page, JSON, CSV; or one connection segment by segment.
-//! Always true: packets received = refused + not TCP + without ports + analysed, and the connections have the packets
-//! that were analysed. Memory grows with the connections, about 2 kB each, up to twice that while lists grow.
+//! Always true: packets received = refused + not TCP + without ports + left out + analysed, and the connections have the
+//! packets that were analysed. Memory grows with the connections, up to as many as there is memory for: those that begin
+//! later are left out, and counted.
 
 mod between;
 mod client;
@@ -12,6 +13,7 @@ mod explain;
 mod histogram;
 mod input;
 mod key;
+mod memory;
 mod page;
 mod picture;
 mod records;
@@ -27,6 +29,7 @@ use compare::Comparison;
 use connection::Connection;
 use explain::Explanation;
 use input::{Intake, Taker, not_written};
+use memory::Shares;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -61,7 +64,7 @@ impl Findings {
 
     /// What must be known before the figures are believed.
     pub fn warnings(&self) -> Vec<String> {
-        self.totals.warnings(self.intake.without_ports)
+        self.totals.warnings(self.intake.without_ports, self.intake.ledger.packets.dropped_table_full)
     }
 }
 
@@ -84,15 +87,22 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         EngineChoice::Cpu => Choice::Cpu,
         EngineChoice::Gpu => Choice::Gpu,
     };
-    let engine = Engine::open(Options { choice, ..Options::default() })
-        .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
     let stop = read::stop_signal()?;
     let source = files::open_sources(&sources, &stop)?;
+    // Files take address space, too.
+    let shares = Shares::of(memory::free(), tcp.connections)?;
+    let engine =
+        Engine::open(Options { choice, batch: shares.batch, in_trouble: shares.in_trouble, ..Options::default() })
+            .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
     let mut outputs = outputs.open()?;
 
-    let findings = find(tcp, &sources, source, engine, &stop);
+    let findings = find(tcp, &sources, source, engine, shares.connections, &stop);
     let ledger = &findings.intake.ledger;
     let mut flawed = findings.intake.flawed || summary::flawed(ledger);
+    let left_out = ledger.packets.dropped_table_full;
+    if left_out > 0 {
+        say(&totals::incomplete(left_out, findings.totals.connections));
+    }
     if let Some(key) = &tcp.explain {
         flawed |= explain(tcp, &findings, key, &sources, &stop)? == Outcome::Flawed;
     } else {
@@ -116,14 +126,33 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
 struct Takers {
     engine: Engine,
     done: Vec<Conversation>,
+    /// Those that have ended.
+    connections: Vec<Connection>,
     clients: Clients,
     comparison: Option<Comparison>,
+    /// Packets of connections for which there was no room, and their octets on the wire.
+    left_out: [u64; 2],
 }
 
 impl Taker for Takers {
     fn take(&mut self, packets: &[Packet], frames: &[u64]) {
+        let mut from = 0;
+        for (at, packet) in packets.iter().enumerate() {
+            if !self.clients.enter(packet) {
+                self.left_out[0] += 1;
+                self.left_out[1] += u64::from(packet.frame_bytes);
+                self.hand_on(&packets[from..at], &frames[from..at]);
+                from = at + 1;
+            }
+        }
+        self.hand_on(&packets[from..], &frames[from..]);
+        self.connections.extend(self.done.drain(..).map(|conversation| Connection::of(conversation, &self.clients)));
+    }
+}
+
+impl Takers {
+    fn hand_on(&mut self, packets: &[Packet], frames: &[u64]) {
         self.engine.enter(packets, &mut self.done);
-        self.clients.take(packets, frames);
         if let Some(comparison) = &mut self.comparison {
             comparison.take(packets, frames);
         }
@@ -136,14 +165,17 @@ fn find(
     sources: &[&OsStr],
     mut source: Box<dyn weir_capture::Source + Send>,
     engine: Engine,
+    most: usize,
     stop: &AtomicBool,
 ) -> Findings {
     let comparison = tcp.compare.then(Comparison::default);
-    let mut takers = Takers { engine, done: Vec::new(), clients: Clients::default(), comparison };
+    let clients = Clients::at_most(most);
+    let mut takers =
+        Takers { engine, done: Vec::new(), connections: Vec::new(), clients, comparison, left_out: [0; 2] };
     let options = weir_packet::Options { decapsulate: tcp.decap };
     let line = progress::Line::new(tcp.quiet);
     let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
-    let Takers { engine, mut done, clients, comparison } = takers;
+    let Takers { engine, mut done, mut connections, clients, comparison, left_out } = takers;
     let name = engine.name().to_string();
     let on_processor = tcp.engine == EngineChoice::Cpu || engine.account().note.is_some();
     let account = engine.finish(&mut done);
@@ -154,12 +186,16 @@ fn find(
     if tcp.verbose {
         say(&format!("followed on: {name}; batches: {}", account.batches));
     }
-    let mut connections: Vec<Connection> =
-        done.into_iter().map(|conversation| Connection::of(conversation, &clients)).collect();
+    connections.extend(done.into_iter().map(|conversation| Connection::of(conversation, &clients)));
+    drop(clients);
     let fewest = connection::fewest_packets(tcp.sort, tcp.min_packets);
     connection::sort(&mut connections, tcp.sort, fewest);
     let totals = Totals::of(&connections);
     let ledger = &mut intake.ledger;
+    let [packets, octets] = left_out;
+    (ledger.packets.dropped_table_full, ledger.bytes.dropped_table_full) = (packets, octets);
+    ledger.packets.metered -= packets;
+    ledger.bytes.metered -= octets;
     ledger.created = totals.connections;
     let mut line = SinkLine { sink: "connections".into(), ..SinkLine::default() };
     // Of a connection packets are known, and octets of payload, but not of frames.
@@ -220,7 +256,7 @@ fn explain(
 }
 
 /// One kind of output.
-type Format = fn(&Findings) -> Vec<u8>;
+type Format = fn(&Findings, &mut dyn Write) -> io::Result<()>;
 
 /// What is written besides the text.
 struct Outputs<'a> {
@@ -235,7 +271,7 @@ struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     fn of(tcp: &'a Tcp) -> Self {
-        let page: Format = |findings| page::html(findings).into_bytes();
+        let page: Format = |findings, out| out.write_all(page::html(findings).as_bytes());
         let all: [(_, _, Format); 3] =
             [("--json", &tcp.json, records::json), ("--csv", &tcp.csv, records::csv), ("--html", &tcp.html, page)];
         let wanted: Vec<_> =
@@ -283,10 +319,14 @@ impl<'a> Outputs<'a> {
         };
         let mut printed = Outcome::Done;
         for (&(_, path, format), file) in self.wanted.iter().zip(self.files.drain(..)) {
-            let octets = format(findings);
             match file {
-                Some(file) => written(path, emptied(file).and_then(|mut file| file.write_all(&octets))),
-                None => printed = crate::print(&octets),
+                Some(file) => written(
+                    path,
+                    emptied(file)
+                        .map(BufWriter::new)
+                        .and_then(|mut file| format(findings, &mut file).and_then(|()| file.flush())),
+                ),
+                None => printed = crate::print_by(|out| format(findings, out)),
             }
         }
         if let Some(folder) = self.plots {

@@ -4,11 +4,12 @@ use super::Findings;
 use super::totals::quantile;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
+use std::io::{self, Write};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
 use weir_tcp::Class;
 
 /// Everything as one object; its `list` has all connections in their order, with the fields of `docs/fields.md`.
-pub fn json(findings: &Findings) -> Vec<u8> {
+pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
     let (totals, packets) = (&findings.totals, &findings.intake.ledger.packets);
     let classes: Map<String, Value> = Class::ALL
         .into_iter()
@@ -27,6 +28,7 @@ pub fn json(findings: &Findings) -> Vec<u8> {
             "refused": packets.refused.total(),
             "not_tcp": findings.intake.not_tcp,
             "without_ports": findings.intake.without_ports,
+            "left_out": packets.dropped_table_full,
             "analysed": packets.metered,
         },
         "totals": {
@@ -53,22 +55,28 @@ pub fn json(findings: &Findings) -> Vec<u8> {
     if let Some(comparison) = &findings.comparison {
         head["comparison"] = comparison.json();
     }
-    let mut out = serde_json::to_vec_pretty(&head).expect("it has string keys and plain numbers only");
+    let mut text = serde_json::to_vec_pretty(&head).expect("it has string keys and plain numbers only");
     // The list is written behind the rest, without a tree of it in memory.
-    out.truncate(out.len() - "\n}".len());
-    out.extend(b",\n  \"list\": [");
+    text.truncate(text.len() - "\n}".len());
+    text.extend(b",\n  \"list\": [");
     for (at, connection) in findings.connections.iter().enumerate() {
-        out.extend(if at == 0 { &b"\n    "[..] } else { b",\n    " });
-        append_tcp_json(&connection.flow(), &mut out);
+        text.extend(if at == 0 { &b"\n    "[..] } else { b",\n    " });
+        append_tcp_json(&connection.flow(), &mut text);
+        out.write_all(&text)?;
+        text.clear();
     }
-    out.extend(b"\n  ]\n}\n");
-    out
+    text.extend(b"\n  ]\n}\n");
+    out.write_all(&text)
 }
 
 /// All connections in their order, with a line of names above.
-pub fn csv(findings: &Findings) -> Vec<u8> {
-    let mut out = tcp_columns().collect::<Vec<_>>().join(",").into_bytes();
-    out.push(b'\n');
-    findings.connections.iter().for_each(|connection| append_tcp_csv(&connection.flow(), &mut out));
-    out
+pub fn csv(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = tcp_columns().collect::<Vec<_>>().join(",").into_bytes();
+    text.push(b'\n');
+    for connection in &findings.connections {
+        append_tcp_csv(&connection.flow(), &mut text);
+        out.write_all(&text)?;
+        text.clear();
+    }
+    out.write_all(&text)
 }

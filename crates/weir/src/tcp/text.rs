@@ -86,6 +86,7 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
         (intake.not_tcp, "not TCP"),
         (intake.without_ports, "TCP without ports"),
         (packets.refused.total(), "refused (-v says why)"),
+        (packets.dropped_table_full, "left out (see the notes)"),
     ] {
         if count > 0 {
             let _ = write!(counted, ", {count} {what}");
@@ -196,15 +197,15 @@ pub fn columns(listed: &[Connection]) -> Vec<Column> {
         |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
     let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
     let one = |heading: &str, side: usize, figure: fn(&Report) -> u64| {
-        each(heading, &move |connection| some(figure(&connection.reports[side])))
+        each(heading, &move |connection| some(figure(&connection.report(side))))
     };
     let both =
         |heading: &str, figure: fn(&Report) -> u64| each(heading, &move |connection| some(connection.both(figure)));
     let octets = |heading: &str, side: usize| {
-        each(heading, &move |connection| units::short(payload(&connection.reports[side])) + "B")
+        each(heading, &move |connection| units::short(payload(&connection.report(side))) + "B")
     };
     let round_trip = |heading: &str, side: usize| {
-        each(heading, &move |connection| connection.reports[side].handshake_ns.map_or(String::new(), units::span))
+        each(heading, &move |connection| connection.report(side).handshake_ns.map_or(String::new(), units::span))
     };
     let mut ranks = 1_u64..;
     let mut columns = vec![
@@ -243,7 +244,7 @@ pub fn columns(listed: &[Connection]) -> Vec<Column> {
 
 /// In which way what is said of a connection is not exact; also whether it was seen from one side only.
 pub fn marks(connection: &Connection) -> String {
-    let bits = connection.reports.iter().fold(0, |bits, report| bits | report.degraded.0);
+    let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degraded.0);
     let one_way = connection.is_one_way().then_some("one-way");
     weir_tcp::Degraded(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
 }

@@ -47,18 +47,19 @@ impl Totals {
             totals.packets += connection.all_packets();
             totals.first_ns = totals.first_ns.min(connection.first_ns);
             totals.last_ns = totals.last_ns.max(connection.last_ns);
-            let missing = connection.both(|report| report.missing_bytes);
+            let reports = connection.reports();
+            let missing: u64 = reports.iter().map(|report| report.missing_bytes).sum();
             totals.missing.0 += missing;
             totals.missing.1 += u64::from(missing > 0);
             totals.one_way += u64::from(connection.is_one_way());
-            let has_syn = connection.reports.iter().any(|report| report.syn_window.is_some());
+            let has_syn = reports.iter().any(|report| report.syn_window.is_some());
             totals.without_syn += u64::from(!has_syn);
-            let degraded = connection.reports.iter().fold(0, |bits, report| bits | report.degraded.0);
+            let degraded = reports.iter().fold(0, |bits, report| bits | report.degraded.0);
             totals.any_degraded += u64::from(degraded != 0);
             for (bit, count) in totals.degraded.iter_mut().enumerate() {
                 *count += u64::from(degraded >> bit & 1);
             }
-            for (side, report) in connection.reports.iter().enumerate() {
+            for (side, report) in reports.iter().enumerate() {
                 for (sum, count) in totals.classes.iter_mut().zip(&report.classes) {
                     sum.segments += count.segments;
                     sum.bytes += count.bytes;
@@ -86,8 +87,11 @@ impl Totals {
     }
 
     /// What must be known before the figures are believed: one sentence each.
-    pub fn warnings(&self, without_ports: u64) -> Vec<String> {
+    pub fn warnings(&self, without_ports: u64, left_out: u64) -> Vec<String> {
         let mut warnings = Vec::new();
+        if left_out > 0 {
+            warnings.push(incomplete(left_out, self.connections));
+        }
         if self.copies > 0 {
             let routed = self.of_class(Class::RoutedDuplicate).segments;
             let mut text = format!(
@@ -152,6 +156,15 @@ impl Totals {
         }
         warnings
     }
+}
+
+/// What to say of packets for whose connections there was no room.
+pub fn incomplete(left_out: u64, connections: u64) -> String {
+    format!(
+        "incomplete: {} of TCP left out, of connections that began when {connections} were known, for more of which there \
+         is no memory (--connections): split the capture, or narrow it to fewer hosts or ports",
+        units::count(left_out, "packet")
+    )
 }
 
 /// What the marks of [`Degraded`] mean.
