@@ -380,6 +380,7 @@ struct Half {
     }
 
     WEIR_FUNCTION Class synchronize(const Segment &segment) const {
+        if (segment.payload_bytes >= FAR_AWAY) return OUT_OF_WINDOW;
         u32 first = segment.sequence + 1;
         bool again = (hot.state & SYN) && u32(cold.lowest) == first;
         if (!again) {
@@ -403,7 +404,7 @@ struct Half {
         }
         cold.last_syn_ns = segment.time_ns;
         Class what = again ? SYN_REPEATED : SYNS;
-        if (segment.payload_bytes < FAR_AWAY) take(cold.lowest, segment, what);
+        take(cold.lowest, segment, what);
         return what;
     }
 

@@ -487,6 +487,9 @@ impl Half<'_> {
     }
 
     fn synchronize(&mut self, segment: &Segment) -> Class {
+        if u64::from(segment.payload_bytes) >= FAR {
+            return Class::OutOfWindow;
+        }
         let first = segment.sequence.wrapping_add(1);
         let again = self.hot.has(SYN) && self.cold.lowest as u32 == first;
         if !again {
@@ -516,9 +519,7 @@ impl Half<'_> {
         }
         self.cold.last_syn_ns = segment.time_ns;
         let class = if again { Class::SynRepeated } else { Class::Syn };
-        if u64::from(segment.payload_bytes) < FAR {
-            self.take(self.cold.lowest, segment, class);
-        }
+        self.take(self.cold.lowest, segment, class);
         class
     }
 

@@ -155,6 +155,9 @@ impl Half {
 
     /// A segment with SYN.
     fn synchronize(&mut self, peer: &Half, packet: &Packet) -> Class {
+        if u64::from(packet.payload_bytes) >= FAR {
+            return Class::OutOfWindow;
+        }
         let again = self.isn.is_some_and(|isn| isn as u32 == packet.sequence);
         if !again {
             let first = packet.sequence.wrapping_add(1);
@@ -181,9 +184,7 @@ impl Half {
             self.report.handshake_ns = handshake_ns;
         }
         self.last_syn_ns = packet.time_ns;
-        if u64::from(packet.payload_bytes) < FAR {
-            self.take(self.isn.expect("there is one") + 1, packet);
-        }
+        self.take(self.isn.expect("there is one") + 1, packet);
         if again { Class::SynRepeated } else { Class::Syn }
     }
 

@@ -1,7 +1,10 @@
 //! What is read of a packet.
 
 use crate::rules::{is_first_fragment, is_identified, is_segment};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::mem::offset_of;
+use std::sync::LazyLock;
 use weir_packet::Packet;
 
 /// What the analysis reads of a segment, wherever it comes from.
@@ -72,17 +75,24 @@ const _: () = assert!(
         && offset_of!(Packet, detail) == 8 * WINDOW + 6
 );
 
+/// Another one in every process, so that no sender can choose a segment with the mark of another.
+static SECRET: LazyLock<[u64; 3]> = LazyLock::new(|| {
+    let [one, two, three] = [(); 3].map(|()| RandomState::new().build_hasher().finish());
+    [one, two, three | 1]
+});
+
 /// A digest of both numbers, payload, control bits, window, checksum and identification: 31 bits above one that is set.
 /// Two segments that differ in any of it have the same one by chance in one of 2^31 cases.
 #[inline(always)]
 pub(crate) fn mark(packet: &Packet) -> u32 {
     let words = packet.words();
     let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
-    let one = words[NUMBERS] ^ 0x9e37_79b9_7f4a_7c15;
-    let other = words[LENGTH] ^ 0xd6e8_feb8_6659_fd93;
+    let [for_numbers, for_length, for_more] = *SECRET;
+    let one = words[NUMBERS] ^ for_numbers;
+    let other = words[LENGTH] ^ for_length;
     let product = u128::from(one) * u128::from(other);
     // The upper half: what lies below does not know of the checksum.
-    let digest = (product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(0xa076_1d64_78bd_642f);
+    let digest = (product >> 64) as u64 ^ product as u64 ^ more.wrapping_mul(for_more);
     (digest >> 32) as u32 | 1
 }
 

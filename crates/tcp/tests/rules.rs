@@ -465,6 +465,16 @@ fn a_duplicate_acknowledgment_repeats_number_and_window_while_more_is_on_the_way
 }
 
 #[test]
+fn a_syn_with_more_than_a_window_is_out_of_window() {
+    let mut talk = Talk::begun();
+    for number in [0, 7] {
+        assert_eq!(talk.enter(0, segment(10 * MS, number, 1 << 30, SYN)), Class::OutOfWindow);
+    }
+    assert_eq!(talk.enter(0, data(11 * MS, 1, 10)), Class::InOrder);
+    assert_eq!((talk.report(0).of(Class::OutOfWindow).bytes, talk.report(0).unique_bytes), (2 << 30, 10));
+}
+
+#[test]
 fn far_away_is_out_of_window() {
     let judged = |sequence: u32, payload: u32| {
         let mut talk = Talk::new();

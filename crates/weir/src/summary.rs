@@ -19,8 +19,9 @@ pub struct Totals {
     last_ns: u64,
     /// Octets on the wire by IP protocol, and of layer-2 flows behind them.
     by_protocol: [u64; LAYER2 + 1],
-    /// Of TCP: segments with payload, SYN or FIN; those sent again; those of them lost before the capture; copies.
-    tcp: [u64; 4],
+    /// Of TCP: segments with payload, SYN or FIN; those sent again; those of them lost before the capture; copies; packets
+    /// that were not read.
+    tcp: [u64; 5],
 }
 
 const LAYER2: usize = 256;
@@ -34,7 +35,7 @@ impl Default for Totals {
             first_ns: u64::MAX,
             last_ns: 0,
             by_protocol: [0; LAYER2 + 1],
-            tcp: [0; 4],
+            tcp: [0; 5],
         }
     }
 }
@@ -54,7 +55,8 @@ impl Totals {
             let first =
                 of(&[Class::Syn, Class::ZeroWindowProbe, Class::OutOfWindow, Class::InOrder, Class::OutOfOrder]);
             let copies = of(&[Class::Duplicate, Class::RoutedDuplicate]);
-            let told = [first + again, again, report.of(Class::UnseenRetransmission).segments, copies];
+            let [unseen, unread] = [Class::UnseenRetransmission, Class::Unread].map(|class| of(&[class]));
+            let told = [first + again, again, unseen, copies, unread];
             self.tcp.iter_mut().zip(told).for_each(|(sum, told)| *sum += told);
         }
     }
@@ -100,7 +102,7 @@ pub fn flawed(ledger: &Ledger) -> bool {
 
 /// What TCP went through, if anything (docs/tcp.md section 8).
 fn tcp(totals: &Totals) -> Option<String> {
-    let [segments, again, unseen, copies] = totals.tcp;
+    let [segments, again, unseen, copies, unread] = totals.tcp;
     let mut told = Vec::new();
     if again > 0 {
         let share = 100.0 * again as f64 / segments as f64;
@@ -111,6 +113,12 @@ fn tcp(totals: &Totals) -> Option<String> {
         told.push(format!(
             "{} made by the capture",
             if copies == 1 { "1 copy".into() } else { format!("{copies} copies") }
+        ));
+    }
+    if unread > 0 {
+        told.push(format!(
+            "{} without a whole header, not analysed",
+            if unread == 1 { "1 packet".into() } else { format!("{unread} packets") }
         ));
     }
     (!told.is_empty()).then(|| told.join("; "))

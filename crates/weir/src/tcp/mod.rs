@@ -177,10 +177,8 @@ fn find(
     let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
     let Takers { engine, mut done, mut connections, clients, comparison, left_out } = takers;
     let name = engine.name().to_string();
-    let on_processor = tcp.engine == EngineChoice::Cpu || engine.account().note.is_some();
     let account = engine.finish(&mut done);
-    // A machine without a card is nothing to speak of; a card that failed is.
-    if let Some(note) = account.note.filter(|_| tcp.verbose || !on_processor) {
+    if let Some(note) = account.note.filter(|_| !tcp.quiet) {
         say(&note);
     }
     if tcp.verbose {
