@@ -38,11 +38,14 @@ impl From<DriverError> for Failure {
     }
 }
 
+/// Why no card is used where there is none, mostly.
+pub const NO_DRIVER: &str = "there is no NVIDIA driver: libcuda.so.1 is not found";
+
 /// How many cards there are.
 pub(crate) fn cards() -> Result<i32, Failure> {
     // SAFETY: only looks whether the library can be loaded. Without this question the next call would panic.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Failure("there is no NVIDIA driver: libcuda.so.1 is not found".into()));
+        return Err(Failure(NO_DRIVER.into()));
     }
     result::init()?;
     let mut version = 0;

@@ -49,5 +49,6 @@ mod table;
 mod tests;
 
 pub use conversation::Conversation;
+pub use cuda::NO_DRIVER;
 pub use engine::{Account, Choice, Engine, NoCard, Options};
 pub use key::Key;

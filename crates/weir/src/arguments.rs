@@ -163,9 +163,10 @@ pub struct Tcp {
     #[arg(long)]
     pub decap: bool,
 
-    /// Where connections are followed: on a graphics card, on the processor, or on a card if there is one
-    #[arg(long, value_name = "ENGINE", default_value = "auto")]
-    pub engine: EngineChoice,
+    /// Where connections are followed: on a graphics card, on the processor, or on a card if there is one that works (auto,
+    /// the default); with auto on the command line it says why not
+    #[arg(long, value_name = "ENGINE")]
+    pub engine: Option<EngineChoice>,
 
     /// Connections in the list; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20)]

@@ -437,12 +437,14 @@ fn a_card_that_is_not_there_is_exit_code_1_and_auto_goes_on() {
     }
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("--engine gpu") && err.contains("no card can be used"), "{err}");
-    let (code, _, err) = tcp(&capture, &[]);
+    let (code, _, err) = tcp(&capture, &["--engine", "auto"]);
     assert!(code == 0 && err.contains("no card is used: ") && err.lines().count() == 1, "{err}");
-    for asked in ["--engine=cpu", "--quiet"] {
-        let (code, _, err) = tcp(&capture, &[asked]);
-        assert_eq!((code, err.as_str()), (0, ""), "{asked}");
+    for silent in [&[][..], &["--engine", "cpu"], &["--engine", "auto", "--quiet"]] {
+        let (code, _, err) = tcp(&capture, silent);
+        assert_eq!((code, err.as_str()), (0, ""), "{silent:?}");
     }
+    let (_, _, err) = tcp(&capture, &["-v"]);
+    assert!(err.contains("no card is used"), "{err}");
 }
 
 #[test]

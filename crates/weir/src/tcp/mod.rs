@@ -83,9 +83,9 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     let outputs = Outputs::of(tcp);
     files::check_targets(&sources, &outputs.targets())?;
     let choice = match tcp.engine {
-        EngineChoice::Auto => Choice::Auto,
-        EngineChoice::Cpu => Choice::Cpu,
-        EngineChoice::Gpu => Choice::Gpu,
+        None | Some(EngineChoice::Auto) => Choice::Auto,
+        Some(EngineChoice::Cpu) => Choice::Cpu,
+        Some(EngineChoice::Gpu) => Choice::Gpu,
     };
     let stop = read::stop_signal()?;
     let source = files::open_sources(&sources, &stop)?;
@@ -178,7 +178,9 @@ fn find(
     let Takers { engine, mut done, mut connections, clients, comparison, left_out } = takers;
     let name = engine.name().to_string();
     let account = engine.finish(&mut done);
-    if let Some(note) = account.note.filter(|_| !tcp.quiet) {
+    // A machine without a card is nothing to speak of, if nobody asks; a card that does not work is.
+    let asked = tcp.verbose || tcp.engine.is_some();
+    if let Some(note) = account.note.filter(|note| !tcp.quiet && (asked || !note.ends_with(weir_gpu::NO_DRIVER))) {
         say(&note);
     }
     if tcp.verbose {
