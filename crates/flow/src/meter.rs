@@ -401,7 +401,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 self.analyse(likely, side, packet);
             } else if FIELDS & CONVERSATIONS != 0
                 && packet.protocol == TCP
-                && !self.tcp.get_mut(likely as usize).is_some_and(|connection| connection.usual(side, packet))
+                && !self
+                    .tcp
+                    .get_mut(likely as usize)
+                    .is_some_and(|connection| connection.usual(side, packet, &self.room))
             {
                 self.analyse(likely, side, packet);
             }

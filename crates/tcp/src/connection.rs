@@ -145,7 +145,7 @@ impl Connection {
     /// Takes a packet that brings the next octets of its side, or acknowledges more than before, and is nothing else.
     /// If not it changes nothing, and the packet is one for [`Connection::enter`], as is one in 2^31 in any case.
     #[inline(always)]
-    pub fn usual(&mut self, side: usize, packet: &Packet) -> bool {
+    pub fn usual(&mut self, side: usize, packet: &Packet, room: &Room) -> bool {
         let segment = Segment {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
@@ -156,7 +156,7 @@ impl Connection {
             ttl: packet.ttl,
             ..Segment::default()
         };
-        is_whole_segment(packet) && self.advance(side, &segment, || mark(packet))
+        is_whole_segment(packet) && self.advance(side, &segment, || mark(packet, &room.secret))
     }
 
     /// The same of a segment, which is one for [`Connection::step`] if not.
@@ -798,7 +798,7 @@ mod tests {
             for usual in [true, false] {
                 packet.sequence += 10;
                 packet.identification += 1;
-                assert_eq!(connection.usual(0, &packet), usual);
+                assert_eq!(connection.usual(0, &packet, &room), usual);
                 if !usual {
                     assert_eq!(connection.enter(0, &packet, &mut room), Class::InOrder);
                 }

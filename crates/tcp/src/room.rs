@@ -2,16 +2,25 @@
 
 use crate::report::{Class, Count, Report};
 use crate::rules::{HOLES, REMEMBERED, REMEMBERED_DEEP};
+use crate::segment::SECRET;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
 /// Room for a number of directions in trouble. Memory is used as far as it is needed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Room {
     entries: Vec<Trouble>,
     /// Entries that were used and are free.
     free: Vec<u32>,
     capacity: usize,
+    /// A copy of the marks' secret, at hand for [`crate::Connection::usual`].
+    pub(crate) secret: [u64; 3],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { entries: Vec::new(), free: Vec::new(), capacity: 0, secret: *SECRET }
+    }
 }
 
 /// What a direction in trouble needs more: 1488 octets whose meaning is this crate's.
@@ -71,10 +80,10 @@ impl Room {
     /// # Errors
     /// The system has no room for that much.
     pub fn new(capacity: usize) -> Result<Self, TryReserveError> {
-        let (mut entries, mut free) = (Vec::new(), Vec::new());
+        let Self { mut entries, mut free, secret, .. } = Self::default();
         entries.try_reserve_exact(capacity)?;
         free.try_reserve_exact(capacity)?;
-        Ok(Self { entries, free, capacity })
+        Ok(Self { entries, free, capacity, secret })
     }
 
     /// Octets taken; the system provides what is used of them.

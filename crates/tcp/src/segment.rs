@@ -48,7 +48,7 @@ impl Segment {
             sequence: packet.sequence,
             acknowledgment: packet.acknowledgment,
             payload_bytes: packet.payload_bytes,
-            mark: mark(packet),
+            mark: mark(packet, &SECRET),
             window: packet.window,
             maximum_segment: packet.maximum_segment().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
@@ -76,7 +76,7 @@ const _: () = assert!(
 );
 
 /// Another one in every process, so that no sender can choose a segment with the mark of another.
-static SECRET: LazyLock<[u64; 3]> = LazyLock::new(|| {
+pub(crate) static SECRET: LazyLock<[u64; 3]> = LazyLock::new(|| {
     let [one, two, three] = [(); 3].map(|()| RandomState::new().build_hasher().finish());
     [one, two, three | 1]
 });
@@ -84,10 +84,10 @@ static SECRET: LazyLock<[u64; 3]> = LazyLock::new(|| {
 /// A digest of both numbers, payload, control bits, window, checksum and identification: 31 bits above one that is set.
 /// Two segments that differ in any of it have the same one by chance in one of 2^31 cases.
 #[inline(always)]
-pub(crate) fn mark(packet: &Packet) -> u32 {
+pub(crate) fn mark(packet: &Packet, secret: &[u64; 3]) -> u32 {
     let words = packet.words();
     let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
-    let [for_numbers, for_length, for_more] = *SECRET;
+    let [for_numbers, for_length, for_more] = *secret;
     let one = words[NUMBERS] ^ for_numbers;
     let other = words[LENGTH] ^ for_length;
     let product = u128::from(one) * u128::from(other);
@@ -114,7 +114,7 @@ mod tests {
                 Packet { window: packet.window ^ narrow, ..packet },
                 Packet { detail: narrow.to_le_bytes(), ..packet },
             ] {
-                assert_ne!(mark(&changed), mark(&packet), "{changed:?}");
+                assert_ne!(mark(&changed, &SECRET), mark(&packet, &SECRET), "{changed:?}");
             }
         }
     }

@@ -37,7 +37,7 @@ fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
         if let Some(judge) = &mut judge {
             assert_eq!(judge.enter(side, &packet), class, "packet {number}: {packet:?}");
         }
-        if !usual || !connection.usual(side, &packet) {
+        if !usual || !connection.usual(side, &packet, &room) {
             assert_eq!(connection.enter(side, &packet, &mut room), class, "packet {number}: {packet:?}");
         }
         for (side, &entered) in entered.iter().enumerate() {

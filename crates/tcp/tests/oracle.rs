@@ -84,7 +84,7 @@ impl Bench {
         let class = self.judge.enter(side, packet);
         assert_eq!(self.reference.enter(side, packet), class, "by the reference: {packet:?}");
         assert_eq!(entering.enter(side, packet, &mut self.room), class, "entered: {packet:?}");
-        if advancing.usual(side, packet) {
+        if advancing.usual(side, packet, &self.room) {
             assert!(matches!(class, Class::InOrder | Class::Acknowledgment), "usual, but {class:?}: {packet:?}");
         } else {
             assert_eq!(advancing.enter(side, packet, &mut self.room), class, "not usual: {packet:?}");

@@ -37,7 +37,7 @@ impl Talk {
 
     fn enter(&mut self, side: usize, packet: Packet) -> Class {
         let class = self.reference.enter(side, &packet);
-        if !self.connection.usual(side, &packet) {
+        if !self.connection.usual(side, &packet, &self.room) {
             assert_eq!(self.connection.enter(side, &packet, &mut self.room), class, "{packet:?}");
         }
         self.packets[side] += 1;
@@ -801,7 +801,7 @@ fn a_connection_may_be_longer_than_its_numbers() {
         let time_ns = u64::from(number) * 1000 + 2 * MS;
         let packet = Packet { acknowledgment: 1, ..segment(time_ns, sequence, payload, ACK) };
         talk.reference.enter(0, &packet);
-        if !talk.connection.usual(0, &packet) {
+        if !talk.connection.usual(0, &packet, &talk.room) {
             talk.connection.enter(0, &packet, &mut talk.room);
         }
         talk.packets[0] += 1;
@@ -868,8 +868,8 @@ fn a_first_fragment_is_as_long_as_it_says_and_marks_that_more_is_missing() {
     }
     let mut talk = Talk::begun();
     let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
-    assert!(!talk.connection.clone().usual(0, &first));
-    assert!(talk.connection.clone().usual(0, &whole));
+    assert!(!talk.connection.clone().usual(0, &first, &talk.room));
+    assert!(talk.connection.clone().usual(0, &whole, &talk.room));
     assert_eq!(talk.enter(0, first), Class::InOrder);
     let report = talk.report(0);
     assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
