@@ -2,16 +2,16 @@
 //! packet with SYN settles it, its sender, or its receiver if it has ACK, too; without one the first packet's sender began.
 
 use super::input::opens;
+use ahash::RandomState;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use weir_gpu::{Conversation, Key};
 use weir_packet::{Flags, Packet};
 
 /// Which side is the client, of every pair of ends; 50 to 110 octets each.
 pub struct Clients {
-    pairs: HashMap<Key, Pair, Keyed>,
+    pairs: HashMap<Key, Pair, RandomState>,
     /// Times from which on another side is the client, ns, of the few pairs of which there are some.
-    turns: HashMap<Key, Vec<(u64, u8)>, Keyed>,
+    turns: HashMap<Key, Vec<(u64, u8)>, RandomState>,
     /// Connections for which there still is room.
     left: usize,
 }
@@ -33,8 +33,7 @@ struct Pair {
 impl Clients {
     /// Of so many connections at most: no fewer than the engine takes for connections.
     pub fn at_most(left: usize) -> Self {
-        let keyed = Keyed::new();
-        Self { pairs: HashMap::with_hasher(keyed), turns: HashMap::with_hasher(keyed), left }
+        Self { pairs: HashMap::default(), turns: HashMap::default(), left }
     }
 
     /// Takes note of a packet. If not, it is of a connection for which there is no room.
@@ -90,46 +89,6 @@ impl Clients {
         let turns = self.turns.get(&key).map_or(&[][..], Vec::as_slice);
         let turn = turns.iter().rev().find(|&&(since_ns, _)| since_ns <= conversation.first_ns);
         turn.map_or(pair.first, |&(_, side)| side).into()
-    }
-}
-
-/// Hashes keys at the speed of five multiplications, with a secret that nobody outside knows.
-#[derive(Clone, Copy)]
-struct Keyed([u64; 2]);
-
-struct Folding {
-    state: u64,
-    secret: u64,
-}
-
-impl Keyed {
-    fn new() -> Self {
-        let random = RandomState::new();
-        Self([0_u8, 1].map(|number| random.hash_one(number)))
-    }
-}
-
-impl BuildHasher for Keyed {
-    type Hasher = Folding;
-
-    fn build_hasher(&self) -> Folding {
-        Folding { state: self.0[0], secret: self.0[1] | 1 }
-    }
-}
-
-impl Hasher for Folding {
-    fn write(&mut self, octets: &[u8]) {
-        octets.iter().for_each(|&octet| self.write_u64(octet.into()));
-    }
-
-    #[inline]
-    fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.state ^ word) * u128::from(self.secret);
-        self.state = (product >> 64) as u64 ^ product as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.state
     }
 }
 
