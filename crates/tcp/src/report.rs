@@ -98,7 +98,7 @@ pub struct Degraded(pub u8);
 impl Degraded {
     /// More than [`crate::HOLES`] holes at a time: the lowest was taken as seen.
     pub const HOLES: u8 = 1;
-    /// A copy was found among the oldest of the segments that are remembered, so that others may have been forgotten.
+    /// A copy was found at the fourth of four places, or beyond the 32nd of 64, so that others may have been forgotten.
     pub const DUPLICATES: u8 = 2;
     /// Sequence numbers jumped: what was known was given up for what came.
     pub const JUMP: u8 = 4;

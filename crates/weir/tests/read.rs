@@ -1,7 +1,9 @@
 //! `weir read`: exit codes, the table, the ledger, and every way in which input and output can be bad.
 
 mod common;
-use common::{Pcap, SMALL_BYTES, SMALL_PACKETS, START, arp, ipv4, parts, small, udp, weir, weir_with_input};
+use common::{
+    Pcap, SMALL_BYTES, SMALL_PACKETS, START, arp, ipv4, parts, small, udp, weir, weir_nobody_reads, weir_with_input,
+};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -451,17 +453,21 @@ fn a_closed_standard_output_ends_quietly() {
     }
     let (_folder, path) = saved(&pcap);
     for arguments in [&[][..], &["--top", "0"], &["-o", "csv:-"], &["-o", "json:-"], &["--stats", "-", "-q"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .arg("read")
-            .arg(&path)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        let (code, _, err) = parts(&child.wait_with_output().unwrap());
+        let all = [&["read", path.to_str().unwrap()], arguments].concat();
+        let (code, _, err) = parts(&weir_nobody_reads(&all));
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_summary_tells_of_tcp_that_was_not_read() {
+    // Headers of 20 octets behind IPv6 end at octet 74.
+    for (snap, told) in [("60", true), ("96", false)] {
+        let load = format!("synth:lossy,flows=20,packets=3k,ipv6=100%,snap={snap}");
+        let (code, out, _) = parts(&weir(["read", "-i", &load, "--top", "0"]));
+        let line = out.lines().find(|line| line.starts_with("tcp "));
+        let unread = line.is_some_and(|line| line.contains("3000 packets without a whole header, not analysed"));
+        assert_eq!((code, unread), (0, told), "{line:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `weir tcp`: its counts against the truth of synthetic networks and against `weir read`, its outputs, its exit codes.
 
 mod common;
-use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_with_input};
+use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_nobody_reads, weir_with_input};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -540,17 +540,9 @@ fn damage_is_exit_code_2_and_what_was_read_is_told() {
 
 #[test]
 fn a_reader_that_leaves_ends_the_run_quietly() {
-    use std::process::{Command, Stdio};
     for more in [&["--top", "0"][..], &["--json", "-"], &["--explain", "#1"]] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["tcp", "synth:lossy,flows=100,packets=5k,seed=5"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        let (code, _, err) = parts(&child.wait_with_output().unwrap());
+        let arguments = [&["tcp", "synth:lossy,flows=100,packets=5k,seed=5"], more].concat();
+        let (code, _, err) = parts(&weir_nobody_reads(&arguments));
         assert_eq!((code, err.as_str()), (0, ""), "{more:?}");
     }
 }

@@ -136,6 +136,18 @@ pub fn weir_with_input<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I,
     child.wait_with_output().unwrap()
 }
 
+/// The same, with nobody who reads what it prints.
+pub fn weir_nobody_reads(arguments: &[&str]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.wait_with_output().unwrap()
+}
+
 /// Exit code, standard output and standard error.
 pub fn parts(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
