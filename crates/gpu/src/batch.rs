@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::record::{Facts, Record};
 use weir_packet::{Network, Packet};
+use weir_tcp::Secret;
 
 /// The most records of a batch: the number of one has 24 bits.
 pub(crate) const MOST: usize = 1 << 24;
@@ -34,7 +35,7 @@ impl Batch {
 
     /// Adds a packet of its network. If not, it is one for another batch: there is no room, or the time does not fit.
     #[inline]
-    pub fn push<R: Record>(&mut self, packet: &Packet, limit: usize) -> bool {
+    pub fn push<R: Record>(&mut self, packet: &Packet, secret: &Secret, limit: usize) -> bool {
         if self.count == 0 {
             self.base_ns = packet.time_ns.saturating_sub(SLACK_NS);
         }
@@ -46,7 +47,7 @@ impl Batch {
         if !fits || self.count + 2 > limit.min(records.len()) {
             return false;
         }
-        let (facts, second) = Facts::of(packet, self.base_ns);
+        let (facts, second) = Facts::of(packet, self.base_ns, secret);
         records[self.count] = R::new(packet, facts);
         self.count += 1;
         if let Some(second) = second {

@@ -68,9 +68,10 @@ impl Lane {
 
     #[inline]
     fn push(&mut self, packet: &Packet) -> bool {
+        let secret = self.table.room.secret();
         match packet.network {
-            Network::Ipv4 => self.filling[0].push::<Ipv4>(packet, self.limit),
-            _ => self.filling[1].push::<Ipv6>(packet, self.limit),
+            Network::Ipv4 => self.filling[0].push::<Ipv4>(packet, secret, self.limit),
+            _ => self.filling[1].push::<Ipv6>(packet, secret, self.limit),
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::key::Key;
 use bytemuck::{Pod, Zeroable};
 use weir_packet::{Flags, Network, Packet};
-use weir_tcp::Segment;
+use weir_tcp::{Secret, Segment};
 
 /// The protocol number of TCP.
 const TCP: u8 = 6;
@@ -89,9 +89,10 @@ pub(crate) fn network(packet: &Packet) -> Result<Network, Refusal> {
 
 impl Facts {
     /// Of a packet, and of its second record if it needs one. The time is less than 2^32 ns after the base.
-    pub fn of(packet: &Packet, base_ns: u64) -> (Self, Option<Self>) {
+    #[inline]
+    pub fn of(packet: &Packet, base_ns: u64, secret: &Secret) -> (Self, Option<Self>) {
         let time_ns = packet.time_ns.wrapping_sub(base_ns) as u32;
-        let Some(segment) = Segment::of(packet) else {
+        let Some(segment) = Segment::of(packet, secret) else {
             return (Self { time_ns, bits: UNREAD, ..Self::default() }, None);
         };
         let control = u16::from(segment.control);

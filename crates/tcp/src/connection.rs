@@ -195,7 +195,7 @@ impl Connection {
 
     /// Enters a packet of one side (0 or 1), and says what it was.
     pub fn enter(&mut self, side: usize, packet: &Packet, room: &mut Room) -> Class {
-        self.step(side, Segment::of(packet).as_ref(), room)
+        self.step(side, Segment::of(packet, &room.secret).as_ref(), room)
     }
 
     /// Enters a segment, or a packet that has no whole TCP header.

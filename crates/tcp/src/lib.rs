@@ -19,4 +19,4 @@ pub use reference::Reference;
 pub use report::{Class, Count, Degraded, Report};
 pub use room::{Room, Trouble};
 pub use rules::HOLES;
-pub use segment::Segment;
+pub use segment::{Secret, Segment};

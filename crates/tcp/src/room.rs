@@ -2,7 +2,7 @@
 
 use crate::report::{Class, Count, Report};
 use crate::rules::{HOLES, REMEMBERED, REMEMBERED_DEEP};
-use crate::segment::SECRET;
+use crate::segment::Secret;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
@@ -13,13 +13,13 @@ pub struct Room {
     /// Entries that were used and are free.
     free: Vec<u32>,
     capacity: usize,
-    /// A copy of the marks' secret, at hand for [`crate::Connection::usual`].
-    pub(crate) secret: [u64; 3],
+    /// At hand for [`crate::Connection::usual`].
+    pub(crate) secret: Secret,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), capacity: 0, secret: *SECRET }
+        Self { entries: Vec::new(), free: Vec::new(), capacity: 0, secret: Secret::of_this_process() }
     }
 }
 
@@ -108,6 +108,12 @@ impl Room {
             self.capacity = needed.max(2 * self.capacity);
         }
         Ok(())
+    }
+
+    /// The secret that segments of its connections are made with.
+    #[inline]
+    pub fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// Everything in it by number, what is free included, for a copy of it elsewhere.

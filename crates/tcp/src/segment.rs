@@ -41,14 +41,15 @@ impl Segment {
     /// In [`Segment::control`]: it is the first fragment of a packet.
     pub const FRAGMENT: u8 = 1 << 5;
 
-    /// What a packet has of it, if it has a whole TCP header.
-    pub fn of(packet: &Packet) -> Option<Self> {
+    /// What a packet has of it, if it has a whole TCP header. Segments of one connection are of one secret.
+    #[inline]
+    pub fn of(packet: &Packet, secret: &Secret) -> Option<Self> {
         is_segment(packet).then(|| Self {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
             acknowledgment: packet.acknowledgment,
             payload_bytes: packet.payload_bytes,
-            mark: mark(packet, &SECRET),
+            mark: mark(packet, secret),
             window: packet.window,
             maximum_segment: packet.maximum_segment().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
@@ -75,19 +76,28 @@ const _: () = assert!(
         && offset_of!(Packet, detail) == 8 * WINDOW + 6
 );
 
-/// Another one in every process, so that no sender can choose a segment with the mark of another.
-pub(crate) static SECRET: LazyLock<[u64; 3]> = LazyLock::new(|| {
-    let [one, two, three] = [(); 3].map(|()| RandomState::new().build_hasher().finish());
-    [one, two, three | 1]
-});
+/// The key of the marks, so that no sender can choose a segment with the mark of another.
+#[derive(Clone, Copy, Debug)]
+pub struct Secret([u64; 3]);
+
+impl Secret {
+    /// Another one in every process, where all connections have the same.
+    pub fn of_this_process() -> Self {
+        static SECRET: LazyLock<Secret> = LazyLock::new(|| {
+            let [one, two, three] = [(); 3].map(|()| RandomState::new().build_hasher().finish());
+            Secret([one, two, three | 1])
+        });
+        *SECRET
+    }
+}
 
 /// A digest of both numbers, payload, control bits, window, checksum and identification: 31 bits above one that is set.
 /// Two segments that differ in any of it have the same one by chance in one of 2^31 cases.
 #[inline(always)]
-pub(crate) fn mark(packet: &Packet, secret: &[u64; 3]) -> u32 {
+pub(crate) fn mark(packet: &Packet, secret: &Secret) -> u32 {
     let words = packet.words();
     let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
-    let [for_numbers, for_length, for_more] = *secret;
+    let Secret([for_numbers, for_length, for_more]) = *secret;
     let one = words[NUMBERS] ^ for_numbers;
     let other = words[LENGTH] ^ for_length;
     let product = u128::from(one) * u128::from(other);
@@ -102,6 +112,7 @@ mod tests {
 
     #[test]
     fn every_bit_that_copies_have_in_common_is_in_the_mark() {
+        let secret = Secret::of_this_process();
         let packet = Packet { sequence: 0x1234_5678, acknowledgment: 77, payload_bytes: 1448, ..Packet::default() };
         for bit in 0..32 {
             let (wide, narrow) = (1 << bit, 1 << (bit % 16));
@@ -114,7 +125,7 @@ mod tests {
                 Packet { window: packet.window ^ narrow, ..packet },
                 Packet { detail: narrow.to_le_bytes(), ..packet },
             ] {
-                assert_ne!(mark(&changed, &SECRET), mark(&packet, &SECRET), "{changed:?}");
+                assert_ne!(mark(&changed, &secret), mark(&packet, &secret), "{changed:?}");
             }
         }
     }

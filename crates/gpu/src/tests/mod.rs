@@ -152,10 +152,11 @@ proptest! {
 
     #[test]
     fn a_record_gives_back_the_segment(packets in traffic()) {
+        let secret = weir_tcp::Secret::of_this_process();
         for packet in packets {
             let base_ns = packet.time_ns - 12_345;
-            let (facts, second) = Facts::of(&packet, base_ns);
-            let mut expected = Segment::of(&packet);
+            let (facts, second) = Facts::of(&packet, base_ns, &secret);
+            let mut expected = Segment::of(&packet, &secret);
             if let Some(segment) = &mut expected
                 && second.is_none()
                 && segment.payload_bytes > 0
