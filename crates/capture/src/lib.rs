@@ -8,6 +8,7 @@
 
 mod decompress;
 mod input;
+mod live;
 mod map;
 mod merge;
 mod open;
@@ -18,8 +19,9 @@ mod source;
 mod synth;
 mod write;
 
+pub use live::{LIVE, is_live, live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
-pub use source::{BURST, Burst, Error, Frame, Progress, Source};
+pub use source::{BURST, Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
 pub use synth::{SpecError, Synth, TrueDirection, TrueFlow, TrueTcp, VELAN_PRESETS, VelanPreset, synth, write_truth};
 pub use write::PcapWriter;

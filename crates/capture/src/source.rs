@@ -2,6 +2,7 @@
 
 use arrayvec::ArrayVec;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Frames per burst, at most.
 pub const BURST: usize = 64;
@@ -23,7 +24,7 @@ pub struct Frame<'a> {
     pub interface: u32,
 }
 
-/// Up to [`BURST`] frames in the order of capture; never empty.
+/// Up to [`BURST`] frames in the order of capture; empty only if a live source has none for now.
 pub type Burst<'a> = ArrayVec<Frame<'a>, BURST>;
 
 /// How far a source has come.
@@ -35,9 +36,24 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Whatever hands over frames.
+/// Packets that a live source knows of and could not hand over, since it was opened, by who lost them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// The card, or its driver.
+    pub card: u64,
+    /// The kernel, or the ring that it shares with us: we were too slow.
+    pub kernel: u64,
+    /// Queues of our own.
+    pub ring: u64,
+}
+
+/// How long a live source waits for frames at most, before it hands over none.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Whatever hands over frames: a capture that has an end, or live traffic, which has one when it is told to stop.
 pub trait Source {
-    /// Puts the next frames into an empty burst; false, and none, at the end. After an error, which gives none either, the
+    /// Puts the next frames into an empty burst; false, and none, at the end. A live source that has none for
+    /// [`PATIENCE`] leaves it empty. After an error, which gives none either, the
     /// next call goes on behind the damage if that is possible, else it is the end: every frame before the damage has
     /// been delivered.
     ///
@@ -56,6 +72,19 @@ pub trait Source {
 
     /// How far it has come; cheap enough to ask once per burst.
     fn progress(&self) -> Progress;
+
+    /// What time it is by the clock that stamps the frames, ns since 1970 UTC: of live sources only.
+    fn now_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// What was lost so far; of live sources, which may ask the system.
+    fn losses(&mut self) -> Losses {
+        Losses::default()
+    }
+
+    /// Takes in nothing more: what has come already is still handed over, and then comes the end. Captures end by themselves.
+    fn stop(&mut self) {}
 }
 
 /// Input that cannot be read, wholly or from some place on.
@@ -75,6 +104,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What it looks like, and what Weir reads.
+        what: String,
+    },
+    /// Live traffic that cannot be opened, or broke off.
+    #[error("{name}: {what}")]
+    Live {
+        /// The source as the user wrote it.
+        name: String,
+        /// What is wrong, and what to do about it.
         what: String,
     },
     /// A capture that is damaged at some place.

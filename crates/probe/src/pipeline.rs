@@ -9,7 +9,7 @@
 use crate::exporter::Exporter;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Burst, Frame, Source};
+use weir_capture::{BURST, Burst, Frame, Losses, Source};
 use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, Noted, Refused};
@@ -19,6 +19,8 @@ use weir_packet::{Network, Notes, Packet};
 const BATCH: usize = 128;
 /// A source that hands over less than it could is waited for; its records then leave this often, whole batch or not.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// While a live source hands over less than it could, time goes on without packets this often.
+const TICK: Duration = weir_capture::PATIENCE;
 
 /// What one pipeline is told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,8 @@ pub struct Pipeline {
     flows: Vec<Flow>,
     /// When records were handed to the sinks last.
     exported: Instant,
+    /// When time went on without packets last.
+    waited: Instant,
     exporter: Exporter,
 }
 
@@ -57,6 +61,7 @@ impl Pipeline {
             meter: Meter::try_new(settings.meter)?,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
+            waited: Instant::now(),
             exporter: Exporter::new(sinks)?,
         })
     }
@@ -71,7 +76,38 @@ impl Pipeline {
         if more {
             self.absorb(&burst);
         }
+        let full = burst.is_full();
+        drop(burst);
+        if !more {
+            self.note(source.losses());
+        } else if !full {
+            self.wait(source);
+        }
         Ok(more)
+    }
+
+    /// What a pipeline does while there is little to do: records leave, and end, without a packet that says how late it is.
+    fn wait(&mut self, source: &mut dyn Source) {
+        let now = Instant::now();
+        if now - self.waited >= TICK {
+            self.waited = now;
+            if let Some(now_ns) = source.now_ns() {
+                self.meter.wait(now_ns, &mut self.flows);
+                self.note(source.losses());
+            }
+        }
+        if now - self.exported >= PATIENCE {
+            self.export();
+        }
+    }
+
+    /// Enters what a source lost. The octets of what nobody saw are not known.
+    fn note(&mut self, losses: Losses) {
+        let packets = &mut self.ledger.packets;
+        let before = packets.dropped_card + packets.dropped_kernel + packets.dropped_ring;
+        packets.received += losses.card + losses.kernel + losses.ring - before;
+        (packets.dropped_card, packets.dropped_kernel, packets.dropped_ring) =
+            (losses.card, losses.kernel, losses.ring);
     }
 
     fn absorb(&mut self, burst: &Burst<'_>) {
@@ -97,7 +133,7 @@ impl Pipeline {
         self.ledger.bytes.received += wire_bytes;
         self.ledger.bytes.metered += wire_bytes - refused_bytes;
         self.meter.absorb(&self.packets[..metered], &mut self.flows);
-        if self.flows.len() >= BATCH || (!burst.is_full() && self.exported.elapsed() >= PATIENCE) {
+        if self.flows.len() >= BATCH {
             self.export();
         }
     }

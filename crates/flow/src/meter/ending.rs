@@ -81,6 +81,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
     }
 
+    /// Time goes on to `now_ns` (as packets' times are) while few packets or none come, and a quarter of the places is looked
+    /// at for what is due: call it a few times a second. Before the first packet there is no time.
+    pub fn wait(&mut self, now_ns: u64, out: &mut Vec<Flow>) {
+        if self.started && now_ns > self.newest_ns {
+            self.advance_clock(now_ns);
+        }
+        for _ in 0..(self.used as usize / 4).div_ceil(SWEPT) {
+            self.sweep(out);
+        }
+    }
+
     /// The hand passes over the next places and ends what is due there.
     #[inline(always)]
     pub(super) fn sweep(&mut self, out: &mut Vec<Flow>) {

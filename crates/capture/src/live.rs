@@ -1,0 +1,26 @@
+//! Live traffic by name: what is opened, and how the name is read.
+//!
+//! ```text
+//! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4
+//! ```
+//! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
+//! directions of one flow is handed over by one of them.
+
+use crate::{Error, Source};
+
+/// Schemes of live sources, with the colon.
+pub const LIVE: [&str; 0] = [];
+
+/// Whether a source is live traffic by its name.
+pub fn is_live(source: &str) -> bool {
+    LIVE.iter().any(|scheme| source.starts_with(scheme))
+}
+
+/// Opens live traffic: a source per queue, in the order of their numbers.
+///
+/// # Errors
+/// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
+pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let what = format!("not live traffic: {} are", LIVE.join(", "));
+    Err(Error::Live { name: source.into(), what })
+}
