@@ -26,6 +26,17 @@ pub struct Line {
 }
 
 impl Line {
+    fn merge(&mut self, other: &Self) {
+        self.received += other.received;
+        self.dropped_card += other.dropped_card;
+        self.dropped_kernel += other.dropped_kernel;
+        self.dropped_ring += other.dropped_ring;
+        self.dropped_table_full += other.dropped_table_full;
+        self.refused.merge(&other.refused);
+        self.filtered += other.filtered;
+        self.metered += other.metered;
+    }
+
     fn accounted(&self) -> u64 {
         self.dropped_card
             + self.dropped_kernel
@@ -61,6 +72,16 @@ impl Records {
         self.flows += other.flows;
         self.packets += other.packets;
         self.bytes += other.bytes;
+    }
+
+    /// Those that are left without others, which are among them.
+    #[must_use]
+    pub fn without(self, others: Records) -> Records {
+        Records {
+            flows: self.flows - others.flows,
+            packets: self.packets - others.packets,
+            bytes: self.bytes - others.bytes,
+        }
     }
 }
 
@@ -131,6 +152,18 @@ pub struct Imbalance {
 }
 
 impl Ledger {
+    /// Adds what another pipeline has counted, which has the same sinks.
+    pub fn merge(&mut self, other: &Self) {
+        self.packets.merge(&other.packets);
+        self.bytes.merge(&other.bytes);
+        for (&ethertype, &frames) in &other.ethertypes {
+            *self.ethertypes.entry(ethertype).or_default() += frames;
+        }
+        self.noted.merge(&other.noted);
+        self.created += other.created;
+        self.live.merge(other.live);
+    }
+
     /// The equations that do not hold; empty when the ledger balances.
     pub fn check(&self) -> Vec<Imbalance> {
         let mut wrong = Vec::new();

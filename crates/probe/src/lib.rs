@@ -7,4 +7,5 @@
 mod exporter;
 mod pipeline;
 
+pub use exporter::{Account, Behind, Exporter};
 pub use pipeline::{Pipeline, Settings};

@@ -6,13 +6,12 @@
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
-use crate::exporter::Exporter;
+use crate::exporter::{Account, Behind, Entrance, Exporter, records};
 use std::io;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Losses, Source};
-use weir_export::Sink;
 use weir_flow::{Flow, Meter};
-use weir_ledger::{Ledger, Noted, Refused};
+use weir_ledger::{Ledger, Noted, Records, Refused};
 use weir_packet::{Network, Notes, Packet};
 
 /// Records handed to the sinks at a time.
@@ -33,10 +32,10 @@ pub struct Settings {
     pub layer2: bool,
 }
 
-/// One pipeline. Feed it sources one after another, then finish it.
+/// One pipeline. Feed it a source (or sources one after another), then finish it.
 pub struct Pipeline {
     settings: Settings,
-    /// What happened to frames; the meter's and the sinks' parts are added on reading.
+    /// What happened to frames; the meter's part is added on reading.
     ledger: Ledger,
     packets: Box<[Packet; BURST]>,
     meter: Meter,
@@ -45,15 +44,17 @@ pub struct Pipeline {
     exported: Instant,
     /// When time went on without packets last.
     waited: Instant,
-    exporter: Exporter,
+    entrance: Entrance,
+    sent: Records,
+    lost: Records,
 }
 
 impl Pipeline {
-    /// Takes the meter's memory and starts the exporter's thread. (A sink that panics there panics here later.)
+    /// Takes the meter's memory.
     ///
     /// # Errors
-    /// The system has not that much memory, or starts no thread.
-    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
+    /// The system has not that much.
+    pub fn new(settings: Settings, exporter: &Exporter, behind: Behind) -> io::Result<Self> {
         Ok(Self {
             settings,
             ledger: Ledger::default(),
@@ -62,7 +63,9 @@ impl Pipeline {
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
-            exporter: Exporter::new(sinks)?,
+            entrance: exporter.entrance(behind),
+            sent: Records::default(),
+            lost: Records::default(),
         })
     }
 
@@ -142,23 +145,24 @@ impl Pipeline {
     fn export(&mut self) {
         if !self.flows.is_empty() {
             let batch = std::mem::take(&mut self.flows);
-            self.flows = self.exporter.write(batch);
+            let records = records(&batch);
+            match self.entrance.write(batch) {
+                Ok(empty) => {
+                    self.sent.merge(records);
+                    self.flows = empty;
+                }
+                Err(refused) => {
+                    self.lost.merge(records);
+                    self.flows = refused;
+                    self.flows.clear();
+                }
+            }
         }
         self.exported = Instant::now();
     }
 
-    /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).
-    pub fn abandoned(&self) -> bool {
-        self.exporter.abandoned()
-    }
-
-    /// Errors with which sinks ended, each told once.
-    pub fn sink_errors(&self) -> Vec<weir_export::Error> {
-        self.exporter.errors()
-    }
-
-    /// The account so far. Records that have ended but that the sinks are not done with count as live.
-    pub fn ledger(&self) -> Ledger {
+    /// The account so far.
+    pub fn account(&self) -> Account {
         let counters = self.meter.counters();
         let mut ledger = self.ledger.clone();
         // The meter is the one to know what it had no room for.
@@ -168,22 +172,18 @@ impl Pipeline {
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
         ledger.noted.merge(&counters.noted);
         ledger.created = counters.created;
-        let (sinks, on_their_way) = self.exporter.account();
-        ledger.sinks = sinks;
         ledger.live = self.meter.live();
-        ledger.live.merge(on_their_way);
-        self.flows.iter().for_each(|flow| ledger.live.add(flow.packets(), flow.frame_bytes()));
-        ledger
+        ledger.live.merge(records(&self.flows));
+        Account { ledger, sent: self.sent, lost: self.lost }
     }
 
-    /// Ends every flow, finishes every sink and gives the final account.
-    pub fn finish(mut self) -> (Ledger, Vec<weir_export::Error>) {
+    /// Ends every flow, hands over the last records, and gives the final account.
+    pub fn finish(mut self) -> Account {
         while self.meter.drain_some(BATCH, &mut self.flows) {
             self.export();
         }
         self.export();
-        self.exporter.finish();
-        (self.ledger(), self.exporter.errors())
+        self.account()
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Source;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::{Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Settings};
 
 /// Bursts between looks at the outside: the signal, the sinks, the clock.
 pub(crate) const BURSTS_BETWEEN_LOOKS: u64 = 16;
@@ -44,8 +44,10 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
 
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let pipeline = Pipeline::new(settings, sinks).map_err(|error| no_room(settings.meter.flows, &error))?;
-    let run = meter(&mut *source, pipeline, &stop, line);
+    let exporter = Exporter::new(sinks).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
+    let pipeline = Pipeline::new(settings, &exporter, Behind::Wait);
+    let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
+    let run = meter(&mut *source, pipeline, exporter, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
     if run.abandoned && !reader_left {
@@ -104,7 +106,13 @@ struct Run {
 }
 
 /// Lets the source run through the pipeline to its end, or until a signal, or until no sink is left.
-fn meter(source: &mut dyn Source, mut pipeline: Pipeline, stop: &AtomicBool, mut line: progress::Line) -> Run {
+fn meter(
+    source: &mut dyn Source,
+    mut pipeline: Pipeline,
+    mut exporter: Exporter,
+    stop: &AtomicBool,
+    mut line: progress::Line,
+) -> Run {
     let (mut damages, mut interrupted, mut abandoned) = (0, false, false);
     let (mut readers_left, mut failed_sinks) = (0, 0);
     let mut note = |errors: Vec<weir_export::Error>, line: &progress::Line| {
@@ -131,13 +139,13 @@ fn meter(source: &mut dyn Source, mut pipeline: Pipeline, stop: &AtomicBool, mut
             }
         }
         if bursts % BURSTS_BETWEEN_LOOKS == 0 {
-            note(pipeline.sink_errors(), &line);
-            abandoned = pipeline.abandoned();
+            note(exporter.errors(), &line);
+            abandoned = exporter.abandoned();
             interrupted = stop.load(Ordering::Relaxed);
             if abandoned || interrupted {
                 break;
             }
-            line.update(source.progress(), || pipeline.ledger().packets.received);
+            line.update(source.progress(), || pipeline.account().ledger.packets.received);
         }
     }
     interrupted |= stop.load(Ordering::Relaxed);
@@ -152,8 +160,10 @@ fn meter(source: &mut dyn Source, mut pipeline: Pipeline, stop: &AtomicBool, mut
     }
     // The table is written when the pipeline finishes.
     line.clear();
-    let (ledger, last_errors) = pipeline.finish();
-    note(last_errors, &line);
+    let account = pipeline.finish();
+    exporter.finish();
+    note(exporter.errors(), &line);
+    let ledger = exporter.ledger([account]);
     Run { ledger, flawed: damages > 0 || interrupted || failed_sinks > 0, abandoned, readers_left }
 }
 
