@@ -33,7 +33,7 @@ impl Fused {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
         let exporter = Exporter::new(vec![Box::new(Counter::default())]).map_err(failed)?;
-        let pipeline = Pipeline::new(settings, &exporter, Behind::Wait).map_err(failed)?;
+        let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 

@@ -74,6 +74,10 @@ impl Records {
         self.bytes += other.bytes;
     }
 
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Those that are left without others, which are among them.
     #[must_use]
     pub fn without(self, others: Records) -> Records {
@@ -94,6 +98,9 @@ pub struct SinkLine {
     pub exported: Records,
     /// Kept on disk for later.
     pub spooled: Records,
+    /// Handed to others before this sink was opened or after it was closed, while the program ran.
+    #[serde(skip_serializing_if = "Records::is_none")]
+    pub not_open: Records,
     /// Not delivered, by reason.
     pub lost: BTreeMap<&'static str, Records>,
     /// Exported records that the format could not carry as they are, by what was changed.
@@ -112,10 +119,11 @@ impl SinkLine {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
-    /// Exported, spooled and lost together.
+    /// Exported, spooled, lost, and what came while it was not open, together.
     pub fn total(&self) -> Records {
         let mut all = self.exported;
         all.merge(self.spooled);
+        all.merge(self.not_open);
         self.lost.values().for_each(|&lost| all.merge(lost));
         all
     }
@@ -181,7 +189,11 @@ impl Ledger {
             let mut all = sink.total();
             all.merge(self.live);
             let name = &sink.sink;
-            equal(format!("{name}: flows created = exported + spooled + lost + live"), self.created, all.flows);
+            equal(
+                format!("{name}: flows created = exported + spooled + lost + live + those while it was not open"),
+                self.created,
+                all.flows,
+            );
             equal(format!("{name}: packets metered = in records"), self.packets.metered, all.packets);
             equal(format!("{name}: bytes metered = in records"), self.bytes.metered, all.bytes);
         }

@@ -32,23 +32,25 @@ pub enum Behind {
 /// The sinks, at work.
 pub struct Exporter {
     /// `None` once the last batch is on its way.
-    full: Option<SyncSender<Batch>>,
+    full: Option<SyncSender<Work>>,
     published: Arc<Mutex<Published>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A pipeline's way to the exporter.
-pub(crate) struct Entrance {
-    full: SyncSender<Batch>,
+pub struct Entrance {
+    full: SyncSender<Work>,
     empty: Receiver<Vec<Flow>>,
     home: SyncSender<Vec<Flow>>,
     behind: Behind,
 }
 
-/// Records, and where their memory goes back to.
-struct Batch {
-    flows: Vec<Flow>,
-    home: SyncSender<Vec<Flow>>,
+/// What the thread is given.
+enum Work {
+    /// Records, and where their memory goes back to.
+    Batch(Vec<Flow>, SyncSender<Vec<Flow>>),
+    /// Other sinks in place of those that there are, which are finished.
+    Sinks(Vec<Box<dyn Sink + Send>>),
 }
 
 /// What a pipeline knows of itself: everything but what became of the records that it sent.
@@ -66,6 +68,10 @@ pub struct Account {
 #[derive(Default)]
 struct Published {
     taken: Records,
+    /// What was taken before the sinks that there are.
+    taken_before: Records,
+    /// Of sinks that were replaced, with what was taken while they were open.
+    replaced: Vec<(SinkLine, Records)>,
     lines: Vec<SinkLine>,
     ended: Vec<bool>,
     errors: Vec<Error>,
@@ -77,20 +83,27 @@ impl Exporter {
     /// # Errors
     /// The system starts no thread.
     pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
-        let (full, to_write) = sync_channel::<Batch>(BATCHES);
-        let published = Arc::new(Mutex::new(Published {
-            lines: sinks.iter().map(|sink| sink.line().clone()).collect(),
-            ended: vec![false; sinks.len()],
-            ..Published::default()
-        }));
+        let (full, to_do) = sync_channel::<Work>(BATCHES);
+        let published = Arc::new(Mutex::new(Published::default()));
         let shared = published.clone();
+        lock(&shared).begin(&sinks);
         let work = move || {
-            for Batch { mut flows, home } in to_write {
-                let results: Vec<_> = sinks.iter_mut().map(|sink| sink.write(&flows)).collect();
-                lock(&shared).publish(&sinks, results, records(&flows));
-                flows.clear();
-                // Nobody waits for it at the end.
-                let _ = home.try_send(flows);
+            for work in to_do {
+                match work {
+                    Work::Batch(mut flows, home) => {
+                        let results: Vec<_> = sinks.iter_mut().map(|sink| sink.write(&flows)).collect();
+                        lock(&shared).publish(&sinks, results, records(&flows));
+                        flows.clear();
+                        // Nobody waits for it at the end.
+                        let _ = home.try_send(flows);
+                    }
+                    Work::Sinks(others) => {
+                        let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
+                        lock(&shared).publish(&sinks, results, Records::default());
+                        sinks = others;
+                        lock(&shared).begin(&sinks);
+                    }
+                }
             }
             let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
             lock(&shared).publish(&sinks, results, Records::default());
@@ -100,10 +113,21 @@ impl Exporter {
     }
 
     /// A way in for one more pipeline.
-    pub(crate) fn entrance(&self, behind: Behind) -> Entrance {
+    ///
+    /// # Panics
+    /// After [`Exporter::finish`].
+    pub fn entrance(&self, behind: Behind) -> Entrance {
         let (home, empty) = sync_channel(BATCHES);
         let full = self.full.clone().expect("it is not finished before its pipelines are made");
         Entrance { full, empty, home, behind }
+    }
+
+    /// Has other sinks take the place of those that there are, which are finished, behind the records that are on their way.
+    pub fn replace(&self, sinks: Vec<Box<dyn Sink + Send>>) {
+        if let Some(full) = &self.full {
+            // The thread only ends early if a sink panics, which is told when it is finished.
+            let _ = full.send(Work::Sinks(sinks));
+        }
     }
 
     /// Finishes every sink, when the pipelines are gone.
@@ -118,10 +142,7 @@ impl Exporter {
     /// The account of everything, from those of all pipelines, which are asked for after the sinks' so that
     /// nothing is taken before it was sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
-        let (taken, lines) = {
-            let published = lock(&self.published);
-            (published.taken, published.lines.clone())
-        };
+        let (taken, lines) = lock(&self.published).lines();
         let mut ledger = Ledger { sinks: lines, ..Ledger::default() };
         let (mut sent, mut lost) = (Records::default(), Records::default());
         for account in accounts {
@@ -161,24 +182,42 @@ impl Drop for Exporter {
 impl Entrance {
     /// Hands over a batch and gives an empty one for it, or gives back the batch for which there was no room. A pipeline
     /// that waits does so while [`BATCHES`] are on their way.
-    pub fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
+    pub(crate) fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
         let room = flows.capacity();
-        let batch = Batch { flows, home: self.home.clone() };
+        let batch = Work::Batch(flows, self.home.clone());
         let refused = match self.behind {
             // The thread only ends early if a sink panics, which is told when it is finished.
             Behind::Wait => self.full.send(batch).err().map(|refused| refused.0),
             Behind::Lose => self.full.try_send(batch).err().map(|refused| match refused {
-                TrySendError::Full(batch) | TrySendError::Disconnected(batch) => batch,
+                TrySendError::Full(work) | TrySendError::Disconnected(work) => work,
             }),
         };
         match refused {
-            Some(batch) => Err(batch.flows),
-            None => Ok(self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))),
+            Some(Work::Batch(flows, _)) => Err(flows),
+            _ => Ok(self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))),
         }
     }
 }
 
 impl Published {
+    /// What was taken, and the line of every sink that there is or was.
+    fn lines(&self) -> (Records, Vec<SinkLine>) {
+        let given = self.taken.without(self.taken_before);
+        let of_now = self.lines.iter().map(|line| (line, given));
+        let of_all = self.replaced.iter().map(|(line, given)| (line, *given)).chain(of_now);
+        let lines = of_all.map(|(line, given)| SinkLine { not_open: self.taken.without(given), ..line.clone() });
+        (self.taken, lines.collect())
+    }
+
+    /// Sinks begin, in place of others.
+    fn begin(&mut self, sinks: &[Box<dyn Sink + Send>]) {
+        let given = self.taken.without(self.taken_before);
+        self.replaced.extend(self.lines.drain(..).map(|line| (line, given)));
+        self.taken_before = self.taken;
+        self.lines.extend(sinks.iter().map(|sink| sink.line().clone()));
+        self.ended = vec![false; sinks.len()];
+    }
+
     fn publish(&mut self, sinks: &[Box<dyn Sink + Send>], results: Vec<Result<(), Error>>, taken: Records) {
         self.taken.merge(taken);
         for (((sink, result), line), ended) in sinks.iter().zip(results).zip(&mut self.lines).zip(&mut self.ended) {
@@ -301,6 +340,30 @@ mod tests {
         let lost = line.lost[Lost::ExporterBehind.key()];
         assert!(lost.flows > 0);
         assert_eq!((line.total().flows, line.total().packets), (3000, 6000));
+    }
+
+    #[test]
+    fn sinks_that_are_replaced_keep_their_line_and_the_account_balances() {
+        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)]).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut account = Account::default();
+        for round in 0..3_u32 {
+            for _ in 0..=round {
+                account.sent.merge(records(&batch(2)));
+                entrance.write(batch(2)).unwrap();
+            }
+            if round < 2 {
+                exporter.replace(vec![odd(u32::MAX, Does::Fail)]);
+            }
+        }
+        drop(entrance);
+        exporter.finish();
+        let sinks = exporter.ledger([account]).sinks;
+        let told: Vec<_> = sinks
+            .iter()
+            .map(|line| [line.exported, line.not_open, line.total()].map(|records| records.flows))
+            .collect();
+        assert_eq!(told, [[2, 10, 12], [4, 8, 12], [6, 6, 12]]);
     }
 
     #[test]

@@ -7,5 +7,5 @@
 mod exporter;
 mod pipeline;
 
-pub use exporter::{Account, Behind, Exporter};
+pub use exporter::{Account, Behind, Entrance, Exporter};
 pub use pipeline::{Pipeline, Settings};

@@ -6,7 +6,7 @@
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
-use crate::exporter::{Account, Behind, Entrance, Exporter, records};
+use crate::exporter::{Account, Entrance, records};
 use std::io;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Frame, Losses, Source};
@@ -54,7 +54,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// The system has not that much.
-    pub fn new(settings: Settings, exporter: &Exporter, behind: Behind) -> io::Result<Self> {
+    pub fn new(settings: Settings, entrance: Entrance) -> io::Result<Self> {
         Ok(Self {
             settings,
             ledger: Ledger::default(),
@@ -63,7 +63,7 @@ impl Pipeline {
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
-            entrance: exporter.entrance(behind),
+            entrance,
             sent: Records::default(),
             lost: Records::default(),
         })

@@ -45,7 +45,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(sinks).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
-    let pipeline = Pipeline::new(settings, &exporter, Behind::Wait);
+    let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
     let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
     let run = meter(&mut *source, pipeline, exporter, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
