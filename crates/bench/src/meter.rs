@@ -8,7 +8,7 @@ use weir_export::Sink;
 use weir_flow::{ALL, Config, Flow, Hpc, Index, Meter};
 use weir_ledger::{Ledger, Records, SinkLine};
 use weir_packet::{Network, Packet};
-use weir_probe::{Behind, Exporter, Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
 
 /// Packets per burst.
 const BURST: usize = weir_capture::BURST;
@@ -32,7 +32,7 @@ impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
-        let exporter = Exporter::new(vec![Box::new(Counter::default())]).map_err(failed)?;
+        let exporter = Exporter::new(vec![Box::new(Counter::default())], Place::default()).map_err(failed)?;
         let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }

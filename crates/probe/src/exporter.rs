@@ -8,6 +8,7 @@
 //! slower than the pipelines, these wait, or lose records and say so. What the sinks say of themselves is published after each batch,
 //! together with what that batch held, so that an account can be drawn up at any moment.
 
+use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -82,12 +83,13 @@ impl Exporter {
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
+    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>, place: Place) -> io::Result<Self> {
         let (full, to_do) = sync_channel::<Work>(BATCHES);
         let published = Arc::new(Mutex::new(Published::default()));
         let shared = published.clone();
         lock(&shared).begin(&sinks);
         let work = move || {
+            place.take();
             for work in to_do {
                 match work {
                     Work::Batch(mut flows, home) => {
@@ -139,13 +141,18 @@ impl Exporter {
         }
     }
 
-    /// The account of everything, from those of all pipelines, which are asked for after the sinks' so that
-    /// nothing is taken before it was sent.
+    /// The account of everything, from those of all pipelines. These must be made later than this is called, or by pipelines
+    /// that stand still.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
+        self.ledger_of(|| accounts)
+    }
+
+    /// The same. The accounts are asked for after those of the sinks, so that nothing is taken before it was sent.
+    pub(crate) fn ledger_of<A: IntoIterator<Item = Account>>(&self, accounts: impl FnOnce() -> A) -> Ledger {
         let (taken, lines) = lock(&self.published).lines();
         let mut ledger = Ledger { sinks: lines, ..Ledger::default() };
         let (mut sent, mut lost) = (Records::default(), Records::default());
-        for account in accounts {
+        for account in accounts() {
             ledger.merge(&account.ledger);
             sent.merge(account.sent);
             lost.merge(account.lost);
@@ -303,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_slow_sink_is_waited_for_and_the_account_balances_at_any_moment() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)]).unwrap();
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Wait);
         let mut account = Account::default();
         for sent in 1..100_u64 {
@@ -322,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_does_not_wait_gets_back_what_there_is_no_room_for() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)]).unwrap();
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Lose);
         let mut account = Account::default();
         for _ in 0..1000 {
@@ -344,7 +351,7 @@ mod tests {
 
     #[test]
     fn sinks_that_are_replaced_keep_their_line_and_the_account_balances() {
-        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)]).unwrap();
+        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Wait);
         let mut account = Account::default();
         for round in 0..3_u32 {
@@ -368,7 +375,7 @@ mod tests {
 
     #[test]
     fn batches_go_around() {
-        let exporter = Exporter::new(vec![]).unwrap();
+        let exporter = Exporter::new(vec![], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Wait);
         let (mut batch, mut new) = (Vec::with_capacity(7), 0);
         for _ in 0..1000 {
@@ -384,7 +391,8 @@ mod tests {
 
     #[test]
     fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
-        let mut exporter = Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)]).unwrap();
+        let mut exporter =
+            Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Wait);
         let sent = records(&batch(10));
         for _ in 0..10 {
@@ -397,7 +405,7 @@ mod tests {
         let lines = exporter.ledger([Account { sent, ..Account::default() }]).sinks;
         assert_eq!(lines.iter().map(|line| line.exported.flows).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(lines[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-        let mut alone = Exporter::new(vec![odd(1, Does::Fail)]).unwrap();
+        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], Place::default()).unwrap();
         alone.entrance(Behind::Wait).write(batch(1)).unwrap();
         alone.finish();
         assert!(alone.abandoned());
@@ -406,7 +414,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a sink that panics")]
     fn a_sink_that_panics_is_neither_silent_nor_waited_for() {
-        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)]).unwrap();
+        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)], Place::default()).unwrap();
         let mut entrance = exporter.entrance(Behind::Wait);
         while entrance.write(batch(1)).is_ok() {}
         exporter.finish();

@@ -6,6 +6,10 @@
 
 mod exporter;
 mod pipeline;
+mod place;
+mod probe;
 
 pub use exporter::{Account, Behind, Entrance, Exporter};
 pub use pipeline::{Pipeline, Settings};
+pub use place::Place;
+pub use probe::{Answer, End, Probe, Queue};

@@ -82,7 +82,7 @@ impl Pipeline {
         let full = burst.is_full();
         drop(burst);
         if !more {
-            self.note(source.losses());
+            self.look(source);
         } else if !full {
             self.wait(source);
         }
@@ -96,12 +96,16 @@ impl Pipeline {
             self.waited = now;
             if let Some(now_ns) = source.now_ns() {
                 self.meter.wait(now_ns, &mut self.flows);
-                self.note(source.losses());
             }
         }
         if now - self.exported >= PATIENCE {
             self.export();
         }
+    }
+
+    /// Asks a live source what it lost.
+    pub fn look(&mut self, source: &mut dyn Source) {
+        self.note(source.losses());
     }
 
     /// Enters what a source lost. The octets of what nobody saw are not known.
@@ -159,6 +163,11 @@ impl Pipeline {
             }
         }
         self.exported = Instant::now();
+    }
+
+    /// Other timeouts from now on, ns, also of flows that there are.
+    pub fn set_timeouts(&mut self, idle_ns: u64, active_ns: u64) {
+        self.meter.set_timeouts(idle_ns, active_ns);
     }
 
     /// The account so far.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Source;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::{Behind, Exporter, Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
 
 /// Bursts between looks at the outside: the signal, the sinks, the clock.
 pub(crate) const BURSTS_BETWEEN_LOOKS: u64 = 16;
@@ -44,7 +44,8 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
 
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter = Exporter::new(sinks).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
+    let exporter =
+        Exporter::new(sinks, Place::default()).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
     let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
     let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
     let run = meter(&mut *source, pipeline, exporter, &stop, line);
