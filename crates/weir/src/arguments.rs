@@ -20,6 +20,7 @@ Examples:
   tcpdump -U -w - -i eth0 | weir read -          from a pipe
   weir read capture.pcap -v                   and where each packet went
   weir tcp capture.pcap                       what TCP went through: is it the network or the server?
+  weir probe -i af_packet:eth0                live traffic, a line a second
 
 Exit codes:
   0  done
@@ -29,6 +30,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Read(Box<Read>),
+    Probe(Box<Probe>),
     Tcp(Box<Tcp>),
     Synth(Synth),
     Bench(Bench),
@@ -49,54 +51,11 @@ pub struct Read {
     #[arg(short = 'i', long = "input", value_name = "SOURCE")]
     pub inputs: Vec<OsString>,
 
-    /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
-    /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
-    #[arg(short = 'o', long = "output", value_name = "SINK")]
-    pub outputs: Vec<String>,
+    #[command(flatten)]
+    pub sinks: Sinks,
 
-    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
-
-    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
-    #[arg(long)]
-    pub decap: bool,
-
-    /// Meter frames without IP as flows of MAC addresses and EtherType
-    #[arg(long)]
-    pub layer2: bool,
-
-    /// What else distinguishes flows
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    pub key: Vec<KeyPart>,
-
-    /// One-way flows: each direction is metered as a flow of its own
-    #[arg(long)]
-    pub uniflow_key: bool,
-
-    /// Write a two-way flow as two one-way records
-    #[arg(long)]
-    pub uniflow: bool,
-
-    /// End a record when nothing came for so long (ms, s, m, h; a plain number is seconds)
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
-    pub idle: u64,
-
-    /// End a record when it has been open for so long; the flow goes on in another record
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
-    pub active: u64,
-
-    /// Flows in memory at a time, with k, M or G [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub flows: Option<u32>,
-
-    /// What a full table does with the packets of new flows
-    #[arg(long, value_name = "POLICY", default_value = "overflow")]
-    pub full: Full,
-
-    /// Observation domain (IPFIX), source ID (NetFlow v9), engine ID (v5, the low octet)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub domain: u32,
+    #[command(flatten)]
+    pub metering: Metering,
 
     /// Write the ledger as JSON; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
@@ -127,6 +86,157 @@ Exit codes:
   1  wrong use, or an input or output that cannot be opened; nothing was metered
   2  finished, but an input is damaged or was not read to its end, packets could not be metered (malformed, or captured too short)
      or dropped by a full table, or records were not delivered: the counts say which";
+
+/// Meter live traffic: a pipeline per queue, records to collectors and files while it goes on
+#[derive(Debug, Args)]
+#[command(after_help = PROBE_EXAMPLES, args_override_self = true)]
+pub struct Probe {
+    /// A source: af_packet:INTERFACE and others (see the manual), each queue of it is a pipeline; also a file or
+    /// synth:..., as weir read takes them; repeatable
+    #[arg(short = 'i', long = "input", value_name = "SOURCE")]
+    pub inputs: Vec<OsString>,
+
+    #[command(flatten)]
+    pub sinks: Sinks,
+
+    #[command(flatten)]
+    pub metering: Metering,
+
+    /// Take what is not on the command line from a file: the names of these options, as TOML
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Say what would be done, and do nothing: opens no source and no sink
+    #[arg(long)]
+    pub check: bool,
+
+    /// Print everything that is set as a file for --config, and do nothing
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Cores for the pipelines, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub cores: Option<Cores>,
+
+    /// Cores for the exporter [default: wherever the system puts it]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub export_cores: Option<Cores>,
+
+    /// Whose rights to keep when everything is open: a user's name or number; root keeps them all
+    #[arg(long, value_name = "USER", default_value = "nobody")]
+    pub user: String,
+
+    /// How often a line per pipeline is printed, on standard error (ms, s, m, h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: u64,
+
+    /// Stop after so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<u64>,
+
+    /// Write the ledger as JSON, at the end; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// Print the ledger in words at the end: where each packet and record went
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// No lines and no summary; errors and losses are still told
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  weir probe -i af_packet:eth0                              a line a second; Ctrl-C: the largest flows
+  weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
+  weir probe --config /etc/weir/probe.toml                  everything from a file
+  weir probe -i af_packet:eth0 --print-config > probe.toml  the file to begin with
+  weir probe --config probe.toml --check                    what would it do?
+
+Signals: SIGINT and SIGTERM end it: what has come is metered, every flow is ended and exported; a second one ends it at
+once. SIGHUP reads the file of --config again and takes over timeouts and sinks.
+
+Exit codes:
+  0  done
+  1  wrong use, or a source or sink that cannot be opened; nothing was metered
+  2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
+
+/// Numbers of cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<usize>);
+
+/// A list of cores as the kernel writes it: `2,3,8-11`.
+fn parse_cores(text: &str) -> Result<Cores, String> {
+    const MOST: usize = 1024;
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+            (Ok(first), Ok(last)) if first <= last && last < MOST => cores.extend(first..=last),
+            _ => return Err(format!("'{part}' is no core and no range; write for example 2,3 or 2-5")),
+        }
+    }
+    Ok(Cores(cores))
+}
+
+/// Where records go.
+#[derive(Debug, Args)]
+pub struct Sinks {
+    /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
+    /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
+    #[arg(short = 'o', long = "output", value_name = "SINK")]
+    pub outputs: Vec<String>,
+
+    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+
+    /// Write a two-way flow as two one-way records
+    #[arg(long)]
+    pub uniflow: bool,
+
+    /// Observation domain (IPFIX), source ID (NetFlow v9), engine ID (v5, the low octet)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub domain: u32,
+}
+
+/// What a record is.
+#[derive(Debug, Args)]
+pub struct Metering {
+    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
+    #[arg(long)]
+    pub decap: bool,
+
+    /// Meter frames without IP as flows of MAC addresses and EtherType
+    #[arg(long)]
+    pub layer2: bool,
+
+    /// What else distinguishes flows
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub key: Vec<KeyPart>,
+
+    /// One-way flows: each direction is metered as a flow of its own
+    #[arg(long)]
+    pub uniflow_key: bool,
+
+    /// End a record when nothing came for so long (ms, s, m, h; a plain number is seconds)
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub idle: u64,
+
+    /// End a record when it has been open for so long; the flow goes on in another record
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub active: u64,
+
+    /// Flows in memory at a time, with k, M or G [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub flows: Option<u32>,
+
+    /// What a full table does with the packets of new flows
+    #[arg(long, value_name = "POLICY", default_value = "overflow")]
+    pub full: Full,
+}
 
 /// What `--key` adds to the flow key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

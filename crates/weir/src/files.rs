@@ -225,17 +225,17 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Opens a sink.
-pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink + Send>, Refusal> {
+pub fn open_sink(sink: &str, sinks: &arguments::Sinks) -> Result<Box<dyn Sink + Send>, Refusal> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => {
                 return Err(Refusal(format!("{sink}: a file name, or -, must follow")));
             }
-            Target::File(path) => Box::new(Table::new(sink, read.top, Box::new(create(&path)?), None)),
-            _ => Box::new(Table::new(sink, read.top, Box::new(io::stdout()), terminal_columns())),
+            Target::File(path) => Box::new(Table::new(sink, sinks.top, Box::new(create(&path)?), None)),
+            _ => Box::new(Table::new(sink, sinks.top, Box::new(io::stdout()), terminal_columns())),
         });
     }
-    let options = ExportOptions { uniflow: read.uniflow, observation_domain: read.domain };
+    let options = ExportOptions { uniflow: sinks.uniflow, observation_domain: sinks.domain };
     weir_export::open(sink, &options).map_err(|error| {
         let what_to_do = match &error {
             weir_export::Error::Io { error, .. } => advice(error),

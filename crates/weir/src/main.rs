@@ -10,7 +10,9 @@
 mod arguments;
 mod bench;
 mod files;
+mod outputs;
 mod pages;
+mod probe;
 mod progress;
 mod protocols;
 mod read;
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Read(read)) => read::run(&read),
+        Some(Command::Probe(probe)) => probe::run(&probe),
         Some(Command::Tcp(tcp)) => tcp::run(&tcp),
         Some(Command::Synth(synth)) => synth::run(&synth),
         Some(Command::Bench(bench)) => bench::run(&bench),

@@ -7,14 +7,14 @@ use common::{parts, weir};
 fn alone_it_prints_short_help() {
     let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
     assert_eq!((code, err.as_str()), (0, ""));
-    for command in ["read", "tcp", "synth", "bench", "fields", "completions", "man"] {
+    for command in ["read", "probe", "tcp", "synth", "bench", "fields", "completions", "man"] {
         assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
     }
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["read", "tcp", "synth", "bench", "fields", "completions", "man"] {
+    for command in ["read", "probe", "tcp", "synth", "bench", "fields", "completions", "man"] {
         let (code, out, _) = parts(&weir([command, "--help"]));
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");

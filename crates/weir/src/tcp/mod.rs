@@ -22,7 +22,7 @@ mod totals;
 
 use crate::arguments::{EngineChoice, Tcp, TcpSort};
 use crate::files::{self, Target};
-use crate::{Outcome, Refusal, progress, read, say, summary};
+use crate::{Outcome, Refusal, outputs, progress, read, say, summary};
 use between::Search;
 use client::Clients;
 use compare::Comparison;
@@ -117,7 +117,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
     }
     if let Some((path, file)) = outputs.stats.take() {
-        flawed |= read::write_stats(ledger, &path, file) == Outcome::Flawed;
+        flawed |= outputs::write_stats(ledger, &path, file) == Outcome::Flawed;
     }
     Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
 }
