@@ -58,6 +58,11 @@ pub struct Read {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
 
+    /// Meter only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
+
     /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
     #[arg(long)]
     pub decap: bool,
@@ -117,6 +122,7 @@ Examples:
   weir read capture.pcap --top 0                      all flows
   weir read a.pcap b.pcapng.zst -o csv:flows.csv      two files as one, into CSV
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
+  weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only what tcpdump would show; of tagged packets: 'vlan and ...'
   weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
@@ -158,6 +164,11 @@ pub struct Tcp {
     /// 600 octets of memory per connection, more if it was in trouble
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
+
+    /// Follow only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
 
     /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
     #[arg(long)]

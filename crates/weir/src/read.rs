@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_capture::Source;
+use weir_capture::{FilterError, Selector, Source};
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
 use weir_probe::{Behind, Exporter, Pipeline, Settings};
@@ -27,7 +27,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     check_sources(&sources, "read")?;
     let outputs = Outputs::of(read);
     files::check_targets(&sources, &outputs.targets)?;
-    let settings = settings(read);
+    let settings = settings(read)?;
 
     // Tried before any output is opened, which would empty files for nothing.
     <weir_flow::Meter>::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
@@ -45,8 +45,9 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(sinks).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
+    let flows = settings.meter.flows;
     let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
-    let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
+    let pipeline = pipeline.map_err(|error| no_room(flows, &error))?;
     let run = meter(&mut *source, pipeline, exporter, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
@@ -113,7 +114,7 @@ fn meter(
     stop: &AtomicBool,
     mut line: progress::Line,
 ) -> Run {
-    let (mut damages, mut interrupted, mut abandoned) = (0, false, false);
+    let (mut damages, mut interrupted, mut abandoned, mut unfiltered) = (0, false, false, false);
     let (mut readers_left, mut failed_sinks) = (0, 0);
     let mut note = |errors: Vec<weir_export::Error>, line: &progress::Line| {
         for error in errors {
@@ -140,6 +141,7 @@ fn meter(
         }
         if bursts % BURSTS_BETWEEN_LOOKS == 0 {
             note(exporter.errors(), &line);
+            unfiltered |= tell(pipeline.filter_errors(), &line);
             abandoned = exporter.abandoned();
             interrupted = stop.load(Ordering::Relaxed);
             if abandoned || interrupted {
@@ -149,6 +151,7 @@ fn meter(
         }
     }
     interrupted |= stop.load(Ordering::Relaxed);
+    unfiltered |= tell(pipeline.filter_errors(), &line);
     if damages > 0 {
         line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
     }
@@ -164,7 +167,13 @@ fn meter(
     exporter.finish();
     note(exporter.errors(), &line);
     let ledger = exporter.ledger([account]);
-    Run { ledger, flawed: damages > 0 || interrupted || failed_sinks > 0, abandoned, readers_left }
+    Run { ledger, flawed: damages > 0 || interrupted || unfiltered || failed_sinks > 0, abandoned, readers_left }
+}
+
+/// Tells of link types for which the filter means nothing, and whether there were any.
+fn tell(errors: Vec<FilterError>, line: &progress::Line) -> bool {
+    errors.iter().for_each(|error| line.say(&error.to_string()));
+    !errors.is_empty()
 }
 
 /// What to say of a sink that failed.
@@ -207,7 +216,7 @@ impl Outputs {
     }
 }
 
-fn settings(read: &Read) -> Settings {
+fn settings(read: &Read) -> Result<Settings, Refusal> {
     let has = |part| read.key.contains(&part);
     let key = KeyOptions {
         vlan: has(KeyPart::Vlan),
@@ -222,11 +231,17 @@ fn settings(read: &Read) -> Settings {
     };
     let default = weir_flow::Config::default();
     let flows = read.flows.unwrap_or(default.flows);
-    Settings {
+    Ok(Settings {
+        filter: filter(read.filter.as_deref())?,
         meter: weir_flow::Config { flows, idle_ns: read.idle, active_ns: read.active, key, policy, ..default },
         decode: weir_packet::Options { decapsulate: read.decap },
         layer2: read.layer2,
-    }
+    })
+}
+
+/// Compiles what `--filter` says.
+pub(crate) fn filter(expression: Option<&str>) -> Result<Option<Selector>, Refusal> {
+    expression.map(Selector::new).transpose().map_err(|error| Refusal(error.to_string()))
 }
 
 /// Set by the first SIGINT or SIGTERM; the second one ends the program at once.
