@@ -7,6 +7,7 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod decompress;
+mod filter;
 mod input;
 mod live;
 mod map;
@@ -19,6 +20,7 @@ mod source;
 mod synth;
 mod write;
 
+pub use filter::{Filter, FilterError, Instruction, Selector};
 pub use live::{LIVE, is_live, live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};

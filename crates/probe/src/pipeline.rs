@@ -1,7 +1,7 @@
 //! One pipeline: capture, decode and meter, run to completion on one thread; records leave for the exporter's.
 //!
 //! ```text
-//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> exporter
+//! burst of frames -> leave out what the filter does not keep -> decode each into a burst of packets (or count why not) -> meter -> flows -> exporter
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
@@ -9,7 +9,7 @@
 use crate::exporter::{Account, Entrance, records};
 use std::io;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Burst, Frame, Losses, Source};
+use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, Noted, Records, Refused};
 use weir_packet::{Network, Notes, Packet};
@@ -22,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = weir_capture::PATIENCE;
 
 /// What one pipeline is told.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
+    /// Which frames go further; all without one.
+    pub filter: Option<Selector>,
     /// The meter's part.
     pub meter: weir_flow::Config,
     /// The decoder's part.
@@ -56,10 +58,10 @@ impl Pipeline {
     /// The system has not that much.
     pub fn new(settings: Settings, entrance: Entrance) -> io::Result<Self> {
         Ok(Self {
-            settings,
             ledger: Ledger::default(),
             packets: Box::new([Packet::default(); BURST]),
             meter: Meter::try_new(settings.meter)?,
+            settings,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
@@ -77,6 +79,7 @@ impl Pipeline {
         let mut burst = Burst::new();
         let more = source.fill(&mut burst)?;
         if more {
+            self.select(&mut burst);
             self.absorb(&burst);
         }
         let full = burst.is_full();
@@ -117,18 +120,33 @@ impl Pipeline {
             (losses.card, losses.kernel, losses.ring);
     }
 
+    /// Leaves out, and counts, what the filter does not keep.
+    fn select(&mut self, burst: &mut Burst<'_>) {
+        let Some(filter) = &mut self.settings.filter else { return };
+        let (packets, mut wire_bytes) = (burst.len(), 0);
+        burst.retain(|frame| {
+            let keeps = filter.keeps(frame);
+            wire_bytes += if keeps { 0 } else { u64::from(frame.wire_bytes) };
+            keeps
+        });
+        let filtered = (packets - burst.len()) as u64;
+        let Ledger { packets, bytes, .. } = &mut self.ledger;
+        (packets.received, packets.filtered) = (packets.received + filtered, packets.filtered + filtered);
+        (bytes.received, bytes.filtered) = (bytes.received + wire_bytes, bytes.filtered + wire_bytes);
+    }
+
     fn absorb(&mut self, burst: &Burst<'_>) {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut refused_bytes) = (0, 0);
-        let (settings, packets) = (self.settings, &mut *self.packets);
+        let (decode, layer2, packets) = (self.settings.decode, self.settings.layer2, &mut *self.packets);
         for frame in burst {
             let packet = &mut packets[metered % BURST];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
-            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, settings.decode, packet);
+            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, decode, packet);
             let ordinary = matches!(read, Ok(notes) if notes.is_empty());
             if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
-                || is_metered(frame, read, packet, settings.layer2, &mut self.ledger)
+                || is_metered(frame, read, packet, layer2, &mut self.ledger)
             {
                 metered += 1;
             } else {
@@ -165,9 +183,15 @@ impl Pipeline {
         self.exported = Instant::now();
     }
 
-    /// Other timeouts from now on, ns, also of flows that there are.
-    pub fn set_timeouts(&mut self, idle_ns: u64, active_ns: u64) {
+    /// Other timeouts from now on, ns, also of flows that there are; and another filter.
+    pub fn change(&mut self, idle_ns: u64, active_ns: u64, filter: Option<Selector>) {
         self.meter.set_timeouts(idle_ns, active_ns);
+        self.settings.filter = filter;
+    }
+
+    /// Link types for which the filter means nothing, each told once.
+    pub fn filter_errors(&mut self) -> Vec<FilterError> {
+        self.settings.filter.as_mut().map_or_else(Vec::new, Selector::troubles)
     }
 
     /// The account so far.

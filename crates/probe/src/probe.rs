@@ -18,7 +18,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::Source;
+use weir_capture::{Selector, Source};
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
@@ -92,8 +92,8 @@ struct Told {
     /// The question that was answered last.
     number: u64,
     answer: Answer,
-    /// Timeouts to be taken over, ns: idle, active.
-    timeouts: Option<(u64, u64)>,
+    /// What is to be taken over: timeouts, idle and active, ns, and the filter.
+    change: Option<(u64, u64, Option<Selector>)>,
 }
 
 impl Probe {
@@ -111,7 +111,7 @@ impl Probe {
         let exporter = Exporter::new(sinks, export)?;
         let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default() };
         for Queue { name, source, place } in queues {
-            match probe.begin(name, source, place, settings, behind) {
+            match probe.begin(name, source, place, settings.clone(), behind) {
                 Ok(worker) => probe.workers.push(worker),
                 Err(error) => {
                     probe.end();
@@ -182,10 +182,10 @@ impl Probe {
         self.exporter.errors()
     }
 
-    /// Other timeouts from now on, ns.
-    pub fn set_timeouts(&self, idle_ns: u64, active_ns: u64) {
+    /// Other timeouts, ns, and another filter from now on.
+    pub fn change(&self, idle_ns: u64, active_ns: u64, filter: &Option<Selector>) {
         for worker in &self.workers {
-            lock(&worker.shared).timeouts = Some((idle_ns, active_ns));
+            lock(&worker.shared).change = Some((idle_ns, active_ns, filter.clone()));
             worker.shared.ask();
         }
     }
@@ -292,9 +292,10 @@ impl Shared {
 
     fn tell(&self, number: u64, pipeline: &mut Pipeline) {
         let mut told = lock(self);
-        if let Some((idle_ns, active_ns)) = told.timeouts.take() {
-            pipeline.set_timeouts(idle_ns, active_ns);
+        if let Some((idle_ns, active_ns, filter)) = told.change.take() {
+            pipeline.change(idle_ns, active_ns, filter);
         }
+        told.answer.errors.extend(pipeline.filter_errors().iter().map(ToString::to_string));
         told.answer.account = pipeline.account();
         told.answer.busy_ns = busy_ns();
         told.number = number;

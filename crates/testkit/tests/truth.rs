@@ -38,6 +38,7 @@ fn settings(decapsulate: bool) -> Settings {
     // Of several tunnels a record is kept for each, so that none hides in another's.
     let key = KeyOptions { tunnel: true, ..KeyOptions::default() };
     Settings {
+        filter: None,
         meter: Config { flows: 1 << 16, key, secret: Some(1), ..Config::default() },
         decode: weir_packet::Options { decapsulate },
         layer2: false,
@@ -242,8 +243,8 @@ fn every_record_of_every_capture_is_that_of_the_reference() {
         let frames: Vec<_> = real::frames(&mut *source).0.into_iter().take(3000).collect();
         for decapsulate in [false, true] {
             let settings = settings(decapsulate);
-            let ours = real::meter(&frames, weir_capture::BURST, settings);
-            let theirs = reference::meter(&frames, weir_capture::BURST, settings);
+            let ours = real::meter(&frames, weir_capture::BURST, settings.clone());
+            let theirs = reference::meter(&frames, weir_capture::BURST, &settings);
             if let Err(difference) = compare::flows(&ours.flows, &theirs.flows) {
                 panic!("{}, decapsulate {decapsulate}: {difference}", case.name);
             }

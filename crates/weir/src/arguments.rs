@@ -76,6 +76,7 @@ Examples:
   weir read capture.pcap --top 0                      all flows
   weir read a.pcap b.pcapng.zst -o csv:flows.csv      two files as one, into CSV
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
+  weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only what tcpdump would show; of tagged packets: 'vlan and ...'
   weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
@@ -156,7 +157,7 @@ Examples:
   weir probe --config probe.toml --check                    what would it do?
 
 Signals: SIGINT and SIGTERM end it: what has come is metered, every flow is ended and exported; a second one ends it at
-once. SIGHUP reads the file of --config again and takes over timeouts and sinks.
+once. SIGHUP reads the file of --config again and takes over timeouts, filter and sinks.
 
 Exit codes:
   0  done
@@ -205,6 +206,11 @@ pub struct Sinks {
 /// What a record is.
 #[derive(Debug, Args)]
 pub struct Metering {
+    /// Meter only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
+
     /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
     #[arg(long)]
     pub decap: bool,
@@ -268,6 +274,11 @@ pub struct Tcp {
     /// 600 octets of memory per connection, more if it was in trouble
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
+
+    /// Follow only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
 
     /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
     #[arg(long)]

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use weir_capture::Selector;
 use weir_export::Sink;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
@@ -122,7 +123,7 @@ impl Opened {
 }
 
 /// What a pipeline is told.
-pub fn settings(metering: &Metering) -> Settings {
+pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
     let has = |part| metering.key.contains(&part);
     let key = KeyOptions {
         vlan: has(KeyPart::Vlan),
@@ -137,11 +138,17 @@ pub fn settings(metering: &Metering) -> Settings {
     };
     let default = weir_flow::Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
-    Settings {
+    Ok(Settings {
+        filter: filter(metering.filter.as_deref())?,
         meter: weir_flow::Config { flows, idle_ns: metering.idle, active_ns: metering.active, key, policy, ..default },
         decode: weir_packet::Options { decapsulate: metering.decap },
         layer2: metering.layer2,
-    }
+    })
+}
+
+/// Compiles what `--filter` says.
+pub fn filter(expression: Option<&str>) -> Result<Option<Selector>, Refusal> {
+    expression.map(Selector::new).transpose().map_err(|error| Refusal(error.to_string()))
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::Source;
+use weir_capture::{FilterError, Source};
 use weir_ledger::Ledger;
 use weir_probe::{Behind, Exporter, Pipeline, Place};
 
@@ -25,7 +25,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     check_sources(&sources, "read")?;
     let outputs = Outputs::of(&read.sinks.outputs, read.stats.as_deref());
     files::check_targets(&sources, &outputs.targets)?;
-    let settings = settings(&read.metering);
+    let settings = settings(&read.metering)?;
 
     // Tried before any output is opened, which would empty files for nothing.
     <weir_flow::Meter>::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
@@ -36,8 +36,9 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(opened.take_sinks(), Place::default())
         .map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
+    let flows = settings.meter.flows;
     let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
-    let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
+    let pipeline = pipeline.map_err(|error| no_room(flows, &error))?;
     let run = meter(&mut *source, pipeline, exporter, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
@@ -90,7 +91,7 @@ fn meter(
     stop: &AtomicBool,
     mut line: progress::Line,
 ) -> Run {
-    let (mut damages, mut interrupted, mut abandoned) = (0, false, false);
+    let (mut damages, mut interrupted, mut abandoned, mut unfiltered) = (0, false, false, false);
     let (mut readers_left, mut failed_sinks) = (0, 0);
     let mut note = |errors: Vec<weir_export::Error>, line: &progress::Line| {
         for error in errors {
@@ -117,6 +118,7 @@ fn meter(
         }
         if bursts % BURSTS_BETWEEN_LOOKS == 0 {
             note(exporter.errors(), &line);
+            unfiltered |= tell(pipeline.filter_errors(), &line);
             abandoned = exporter.abandoned();
             interrupted = stop.load(Ordering::Relaxed);
             if abandoned || interrupted {
@@ -126,6 +128,7 @@ fn meter(
         }
     }
     interrupted |= stop.load(Ordering::Relaxed);
+    unfiltered |= tell(pipeline.filter_errors(), &line);
     if damages > 0 {
         line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
     }
@@ -141,7 +144,13 @@ fn meter(
     exporter.finish();
     note(exporter.errors(), &line);
     let ledger = exporter.ledger([account]);
-    Run { ledger, flawed: damages > 0 || interrupted || failed_sinks > 0, abandoned, readers_left }
+    Run { ledger, flawed: damages > 0 || interrupted || unfiltered || failed_sinks > 0, abandoned, readers_left }
+}
+
+/// Tells of link types for which the filter means nothing, and whether there were any.
+fn tell(errors: Vec<FilterError>, line: &progress::Line) -> bool {
+    errors.iter().for_each(|error| line.say(&error.to_string()));
+    !errors.is_empty()
 }
 
 /// What to say of a sink that failed.

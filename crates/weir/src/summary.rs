@@ -130,8 +130,9 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
-    let (received, metered) = (ledger.packets.received, ledger.packets.metered);
-    fact("packets", format!("{received} received, {metered} metered"));
+    let Line { received, filtered, metered, .. } = ledger.packets;
+    let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
+    fact("packets", format!("{received} received{filtered}, {metered} metered"));
     if totals.flows > 0 {
         let human = |octets: u64| match octets {
             0..10_000 => String::new(),

@@ -34,7 +34,8 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     read::check_sources(&inputs, "probe")?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = settings(&probe.metering);
+    let settings = settings(&probe.metering)?;
+    let flows = settings.meter.flows;
     if probe.check {
         return Ok(crate::print(plan(probe, &outputs, &settings).as_bytes()));
     }
@@ -50,7 +51,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if queues.iter().any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
     let running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
-        .map_err(|error| read::no_room(settings.meter.flows, &error))?;
+        .map_err(|error| read::no_room(flows, &error))?;
 
     let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), flawed: false };
     let began = Instant::now();
@@ -143,12 +144,15 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     fact("exporter", format!("on cores: {}", list(probe.export_cores.as_ref())));
     let meter = settings.meter;
     fact("flows", format!("{} per pipeline", meter.flows));
+    if let Some(expression) = &probe.metering.filter {
+        fact("filter", expression.clone());
+    }
     fact("timeouts", format!("idle {}, active {}", units::span(meter.idle_ns), units::span(meter.active_ns)));
     fact("rights", format!("those of {} once everything is open", probe.user));
     text
 }
 
-/// Takes over what the file says now: timeouts and sinks.
+/// Takes over what the file says now: timeouts, filter and sinks.
 fn take_over(
     given: &Probe,
     arguments: &[OsString],
@@ -160,9 +164,10 @@ fn take_over(
     };
     let probe = parse(&with_config(given, arguments)?)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
+    let settings = settings(&probe.metering)?;
     let sinks = outputs.open_sinks(&probe.sinks, totals)?;
-    let meter = settings(&probe.metering).meter;
-    running.set_timeouts(meter.idle_ns, meter.active_ns);
+    let meter = settings.meter;
+    running.change(meter.idle_ns, meter.active_ns, &settings.filter);
     running.replace_sinks(sinks);
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     Ok(format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", ")))
