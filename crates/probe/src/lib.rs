@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod exporter;
+mod own;
 mod pipeline;
 mod place;
 mod probe;
 
 pub use exporter::{Account, Behind, Entrance, Exporter};
+pub use own::Own;
 pub use pipeline::{Pipeline, Settings};
 pub use place::Place;
 pub use probe::{Answer, End, Probe, Queue};

@@ -7,6 +7,7 @@
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
 use crate::exporter::{Account, Entrance, records};
+use crate::own::Own;
 use std::io;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub decode: weir_packet::Options,
     /// Meter frames without IP as flows of MAC addresses.
     pub layer2: bool,
+    /// What is not metered because our sinks send it; it counts as filtered.
+    pub own: Own,
 }
 
 /// One pipeline. Feed it a source (or sources one after another), then finish it.
@@ -78,11 +81,11 @@ impl Pipeline {
     pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
         let mut burst = Burst::new();
         let more = source.fill(&mut burst)?;
+        let full = burst.is_full();
         if more {
             self.select(&mut burst);
             self.absorb(&burst);
         }
-        let full = burst.is_full();
         drop(burst);
         if !more {
             self.look(source);
@@ -145,7 +148,11 @@ impl Pipeline {
             packet.interface = frame.interface;
             let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, decode, packet);
             let ordinary = matches!(read, Ok(notes) if notes.is_empty());
-            if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
+            if self.settings.own.has(packet) && read.is_ok() {
+                self.ledger.packets.filtered += 1;
+                self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
+                refused_bytes += u64::from(frame.wire_bytes);
+            } else if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
                 || is_metered(frame, read, packet, layer2, &mut self.ledger)
             {
                 metered += 1;
@@ -183,10 +190,10 @@ impl Pipeline {
         self.exported = Instant::now();
     }
 
-    /// Other timeouts from now on, ns, also of flows that there are; and another filter.
-    pub fn change(&mut self, idle_ns: u64, active_ns: u64, filter: Option<Selector>) {
-        self.meter.set_timeouts(idle_ns, active_ns);
-        self.settings.filter = filter;
+    /// Takes over what can change while it runs: timeouts, also of flows that there are; the filter; what is our own.
+    pub fn change(&mut self, settings: Settings) {
+        self.meter.set_timeouts(settings.meter.idle_ns, settings.meter.active_ns);
+        (self.settings.filter, self.settings.own) = (settings.filter, settings.own);
     }
 
     /// Link types for which the filter means nothing, each told once.

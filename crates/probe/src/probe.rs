@@ -9,6 +9,7 @@
 //! account, taken between two bursts, so that the sum of all accounts balances at any moment.
 
 use crate::exporter::{Account, Behind, Exporter};
+use crate::own::Own;
 use crate::pipeline::{Pipeline, Settings};
 use crate::place::Place;
 use std::io;
@@ -18,7 +19,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::{Selector, Source};
+use weir_capture::Source;
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
@@ -92,8 +93,8 @@ struct Told {
     /// The question that was answered last.
     number: u64,
     answer: Answer,
-    /// What is to be taken over: timeouts, idle and active, ns, and the filter.
-    change: Option<(u64, u64, Option<Selector>)>,
+    /// What is to be taken over.
+    change: Option<Settings>,
 }
 
 impl Probe {
@@ -108,6 +109,7 @@ impl Probe {
         export: Place,
         behind: Behind,
     ) -> io::Result<Self> {
+        let settings = without_own(settings, &sinks);
         let exporter = Exporter::new(sinks, export)?;
         let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default() };
         for Queue { name, source, place } in queues {
@@ -182,16 +184,13 @@ impl Probe {
         self.exporter.errors()
     }
 
-    /// Other timeouts, ns, and another filter from now on.
-    pub fn change(&self, idle_ns: u64, active_ns: u64, filter: &Option<Selector>) {
+    /// Other timeouts, another filter and other sinks from now on.
+    pub fn change(&self, settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) {
+        let settings = without_own(settings, &sinks);
         for worker in &self.workers {
-            lock(&worker.shared).change = Some((idle_ns, active_ns, filter.clone()));
+            lock(&worker.shared).change = Some(settings.clone());
             worker.shared.ask();
         }
-    }
-
-    /// Other sinks from now on.
-    pub fn replace_sinks(&self, sinks: Vec<Box<dyn Sink + Send>>) {
         self.exporter.replace(sinks);
     }
 
@@ -292,8 +291,8 @@ impl Shared {
 
     fn tell(&self, number: u64, pipeline: &mut Pipeline) {
         let mut told = lock(self);
-        if let Some((idle_ns, active_ns, filter)) = told.change.take() {
-            pipeline.change(idle_ns, active_ns, filter);
+        if let Some(settings) = told.change.take() {
+            pipeline.change(settings);
         }
         told.answer.errors.extend(pipeline.filter_errors().iter().map(ToString::to_string));
         told.answer.account = pipeline.account();
@@ -301,6 +300,11 @@ impl Shared {
         told.number = number;
         self.answered.notify_all();
     }
+}
+
+/// Settings by which what the sinks send is not metered.
+fn without_own(settings: Settings, sinks: &[Box<dyn Sink + Send>]) -> Settings {
+    Settings { own: Own::new(sinks.iter().filter_map(|sink| sink.datagrams())), ..settings }
 }
 
 /// Processor time of this thread, ns.

@@ -12,7 +12,7 @@ use weir_capture::Selector;
 use weir_export::Sink;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::Settings;
+use weir_probe::{Own, Settings};
 
 /// The sinks, and what goes to standard output.
 pub struct Outputs {
@@ -143,6 +143,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
         meter: weir_flow::Config { flows, idle_ns: metering.idle, active_ns: metering.active, key, policy, ..default },
         decode: weir_packet::Options { decapsulate: metering.decap },
         layer2: metering.layer2,
+        own: Own::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{protocols, units};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Error, Sink};
 use weir_flow::Flow;
@@ -87,6 +88,10 @@ impl Sink for Observed {
 
     fn line(&self) -> &SinkLine {
         self.sink.line()
+    }
+
+    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+        self.sink.datagrams()
     }
 }
 

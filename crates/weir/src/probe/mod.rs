@@ -14,7 +14,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_ledger::Ledger;
 use weir_probe::{Answer, Behind, Place, Queue, Settings};
 
 /// How often it looks for signals.
@@ -80,7 +79,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     }
     let ending = Ending { quiet: probe.quiet, verbose: probe.verbose };
     let told = outputs.tell(&end.ledger, opened, &ending);
-    Ok(if flawed || lossy(&end.ledger) { Outcome::Flawed } else { told })
+    Ok(if flawed { Outcome::Flawed } else { told })
 }
 
 /// The arguments with those of a file, if there is one.
@@ -165,10 +164,8 @@ fn take_over(
     let probe = parse(&with_config(given, arguments)?)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     let settings = settings(&probe.metering)?;
-    let sinks = outputs.open_sinks(&probe.sinks, totals)?;
     let meter = settings.meter;
-    running.change(meter.idle_ns, meter.active_ns, &settings.filter);
-    running.replace_sinks(sinks);
+    running.change(settings, outputs.open_sinks(&probe.sinks, totals)?);
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     Ok(format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", ")))
 }
@@ -220,10 +217,4 @@ impl Watch<'_> {
             say(&read::sink_trouble(error));
         }
     }
-}
-
-/// Whether packets or records were lost on the way.
-fn lossy(ledger: &Ledger) -> bool {
-    let line = &ledger.packets;
-    line.dropped_card + line.dropped_kernel + line.dropped_ring > 0
 }
