@@ -1,11 +1,12 @@
 //! Sources: whatever hands over frames, a burst at a time.
 //!
-//! In: capture files, standard input, or a recipe for synthetic traffic.
+//! In: capture files, standard input, live traffic, or a recipe for synthetic traffic.
 //! Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the wire, link type, interface.
 //! Always true: every record of the input becomes one frame or one [`Error`] that names the place;
 //! frames before damage are delivered. Nothing here looks inside a frame.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+mod af_packet;
 mod decompress;
 mod filter;
 mod input;

@@ -38,10 +38,9 @@ fn settings(decapsulate: bool) -> Settings {
     // Of several tunnels a record is kept for each, so that none hides in another's.
     let key = KeyOptions { tunnel: true, ..KeyOptions::default() };
     Settings {
-        filter: None,
         meter: Config { flows: 1 << 16, key, secret: Some(1), ..Config::default() },
         decode: weir_packet::Options { decapsulate },
-        layer2: false,
+        ..Settings::default()
     }
 }
 
