@@ -8,10 +8,12 @@
 //! Per burst a pipeline looks whether it is asked something: one load of memory that nobody writes meanwhile. It answers with its
 //! account, taken between two bursts, so that the sum of all accounts balances at any moment.
 
-use crate::exporter::{Account, Behind, Exporter};
+use crate::account::Account;
+use crate::exporter::{Behind, Exporter};
 use crate::own::Own;
-use crate::pipeline::{Pipeline, Settings};
+use crate::pipeline::Pipeline;
 use crate::place::Place;
+use crate::settings::Settings;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -303,7 +305,7 @@ impl Shared {
     fn tell(&self, number: u64, pipeline: &mut Pipeline) {
         let mut told = lock(self);
         if let Some(settings) = told.change.take() {
-            pipeline.change(settings);
+            pipeline.change(&settings);
         }
         told.answer.errors.extend(pipeline.filter_errors().iter().map(ToString::to_string));
         told.answer.account = pipeline.account();
