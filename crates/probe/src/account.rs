@@ -24,13 +24,24 @@ impl Account {
         Self { ledger, ..metering }
     }
 
+    /// The same if the second half is behind: what is on its way between them does not count yet.
+    pub(crate) fn of_halves(reader: &Ledger, metering: Account) -> Self {
+        let mut reader = reader.clone();
+        let [packets, octets] = metering.taken_in();
+        for (line, taken_in) in [(&mut reader.packets, packets), (&mut reader.bytes, octets)] {
+            line.received -= line.metered - taken_in;
+            line.metered = taken_in;
+        }
+        Self::of(&reader, metering)
+    }
+
     /// Packets and octets on the wire that a meter took in.
-    pub(crate) fn taken_in(&self) -> [u64; 2] {
-        let (live, dropped) =
-            (self.ledger.live, [self.ledger.packets.dropped_table_full, self.ledger.bytes.dropped_table_full]);
+    fn taken_in(&self) -> [u64; 2] {
+        let Ledger { packets, bytes, live, .. } = &self.ledger;
+        let of = |records: fn(&Records) -> u64| [live, &self.sent, &self.lost].into_iter().map(records).sum::<u64>();
         [
-            live.packets + self.sent.packets + self.lost.packets + dropped[0],
-            live.bytes + self.sent.bytes + self.lost.bytes + dropped[1],
+            of(|records| records.packets) + packets.dropped_table_full,
+            of(|records| records.bytes) + bytes.dropped_table_full,
         ]
     }
 }

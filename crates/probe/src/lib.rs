@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod desk;
 mod exporter;
 mod metering;
 mod own;
@@ -13,6 +14,7 @@ mod place;
 mod probe;
 mod reader;
 mod settings;
+mod work;
 
 pub use account::Account;
 pub use exporter::{Behind, Entrance, Exporter};

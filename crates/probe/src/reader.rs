@@ -5,6 +5,7 @@
 //! ```
 //! Per packet it counts and decodes; it allocates nothing, takes no lock and makes no system call.
 
+use crate::account::Account;
 use crate::own::Own;
 use crate::settings::Settings;
 use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
@@ -22,18 +23,25 @@ pub(crate) struct Reader {
     own: Own,
     /// What happened to frames. Those that became packets count as metered.
     pub ledger: Ledger,
+    /// What the source has lost so far.
+    losses: Losses,
 }
 
 impl Reader {
     pub fn new(settings: &Settings) -> Self {
         let Settings { filter, decode, layer2, own, .. } = settings.clone();
-        Self { filter, decode, layer2, own, ledger: Ledger::default() }
+        Self { filter, decode, layer2, own, ledger: Ledger::default(), losses: Losses::default() }
     }
 
     /// Takes over what can change while it runs.
     pub fn change(&mut self, settings: &Settings) {
         self.filter.clone_from(&settings.filter);
         self.own = settings.own.clone();
+    }
+
+    /// The account of this half.
+    pub fn account(&self) -> Account {
+        Account { ledger: self.ledger.clone(), ..Account::default() }
     }
 
     /// Link types for which the filter means nothing, each told once.
@@ -63,18 +71,24 @@ impl Reader {
         Ok(Some((self.decode(&burst, packets), waits)))
     }
 
-    /// Asks a live source what it lost.
+    /// Asks a live source what it lost. The octets of what nobody saw are not known.
     pub fn look(&mut self, source: &mut dyn Source) {
-        self.note(source.losses());
+        let before = std::mem::replace(&mut self.losses, source.losses());
+        let (losses, line) = (self.losses, &mut self.ledger.packets);
+        let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
+        line.dropped_card += new[0];
+        line.dropped_kernel += new[1];
+        line.dropped_ring += new[2];
+        line.received += new.iter().sum::<u64>();
     }
 
-    /// Enters what a source lost. The octets of what nobody saw are not known.
-    fn note(&mut self, losses: Losses) {
-        let packets = &mut self.ledger.packets;
-        let before = packets.dropped_card + packets.dropped_kernel + packets.dropped_ring;
-        packets.received += losses.card + losses.kernel + losses.ring - before;
-        (packets.dropped_card, packets.dropped_kernel, packets.dropped_ring) =
-            (losses.card, losses.kernel, losses.ring);
+    /// Packets that were read and then found no room in a queue of ours.
+    pub fn lose(&mut self, packets: &[Packet]) {
+        let octets = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        for (line, count) in [(&mut self.ledger.packets, packets.len() as u64), (&mut self.ledger.bytes, octets)] {
+            line.metered -= count;
+            line.dropped_ring += count;
+        }
     }
 
     /// Leaves out, and counts, what the filter does not keep.

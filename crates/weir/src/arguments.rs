@@ -115,7 +115,11 @@ pub struct Probe {
     #[arg(long)]
     pub print_config: bool,
 
-    /// Cores for the pipelines, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
+    /// Threads of a pipeline: fused, one that does all; or split, one that reads packets and one that meters them
+    #[arg(long, value_name = "LAYOUT", default_value = "fused")]
+    pub layout: Layout,
+
+    /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub cores: Option<Cores>,
 
@@ -163,6 +167,15 @@ Exit codes:
   0  done
   1  wrong use, or a source or sink that cannot be opened; nothing was metered
   2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
+
+/// Threads of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// One that does all
+    Fused,
+    /// One that reads packets, and one that meters them
+    Split,
+}
 
 /// Numbers of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
