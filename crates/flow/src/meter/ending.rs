@@ -98,7 +98,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if self.started && now_ns > self.newest_ns {
             self.advance_clock(now_ns);
         }
-        for _ in 0..(self.used as usize / 4).div_ceil(SWEPT) {
+        for _ in 0..(self.used as usize).div_ceil(4 * SWEPT) {
             self.sweep(out);
         }
     }
