@@ -162,7 +162,7 @@ impl Probe {
         let ask_all = || {
             let numbers: Vec<_> = self.workers.iter().map(|worker| worker.shared.ask()).collect();
             let deadline = Instant::now() + PATIENCE;
-            answers.extend(self.workers.iter().zip(numbers).map(|(worker, number)| worker.wait(number, deadline)));
+            answers.extend(self.workers.iter().zip(numbers).map(|(worker, number)| worker.answer(number, deadline)));
             answers.iter().map(|answer: &Answer| answer.account.clone()).collect::<Vec<_>>()
         };
         let ledger = self.exporter.ledger_of(ask_all);
@@ -184,12 +184,17 @@ impl Probe {
         self.exporter.errors()
     }
 
-    /// Other timeouts, another filter and other sinks from now on.
+    /// Other timeouts, another filter and other sinks from now on: whatever comes when this has returned.
     pub fn change(&self, settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) {
         let settings = without_own(settings, &sinks);
-        for worker in &self.workers {
+        let tell = |worker: &Worker| {
             lock(&worker.shared).change = Some(settings.clone());
-            worker.shared.ask();
+            worker.shared.ask()
+        };
+        let numbers: Vec<_> = self.workers.iter().map(tell).collect();
+        let deadline = Instant::now() + PATIENCE;
+        for (worker, number) in self.workers.iter().zip(numbers) {
+            drop(worker.wait(number, deadline));
         }
         self.exporter.replace(sinks);
     }
@@ -230,8 +235,17 @@ impl Shared {
 }
 
 impl Worker {
-    /// Waits for the answer to a question, or takes what was said before.
-    fn wait(&self, number: u64, deadline: Instant) -> Answer {
+    /// The answer to a question, or what was said before.
+    fn answer(&self, number: u64, deadline: Instant) -> Answer {
+        let mut told = self.wait(number, deadline);
+        let answer = Answer { silent: told.number < number && !told.answer.ended, ..told.answer.clone() };
+        told.answer.errors.clear();
+        told.answer.more_errors = 0;
+        answer
+    }
+
+    /// Waits for the answer to a question, for some time.
+    fn wait(&self, number: u64, deadline: Instant) -> MutexGuard<'_, Told> {
         let mut told = lock(&self.shared);
         while told.number < number && !told.answer.ended {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -240,10 +254,7 @@ impl Worker {
             }
             told = self.shared.answered.wait_timeout(told, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let answer = Answer { silent: told.number < number && !told.answer.ended, ..told.answer.clone() };
-        told.answer.errors.clear();
-        told.answer.more_errors = 0;
-        answer
+        told
     }
 }
 
