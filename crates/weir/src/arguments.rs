@@ -18,6 +18,7 @@ Examples:
   weir read capture.pcap                      a table of the largest flows, and a summary
   weir read *.pcapng.gz -o csv:flows.csv      several files as one, in time order, into CSV
   tcpdump -U -w - -i eth0 | weir read -          from a pipe
+  weir read -i af_packet:eth0                 live, until Ctrl-C
   weir read capture.pcap -v                   and where each packet went
   weir tcp capture.pcap                       what TCP went through: is it the network or the server?
   weir probe -i af_packet:eth0                live traffic, a line a second
@@ -47,7 +48,8 @@ pub struct Read {
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
-    /// A source: a file, -, or synth:velan,..., synth:mix,... or synth:lossy,... (see weir synth --help); repeatable
+    /// A source: a file, -, synth:velan,..., synth:mix,... or synth:lossy,... (see weir synth --help), repeatable; or, alone,
+    /// live traffic of an interface, until Ctrl-C: af_packet:IFACE, with keys behind it (see below)
     #[arg(short = 'i', long = "input", value_name = "SOURCE")]
     pub inputs: Vec<OsString>,
 
@@ -80,13 +82,19 @@ Examples:
   weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
+  weir read -i af_packet:eth0 -o json:-               live traffic, until Ctrl-C; takes CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, in words and as JSON
+
+af_packet: reads what an interface receives and sends, on lo what it receives. Keys and defaults:
+  block=256KiB blocks=256 (of the kernel's ring, which is memory that is not swapped out; larger frames are cut) snap=
+  promisc=on|off timestamps=kernel|hardware (hardware: the card's) fanout= (a number: programs that name the same one
+  share the traffic; both directions of a flow, and its fragments, come to one of them)
 
 Exit codes:
   0  done (also when the reader of the output went away, as in weir read ... | head)
   1  wrong use, or an input or output that cannot be opened; nothing was metered
   2  finished, but an input is damaged or was not read to its end, packets could not be metered (malformed, or captured too short)
-     or dropped by a full table, or records were not delivered: the counts say which";
+     or were dropped (by a full table, or because reading live traffic was too slow), or records were not delivered: the counts say which";
 
 /// Meter live traffic: a pipeline per queue, records to collectors and files while it goes on
 #[derive(Debug, Args)]

@@ -39,7 +39,9 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let flows = settings.meter.flows;
     let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
     let pipeline = pipeline.map_err(|error| no_room(flows, &error))?;
-    let run = meter(&mut *source, pipeline, exporter, &stop, line);
+    // To be told to stop is the end of live traffic, not an interruption of it.
+    let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };
+    let run = meter(&mut *source, pipeline, exporter, &interruption, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
     if run.abandoned && !reader_left {
@@ -53,6 +55,10 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
 
 /// Refuses sources that a command cannot read.
 pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Refusal> {
+    if let Some(live) = files::live(sources).filter(|_| command == "tcp") {
+        let how = "record some of it first, with tcpdump -w, or meter it with weir read";
+        return Err(Refusal(format!("{live}: weir tcp reads captures, not live traffic; {how}")));
+    }
     if sources.is_empty() {
         let help = format!("(weir {command} --help)");
         return Err(Refusal(format!("nothing to read: name a capture file, or - for standard input {help}")));
@@ -91,7 +97,8 @@ fn meter(
     stop: &AtomicBool,
     mut line: progress::Line,
 ) -> Run {
-    let (mut damages, mut interrupted, mut abandoned, mut unfiltered) = (0, false, false, false);
+    let (mut damages, mut cut, mut unfiltered) = (0, false, false);
+    let (mut interrupted, mut abandoned) = (false, false);
     let (mut readers_left, mut failed_sinks) = (0, 0);
     let mut note = |errors: Vec<weir_export::Error>, line: &progress::Line| {
         for error in errors {
@@ -111,6 +118,7 @@ fn meter(
             Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) => {
                 damages += 1;
+                cut |= !matches!(error, weir_capture::Error::Live { .. });
                 if damages <= DAMAGES_TOLD {
                     line.say(&error.to_string());
                 }
@@ -129,7 +137,7 @@ fn meter(
     }
     interrupted |= stop.load(Ordering::Relaxed);
     unfiltered |= tell(pipeline.filter_errors(), &line);
-    if damages > 0 {
+    if cut {
         line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
     }
     if damages > DAMAGES_TOLD {

@@ -21,7 +21,8 @@
 //! * Both directions of a flow, its fragments, and the same with tags, labels and PPPoE around it meet in one queue: the
 //!   queue follows from the outermost IP addresses alone, see [`steering`]. What has no IP is in the first queue. (The
 //!   kernel's own hash takes the ports, which fragments do not have; and to put them together first, as it
-//!   offers to, would change the packets that are counted.) While an interface comes up again, or another program joins
+//!   offers to, would change the packets that are counted.) What goes through a tunnel goes where the tunnel's ends send it, so a
+//!   flow that is spread over several tunnels may be in several queues. While an interface comes up again, or another program joins
 //!   or leaves a `fanout` group, flows may change their queue.
 //! * A frame is as it was on the wire: a VLAN tag that was taken off is put back. What the host has not cut into segments
 //!   yet, or has put together already, is one frame, longer than the MTU.

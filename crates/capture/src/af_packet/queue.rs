@@ -199,19 +199,15 @@ impl Source for Queue {
     /// Never later than a frame that is still to come: while there are frames that were not read, the time of the last that was.
     fn now_ns(&self) -> Option<u64> {
         let now_ns = socket::realtime_ns();
-        let next = match self.walk {
-            Some(Walk { left: 1.., .. }) => return (self.last_ns > 0).then_some(self.last_ns),
-            Some(_) => self.ring.after(self.block),
-            None => self.block,
+        let is_behind = match self.walk {
+            Some(Walk { left: 1.., .. }) => true,
+            Some(_) => self.ring.is_ready(self.ring.after(self.block)),
+            None => self.ring.is_ready(self.block),
         };
-        if self.ring.is_ready(next) {
-            return (self.last_ns > 0).then_some(self.last_ns);
-        }
-        // The card's clock may be any; that of the kernel is the system's.
-        match self.hardware {
-            true => (self.last_ns > 0).then(|| now_ns.saturating_sub(self.behind_ns + HELD_NS).max(self.last_ns)),
-            false => Some(now_ns.saturating_sub(HELD_NS).max(self.last_ns)),
-        }
+        // The card's clock may be any; before its first frame nothing is known of it.
+        let is_unknown = self.hardware && self.last_ns == 0;
+        let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(self.behind_ns + HELD_NS) };
+        Some(ahead.max(self.last_ns))
     }
 
     fn losses(&mut self) -> Losses {
