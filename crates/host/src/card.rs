@@ -82,8 +82,9 @@ pub fn names(root: &Root) -> Vec<String> {
     root.names(NET)
 }
 
-/// What can be known of one.
-pub fn read(root: &Root, name: &str) -> Card {
+/// What can be known of one. One with nothing behind it is asked for more only if it was `named`: there may be hundreds, for
+/// containers.
+pub fn read(root: &Root, name: &str, named: bool) -> Card {
     let folder = format!("{NET}/{name}");
     // ../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0: the last bridge or card on the way is the card.
     let place = root.link(&folder).unwrap_or_default();
@@ -92,12 +93,16 @@ pub fn read(root: &Root, name: &str) -> Card {
     let of = |what: &str| root.text(&format!("{}/{what}", device.as_ref()?));
     let link = |speed, width| Link::parse(&of(speed)?, &of(width)?);
     let driver = root.link(&format!("{folder}/device/driver"));
-    let said = |option: &str, more: &[&str]| root.ethtool(option, name, more);
+    let physical = pci.is_some() || driver.is_some();
+    let said = |option: &str, more: &[&str]| match physical || named {
+        true => root.ethtool(option, name, more),
+        false => Known::No { not_known: "not asked: nothing is behind it".into() },
+    };
     let hashes_ports = |kind| said("-n", &["rx-flow-hash", kind]).and(|text| ethtool::hashes_ports(text), "no answer");
     let features = JOINING.map(|(name, _)| name);
     Card {
         name: name.into(),
-        physical: pci.is_some() || driver.is_some(),
+        physical,
         driver: driver.and_then(|path| Some(path.rsplit('/').next()?.to_owned())),
         node: of("numa_node").and_then(|node| node.parse().ok()),
         link: link("current_link_speed", "current_link_width"),

@@ -39,8 +39,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads all there is.
-    pub fn read(root: &Root) -> Self {
+    /// Reads all there is; of interfaces without a device behind them, rings, features and the like only if they are `named`.
+    pub fn read(root: &Root, named: &[String]) -> Self {
         let nodes = processor::nodes(root);
         // Every processor has a paragraph, and all say the same.
         let info = root.text_until("/proc/cpuinfo", Some("\n\n"));
@@ -71,7 +71,7 @@ impl Machine {
             transparent_pages: mode.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             swap: swaps,
             irqbalance: root.runs("irqbalance"),
-            cards: card::names(root).iter().map(|name| card::read(root, name)).collect(),
+            cards: card::names(root).iter().map(|name| card::read(root, name, named.contains(name))).collect(),
         }
     }
 

@@ -15,7 +15,7 @@ fn machine_of(text: &str) -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.txt");
     std::fs::write(&path, text).unwrap();
-    Machine::read(&Root::open(&path).unwrap())
+    Machine::read(&Root::open(&path).unwrap(), &[])
 }
 
 fn findings(machine: &Machine) -> Vec<Finding> {
@@ -219,13 +219,13 @@ fn a_recording_reads_as_the_machine_that_it_is_of() {
         let folder = tempfile::tempdir().unwrap();
         let again = folder.path().join("again.txt");
         let root = Root::open(&fixtures().join(format!("{name}.txt"))).unwrap();
-        let machine = Machine::read(&root);
+        let machine = Machine::read(&root, &[]);
         std::fs::write(&again, root.recording()).unwrap();
-        assert_eq!(Machine::read(&Root::open(&again).unwrap()), machine, "{name}");
+        assert_eq!(Machine::read(&Root::open(&again).unwrap(), &[]), machine, "{name}");
     }
     // And of this one, but for what changes by itself: free memory and pages.
     let root = Root::live();
-    let mut machine = Machine::read(&root);
+    let mut machine = Machine::read(&root, &[]);
     let mut again = machine_of(&root.recording());
     for machine in [&mut machine, &mut again] {
         machine.nodes.iter_mut().for_each(|node| node.free_octets = None);
@@ -283,7 +283,7 @@ fn a_folder_reads_as_a_machine_does() {
     link("../../devices/nowhere/0000:00:09.0/net/eth1", "sys/class/net/eth1");
     link("loop", "sys/class/net/loop");
     link("/dev/zero", "proc/swaps");
-    let machine = Machine::read(&Root::open(folder.path()).unwrap());
+    let machine = Machine::read(&Root::open(folder.path()).unwrap(), &["eth0".into()]);
     assert_eq!(machine.cpus.len(), 2);
     assert_eq!(machine.cpus[0].governor.as_deref(), Some("powersave"));
     assert_eq!((machine.cpus[0].siblings.as_slice(), machine.swap), (&[0][..], None));
@@ -293,7 +293,7 @@ fn a_folder_reads_as_a_machine_does() {
     assert_eq!(machine.cards[0].ring.ok().map(|ring| (ring.current, ring.maximum)), Some((256, 512)));
     assert_eq!(machine.cards[1].pci.as_deref(), Some("0000:00:09.0"));
     let empty = tempfile::tempdir().unwrap();
-    let machine = Machine::read(&Root::open(empty.path()).unwrap());
+    let machine = Machine::read(&Root::open(empty.path()).unwrap(), &[]);
     assert!(machine.cpus.is_empty() && machine.cards.is_empty() && machine.irqbalance.is_none());
     let findings = findings(&machine);
     assert!(findings.iter().all(|finding| finding.severity == Severity::Unknown), "{findings:#?}");

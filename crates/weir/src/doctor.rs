@@ -10,7 +10,7 @@ use weir_host::{Finding, Machine, Root, Severity, examine};
 /// Reads the machine, and tells; or records it; or mends what can be mended.
 pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
     let root = root(doctor.sysroot.as_deref())?;
-    let machine = Machine::read(&root);
+    let machine = Machine::read(&root, &doctor.interfaces);
     if let Some(path) = &doctor.record {
         return record(&root, path);
     }
@@ -32,7 +32,7 @@ pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
     if doctor.fix {
         fix(&findings, root.is_live());
         if root.is_live() {
-            let machine = Machine::read(&Root::live());
+            let machine = Machine::read(&Root::live(), &doctor.interfaces);
             findings = examine(&machine, &cards);
             if print(format!("\nnow: {}\n", in_short(&findings)).as_bytes()) == Outcome::Flawed {
                 outcome = Outcome::Flawed;

@@ -14,7 +14,7 @@ const LEFT_FOR_METERING: f64 = 0.5;
 /// Plans, and tells.
 pub fn run(arguments: &Arguments) -> Result<Outcome, Refusal> {
     let root = root(arguments.sysroot.as_deref())?;
-    let machine = Machine::read(&root);
+    let machine = Machine::read(&root, arguments.iface.as_slice());
     if let Some(name) = &arguments.iface {
         interface(&machine, name)?;
     }

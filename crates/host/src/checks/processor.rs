@@ -139,17 +139,19 @@ fn isolated(machine: &Machine, cards: &[&Card]) -> Option<Finding> {
 fn realtime(machine: &Machine) -> Finding {
     match machine.realtime_us {
         None => Finding::unknown("realtime", MACHINE, "real-time throttling"),
-        Some(us) if us < 0 => Finding::fine("realtime", MACHINE, "real-time threads are not throttled"),
+        Some(us) if !(0..1_000_000).contains(&us) => {
+            Finding::fine("realtime", MACHINE, "real-time threads are not throttled")
+        }
         Some(us) => {
             let what = format!(
-                "threads with real-time priority are stopped for {} ms of each second",
-                (1_000_000 - us.min(1_000_000)) / 1000
+                "threads with real-time priority may be stopped for {} ms of each second",
+                (1_000_000 - us) / 1000
             );
             let why =
-                "If Weir runs with such a priority, packets wait meanwhile. Without it this changes nothing.".into();
+                "If Weir runs with such a priority, packets wait meanwhile; without it this changes nothing. From Linux 6.12 on it holds for kernels with real-time groups; others leave this time to threads that starve.".into();
             let step = Step::Write { path: "/proc/sys/kernel/sched_rt_runtime_us".into(), text: "-1".into() };
             Finding::bad(Severity::Better, "realtime", MACHINE, what, why)
-                .fixed_by(vec![step], "A real-time thread that never sleeps then keeps its core for ever. From Linux 6.12 on other threads get this time only if they starve, whatever stands here.")
+                .fixed_by(vec![step], "A real-time thread that never sleeps then keeps its core for ever.")
         }
     }
 }
