@@ -1,7 +1,7 @@
 //! The machine under a probe: what it is, what is wrong with it, and which core should do what.
 //!
 //! In: a [`Root`]: this machine, a folder that looks like one, or a recording of one. Out: a [`Machine`] of what could
-//! be read; [`examine`] says what is wrong with it, in words; [`plan`] lays pipelines out on its cores.
+//! be read; [`examine`] says what is wrong with it, in words; [`plan()`] lays pipelines out on its cores.
 //! Always true: nothing is guessed. What cannot be read is absent, and whoever needs it says "not known". Reading
 //! never fails and never changes anything; only [`Step::apply`] does, when it is asked to.
 //! It knows no other room: what it says of Weir's needs are figures of docs/performance.md.

@@ -87,7 +87,9 @@ pub struct Plan {
     pub packets_per_second: f64,
     /// Frames of this size that the link carries a second.
     pub line_rate: f64,
-    /// Pipelines, each with a queue.
+    /// Pipelines that are needed.
+    pub needed: usize,
+    /// Pipelines that are planned: one for each queue that the card has, if these are more and there are cores for them.
     pub pipelines: usize,
     /// Memory, all pipelines together.
     pub memory: Memory,
@@ -123,7 +125,9 @@ pub fn plan(machine: &Machine, demand: &Demand, card: Option<&str>) -> Plan {
 
     let line_rate = line_rate(demand.link_bits, demand.frame_octets);
     let packets_per_second = demand.packets_per_second.unwrap_or(line_rate);
-    let pipelines = (packets_per_second / (demand.mpps_per_core * 1e6)).ceil().clamp(1.0, 1e6) as usize;
+    let needed = (packets_per_second / (demand.mpps_per_core * 1e6)).ceil().clamp(1.0, 1e6) as usize;
+    let queues = card.map_or(0, queues_of);
+    let pipelines = if queues <= layout::most_fused(cores.len()) { needed.max(queues) } else { needed };
     let memory = memory(demand.flows, pipelines as u64);
     let bus_bits = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
     let export = export(demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD));
@@ -132,6 +136,7 @@ pub fn plan(machine: &Machine, demand: &Demand, card: Option<&str>) -> Plan {
         demand: demand.clone(),
         packets_per_second,
         line_rate,
+        needed,
         pipelines,
         memory,
         pages_of_2_mib: memory.total.div_ceil(2 << 20),
@@ -259,10 +264,15 @@ fn fits_pages(plan: &Plan, node: Option<&crate::processor::Node>) -> Finding {
         .by_hand(&[checks::reserve(node.id, wanted)], "It takes memory from all other programs.")
 }
 
+/// Receive queues that a card has now.
+fn queues_of(card: &crate::Card) -> usize {
+    card.channels.ok().map_or(card.queues, |channels| channels.current) as usize
+}
+
 fn fits_queues(plan: &Plan, card: &crate::Card) -> Finding {
     let (wanted, name) = (plan.pipelines, &card.name);
     let channels = card.channels.ok();
-    let now = channels.map_or(card.queues, |channels| channels.current) as usize;
+    let now = queues_of(card);
     if now == 0 {
         return Finding::unknown("queues", name, "receive queues");
     }
@@ -279,14 +289,13 @@ fn fits_queues(plan: &Plan, card: &crate::Card) -> Finding {
                 .by_hand(&[command], checks::LINK_GOES_DOWN),
         };
     }
-    if plan.cores > 0 && now > layout::most_fused(plan.cores) {
+    if now > wanted {
         let why =
             "The card spreads packets over all its queues; each needs a pipeline, and there are not so many cores.";
         return Finding::bad(Severity::Better, "queues", name, what, why.into())
             .by_hand(&[command], checks::LINK_GOES_DOWN);
     }
-    let more = if now > wanted { ": there are cores for all of them" } else { "" };
-    Finding::fine("queues", name, format!("{what}{more}"))
+    Finding::fine("queues", name, what)
 }
 
 fn fits_speed(plan: &Plan, card: &crate::Card) -> Finding {

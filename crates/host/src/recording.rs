@@ -119,8 +119,10 @@ impl Recording {
             let written = match entry {
                 Entry::Folder => writeln!(text, "{path}/"),
                 Entry::Link(target) => writeln!(text, "{path} -> {target}"),
-                // What begins with white space would lose it.
-                Entry::Text(one) if !one.contains('\n') && one.trim() == one => writeln!(text, "{path} = {one}"),
+                // What begins with white space would lose it, and what looks like a link would be one.
+                Entry::Text(one) if !one.contains('\n') && one.trim() == one && !one.contains(" -> ") => {
+                    writeln!(text, "{path} = {one}")
+                }
                 Entry::Text(many) => {
                     let lines: String = many.lines().map(|line| format!(" {line}\n")).collect();
                     write!(text, "{path}:\n{lines}")
@@ -143,6 +145,7 @@ fn of_processor(path: &str) -> Option<(&str, u32, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -165,6 +168,24 @@ mod tests {
         assert_eq!(Recording::parse(&text), Some(recording), "{text}");
         assert!(text.contains("/sys/devices/system/cpu/cpu{0-3}/cpufreq/scaling_governor = performance\n"), "{text}");
         assert!(text.contains("/cpu{0-1}/topology/core_cpus_list = 0\n"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_kept(texts in proptest::collection::vec("[ -~\n\t]{0,30}", 1..20), ids in proptest::collection::vec(0_u32..9, 20)) {
+            let mut recording = Recording::default();
+            for (text, id) in texts.iter().zip(ids) {
+                let path = format!("/sys/devices/system/cpu/cpu{id}/file{}", text.len() % 3);
+                recording.0.insert(path, Entry::Text(text.trim_end().into()));
+            }
+            prop_assert_eq!(Recording::parse(&recording.text()), Some(recording));
+        }
+
+        #[test]
+        fn any_file_can_be_read(text in "(.|\n){0,200}") {
+            let recording = Recording::parse(&format!("{TITLE}\n{text}")).unwrap();
+            prop_assert!(recording.text().starts_with(TITLE));
+        }
     }
 
     #[test]

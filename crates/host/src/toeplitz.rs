@@ -137,6 +137,18 @@ mod tests {
             prop_assert!(Toeplitz::new(&key).is_symmetric());
         }
 
+        /// What cards do that know `symmetric-xor`: both addresses and both ports are joined, and hashed twice.
+        #[test]
+        fn joined_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
+            let join = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
+            let input = |a: &[u8], b: &[u8], p: u16, q: u16| {
+                let (addresses, ports) = (join(a, b), join(&p.to_be_bytes(), &q.to_be_bytes()));
+                [&addresses[..], &addresses, &ports, &ports].concat()
+            };
+            let toeplitz = Toeplitz::new(&key);
+            prop_assert_eq!(toeplitz.hash(&input(&a, &b, p, q)), toeplitz.hash(&input(&b, &a, q, p)));
+        }
+
         /// No other key is: where it does not repeat, one bit in a port or an address tells.
         #[test]
         fn a_key_that_does_not_repeat_tells_directions_apart(pattern: [u8; 2], bit in 0_usize..BITS_USED) {

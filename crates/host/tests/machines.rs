@@ -199,10 +199,18 @@ fn a_plan_says_what_does_not_fit() {
 }
 
 #[test]
+fn each_queue_of_the_card_has_a_pipeline_if_there_are_cores() {
+    let plan = plan(&machine_of(&text_of("x8-slot")), &demand(), None);
+    assert_eq!((plan.needed, plan.pipelines, plan.layout.pipelines.len()), (3, 15, 15));
+    assert_eq!(plan.layout.shape, Shape::Fused);
+}
+
+#[test]
 fn a_plan_is_arithmetic() {
     let plan = plan(&machine_of(&text_of("eight-nodes")), &demand(), None);
     assert_eq!(plan.packets_per_second as u64, 17_361_111);
-    assert_eq!(plan.pipelines, 3);
+    // The card has 8 queues, but the node only 4 cores.
+    assert_eq!((plan.needed, plan.pipelines), (3, 3));
     let memory = plan.memory;
     assert_eq!((memory.flows, memory.tcp, memory.trouble), (512_000_000, 512_000_000, 297_600_000));
     assert_eq!(memory.buffers, 3 * 4096 * 2048);

@@ -99,7 +99,13 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         ),
     );
     row("one core", format!("{:.1} M packets/s ({source})", demand.mpps_per_core));
-    row("pipelines", format!("{}, each with a receive queue", plan.pipelines));
+    let each = if plan.pipelines > plan.needed {
+        "as the card has so many receive queues"
+    } else {
+        "each with a receive queue"
+    };
+    let needed = if plan.pipelines > plan.needed { format!(" ({} are needed)", plan.needed) } else { String::new() };
+    row("pipelines", format!("{}, {each}{needed}", plan.pipelines));
     row(
         "memory",
         format!(
