@@ -79,16 +79,16 @@ impl Card {
 
 /// The names of all interfaces.
 pub fn names(root: &Root) -> Vec<String> {
-    root.names(NET)
+    // The bonding driver keeps a file among the interfaces.
+    root.names(NET).into_iter().filter(|name| name != "bonding_masters").collect()
 }
 
 /// What can be known of one. One with nothing behind it is asked for more only if it was `named`: there may be hundreds, for
 /// containers.
 pub fn read(root: &Root, name: &str, named: bool) -> Card {
     let folder = format!("{NET}/{name}");
-    // ../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0: the last bridge or card on the way is the card.
     let place = root.link(&folder).unwrap_or_default();
-    let pci = place.split('/').rfind(|part| is_pci_address(part)).map(String::from);
+    let pci = slot(&place);
     let device = pci.as_ref().map(|pci| format!("/sys/bus/pci/devices/{pci}"));
     let of = |what: &str| root.text(&format!("{}/{what}", device.as_ref()?));
     let link = |speed, width| Link::parse(&of(speed)?, &of(width)?);
@@ -123,6 +123,14 @@ pub fn read(root: &Root, name: &str, named: bool) -> Card {
         irqs: irqs(root, device.as_deref()),
         pci,
     }
+}
+
+/// The card's address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. What hangs on a card of another kind, as
+/// on one for USB, has none.
+fn slot(place: &str) -> Option<String> {
+    let parts: Vec<&str> = place.split('/').collect();
+    let is_card = |pair: &&[&str]| is_pci_address(pair[0]) && (pair[1] == "net" || pair[1].starts_with("virtio"));
+    parts.windows(2).rfind(is_card).map(|pair| pair[0].to_owned())
 }
 
 /// `0000:17:00.0`.
