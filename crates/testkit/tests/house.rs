@@ -44,7 +44,8 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("export", &["flow", "ledger", "packet", "tcp"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
         ("bench", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe"]),
-        ("weir", &["bench", "capture", "export", "flow", "gpu", "ledger", "packet", "probe", "tcp"]),
+        ("host", &[]),
+        ("weir", &["bench", "capture", "export", "flow", "gpu", "host", "ledger", "packet", "probe", "tcp"]),
         ("testkit", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe", "tcp"]),
     ]);
     let manifests = manifests();
