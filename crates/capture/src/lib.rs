@@ -7,6 +7,8 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod decompress;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod input;
 mod live;
 mod map;

@@ -9,7 +9,7 @@
 use crate::{Error, Source};
 
 /// Schemes of live sources, with the colon.
-pub const LIVE: [&str; 0] = [];
+pub const LIVE: [&str; 1] = ["dpdk:"];
 
 /// Whether a source is live traffic by its name.
 pub fn is_live(source: &str) -> bool {
@@ -21,6 +21,34 @@ pub fn is_live(source: &str) -> bool {
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
 pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    if let Some(rest) = source.strip_prefix("dpdk:") {
+        return dpdk(source, rest);
+    }
     let what = format!("not live traffic: {} are", LIVE.join(", "));
     Err(Error::Live { name: source.into(), what })
+}
+
+#[cfg(feature = "dpdk")]
+use crate::dpdk::open as dpdk;
+
+/// Without DPDK: says how to have it.
+#[cfg(not(feature = "dpdk"))]
+fn dpdk(name: &str, _rest: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let what = "this weir was built without DPDK: `cargo build --release --features dpdk` builds it in, and needs DPDK \
+        itself (on Debian 12, apt-get install libdpdk-dev pkg-config)";
+    Err(Error::Live { name: name.into(), what: what.into() })
+}
+
+#[cfg(all(test, not(feature = "dpdk")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weir_without_dpdk_says_how_to_have_it() {
+        assert!(is_live("dpdk:net_null0"));
+        let Err(error) = live("dpdk:net_null0,queues=4") else { panic!("it cannot be opened") };
+        let text = error.to_string();
+        assert!(text.starts_with("dpdk:net_null0,queues=4: this weir was built without DPDK"), "{text}");
+        assert!(text.contains("--features dpdk"), "{text}");
+    }
 }
