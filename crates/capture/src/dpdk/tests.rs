@@ -421,6 +421,70 @@ fn the_key_gives_both_directions_of_a_flow_the_same_hash() {
     }
 }
 
+/// Runs a program and says what it said if it fails.
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    output.status.success().then_some(()).ok_or_else(|| format!("{program} {arguments:?}: {}", said.trim()))
+}
+
+#[test]
+fn what_was_lost_because_nobody_read_is_told_to_the_packet() {
+    const NAME: &str = "dpdk::tests::what_was_lost_because_nobody_read_is_told_to_the_packet";
+    const INSIDE: &str = "WEIR_DPDK_TEST_INSIDE";
+    const SENT: u64 = 30_000;
+    if std::env::var_os(INSIDE).is_none() {
+        // A network of its own, which goes when the process does.
+        if let Err(why) = run("unshare", &["--net", "true"]) {
+            return eprintln!("SKIPPED: DPDK's losses in a network namespace: {why}");
+        }
+        let this = std::env::current_exe().expect("a test has a file");
+        let output = Command::new("unshare")
+            .arg("--net")
+            .arg(this)
+            .args(["--exact", NAME, "--nocapture"])
+            .env(INSIDE, "1")
+            .output();
+        let output = output.expect("it ran before");
+        let said = String::from_utf8_lossy(&output.stdout);
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let commands = "link add from type veth peer name into; addr add 192.0.2.1/24 dev from; link set from up; \
+        link set into up; neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev from nud permanent";
+    for interface in ["all", "default"] {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1");
+    }
+    for command in commands.split("; ") {
+        if let Err(why) = run("ip", &command.split_whitespace().collect::<Vec<_>>()) {
+            return eprintln!("SKIPPED: DPDK's losses in a network namespace: {why}");
+        }
+    }
+    let mut queues = device("net_pcap_losses;rx_iface_in=into");
+    let socket = std::net::UdpSocket::bind("192.0.2.1:0").expect("the address is there");
+    for number in 0..SENT {
+        let mut payload = [0; 1400];
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        socket.send_to(&payload, "192.0.2.2:9").expect("the neighbour is known");
+    }
+    let (mut received, deadline) = (0, Instant::now() + LONG);
+    loop {
+        let burst = queues[0].burst().expect("it goes on").expect("nobody told it to stop");
+        received += burst.len() as u64;
+        let silent = burst.is_empty();
+        drop(burst);
+        let Losses { card, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
+        if silent && received + card >= SENT {
+            assert_eq!(received + card, SENT);
+            assert!(card > 0 && received > 0, "{received} received, {card} lost: the test is about both");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{received} received, {card} lost of {SENT}");
+    }
+    assert_eq!(queues[0].counts().received, received);
+}
+
 /// Huge pages that are reserved for as long as it lives.
 struct Reserved {
     before: u64,
