@@ -1,6 +1,6 @@
 //! Sources: whatever hands over frames, a burst at a time.
 //!
-//! In: capture files, standard input, or a recipe for synthetic traffic.
+//! In: capture files, standard input, a recipe for synthetic traffic, or live traffic by name.
 //! Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the wire, link type, interface.
 //! Always true: every record of the input becomes one frame or one [`Error`] that names the place;
 //! frames before damage are delivered. Nothing here looks inside a frame.

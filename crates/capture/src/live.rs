@@ -1,7 +1,7 @@
 //! Live traffic by name: what is opened, and how the name is read.
 //!
 //! ```text
-//! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4
+//! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
 //! ```
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.

@@ -1,5 +1,4 @@
 //! Flows of packets that came through DPDK, beside those of the same packets from a file. Only with the feature `dpdk`.
-#![cfg(feature = "dpdk")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

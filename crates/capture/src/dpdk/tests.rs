@@ -485,6 +485,39 @@ fn what_was_lost_because_nobody_read_is_told_to_the_packet() {
     assert_eq!(queues[0].counts().received, received);
 }
 
+#[test]
+fn dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved() {
+    const NAME: &str = "dpdk::tests::dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved";
+    const INSIDE: &str = "WEIR_DPDK_TEST_CORE";
+    // The processors that each thread may run on, by its name.
+    fn threads() -> Vec<(String, String)> {
+        let threads = fs::read_dir("/proc/self/task").expect("Linux tells it").flatten();
+        let status = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+        let value = |status: &str, key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux tells it");
+            line.trim().to_string()
+        };
+        status.map(|status| (value(&status, "Name:"), value(&status, "Cpus_allowed_list:"))).collect()
+    }
+    // The environment starts once per process: this test needs one of its own.
+    if std::env::var_os(INSIDE).is_none() {
+        let this = std::env::current_exe().expect("a test has a file");
+        let output = Command::new(this).args(["--exact", NAME]).env(INSIDE, "1").output().expect("it runs again");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let error = refused("net_null_core,core=1023");
+    assert!(error.contains("core=1023: there is no such processor"), "{error}");
+    let core = (0..1023).rfind(|&core| driver::may_run_on(core)).expect("this runs somewhere");
+    let before = threads();
+    let queues = device(&format!("net_null_core,core={core}"));
+    let (old, new): (Vec<_>, Vec<_>) = threads().into_iter().partition(|thread| before.contains(thread));
+    assert_eq!(old.len(), before.len(), "{before:?} became {old:?} and {new:?}");
+    assert!(!new.is_empty() && new.iter().all(|(_, cores)| *cores == core.to_string()), "{new:?}");
+    drop(queues);
+}
+
 /// Huge pages that are reserved for as long as it lives.
 struct Reserved {
     before: u64,
