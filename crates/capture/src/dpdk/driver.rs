@@ -1,7 +1,7 @@
 //! DPDK behind a safe surface: its environment, a port, the receiver of one queue. The one place with `unsafe`.
 //!
 //! What it calls is `shim.c`. Why it is sound:
-//! * The environment and ports are changed under one lock ([`Environment`]), as DPDK wants it.
+//! * The environment is changed, and ports are opened and closed, under one lock ([`Environment`]), as DPDK wants it.
 //! * A [`Port`] is started when it is made and stopped when the last [`Receiver`] is gone, so nobody asks a port that is stopped.
 //! * There is one [`Receiver`] per queue, and it has to be borrowed mutably to receive: one thread at a time asks a
 //!   queue, and gives back to its pool.
@@ -197,7 +197,7 @@ impl Environment {
             return Err(Refused::Port(failure));
         }
         let clock = if about.stamped != 0 { Clock::new(|| reading(id)) } else { None };
-        let port = Arc::new(Port { id, queues: wanted.queues, clock: clock.map(Mutex::new) });
+        let port = Arc::new(Port { id, queues: wanted.queues, asked: Mutex::new(()), clock: clock.map(Mutex::new) });
         let receivers = (0..wanted.queues).map(|queue| Receiver::new(port.clone(), queue)).collect();
         Ok((receivers, about.descriptors))
     }
@@ -268,6 +268,8 @@ pub(super) fn now_ns() -> u64 {
 pub(super) struct Port {
     id: u16,
     queues: u16,
+    /// Held while it is asked for its counters. Not the environment's lock: to open another port takes seconds.
+    asked: Mutex<()>,
     /// What relates its clock to the system's, if its packets carry a time.
     clock: Option<Mutex<Clock>>,
 }
@@ -276,9 +278,9 @@ impl Port {
     /// What it counted since it was opened; none if it cannot say.
     #[allow(unsafe_code)]
     pub(super) fn counts(&self) -> Option<Counts> {
-        let _environment = Environment::lock();
+        let _asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counts = Counts::default();
-        // SAFETY: the port runs, and `counts` is what the C side declares; the lock is held.
+        // SAFETY: the port runs, `counts` is what the C side declares, and nobody else asks this port for them.
         let result = unsafe { weir_dpdk_counts(self.id, &raw mut counts) };
         (result == 0).then_some(counts)
     }

@@ -114,8 +114,7 @@ fn start(environment: &mut Environment, settings: &Settings, pages_are_free: boo
         if huge_pages { &["--in-memory"] } else { &[NO_HUGE, "--no-shconf", "-m", MEMORY_MIB, "--iova-mode=va"] };
     arguments.extend(memory.iter().map(ToString::to_string));
     environment.start(arguments, settings.core).map_err(|failure| {
-        let permitted =
-            if matches!(failure.number, errno::EPERM | errno::EACCES) { " (not permitted: is this root?)" } else { "" };
+        let permitted = if failure.number == errno::EACCES { " (not permitted: is this root?)" } else { "" };
         format!("DPDK does not start{permitted}: {}", told(&failure))
     })
 }
@@ -183,7 +182,7 @@ fn explain(refused: Refused, system: &Path, settings: &Settings) -> String {
                     "is it the name of a driver and a number, as net_pcap0, with arguments that it knows?".into()
                 }
             };
-            format!("DPDK has no such device: {advice} DPDK says: {}", told(&failure))
+            format!("DPDK cannot take this device: {advice} DPDK says: {}", told(&failure))
         }
         Refused::Port(failure) if failure.number == errno::EKEYREJECTED => {
             "the port does not take the key that keeps both directions of a flow on one queue; symmetric=off \
@@ -194,8 +193,8 @@ fn explain(refused: Refused, system: &Path, settings: &Settings) -> String {
             let mbufs = settings.mbufs();
             let each = u64::from(mbufs) * 2432 * u64::from(queues) / 1_000_000 + 1;
             format!(
-                "no memory for {mbufs} packet buffers on each of {queues} queues, {each} MB: reserve more huge pages on the \
-                    card's node, or lower descriptors= and mbufs=. DPDK says: {}",
+                "no memory for {mbufs} packet buffers on each of {queues} queues, {each} MB: lower descriptors= and mbufs=, or \
+                    reserve more huge pages on the card's node (without them there are {MEMORY_MIB} MiB in all). DPDK says: {}",
                 told(&failure)
             )
         }
@@ -205,7 +204,7 @@ fn explain(refused: Refused, system: &Path, settings: &Settings) -> String {
 
 /// Why DPDK may not have a card.
 fn about_card(system: &Path, address: &str, number: i32) -> String {
-    if matches!(number, errno::EPERM | errno::EACCES) {
+    if number == errno::EACCES {
         return "not permitted: run as root, or give this user /dev/vfio and enough locked memory (ulimit -l).".into();
     }
     if number == errno::EBUSY {
@@ -225,7 +224,11 @@ fn about_card(system: &Path, address: &str, number: i32) -> String {
 
 /// A failure as DPDK tells it.
 fn told(failure: &Failure) -> String {
-    let error = std::io::Error::from_raw_os_error(failure.number);
+    // Drivers return -1 for anything, which is the number of "not permitted".
+    let error = match failure.number {
+        errno::EPERM => "failed".into(),
+        number => std::io::Error::from_raw_os_error(number).to_string(),
+    };
     let words = if failure.words.is_empty() { String::new() } else { format!("; {}", failure.words) };
     format!("{}: {error}{words}", failure.call)
 }

@@ -4,8 +4,8 @@
  * these functions, port.rs uses them); here is only what needs the headers.
  *
  * Results: 0 or a number when it went well, else a negative errno. What DPDK has to say in words is kept for
- * weir_dpdk_words. Who calls: everything but receive, release and read_clock is called by one thread at a time;
- * receive and release by one thread at a time for each queue.
+ * weir_dpdk_words. Who calls: start, attach, open and detach are called by one thread at a time; counts
+ * and read_clock by one thread at a time for each port, receive and release for each queue.
  */
 #define _GNU_SOURCE
 #define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock */

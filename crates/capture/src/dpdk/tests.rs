@@ -318,9 +318,10 @@ fn every_buffer_that_was_injected_is_given_back() {
 #[test]
 fn a_device_that_cannot_be_had_is_refused_with_what_to_do() {
     let error = refused("net_nothing0");
-    assert!(error.contains("no such device") && error.contains("net_nothing0"), "{error}");
+    assert!(error.contains("cannot take this device") && error.contains("net_nothing0"), "{error}");
     let error = refused("net_pcap_missing;rx_pcap=/nowhere/at/all.pcap");
     assert!(error.contains("/nowhere/at/all.pcap"), "DPDK's own words are in it: {error}");
+    assert!(!error.contains("permitted"), "it has nothing to do with that: {error}");
     let error = refused("fffe:ff:1f.7");
     assert!(error.contains("no PCI device has the address fffe:ff:1f.7"), "{error}");
     let queues = device("net_null_twice");
