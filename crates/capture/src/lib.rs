@@ -8,6 +8,8 @@
 
 mod af_packet;
 mod decompress;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod filter;
 mod input;
 mod live;
