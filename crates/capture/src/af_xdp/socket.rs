@@ -24,12 +24,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Octets of memory for a frame: the most that every driver takes.
 const PLACE: usize = 4096;
 /// Octets of it that the kernel keeps before a frame.
 const HEADROOM: usize = 256;
+/// How long the kernel takes, at most, to release the queue of a socket that was closed: it does so later, by a thread of its own.
+const RELEASE: Duration = Duration::from_secs(2);
 /// Octets of a frame that fit, so.
 pub(super) const MOST_OCTETS: u32 = (PLACE - HEADROOM) as u32;
 
@@ -203,12 +205,23 @@ impl Socket {
             sxdp_queue_id: queue,
             sxdp_shared_umem_fd: 0,
         };
-        let octets = size_of_val(&address) as libc::socklen_t;
-        let place = std::ptr::from_ref(&address).cast::<libc::sockaddr>();
+        let started = Instant::now();
+        loop {
+            match socket.bind(&address) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < RELEASE => {
+                    std::thread::sleep(RELEASE / 100);
+                }
+                bound => return bound.map(|()| socket).map_err(|error| (Step::Bind, error)),
+            }
+        }
+    }
+
+    fn bind(&self, address: &libc::sockaddr_xdp) -> io::Result<()> {
+        let place = std::ptr::from_ref(address).cast::<libc::sockaddr>();
         // SAFETY: the address lives across the call and is as long as is said.
-        match unsafe { libc::bind(socket.descriptor.as_raw_fd(), place, octets) } {
-            0 => Ok(socket),
-            _ => Err((Step::Bind, io::Error::last_os_error())),
+        match unsafe { libc::bind(self.descriptor.as_raw_fd(), place, size_of_val(address) as libc::socklen_t) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 
