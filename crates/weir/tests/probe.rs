@@ -212,6 +212,27 @@ fn queues_are_pipelines(layout: &str) {
 }
 
 #[test]
+fn every_packet_that_af_xdp_takes_in_is_in_a_record() {
+    if !network() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.json");
+    let sink = format!("json:{}", output.display());
+    let probe = Probe::start("af_xdp:right,attach=generic", &["-o", &sink]);
+    assert!(probe.told().contains("do not reach this machine's own network stack"), "{}", probe.told());
+    let mut sender = Sender::new(LEFT);
+    for number in 0..500 {
+        talk(number).iter().for_each(|frame| sender.send(frame));
+    }
+    let (code, told, ledger) = probe.end();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
+    let flows = flows(&output);
+    assert_eq!((flows.len(), packets(&flows)), (500, 1000));
+}
+
+#[test]
 fn the_first_flow_of_a_quiet_link_is_seen_without_another_packet() {
     if !network() {
         return;
