@@ -8,6 +8,7 @@ use common::{Pcap, START, parts, weir};
 use network::{LEFT, Sender, ip, network_of, until};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -156,6 +157,42 @@ fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not(
         assert!(flows == expected, "{more}: live, not in the file: {ours:#?}; in the file, not live: {theirs:#?}");
         assert!(!ip("link show dev right").contains("xdp"), "nothing is left at the interface");
     }
+}
+
+#[test]
+fn weir_read_reads_one_queue_until_it_is_told_to_stop() {
+    if !network() {
+        return;
+    }
+    let (code, _, told) = parts(&weir(["read", "-i", "af_xdp:right"]));
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("use weir probe"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("ledger.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["read", "-i", "af_xdp:right,queues=0", "-q", "--stats", stats.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    // It says what it does when it does it.
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut told).unwrap();
+    assert!(told.contains("do not reach"), "{told}");
+    let mut sender = Sender::new(LEFT);
+    // Nobody knows before which queue a flow is on: of so many some are on it.
+    let flows = (0..64).map(|port| common::udp(([192, 0, 2, 1], 1000 + port), ([192, 0, 2, 2], 53), 20));
+    let sent = flows.map(|frame| sender.send(&frame)).count() as u64;
+    // SAFETY: the process was started here, and nobody has waited for it yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ledger: Value = serde_json::from_slice(&fs::read(stats).unwrap()).unwrap();
+    assert_eq!(ledger["balanced"], true, "{ledger}");
+    let received = ledger["packets"]["received"].as_u64().unwrap();
+    assert!(0 < received && received < sent, "{received} of {sent}");
 }
 
 #[test]
