@@ -92,6 +92,8 @@ af_packet: reads what an interface receives and sends, on lo what it receives. K
   block=256KiB blocks=256 (of the kernel's ring, which is memory that is not swapped out; larger frames are cut) snap=
   promisc=on|off timestamps=kernel|hardware (hardware: the card's) fanout= (a number: programs that name the same one
   share the traffic; both directions of a flow, and its fragments, come to one of them)
+af_xdp: takes what an interface receives before the network stack, which then does not see it: for mirror ports. Keys and
+  defaults: queues= (one, or 0-3; all) mode=auto|copy|zerocopy attach=auto|native|generic snap= frames=4096
 
 Exit codes:
   0  done (also when the reader of the output went away, as in weir read ... | head)

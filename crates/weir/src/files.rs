@@ -111,7 +111,7 @@ fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<d
     match (queues.pop(), queues.is_empty()) {
         (Some(source), true) => Ok(Box::new(Live { source, stop: stop.clone() })),
         _ => Err(Refusal(format!(
-            "{live}: weir read has one thread for one queue; leave queues=N out, or use weir probe"
+            "{live}: weir read has one thread for one queue; use weir probe, or leave queues=N out (of af_xdp: queues=0)"
         ))),
     }
 }
@@ -180,9 +180,8 @@ impl Read for Pipe {
 
 /// What to say of sources that other versions may have.
 fn of_other_versions(source: &OsStr) -> String {
-    let schemes = ["af_xdp:", "dpdk:", "packets:"];
     match source.to_str() {
-        Some(text) if schemes.iter().any(|scheme| text.starts_with(scheme)) => {
+        Some(text) if text.starts_with("packets:") => {
             format!(" This version reads files, pipes, synthetic traffic and {}", weir_capture::LIVE.join(", "))
         }
         _ => String::new(),

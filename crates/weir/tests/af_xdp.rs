@@ -1,0 +1,208 @@
+//! `weir probe` on an interface by AF_XDP: flows as from a file, an account to the packet, and nothing left behind.
+
+mod common;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{Pcap, START, parts, weir};
+use network::{LEFT, Sender, ip, network_of, until};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Takes the test into a network with four queues. `false`, with a loud reason, where that or AF_XDP is not permitted.
+fn network() -> bool {
+    if !network_of(4, 1500) {
+        return false;
+    }
+    let opened = weir_capture::live("af_xdp:right").map(drop).map_err(|error| error.to_string());
+    opened.map_err(|error| eprintln!("SKIPPED: {error}")).is_ok()
+}
+
+/// The binary at work on the wire.
+struct Probe {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Probe {
+    /// Starts it, and waits until it is at work.
+    fn start(source: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["probe", "-i", source, "--interval", "200ms", "--flows", "10k", "--layer2", "-o"])
+            .arg(format!("json:{}", path("flows.json").display()))
+            .arg("--stats")
+            .arg(path("ledger.json"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(path("told")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut probe = Self { child, folder };
+        until("the probe is at work", || {
+            assert!(probe.child.try_wait().unwrap().is_none(), "it ended by itself: {}", probe.told());
+            probe.told().contains("packets/s")
+        });
+        probe
+    }
+
+    /// What it said on standard error so far.
+    fn told(&self) -> String {
+        fs::read_to_string(self.folder.path().join("told")).unwrap()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the process was started here, and nobody has waited for it yet.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Ends it: exit code, what it said, its flows, its ledger, which balances.
+    fn end(mut self) -> (i32, String, Vec<String>, Value) {
+        self.signal(libc::SIGTERM);
+        let code = self.child.wait().unwrap().code();
+        let told = self.told();
+        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
+        let ledger = fs::read(self.folder.path().join("ledger.json")).unwrap();
+        let ledger: Value = serde_json::from_slice(&ledger).unwrap();
+        assert_eq!(ledger["balanced"], true, "{ledger}");
+        let flows = flows(&self.folder.path().join("flows.json"));
+        (code.unwrap_or_else(|| panic!("ended by a signal: {told}")), told, flows, ledger)
+    }
+}
+
+/// What of the flows in a file does not depend on when their packets came, in an order that does not either.
+fn flows(path: &Path) -> Vec<String> {
+    const FIELDS: [&str; 13] = [
+        "src_ip",
+        "dst_ip",
+        "src_port",
+        "dst_port",
+        "protocol",
+        "packets",
+        "bytes",
+        "l2_bytes",
+        "tcp_flags",
+        "ttl_min",
+        "packet_size_max",
+        "vlan_id",
+        "icmp_type",
+    ];
+    let text = fs::read_to_string(path).unwrap();
+    let values = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = |flow: Value| {
+        FIELDS.map(|field| format!("{field} {} {}", flow[field], flow[format!("rev_{field}")])).join(", ")
+    };
+    let mut lines: Vec<String> = values.map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// Frames of captures that ship with Weir, and of synthetic conversations, as they were captured: TCP and UDP over IPv4. Which queue a
+/// packet goes to is for the sending device to say here, by addresses and ports; but also by the flow label of IPv6 and the type of
+/// ICMP, which are others in each direction, and by addresses alone where it is a fragment.
+fn frames() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
+    let mut frames = Vec::new();
+    let captures = ["web.pcap", "dns.pcap.gz", "tls.pcap", "ssh.pcap"];
+    let opened = captures.map(|name| weir_capture::open(&folder.join(name)).unwrap());
+    let mix: Box<dyn weir_capture::Source> = Box::new(weir_capture::synth("mix,flows=300,packets=10k").unwrap());
+    for mut source in opened.into_iter().map(|source| source as Box<dyn weir_capture::Source>).chain([mix]) {
+        while let Some(burst) = source.burst().unwrap() {
+            let has_ports = |bytes: &[u8]| {
+                let is_fragment = bytes[20] & 0x3f != 0 || bytes[21] != 0;
+                bytes[12..14] == [8, 0] && matches!(bytes[23], 6 | 17) && !is_fragment
+            };
+            let chosen = burst.iter().filter(|frame| has_ports(frame.bytes));
+            frames.extend(chosen.map(|frame| frame.bytes.to_vec()));
+        }
+    }
+    frames
+}
+
+#[test]
+fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not() {
+    if !network() {
+        return;
+    }
+    let frames = frames();
+    let folder = tempfile::tempdir().unwrap();
+    let mut pcap = Pcap::new();
+    for (number, frame) in frames.iter().enumerate() {
+        pcap = pcap.frame(START, number as u32, frame);
+    }
+    let (capture, output) = (pcap.save(folder.path(), "sent.pcap"), folder.path().join("flows.json"));
+    let json = format!("json:{}", output.display());
+    let (code, _, told) = parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "-q", "-o", &json]));
+    assert_eq!(code, 0, "{told}");
+    let expected = flows(&output);
+    assert!(expected.len() > 300, "{}", expected.len());
+
+    for more in ["", ",attach=generic", ",snap=128", ",attach=generic,snap=128"] {
+        let probe = Probe::start(&format!("af_xdp:right{more}"));
+        let mut sender = Sender::new(LEFT);
+        frames.iter().for_each(|frame| sender.send(frame));
+        let (code, told, flows, ledger) = probe.end();
+        assert_eq!(code, 0, "{more}: {told}");
+        assert!(told.lines().next().unwrap().contains("do not reach this machine's own network stack"), "{told}");
+        assert_eq!(ledger["packets"]["received"], frames.len(), "{more}: {ledger}");
+        assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{more}");
+        let without = |some: &[String], others: &[String]| -> Vec<String> {
+            some.iter().filter(|line| !others.contains(line)).cloned().collect()
+        };
+        let (ours, theirs) = (without(&flows, &expected), without(&expected, &flows));
+        assert!(flows == expected, "{more}: live, not in the file: {ours:#?}; in the file, not live: {theirs:#?}");
+        assert!(!ip("link show dev right").contains("xdp"), "nothing is left at the interface");
+    }
+}
+
+#[test]
+fn weir_read_reads_one_queue_until_it_is_told_to_stop() {
+    if !network() {
+        return;
+    }
+    let (code, _, told) = parts(&weir(["read", "-i", "af_xdp:right"]));
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("use weir probe"), "{told}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("ledger.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["read", "-i", "af_xdp:right,queues=0", "-q", "--stats", stats.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    // It says what it does when it does it.
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    errors.read_line(&mut told).unwrap();
+    assert!(told.contains("do not reach"), "{told}");
+    let mut sender = Sender::new(LEFT);
+    // Nobody knows before which queue a flow is on: of so many some are on it.
+    let flows = (0..64).map(|port| common::udp(([192, 0, 2, 1], 1000 + port), ([192, 0, 2, 2], 53), 20));
+    let sent = flows.map(|frame| sender.send(&frame)).count() as u64;
+    // SAFETY: the process was started here, and nobody has waited for it yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let ledger: Value = serde_json::from_slice(&fs::read(stats).unwrap()).unwrap();
+    assert_eq!(ledger["balanced"], true, "{ledger}");
+    let received = ledger["packets"]["received"].as_u64().unwrap();
+    assert!(0 < received && received < sent, "{received} of {sent}");
+}
+
+#[test]
+fn a_probe_that_is_killed_leaves_nothing_at_the_interface() {
+    if !network() {
+        return;
+    }
+    let mut probe = Probe::start("af_xdp:right");
+    assert!(ip("link show dev right").contains("xdp"));
+    probe.signal(libc::SIGKILL);
+    probe.child.wait().unwrap();
+    until("the program goes", || !ip("link show dev right").contains("xdp"));
+}
