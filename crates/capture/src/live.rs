@@ -1,15 +1,16 @@
 //! Live traffic by name: what is opened, and how the name is read.
 //!
 //! ```text
-//! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4
+//! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
 //! ```
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
-use crate::{Error, Source, af_packet};
+use crate::{Error, Source, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
-pub const LIVE: [&str; 1] = [af_packet::SCHEME];
+pub const LIVE: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
+const DPDK: &str = "dpdk:";
 
 /// Whether a source is live traffic by its name.
 pub fn is_live(source: &str) -> bool {
@@ -24,6 +25,42 @@ pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return af_packet::open(source);
     }
+    if source.starts_with(af_xdp::SCHEME) {
+        return af_xdp::open(source);
+    }
+    if let Some(rest) = source.strip_prefix(DPDK) {
+        return dpdk(source, rest);
+    }
     let what = format!("not live traffic: {} are", LIVE.join(", "));
     Err(Error::Live { name: source.into(), what })
+}
+
+/// What somebody who opens live traffic must know before, if anything; to be said where it is opened.
+pub fn notice(source: &str) -> Option<&'static str> {
+    source.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)
+}
+
+#[cfg(feature = "dpdk")]
+use crate::dpdk::open as dpdk;
+
+/// Without DPDK: says how to have it.
+#[cfg(not(feature = "dpdk"))]
+fn dpdk(name: &str, _rest: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let what = "this weir was built without DPDK: `cargo build --release --features dpdk` builds it in, and needs DPDK \
+        itself (on Debian 12, apt-get install libdpdk-dev pkg-config)";
+    Err(Error::Live { name: name.into(), what: what.into() })
+}
+
+#[cfg(all(test, not(feature = "dpdk")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weir_without_dpdk_says_how_to_have_it() {
+        assert!(is_live("dpdk:net_null0"));
+        let Err(error) = live("dpdk:net_null0,queues=4") else { panic!("it cannot be opened") };
+        let text = error.to_string();
+        assert!(text.starts_with("dpdk:net_null0,queues=4: this weir was built without DPDK"), "{text}");
+        assert!(text.contains("--features dpdk"), "{text}");
+    }
 }

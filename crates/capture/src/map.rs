@@ -1,4 +1,4 @@
-//! Files as memory: the one place of this crate with `unsafe`; and fetching memory ahead.
+//! Files as memory, and fetching memory ahead: with `unsafe`, as DPDK's driver has it.
 //!
 //! A mapped file is walked without a copy and without a system call per packet. What is given up for that: the
 //! file belongs to others as well.

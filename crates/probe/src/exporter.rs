@@ -8,6 +8,7 @@
 //! slower than the pipelines, these wait, or lose records and say so. What the sinks say of themselves is published after each batch,
 //! together with what that batch held, so that an account can be drawn up at any moment.
 
+use crate::account::Account;
 use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
@@ -52,17 +53,6 @@ enum Work {
     Batch(Vec<Flow>, SyncSender<Vec<Flow>>),
     /// Other sinks in place of those that there are, which are finished.
     Sinks(Vec<Box<dyn Sink + Send>>),
-}
-
-/// What a pipeline knows of itself: everything but what became of the records that it sent.
-#[derive(Clone, Debug, Default)]
-pub struct Account {
-    /// Without sinks. Records live are those that were not sent.
-    pub ledger: Ledger,
-    /// Records handed to the exporter.
-    pub sent: Records,
-    /// Records that the exporter had no room for.
-    pub lost: Records,
 }
 
 /// What the sinks have done, after the last whole batch.

@@ -1,32 +1,36 @@
-//! The probe at work: a pipeline per queue, each on a thread of its own; they share nothing but the exporter.
+//! The probe at work: a pipeline per queue on one thread or two; pipelines share nothing but the exporter.
 //!
 //! ```text
-//! queue 0 -> thread: source, decoder, meter ─┐
-//! queue 1 -> thread: source, decoder, meter ─┼─> exporter's thread -> sinks
-//! ...                                        ─┘
+//! queue 0 -> pipeline ─┐
+//! queue 1 -> pipeline ─┼─> exporter's thread -> sinks
+//! ...                 ─┘
 //! ```
-//! Per burst a pipeline looks whether it is asked something: one load of memory that nobody writes meanwhile. It answers with its
-//! account, taken between two bursts, so that the sum of all accounts balances at any moment.
+//! Always true: the account of everything balances at any moment. Each pipeline gives its own between two bursts, and who takes
+//! something over is asked before who handed it over: sinks, then meters, then readers.
 
-use crate::exporter::{Account, Behind, Exporter};
+use crate::account::Account;
+use crate::desk::{Desk, Report};
+use crate::exporter::{Behind, Exporter};
+use crate::metering::Metering;
 use crate::own::Own;
-use crate::pipeline::{Pipeline, Settings};
+use crate::pipeline::Pipeline;
 use crate::place::Place;
+use crate::reader::Reader;
+use crate::settings::Settings;
+use crate::work::{self, Stop};
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
-/// How long a pipeline is waited for when it is asked; one that waits for packets answers within a tenth of it.
+/// How long a thread is waited for when it is asked; one that waits for packets answers within a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Errors of a source that are kept to be told; what comes on top is counted.
-const ERRORS: usize = 20;
 
 /// A queue, and where it is to be worked on.
 pub struct Queue {
@@ -36,6 +40,8 @@ pub struct Queue {
     pub source: Box<dyn Source + Send>,
     /// Where its thread runs.
     pub place: Place,
+    /// Where a second thread runs, which meters what the first one reads (split); none: the first does both (fused).
+    pub meter: Option<Place>,
 }
 
 /// Pipelines at work.
@@ -52,15 +58,15 @@ pub struct Answer {
     pub name: String,
     /// What it has done, the last that is known of it.
     pub account: Account,
-    /// Processor time that its thread took, ns.
-    pub busy_ns: u64,
+    /// Processor time that each of its threads took, ns.
+    pub busy_ns: Vec<u64>,
     /// It did not answer in time: what stands here is what it said before.
     pub silent: bool,
-    /// Its source has ended, or its thread has.
+    /// Its source has ended, and everything of it is handed over.
     pub ended: bool,
-    /// What its source said since it was asked last, the first of it.
+    /// What went wrong since it was asked last, the first of it.
     pub errors: Vec<String>,
-    /// More that it said.
+    /// More that went wrong.
     pub more_errors: u64,
 }
 
@@ -74,27 +80,11 @@ pub struct End {
     pub errors: Vec<Error>,
 }
 
-/// A thread, and what it shares with those who ask.
+/// A pipeline: its threads, in the order of the packets' way, and their desks.
 struct Worker {
-    shared: Arc<Shared>,
-    thread: JoinHandle<()>,
-}
-
-#[derive(Default)]
-struct Shared {
-    /// Counts questions.
-    asked: AtomicU64,
-    told: Mutex<Told>,
-    answered: Condvar,
-}
-
-#[derive(Default)]
-struct Told {
-    /// The question that was answered last.
-    number: u64,
-    answer: Answer,
-    /// What is to be taken over.
-    change: Option<Settings>,
+    name: String,
+    desks: Vec<Arc<Desk>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Probe {
@@ -110,68 +100,69 @@ impl Probe {
         behind: Behind,
     ) -> io::Result<Self> {
         let settings = without_own(settings, &sinks);
-        let exporter = Exporter::new(sinks, export)?;
-        let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default() };
-        for Queue { name, source, place } in queues {
-            match probe.begin(name, source, place, settings.clone(), behind) {
-                Ok(worker) => probe.workers.push(worker),
-                Err(error) => {
-                    probe.end();
-                    return Err(error);
-                }
-            }
+        let mut probe = Self { workers: Vec::new(), exporter: Exporter::new(sinks, export)?, stop: Arc::default() };
+        for queue in queues {
+            // What was started before ends with the probe.
+            let worker = probe.begin(queue, settings.clone(), behind)?;
+            probe.workers.push(worker);
         }
         Ok(probe)
     }
 
-    fn begin(
-        &self,
-        name: String,
-        source: Box<dyn Source + Send>,
-        place: Place,
-        settings: Settings,
-        behind: Behind,
-    ) -> io::Result<Worker> {
+    fn begin(&self, queue: Queue, settings: Settings, behind: Behind) -> io::Result<Worker> {
+        let Queue { name, source, place, meter } = queue;
         let entrance = self.exporter.entrance(behind);
-        let shared = Arc::new(Shared::default());
-        lock(&shared).answer.name.clone_from(&name);
-        let (theirs, stop) = (shared.clone(), self.stop.clone());
-        let (ready, begun) = sync_channel(1);
-        let work = move || {
-            place.take();
-            let pipeline = match Pipeline::new(settings, entrance) {
-                Ok(pipeline) => pipeline,
-                Err(error) => return ready.send(Err(error)).unwrap_or(()),
-            };
-            let _ = ready.send(Ok(()));
-            run(source, pipeline, &theirs, &stop);
-        };
+        let mut worker = Worker { name, desks: Vec::new(), threads: Vec::new() };
+        let stop = Stop::new(self.stop.clone());
         let number = self.workers.len();
-        let thread = thread::Builder::new().name(format!("weir-{number}")).spawn(work)?;
-        match begun.recv() {
-            Ok(Ok(())) => Ok(Worker { shared, thread }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(io::Error::other("a pipeline did not begin")),
-        }
+        let Some(meter) = meter else {
+            worker.add(format!("weir-{number}"), place, move || {
+                let pipeline = Pipeline::new(settings, entrance)?;
+                Ok(move |desk: &Desk| work::fused(source, pipeline, desk, stop))
+            })?;
+            return Ok(worker);
+        };
+        let (out, from) = work::queue(behind);
+        let reader = Reader::new(&settings);
+        worker.add(format!("weir-meter-{number}"), meter, move || {
+            let metering = Metering::new(&settings, entrance)?;
+            Ok(move |desk: &Desk| work::meter(metering, from, desk))
+        })?;
+        worker.add(format!("weir-read-{number}"), place, move || {
+            Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))
+        })?;
+        worker.desks.reverse();
+        worker.threads.reverse();
+        Ok(worker)
     }
 
     /// What all pipelines say of themselves, and the account of everything at this moment. Waits for each of them
     /// to come to the end of a burst.
     pub fn ask(&self) -> (Ledger, Vec<Answer>) {
-        let mut answers = Vec::with_capacity(self.workers.len());
-        let ask_all = || {
-            let numbers: Vec<_> = self.workers.iter().map(|worker| worker.shared.ask()).collect();
-            let deadline = Instant::now() + PATIENCE;
-            answers.extend(self.workers.iter().zip(numbers).map(|(worker, number)| worker.answer(number, deadline)));
-            answers.iter().map(|answer: &Answer| answer.account.clone()).collect::<Vec<_>>()
-        };
-        let ledger = self.exporter.ledger_of(ask_all);
+        let mut answers = Vec::new();
+        let ledger = self.exporter.ledger_of(|| {
+            answers = self.answers();
+            answers.iter().map(|answer| answer.account.clone()).collect::<Vec<_>>()
+        });
         (ledger, answers)
+    }
+
+    fn answers(&self) -> Vec<Answer> {
+        let deadline = Instant::now() + PATIENCE;
+        let ask = |desk: fn(&Worker) -> &Desk| {
+            let numbers: Vec<_> = self.workers.iter().map(|worker| desk(worker).ask()).collect();
+            let asked = self.workers.iter().zip(numbers);
+            asked.map(|(worker, number)| take(desk(worker), number, deadline)).collect::<Vec<_>>()
+        };
+        let last = ask(|worker| worker.desks.last().expect("a pipeline has a thread"));
+        let first = ask(|worker| worker.desks.first().expect("a pipeline has a thread"));
+        let both = self.workers.iter().zip(first).zip(last);
+        both.map(|((worker, first), last)| worker.answer(first, last)).collect()
     }
 
     /// Whether every source has come to its end.
     pub fn has_ended(&self) -> bool {
-        self.workers.iter().all(|worker| worker.thread.is_finished())
+        self.workers.iter().flat_map(|worker| &worker.threads).all(JoinHandle::is_finished)
     }
 
     /// Whether every sink has ended early, and there is one.
@@ -187,26 +178,27 @@ impl Probe {
     /// Other timeouts, another filter and other sinks from now on: whatever comes when this has returned.
     pub fn change(&self, settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) {
         let settings = without_own(settings, &sinks);
-        let tell = |worker: &Worker| {
-            lock(&worker.shared).change = Some(settings.clone());
-            worker.shared.ask()
-        };
-        let numbers: Vec<_> = self.workers.iter().map(tell).collect();
+        let desks: Vec<_> = self.workers.iter().flat_map(|worker| &worker.desks).collect();
+        let numbers: Vec<_> = desks.iter().map(|desk| desk.order(&settings)).collect();
         let deadline = Instant::now() + PATIENCE;
-        for (worker, number) in self.workers.iter().zip(numbers) {
-            drop(worker.wait(number, deadline));
+        for (desk, number) in desks.iter().zip(numbers) {
+            drop(desk.wait(number, deadline));
         }
         self.exporter.replace(sinks);
     }
 
     /// Takes in nothing more, meters what has come, ends every flow and finishes every sink.
     pub fn finish(mut self) -> End {
-        let workers = self.end();
         let mut answers = Vec::new();
-        for worker in workers {
-            // A panic in a pipeline goes on here.
-            worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            answers.push(lock(&worker.shared).answer.clone());
+        for worker in self.end() {
+            for thread in worker.threads {
+                // A panic in a pipeline goes on here.
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+            let report =
+                |desk: Option<&Arc<Desk>>| (desk.expect("a pipeline has a thread").lock().take(), State::Ended);
+            let (first, last) = (report(worker.desks.first()), report(worker.desks.last()));
+            answers.push(Worker { threads: Vec::new(), ..worker }.answer(first, last));
         }
         self.exporter.finish();
         let ledger = self.exporter.ledger(answers.iter().map(|answer| answer.account.clone()));
@@ -221,110 +213,78 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        for worker in self.end() {
-            let _ = worker.thread.join();
+        for thread in self.end().into_iter().flat_map(|worker| worker.threads) {
+            let _ = thread.join();
         }
     }
 }
 
-impl Shared {
-    /// Asks, and gives the question's number.
-    fn ask(&self) -> u64 {
-        self.asked.fetch_add(1, Ordering::Relaxed) + 1
-    }
+/// How an answer is to be taken.
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Answered,
+    Silent,
+    Ended,
+}
+
+/// The answer of a thread to a question, or what it said before.
+fn take(desk: &Desk, number: u64, deadline: Instant) -> (Report, State) {
+    let mut told = desk.wait(number, deadline);
+    let state = match (told.ended, told.number < number) {
+        (true, _) => State::Ended,
+        (false, true) => State::Silent,
+        (false, false) => State::Answered,
+    };
+    (told.take(), state)
 }
 
 impl Worker {
-    /// The answer to a question, or what was said before.
-    fn answer(&self, number: u64, deadline: Instant) -> Answer {
-        let mut told = self.wait(number, deadline);
-        let answer = Answer { silent: told.number < number && !told.answer.ended, ..told.answer.clone() };
-        told.answer.errors.clear();
-        told.answer.more_errors = 0;
-        answer
-    }
-
-    /// Waits for the answer to a question, for some time.
-    fn wait(&self, number: u64, deadline: Instant) -> MutexGuard<'_, Told> {
-        let mut told = lock(&self.shared);
-        while told.number < number && !told.answer.ended {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
+    /// Starts a thread, which makes itself ready in its place before this returns.
+    fn add<W: FnOnce(&Desk) + 'static>(
+        &mut self,
+        name: String,
+        place: Place,
+        prepare: impl FnOnce() -> io::Result<W> + Send + 'static,
+    ) -> io::Result<()> {
+        let desk = Arc::new(Desk::default());
+        self.desks.push(desk.clone());
+        let (ready, begun) = sync_channel(1);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            place.take();
+            match prepare() {
+                Ok(work) => {
+                    let _ = ready.send(Ok(()));
+                    work(&desk);
+                }
+                Err(error) => ready.send(Err(error)).unwrap_or(()),
             }
-            told = self.shared.answered.wait_timeout(told, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        told
-    }
-}
-
-/// A pipeline's thread, to the end of its source.
-fn run(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, shared: &Shared, stop: &AtomicBool) {
-    let (mut answered, mut stopped) = (0, false);
-    loop {
-        match pipeline.step(&mut *source) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => shared.say(error.to_string()),
-        }
-        let asked = shared.asked.load(Ordering::Relaxed);
-        if asked != answered {
-            answered = asked;
-            pipeline.look(&mut *source);
-            shared.tell(asked, &mut pipeline);
-        }
-        if stop.load(Ordering::Relaxed) && !stopped {
-            // The rest of a capture would go on coming.
-            if source.now_ns().is_none() {
-                break;
-            }
-            source.stop();
-            stopped = true;
-        }
-    }
-    let account = pipeline.finish();
-    let mut told = lock(shared);
-    told.answer.account = account;
-    told.answer.busy_ns = busy_ns();
-    told.answer.ended = true;
-    shared.answered.notify_all();
-}
-
-impl Shared {
-    fn say(&self, error: String) {
-        let answer = &mut lock(self).answer;
-        if answer.errors.len() < ERRORS {
-            answer.errors.push(error);
-        } else {
-            answer.more_errors += 1;
-        }
+        })?;
+        self.threads.push(thread);
+        begun.recv().unwrap_or_else(|_| Err(io::Error::other("a pipeline did not begin")))
     }
 
-    fn tell(&self, number: u64, pipeline: &mut Pipeline) {
-        let mut told = lock(self);
-        if let Some(settings) = told.change.take() {
-            pipeline.change(settings);
+    /// The answer of a pipeline from those of its first and its last thread, which may be one.
+    fn answer(&self, (first, of_first): (Report, State), (last, of_last): (Report, State)) -> Answer {
+        let one = self.desks.len() == 1;
+        let account = match one {
+            true => first.account,
+            false => Account::of_halves(&first.account.ledger, last.account),
+        };
+        let busy_ns = if one { vec![first.busy_ns] } else { vec![first.busy_ns, last.busy_ns] };
+        let is = |state| of_first == state || of_last == state;
+        Answer {
+            name: self.name.clone(),
+            account,
+            busy_ns,
+            silent: is(State::Silent),
+            ended: of_first == State::Ended && of_last == State::Ended,
+            errors: first.errors.into_iter().chain(last.errors).collect(),
+            more_errors: first.more_errors + last.more_errors,
         }
-        told.answer.errors.extend(pipeline.filter_errors().iter().map(ToString::to_string));
-        told.answer.account = pipeline.account();
-        told.answer.busy_ns = busy_ns();
-        told.number = number;
-        self.answered.notify_all();
     }
 }
 
 /// Settings by which what the sinks send is not metered.
 fn without_own(settings: Settings, sinks: &[Box<dyn Sink + Send>]) -> Settings {
     Settings { own: Own::new(sinks.iter().filter_map(|sink| sink.datagrams())), ..settings }
-}
-
-/// Processor time of this thread, ns.
-fn busy_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// What is told is whole after every line that could panic.
-fn lock(shared: &Shared) -> MutexGuard<'_, Told> {
-    shared.told.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! What the user can write. The comments of this file are the help texts.
 
-use crate::units::{parse_duration, parse_flows};
+use crate::units::{parse_count, parse_duration, parse_flows};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +22,7 @@ Examples:
   weir read capture.pcap -v                   and where each packet went
   weir tcp capture.pcap                       what TCP went through: is it the network or the server?
   weir probe -i af_packet:eth0                live traffic, a line a second
+  weir doctor                                 what is wrong with this machine for a probe
 
 Exit codes:
   0  done
@@ -35,6 +36,8 @@ pub enum Command {
     Tcp(Box<Tcp>),
     Synth(Synth),
     Bench(Bench),
+    Doctor(Doctor),
+    Plan(Plan),
     Fields(Fields),
     Completions(Completions),
     Man(Man),
@@ -123,7 +126,11 @@ pub struct Probe {
     #[arg(long)]
     pub print_config: bool,
 
-    /// Cores for the pipelines, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
+    /// Threads of a pipeline: fused, one that does all; or split, one that reads packets and one that meters them
+    #[arg(long, value_name = "LAYOUT", default_value = "fused")]
+    pub layout: Layout,
+
+    /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub cores: Option<Cores>,
 
@@ -171,6 +178,15 @@ Exit codes:
   0  done
   1  wrong use, or a source or sink that cannot be opened; nothing was metered
   2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
+
+/// Threads of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// One that does all
+    Fused,
+    /// One that reads packets, and one that meters them
+    Split,
+}
 
 /// Numbers of cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -494,6 +510,123 @@ Exit codes:
   0  done
   1  wrong use, or no memory; nothing was measured
   2  packets were lost from the books, so the figures are worth nothing; or an output could not be written";
+
+/// Say what is wrong with this machine for a probe, why it costs packets, and what mends it
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// Interfaces that packets come from [default: all that have a device behind them]
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+
+    /// Look at another machine: a recording of one, or a folder with its sys and proc
+    #[arg(long, value_name = "PATH")]
+    pub sysroot: Option<PathBuf>,
+
+    /// Write down all that is read of this machine, as text, and do nothing else; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fix", "json"])]
+    pub record: Option<PathBuf>,
+
+    /// Do what is safe: offloads off, rings larger, governor performance, interrupts onto the card's node, real-time threads
+    /// not throttled. Each command is printed before it runs; with --sysroot none runs
+    #[arg(long, conflicts_with = "json")]
+    pub fix: bool,
+
+    /// Findings and everything that was read as one JSON object, in place of the text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also what is fine
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  weir doctor                                 this machine, all its cards
+  weir doctor eth0 -v                         one card, and also what is fine
+  sudo weir doctor eth0 --fix                 what is safe is done
+  weir doctor --record machine.txt            to send to somebody
+  weir doctor --sysroot machine.txt           what they see then
+  weir doctor --json | jq '.findings[] | select(.severity == \"wrong\").what'
+
+What cannot be read is listed as not known. Cards are asked by ethtool (apt install ethtool). Every check with its
+reason is in docs/doctor.md.
+
+Exit codes:
+  0  nothing is wrong
+  1  wrong use, no such interface, or nothing to read
+  2  something is wrong";
+
+/// Size a machine for a link, and lay pipelines out on its cores
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub struct Plan {
+    /// Speed of the link, bits a second, with k, M or G
+    #[arg(long, value_name = "RATE", value_parser = parse_count)]
+    pub link: u64,
+
+    /// Octets of a frame with FCS, on average
+    #[arg(long, value_name = "OCTETS", default_value_t = 700, value_parser = clap::value_parser!(u32).range(64..=65_535))]
+    pub packet: u32,
+
+    /// Flows at a time, with k, M or G
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_flows)]
+    pub flows: u32,
+
+    /// Packets a second, with k, M or G [default: as many as the link carries]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub rate: Option<u64>,
+
+    /// Records a second, with k, M or G [default: a tenth of the flows]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub records: Option<u64>,
+
+    /// Million packets a second that a core receives and meters [default: 7.4]
+    #[arg(long, value_name = "N", value_parser = parse_mpps)]
+    pub mpps_per_core: Option<f64>,
+
+    /// Take that from what weir bench --json wrote on the machine: half of what it meters from memory
+    #[arg(long, value_name = "FILE", conflicts_with = "mpps_per_core")]
+    pub bench: Option<PathBuf>,
+
+    /// The card [default: the fastest]
+    #[arg(long, value_name = "IFACE")]
+    pub iface: Option<String>,
+
+    /// Plan for another machine: a recording of one (weir doctor --record), or a folder with its sys and proc
+    #[arg(long, value_name = "PATH")]
+    pub sysroot: Option<PathBuf>,
+
+    /// One JSON object in place of the text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also what fits
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Million packets a second of a core: above 0.
+fn parse_mpps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(mpps) if (0.001..=10_000.0).contains(&mpps) => Ok(mpps),
+        _ => Err("must be a number from 0.001 to 10000, as in 7.4".into()),
+    }
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  weir plan --link 100G                                  usual frames of 700 octets, 1 M flows
+  weir plan --link 100G --packet 64 --flows 2M           the worst that can come
+  weir plan --link 40G --rate 5M --iface eth1            a rate that was measured, a card
+  weir bench mix --json bench.json && weir plan --link 100G --bench bench.json
+  weir plan --link 100G --sysroot machine.txt --json     another machine, for programs
+
+Exit codes:
+  0  it fits, as far as is known
+  1  wrong use, no such interface, or nothing to read
+  2  it does not fit: what is printed says what, and why";
 
 /// List every field of a flow record
 #[derive(Debug, Args)]

@@ -90,6 +90,12 @@ fn talk(number: u16) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_source_is_a_pipeline_and_all_add_up() {
+    for layout in ["fused", "split"] {
+        every_source_is_a_pipeline(layout);
+    }
+}
+
+fn every_source_is_a_pipeline(layout: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (capture, ledger) = (small().save(folder.path(), "small.pcap"), folder.path().join("ledger.json"));
     let (output, stats) = (folder.path().join("flows.json"), ledger.to_str().unwrap());
@@ -106,6 +112,8 @@ fn every_source_is_a_pipeline_and_all_add_up() {
         &sink,
         "--stats",
         stats,
+        "--layout",
+        layout,
     ]));
     assert_eq!(code, 0, "{told}");
     let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
@@ -172,10 +180,16 @@ fn queues_of_an_interface_are_pipelines_and_a_flow_is_in_one_of_them() {
     if !network() {
         return;
     }
+    for layout in ["fused", "split"] {
+        queues_are_pipelines(layout);
+    }
+}
+
+fn queues_are_pipelines(layout: &str) {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.json");
     let sink = format!("json:{}", output.display());
-    let probe = Probe::start("af_packet:right,queues=4", &["-o", &sink]);
+    let probe = Probe::start("af_packet:right,queues=4", &["-o", &sink, "--layout", layout]);
     let mut sender = Sender::new(LEFT);
     for round in 0..5 {
         for number in 0..1000 {
@@ -205,10 +219,17 @@ fn the_first_flow_of_a_quiet_link_is_seen_without_another_packet() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.json");
     let sink = format!("json:{}", output.display());
-    let probe = Probe::start("af_packet:right", &["-o", &sink, "--idle", "300ms"]);
+    for layout in ["fused", "split"] {
+        fs::write(&output, "").unwrap();
+        a_flow_ends_by_itself(&output, &sink, layout);
+    }
+}
+
+fn a_flow_ends_by_itself(output: &Path, sink: &str, layout: &str) {
+    let probe = Probe::start("af_packet:right", &["-o", sink, "--idle", "300ms", "--layout", layout]);
     talk(1).iter().for_each(|frame| Sender::new(LEFT).send(frame));
-    until("the flow ends by itself", || flows(&output).len() == 1);
-    let flow = &flows(&output)[0];
+    until("the flow ends by itself", || flows(output).len() == 1);
+    let flow = &flows(output)[0];
     assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
     assert_eq!(flow["end_reason"], "idle");
     probe.end();

@@ -16,7 +16,8 @@ struct Before {
     packets: u64,
     bytes: u64,
     ended: u64,
-    busy_ns: u64,
+    /// Of two threads at most.
+    busy_ns: [u64; 2],
 }
 
 impl Lines {
@@ -33,16 +34,17 @@ impl Lines {
                 packets: of.packets.received,
                 bytes: of.bytes.received,
                 ended: answer.account.sent.flows + answer.account.lost.flows,
-                busy_ns: answer.busy_ns,
+                busy_ns: [0, 1].map(|thread| answer.busy_ns.get(thread).copied().unwrap_or(0)),
             };
             let new = now.since(*before);
             *before = now;
             sum = sum.plus(new);
-            let load = 100.0 * new.busy_ns as f64 / 1e9 / seconds;
+            let load = new.busy_ns.map(|ns| format!("{:.0} %", 100.0 * ns as f64 / 1e9 / seconds));
+            let load = load[..answer.busy_ns.len().min(2)].join(" and ");
             let state = match (answer.ended, answer.silent) {
                 (true, _) => "ended".into(),
                 (_, true) => "DOES NOT ANSWER".into(),
-                _ => format!("load {load:.0} %"),
+                _ => format!("load {load}"),
             };
             line(&mut text, time, (&answer.name, name_width), (new, seconds), (of, answer.account.lost.flows), &state);
         }
@@ -60,7 +62,7 @@ impl Before {
             packets: self.packets.saturating_sub(before.packets),
             bytes: self.bytes.saturating_sub(before.bytes),
             ended: self.ended.saturating_sub(before.ended),
-            busy_ns: self.busy_ns.saturating_sub(before.busy_ns),
+            busy_ns: [0, 1].map(|thread| self.busy_ns[thread].saturating_sub(before.busy_ns[thread])),
         }
     }
 
@@ -69,7 +71,7 @@ impl Before {
             packets: self.packets + other.packets,
             bytes: self.bytes + other.bytes,
             ended: self.ended + other.ended,
-            busy_ns: self.busy_ns + other.busy_ns,
+            busy_ns: [0, 1].map(|thread| self.busy_ns[thread] + other.busy_ns[thread]),
         }
     }
 }

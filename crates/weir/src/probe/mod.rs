@@ -4,7 +4,7 @@ mod config;
 mod lines;
 mod rights;
 
-use crate::arguments::{Arguments, Command, Cores, Probe};
+use crate::arguments::{Arguments, Command, Cores, Layout, Probe};
 use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_capture::Source;
 use weir_probe::{Answer, Behind, Place, Queue, Settings};
 
 /// How often it looks for signals.
@@ -104,21 +105,28 @@ fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refu
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
         if weir_capture::is_live(&name) {
-            let sources = weir_capture::live(&name).map_err(|error| Refusal(error.to_string()))?;
+            let sources = files::open_queues(&name)?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
-            let named = |(number, source)| Queue { name: format!("{short}@{number}"), source, place: Place::default() };
+            let named = |(number, source)| queue(format!("{short}@{number}"), source);
             queues.extend(sources.into_iter().enumerate().map(named));
         } else {
             let source = files::open_sources(&[input], stop)?;
-            queues.push(Queue { name, source, place: Place::default() });
+            queues.push(queue(name, source));
         }
     }
-    let cores = cores(probe.cores.as_ref());
-    for (number, queue) in queues.iter_mut().enumerate() {
-        let own = cores.get(number % cores.len().max(1)).copied();
-        queue.place = Place { cores: own.into_iter().collect(), nice: rights::MOST_URGENT };
+    // Every thread has the next core, and the first one's again behind the last.
+    let mut cores = cores(probe.cores.as_ref()).into_iter().cycle();
+    let mut place = || Place { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
+    for queue in &mut queues {
+        queue.place = place();
+        queue.meter = (probe.layout == Layout::Split).then(&mut place);
     }
     Ok(queues)
+}
+
+/// A queue, wherever it is worked on.
+fn queue(name: String, source: Box<dyn Source + Send>) -> Queue {
+    Queue { name, source, place: Place::default(), meter: None }
 }
 
 fn cores(list: Option<&Cores>) -> Vec<usize> {
@@ -139,7 +147,8 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         Some(Cores(cores)) => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
         None => "wherever the system puts them".into(),
     };
-    fact("pipelines", format!("one per queue, on cores: {}", list(probe.cores.as_ref())));
+    let threads = if probe.layout == Layout::Split { "two threads" } else { "a thread" };
+    fact("pipelines", format!("one per queue, {threads} each, on cores: {}", list(probe.cores.as_ref())));
     fact("exporter", format!("on cores: {}", list(probe.export_cores.as_ref())));
     let meter = settings.meter;
     fact("flows", format!("{} per pipeline", meter.flows));

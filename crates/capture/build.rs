@@ -1,0 +1,55 @@
+//! With the feature `dpdk`: compiles the shim and finds DPDK's libraries. Else nothing.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    #[cfg(feature = "dpdk")]
+    dpdk::build();
+}
+
+#[cfg(feature = "dpdk")]
+mod dpdk {
+    use std::process::Command;
+
+    /// The libraries that the shim calls. Drivers are not among them: DPDK loads those itself when it starts.
+    const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+
+    /// What to do if DPDK is not there.
+    const WANTED: &str = "the feature `dpdk` needs DPDK 22.11 or newer and pkg-config to find it: \
+        on Debian 12, apt-get install libdpdk-dev pkg-config. Without the feature nothing of it is needed";
+
+    pub fn build() {
+        println!("cargo:rerun-if-changed=src/dpdk");
+        let flags = pkg_config(&["--cflags", "libdpdk >= 22.11"]);
+        let folders = pkg_config(&["--libs-only-L", "libdpdk"]);
+        // Two libraries, so that what only the tests call is in no program.
+        for (name, file) in [("weir_dpdk", "src/dpdk/shim.c"), ("weir_dpdk_inject", "src/dpdk/inject.c")] {
+            let mut compiler = cc::Build::new();
+            compiler.file(file).warnings(true).extra_warnings(true).cargo_metadata(name == "weir_dpdk");
+            for flag in flags.split_whitespace() {
+                // What DPDK's headers warn of is not ours to mend.
+                match flag.strip_prefix("-I") {
+                    Some(folder) => compiler.flag("-isystem").flag(folder),
+                    None => compiler.flag(flag),
+                };
+            }
+            compiler.compile(name);
+        }
+        for folder in folders.split_whitespace().filter_map(|flag| flag.strip_prefix("-L")) {
+            println!("cargo:rustc-link-search=native={folder}");
+        }
+        for library in LIBRARIES {
+            println!("cargo:rustc-link-lib=dylib={library}");
+        }
+    }
+
+    fn pkg_config(arguments: &[&str]) -> String {
+        let output = Command::new("pkg-config").args(arguments).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                String::from_utf8(output.stdout).expect("flags of a compiler are text")
+            }
+            Ok(output) => panic!("{WANTED}\n{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => panic!("{WANTED}\npkg-config: {error}"),
+        }
+    }
+}
