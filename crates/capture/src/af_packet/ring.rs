@@ -48,6 +48,7 @@ impl Ring {
 
     /// Maps the ring of a socket; without one, memory of the process that looks like it.
     fn map(socket: Option<BorrowedFd<'_>>, block_bytes: usize, blocks: usize) -> io::Result<Self> {
+        let octets = block_bytes.checked_mul(blocks).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let (descriptor, sharing) = match socket {
             Some(socket) => (socket.as_raw_fd(), libc::MAP_SHARED),
             None => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
@@ -55,7 +56,7 @@ impl Ring {
         // SAFETY: a new mapping, at a place that the kernel chooses, overlaps nothing that is in use.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), block_bytes * blocks, access, sharing, descriptor, 0)
+            libc::mmap(std::ptr::null_mut(), octets, access, sharing, descriptor, 0)
         };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

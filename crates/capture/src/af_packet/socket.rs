@@ -57,13 +57,12 @@ impl Socket {
 
     /// Has the kernel take the memory of a ring whose blocks are handed over after so many milliseconds.
     pub fn ring(&self, block_bytes: u32, blocks: u32, retire_ms: u32) -> io::Result<()> {
-        // The size of a frame is checked by the kernel and then not used: frames lie one behind the other in a block.
-        let frame_bytes = 2048.min(block_bytes);
+        // Frames lie one behind the other in a block, however large: what is said of them must only be consistent.
         let request = libc::tpacket_req3 {
             tp_block_size: block_bytes,
             tp_block_nr: blocks,
-            tp_frame_size: frame_bytes,
-            tp_frame_nr: block_bytes / frame_bytes * blocks,
+            tp_frame_size: block_bytes,
+            tp_frame_nr: blocks,
             tp_retire_blk_tov: retire_ms,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
