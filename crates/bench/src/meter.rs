@@ -8,7 +8,7 @@ use weir_export::Sink;
 use weir_flow::{ALL, Config, Flow, Hpc, Index, Meter};
 use weir_ledger::{Ledger, Records, SinkLine};
 use weir_packet::{Network, Packet};
-use weir_probe::{Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
 
 /// Packets per burst.
 const BURST: usize = weir_capture::BURST;
@@ -22,6 +22,7 @@ fn no_memory(config: Config, error: std::io::Error) -> Error {
 /// One pipeline from frames to records, which are counted and thrown away.
 pub struct Fused {
     pipeline: Pipeline,
+    exporter: Exporter,
     /// Packets and octets of all rounds.
     given: [u64; 2],
     created: u64,
@@ -30,9 +31,10 @@ pub struct Fused {
 impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
-        let pipeline =
-            Pipeline::new(settings, vec![Box::new(Counter::default())]).map_err(|error| no_memory(meter, error))?;
-        Ok(Self { pipeline, given: [0; 2], created: 0 })
+        let failed = |error| no_memory(meter, error);
+        let exporter = Exporter::new(vec![Box::new(Counter::default())], Place::default()).map_err(failed)?;
+        let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).map_err(failed)?;
+        Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 
     /// Everything that was given is in the ledger.
@@ -58,7 +60,7 @@ impl Work<Frames> for Fused {
         result?;
         self.given[0] += frames.packets;
         self.given[1] += frames.wire_bytes;
-        let ledger = self.pipeline.ledger();
+        let ledger = self.exporter.ledger([self.pipeline.account()]);
         Self::check(self.given, &ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
         let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
         let facts = vec![
@@ -70,8 +72,11 @@ impl Work<Frames> for Fused {
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
-        let (ledger, _) = self.pipeline.finish();
-        Self::check(self.given, &ledger)?;
+        let Self { pipeline, mut exporter, given, .. } = *self;
+        let account = pipeline.finish();
+        exporter.finish();
+        let ledger = exporter.ledger([account]);
+        Self::check(given, &ledger)?;
         if ledger.live.flows != 0 {
             return Err(format!("{} records left after the end", ledger.live.flows));
         }

@@ -1,14 +1,16 @@
 //! Sources: whatever hands over frames, a burst at a time.
 //!
-//! In: capture files, standard input, a recipe for synthetic traffic, or live traffic by name.
+//! In: capture files, standard input, live traffic, or a recipe for synthetic traffic.
 //! Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the wire, link type, interface.
 //! Always true: every record of the input becomes one frame or one [`Error`] that names the place;
 //! frames before damage are delivered. Nothing here looks inside a frame.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+mod af_packet;
 mod decompress;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod filter;
 mod input;
 mod live;
 mod map;
@@ -21,6 +23,7 @@ mod source;
 mod synth;
 mod write;
 
+pub use filter::{Filter, FilterError, Instruction, Selector};
 pub use live::{LIVE, is_live, live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};

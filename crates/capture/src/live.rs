@@ -6,10 +6,11 @@
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
-use crate::{Error, Source};
+use crate::{Error, Source, af_packet};
 
 /// Schemes of live sources, with the colon.
-pub const LIVE: [&str; 1] = ["dpdk:"];
+pub const LIVE: [&str; 2] = [af_packet::SCHEME, DPDK];
+const DPDK: &str = "dpdk:";
 
 /// Whether a source is live traffic by its name.
 pub fn is_live(source: &str) -> bool {
@@ -21,7 +22,10 @@ pub fn is_live(source: &str) -> bool {
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
 pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
-    if let Some(rest) = source.strip_prefix("dpdk:") {
+    if source.starts_with(af_packet::SCHEME) {
+        return af_packet::open(source);
+    }
+    if let Some(rest) = source.strip_prefix(DPDK) {
         return dpdk(source, rest);
     }
     let what = format!("not live traffic: {} are", LIVE.join(", "));

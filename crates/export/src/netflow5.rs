@@ -10,6 +10,7 @@ use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{Datagrams, Sent};
 use crate::uptime::Uptime;
 use crate::value::Value;
+use std::net::SocketAddr;
 use weir_flow::{Direction, Flow};
 use weir_ledger::{Lost, SinkLine};
 use weir_packet::Network;
@@ -166,6 +167,10 @@ impl Sink for Netflow5 {
 
     fn line(&self) -> &SinkLine {
         &self.line
+    }
+
+    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+        self.datagrams.ends()
     }
 }
 

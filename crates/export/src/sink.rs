@@ -1,5 +1,6 @@
 //! The door of every sink: what takes flow records, what holds for all of them, and how they end.
 
+use std::net::SocketAddr;
 use weir_flow::Flow;
 use weir_ledger::SinkLine;
 
@@ -21,6 +22,11 @@ pub trait Sink {
 
     /// What became of the records so far.
     fn line(&self) -> &SinkLine;
+
+    /// From where to where it sends datagrams, if it does: traffic that is not to be metered by who makes it.
+    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+        None
+    }
 }
 
 /// What holds for all sinks of a run.

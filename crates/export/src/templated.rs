@@ -17,6 +17,7 @@ use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::Datagrams;
 use crate::uptime::Uptime;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_flow::Flow;
 use weir_ledger::SinkLine;
@@ -371,6 +372,13 @@ impl Sink for Templated {
 
     fn line(&self) -> &SinkLine {
         &self.line
+    }
+
+    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+        match &self.transport {
+            Transport::Udp(datagrams) => datagrams.ends(),
+            Transport::File(_) => None,
+        }
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) struct Sent {
 }
 
 impl Datagrams {
+    /// From where to where.
+    pub fn ends(&self) -> Option<[SocketAddr; 2]> {
+        Some([self.socket.local_addr().ok()?, self.socket.peer_addr().ok()?])
+    }
+
     /// Connects to the first address of `host` that it can be connected to. `rate` is in datagrams per second,
     /// 0 for no pauses.
     pub fn connect(host: &str, port: u16, rate: u32) -> io::Result<Self> {

@@ -462,3 +462,15 @@ fn timeouts_hold_after_years() {
         }
     }
 }
+
+#[test]
+fn a_flow_ends_while_no_packets_come_however_few_there_are() {
+    let mut meter = Meter::new(config());
+    let mut out = Vec::new();
+    meter.absorb(&[udp(1.0, 1, 100)], &mut out);
+    for quarter in 0..8_u64 {
+        meter.wait(500 * S + quarter, &mut out);
+    }
+    assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Idle));
+    assert_eq!(meter.live(), Default::default());
+}

@@ -26,6 +26,17 @@ pub struct Line {
 }
 
 impl Line {
+    fn merge(&mut self, other: &Self) {
+        self.received += other.received;
+        self.dropped_card += other.dropped_card;
+        self.dropped_kernel += other.dropped_kernel;
+        self.dropped_ring += other.dropped_ring;
+        self.dropped_table_full += other.dropped_table_full;
+        self.refused.merge(&other.refused);
+        self.filtered += other.filtered;
+        self.metered += other.metered;
+    }
+
     fn accounted(&self) -> u64 {
         self.dropped_card
             + self.dropped_kernel
@@ -62,6 +73,20 @@ impl Records {
         self.packets += other.packets;
         self.bytes += other.bytes;
     }
+
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Those that are left without others, which are among them.
+    #[must_use]
+    pub fn without(self, others: Records) -> Records {
+        Records {
+            flows: self.flows - others.flows,
+            packets: self.packets - others.packets,
+            bytes: self.bytes - others.bytes,
+        }
+    }
 }
 
 /// What one sink did with the records it was given.
@@ -73,6 +98,9 @@ pub struct SinkLine {
     pub exported: Records,
     /// Kept on disk for later.
     pub spooled: Records,
+    /// Handed to others before this sink was opened or after it was closed, while the program ran.
+    #[serde(skip_serializing_if = "Records::is_none")]
+    pub not_open: Records,
     /// Not delivered, by reason.
     pub lost: BTreeMap<&'static str, Records>,
     /// Exported records that the format could not carry as they are, by what was changed.
@@ -91,10 +119,11 @@ impl SinkLine {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
-    /// Exported, spooled and lost together.
+    /// Exported, spooled, lost, and what came while it was not open, together.
     pub fn total(&self) -> Records {
         let mut all = self.exported;
         all.merge(self.spooled);
+        all.merge(self.not_open);
         self.lost.values().for_each(|&lost| all.merge(lost));
         all
     }
@@ -131,6 +160,18 @@ pub struct Imbalance {
 }
 
 impl Ledger {
+    /// Adds what another pipeline has counted, which has the same sinks.
+    pub fn merge(&mut self, other: &Self) {
+        self.packets.merge(&other.packets);
+        self.bytes.merge(&other.bytes);
+        for (&ethertype, &frames) in &other.ethertypes {
+            *self.ethertypes.entry(ethertype).or_default() += frames;
+        }
+        self.noted.merge(&other.noted);
+        self.created += other.created;
+        self.live.merge(other.live);
+    }
+
     /// The equations that do not hold; empty when the ledger balances.
     pub fn check(&self) -> Vec<Imbalance> {
         let mut wrong = Vec::new();
@@ -148,7 +189,11 @@ impl Ledger {
             let mut all = sink.total();
             all.merge(self.live);
             let name = &sink.sink;
-            equal(format!("{name}: flows created = exported + spooled + lost + live"), self.created, all.flows);
+            equal(
+                format!("{name}: flows created = exported + spooled + lost + live + those while it was not open"),
+                self.created,
+                all.flows,
+            );
             equal(format!("{name}: packets metered = in records"), self.packets.metered, all.packets);
             equal(format!("{name}: bytes metered = in records"), self.bytes.metered, all.bytes);
         }

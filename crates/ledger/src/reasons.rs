@@ -100,6 +100,8 @@ reasons! {
         WriteFailed = "write_failed",
         /// The reader of our output went away.
         Closed = "output_closed",
+        /// The sinks were slower than the records came, and live traffic does not wait.
+        ExporterBehind = "exporter_behind",
     }
 }
 

@@ -1,104 +1,157 @@
-//! The exporter: a thread of its own that owns the sinks and is handed batches of records.
+//! The exporter: a thread of its own that owns the sinks and is handed batches of records by every pipeline.
 //!
 //! ```text
-//! pipeline -> full batches -> exporter -> every sink
-//!          <- empty batches <-
+//! pipelines -> full batches -> exporter -> every sink
+//!           <- empty batches <-
 //! ```
-//! Always true: batches are taken in order, none is lost, and their memory goes around. If the sinks are slower than the
-//! pipeline, the pipeline waits. What the sinks say of themselves is published after each batch, together with
-//! what that batch held, so that an account can be drawn up at any moment.
+//! Always true: the batches of a pipeline are taken in order, none is lost uncounted, and their memory goes around. If the sinks are
+//! slower than the pipelines, these wait, or lose records and say so. What the sinks say of themselves is published after each batch,
+//! together with what that batch held, so that an account can be drawn up at any moment.
 
+use crate::account::Account;
+use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use weir_export::{Error, Sink};
 use weir_flow::Flow;
-use weir_ledger::{Records, SinkLine};
+use weir_ledger::{Ledger, Lost, Records, SinkLine};
 
 /// Batches on their way.
 const BATCHES: usize = 8;
 
-/// The pipeline's end of it.
-pub(crate) struct Exporter {
+/// What a pipeline does when the sinks are slower than it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Wait for them: what is read waits, too.
+    Wait,
+    /// Lose records, and count them: what comes by itself does not wait.
+    Lose,
+}
+
+/// The sinks, at work.
+pub struct Exporter {
     /// `None` once the last batch is on its way.
-    full: Option<SyncSender<Vec<Flow>>>,
-    empty: Receiver<Vec<Flow>>,
+    full: Option<SyncSender<Work>>,
     published: Arc<Mutex<Published>>,
     thread: Option<JoinHandle<()>>,
-    sent: Records,
+}
+
+/// A pipeline's way to the exporter.
+pub struct Entrance {
+    full: SyncSender<Work>,
+    empty: Receiver<Vec<Flow>>,
+    home: SyncSender<Vec<Flow>>,
+    behind: Behind,
+}
+
+/// What the thread is given.
+enum Work {
+    /// Records, and where their memory goes back to.
+    Batch(Vec<Flow>, SyncSender<Vec<Flow>>),
+    /// Other sinks in place of those that there are, which are finished.
+    Sinks(Vec<Box<dyn Sink + Send>>),
 }
 
 /// What the sinks have done, after the last whole batch.
 #[derive(Default)]
 struct Published {
     taken: Records,
+    /// What was taken before the sinks that there are.
+    taken_before: Records,
+    /// Of sinks that were replaced, with what was taken while they were open.
+    replaced: Vec<(SinkLine, Records)>,
     lines: Vec<SinkLine>,
     ended: Vec<bool>,
     errors: Vec<Error>,
 }
 
 impl Exporter {
+    /// Starts the thread. (A sink that panics there panics in [`Exporter::finish`].)
+    ///
     /// # Errors
     /// The system starts no thread.
-    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
-        let (full, to_write) = sync_channel::<Vec<Flow>>(BATCHES);
-        let (written, empty) = sync_channel(BATCHES);
-        let published = Arc::new(Mutex::new(Published {
-            lines: sinks.iter().map(|sink| sink.line().clone()).collect(),
-            ended: vec![false; sinks.len()],
-            ..Published::default()
-        }));
+    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>, place: Place) -> io::Result<Self> {
+        let (full, to_do) = sync_channel::<Work>(BATCHES);
+        let published = Arc::new(Mutex::new(Published::default()));
         let shared = published.clone();
+        lock(&shared).begin(&sinks);
         let work = move || {
-            for mut batch in to_write {
-                let results: Vec<_> = sinks.iter_mut().map(|sink| sink.write(&batch)).collect();
-                lock(&shared).publish(&sinks, results, records(&batch));
-                batch.clear();
-                // Nobody waits for it at the end.
-                let _ = written.try_send(batch);
+            place.take();
+            for work in to_do {
+                match work {
+                    Work::Batch(mut flows, home) => {
+                        let results: Vec<_> = sinks.iter_mut().map(|sink| sink.write(&flows)).collect();
+                        lock(&shared).publish(&sinks, results, records(&flows));
+                        flows.clear();
+                        // Nobody waits for it at the end.
+                        let _ = home.try_send(flows);
+                    }
+                    Work::Sinks(others) => {
+                        let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
+                        lock(&shared).publish(&sinks, results, Records::default());
+                        sinks = others;
+                        lock(&shared).begin(&sinks);
+                    }
+                }
             }
             let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
             lock(&shared).publish(&sinks, results, Records::default());
         };
         let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
-        Ok(Self { full: Some(full), empty, published, thread: Some(thread), sent: Records::default() })
+        Ok(Self { full: Some(full), published, thread: Some(thread) })
     }
 
-    /// Hands over a batch and gives an empty one for it. Waits while [`BATCHES`] are on their way.
-    pub fn write(&mut self, batch: Vec<Flow>) -> Vec<Flow> {
-        let (room, records) = (batch.capacity(), records(&batch));
-        self.sent.merge(records);
-        let taken = self.full.as_ref().is_some_and(|full| full.send(batch).is_ok());
-        if !taken {
-            // The thread only ends early if a sink panics.
-            self.join();
+    /// A way in for one more pipeline.
+    ///
+    /// # Panics
+    /// After [`Exporter::finish`].
+    pub fn entrance(&self, behind: Behind) -> Entrance {
+        let (home, empty) = sync_channel(BATCHES);
+        let full = self.full.clone().expect("it is not finished before its pipelines are made");
+        Entrance { full, empty, home, behind }
+    }
+
+    /// Has other sinks take the place of those that there are, which are finished, behind the records that are on their way.
+    pub fn replace(&self, sinks: Vec<Box<dyn Sink + Send>>) {
+        if let Some(full) = &self.full {
+            // The thread only ends early if a sink panics, which is told when it is finished.
+            let _ = full.send(Work::Sinks(sinks));
         }
-        self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))
     }
 
-    /// Finishes every sink.
+    /// Finishes every sink, when the pipelines are gone.
     pub fn finish(&mut self) {
         self.full = None;
-        self.join();
-    }
-
-    /// Waits for the thread. A panic in a sink goes on here.
-    fn join(&mut self) {
+        // A panic in a sink goes on here.
         if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
             resume_unwind(panic);
         }
     }
 
-    /// What became of the records of each sink, and the records that are still on their way.
-    pub fn account(&self) -> (Vec<SinkLine>, Records) {
-        let published = lock(&self.published);
-        let mut on_their_way = self.sent;
-        on_their_way.flows -= published.taken.flows;
-        on_their_way.packets -= published.taken.packets;
-        on_their_way.bytes -= published.taken.bytes;
-        (published.lines.clone(), on_their_way)
+    /// The account of everything, from those of all pipelines. These must be made later than this is called, or by pipelines
+    /// that stand still.
+    pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
+        self.ledger_of(|| accounts)
+    }
+
+    /// The same. The accounts are asked for after those of the sinks, so that nothing is taken before it was sent.
+    pub(crate) fn ledger_of<A: IntoIterator<Item = Account>>(&self, accounts: impl FnOnce() -> A) -> Ledger {
+        let (taken, lines) = lock(&self.published).lines();
+        let mut ledger = Ledger { sinks: lines, ..Ledger::default() };
+        let (mut sent, mut lost) = (Records::default(), Records::default());
+        for account in accounts() {
+            ledger.merge(&account.ledger);
+            sent.merge(account.sent);
+            lost.merge(account.lost);
+        }
+        ledger.live.merge(sent.without(taken));
+        if lost.flows > 0 {
+            ledger.sinks.iter_mut().for_each(|line| line.lose(Lost::ExporterBehind, lost));
+        }
+        ledger
     }
 
     /// Whether every sink has ended early, and there is one.
@@ -114,7 +167,7 @@ impl Exporter {
 }
 
 impl Drop for Exporter {
-    /// A pipeline that is dropped unfinished waits for its thread, which then has nothing more to write.
+    /// One that is dropped unfinished waits for its thread, which ends when the pipelines are gone.
     fn drop(&mut self) {
         self.full = None;
         if let Some(thread) = self.thread.take() {
@@ -123,7 +176,45 @@ impl Drop for Exporter {
     }
 }
 
+impl Entrance {
+    /// Hands over a batch and gives an empty one for it, or gives back the batch for which there was no room. A pipeline
+    /// that waits does so while [`BATCHES`] are on their way.
+    pub(crate) fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
+        let room = flows.capacity();
+        let batch = Work::Batch(flows, self.home.clone());
+        let refused = match self.behind {
+            // The thread only ends early if a sink panics, which is told when it is finished.
+            Behind::Wait => self.full.send(batch).err().map(|refused| refused.0),
+            Behind::Lose => self.full.try_send(batch).err().map(|refused| match refused {
+                TrySendError::Full(work) | TrySendError::Disconnected(work) => work,
+            }),
+        };
+        match refused {
+            Some(Work::Batch(flows, _)) => Err(flows),
+            _ => Ok(self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))),
+        }
+    }
+}
+
 impl Published {
+    /// What was taken, and the line of every sink that there is or was.
+    fn lines(&self) -> (Records, Vec<SinkLine>) {
+        let given = self.taken.without(self.taken_before);
+        let of_now = self.lines.iter().map(|line| (line, given));
+        let of_all = self.replaced.iter().map(|(line, given)| (line, *given)).chain(of_now);
+        let lines = of_all.map(|(line, given)| SinkLine { not_open: self.taken.without(given), ..line.clone() });
+        (self.taken, lines.collect())
+    }
+
+    /// Sinks begin, in place of others.
+    fn begin(&mut self, sinks: &[Box<dyn Sink + Send>]) {
+        let given = self.taken.without(self.taken_before);
+        self.replaced.extend(self.lines.drain(..).map(|line| (line, given)));
+        self.taken_before = self.taken;
+        self.lines.extend(sinks.iter().map(|sink| sink.line().clone()));
+        self.ended = vec![false; sinks.len()];
+    }
+
     fn publish(&mut self, sinks: &[Box<dyn Sink + Send>], results: Vec<Result<(), Error>>, taken: Records) {
         self.taken.merge(taken);
         for (((sink, result), line), ended) in sinks.iter().zip(results).zip(&mut self.lines).zip(&mut self.ended) {
@@ -144,7 +235,8 @@ fn lock(published: &Mutex<Published>) -> MutexGuard<'_, Published> {
     published.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn records(batch: &[Flow]) -> Records {
+/// Records as the ledger counts them.
+pub(crate) fn records(batch: &[Flow]) -> Records {
     let mut records = Records::default();
     batch.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
     records
@@ -208,46 +300,103 @@ mod tests {
 
     #[test]
     fn a_slow_sink_is_waited_for_and_the_account_balances_at_any_moment() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)]).unwrap();
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut account = Account::default();
         for sent in 1..100_u64 {
-            exporter.write(batch(3));
-            let (lines, on_their_way) = exporter.account();
-            assert_eq!(lines[0].exported.flows + on_their_way.flows, 3 * sent);
-            assert_eq!(lines[0].exported.packets + on_their_way.packets, 6 * sent);
-            assert!(on_their_way.flows <= 3 * (BATCHES as u64 + 2), "{} records wait", on_their_way.flows);
+            account.sent.merge(records(&batch(3)));
+            entrance.write(batch(3)).unwrap();
+            let ledger = exporter.ledger([account.clone()]);
+            assert_eq!(ledger.sinks[0].exported.flows + ledger.live.flows, 3 * sent);
+            assert_eq!(ledger.sinks[0].exported.packets + ledger.live.packets, 6 * sent);
+            assert!(ledger.live.flows <= 3 * (BATCHES as u64 + 2), "{} records wait", ledger.live.flows);
         }
+        drop(entrance);
         exporter.finish();
-        let (lines, on_their_way) = exporter.account();
-        assert_eq!((lines[0].exported.flows, on_their_way), (297, Records::default()));
+        let ledger = exporter.ledger([account]);
+        assert_eq!((ledger.sinks[0].exported.flows, ledger.live), (297, Records::default()));
+    }
+
+    #[test]
+    fn a_pipeline_that_does_not_wait_gets_back_what_there_is_no_room_for() {
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Lose);
+        let mut account = Account::default();
+        for _ in 0..1000 {
+            match entrance.write(batch(3)) {
+                Ok(empty) => {
+                    assert!(empty.is_empty());
+                    account.sent.merge(records(&batch(3)));
+                }
+                Err(refused) => account.lost.merge(records(&refused)),
+            }
+        }
+        drop(entrance);
+        exporter.finish();
+        let line = &exporter.ledger([account]).sinks[0];
+        let lost = line.lost[Lost::ExporterBehind.key()];
+        assert!(lost.flows > 0);
+        assert_eq!((line.total().flows, line.total().packets), (3000, 6000));
+    }
+
+    #[test]
+    fn sinks_that_are_replaced_keep_their_line_and_the_account_balances() {
+        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut account = Account::default();
+        for round in 0..3_u32 {
+            for _ in 0..=round {
+                account.sent.merge(records(&batch(2)));
+                entrance.write(batch(2)).unwrap();
+            }
+            if round < 2 {
+                exporter.replace(vec![odd(u32::MAX, Does::Fail)]);
+            }
+        }
+        drop(entrance);
+        exporter.finish();
+        let sinks = exporter.ledger([account]).sinks;
+        let told: Vec<_> = sinks
+            .iter()
+            .map(|line| [line.exported, line.not_open, line.total()].map(|records| records.flows))
+            .collect();
+        assert_eq!(told, [[2, 10, 12], [4, 8, 12], [6, 6, 12]]);
     }
 
     #[test]
     fn batches_go_around() {
-        let mut exporter = Exporter::new(vec![]).unwrap();
-        let mut fresh = 0;
+        let exporter = Exporter::new(vec![], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        let (mut batch, mut new) = (Vec::with_capacity(7), 0);
         for _ in 0..1000 {
-            let mut empty = exporter.write(Vec::with_capacity(7));
-            fresh += u32::from(empty.capacity() == 7);
-            empty.reserve_exact(9);
+            // One that was on its way before has more room.
+            batch.reserve_exact(7);
+            let empty = entrance.write(batch).unwrap();
+            new += u32::from(empty.capacity() == 7);
+            batch = empty;
+            batch.reserve_exact(9);
         }
-        assert!(fresh > 0);
-        exporter.finish();
+        assert!(new < 2 * BATCHES as u32, "{new} of 1000 batches were new");
     }
 
     #[test]
     fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
-        let mut exporter = Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)]).unwrap();
+        let mut exporter =
+            Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        let sent = records(&batch(10));
         for _ in 0..10 {
-            exporter.write(batch(1));
+            entrance.write(batch(1)).unwrap();
         }
+        drop(entrance);
         exporter.finish();
         assert_eq!((exporter.errors().len(), exporter.errors().len()), (1, 0));
         assert!(!exporter.abandoned());
-        let (lines, _) = exporter.account();
+        let lines = exporter.ledger([Account { sent, ..Account::default() }]).sinks;
         assert_eq!(lines.iter().map(|line| line.exported.flows).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(lines[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-        let mut alone = Exporter::new(vec![odd(1, Does::Fail)]).unwrap();
-        alone.write(batch(1));
+        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], Place::default()).unwrap();
+        alone.entrance(Behind::Wait).write(batch(1)).unwrap();
         alone.finish();
         assert!(alone.abandoned());
     }
@@ -255,9 +404,9 @@ mod tests {
     #[test]
     #[should_panic(expected = "a sink that panics")]
     fn a_sink_that_panics_is_neither_silent_nor_waited_for() {
-        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)]).unwrap();
-        for _ in 0..1000 {
-            exporter.write(batch(1));
-        }
+        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)], Place::default()).unwrap();
+        let mut entrance = exporter.entrance(Behind::Wait);
+        while entrance.write(batch(1)).is_ok() {}
+        exporter.finish();
     }
 }

@@ -4,7 +4,22 @@
 //! Always true: the ledger balances at the end, or the run says by how much it does not.
 #![forbid(unsafe_code)]
 
+mod account;
+mod desk;
 mod exporter;
+mod metering;
+mod own;
 mod pipeline;
+mod place;
+mod probe;
+mod reader;
+mod settings;
+mod work;
 
-pub use pipeline::{Pipeline, Settings};
+pub use account::Account;
+pub use exporter::{Behind, Entrance, Exporter};
+pub use own::Own;
+pub use pipeline::Pipeline;
+pub use place::Place;
+pub use probe::{Answer, End, Probe, Queue};
+pub use settings::Settings;

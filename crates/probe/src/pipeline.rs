@@ -1,68 +1,37 @@
-//! One pipeline: capture, decode and meter, run to completion on one thread; records leave for the exporter's.
+//! One pipeline on one thread, run to completion: capture, decode and meter; records leave for the exporter's.
 //!
 //! ```text
-//! burst of frames -> decode each into a burst of packets (or count why not) -> meter -> flows -> exporter
+//! source -> burst of frames -> Reader -> burst of packets -> Metering -> batches of records -> exporter
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and enters; it allocates
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
-use crate::exporter::Exporter;
+use crate::account::Account;
+use crate::exporter::Entrance;
+use crate::metering::Metering;
+use crate::reader::{Packets, Reader};
+use crate::settings::Settings;
 use std::io;
-use std::time::{Duration, Instant};
-use weir_capture::{BURST, Burst, Frame, Losses, Source};
-use weir_export::Sink;
-use weir_flow::{Flow, Meter};
-use weir_ledger::{Ledger, Noted, Refused};
-use weir_packet::{Network, Notes, Packet};
+use weir_capture::{BURST, FilterError, Source};
+use weir_packet::Packet;
 
-/// Records handed to the sinks at a time.
-const BATCH: usize = 128;
-/// A source that hands over less than it could is waited for; its records then leave this often, whole batch or not.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// While a live source hands over less than it could, time goes on without packets this often.
-const TICK: Duration = weir_capture::PATIENCE;
-
-/// What one pipeline is told.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Settings {
-    /// The meter's part.
-    pub meter: weir_flow::Config,
-    /// The decoder's part.
-    pub decode: weir_packet::Options,
-    /// Meter frames without IP as flows of MAC addresses.
-    pub layer2: bool,
-}
-
-/// One pipeline. Feed it sources one after another, then finish it.
+/// One pipeline. Feed it a source (or sources one after another), then finish it.
 pub struct Pipeline {
-    settings: Settings,
-    /// What happened to frames; the meter's and the sinks' parts are added on reading.
-    ledger: Ledger,
-    packets: Box<[Packet; BURST]>,
-    meter: Meter,
-    flows: Vec<Flow>,
-    /// When records were handed to the sinks last.
-    exported: Instant,
-    /// When time went on without packets last.
-    waited: Instant,
-    exporter: Exporter,
+    reader: Reader,
+    packets: Packets,
+    metering: Metering,
 }
 
 impl Pipeline {
-    /// Takes the meter's memory and starts the exporter's thread. (A sink that panics there panics here later.)
+    /// Takes the meter's memory.
     ///
     /// # Errors
-    /// The system has not that much memory, or starts no thread.
-    pub fn new(settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<Self> {
+    /// The system has not that much.
+    pub fn new(settings: Settings, entrance: Entrance) -> io::Result<Self> {
         Ok(Self {
-            settings,
-            ledger: Ledger::default(),
+            metering: Metering::new(&settings, entrance)?,
             packets: Box::new([Packet::default(); BURST]),
-            meter: Meter::try_new(settings.meter)?,
-            flows: Vec::with_capacity(2 * BATCH),
-            exported: Instant::now(),
-            waited: Instant::now(),
-            exporter: Exporter::new(sinks)?,
+            reader: Reader::new(&settings),
         })
     }
 
@@ -71,146 +40,37 @@ impl Pipeline {
     /// # Errors
     /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::fill`].
     pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
-        let mut burst = Burst::new();
-        let more = source.fill(&mut burst)?;
-        if more {
-            self.absorb(&burst);
+        let Some((packets, waits)) = self.reader.read(source, &mut self.packets)? else { return Ok(false) };
+        self.metering.absorb(&self.packets[..packets]);
+        if waits {
+            self.metering.wait(|| source.now_ns());
         }
-        let full = burst.is_full();
-        drop(burst);
-        if !more {
-            self.note(source.losses());
-        } else if !full {
-            self.wait(source);
-        }
-        Ok(more)
+        Ok(true)
     }
 
-    /// What a pipeline does while there is little to do: records leave, and end, without a packet that says how late it is.
-    fn wait(&mut self, source: &mut dyn Source) {
-        let now = Instant::now();
-        if now - self.waited >= TICK {
-            self.waited = now;
-            if let Some(now_ns) = source.now_ns() {
-                self.meter.wait(now_ns, &mut self.flows);
-                self.note(source.losses());
-            }
-        }
-        if now - self.exported >= PATIENCE {
-            self.export();
-        }
+    /// Asks a live source what it lost.
+    pub fn look(&mut self, source: &mut dyn Source) {
+        self.reader.look(source);
     }
 
-    /// Enters what a source lost. The octets of what nobody saw are not known.
-    fn note(&mut self, losses: Losses) {
-        let packets = &mut self.ledger.packets;
-        let before = packets.dropped_card + packets.dropped_kernel + packets.dropped_ring;
-        packets.received += losses.card + losses.kernel + losses.ring - before;
-        (packets.dropped_card, packets.dropped_kernel, packets.dropped_ring) =
-            (losses.card, losses.kernel, losses.ring);
+    /// Takes over what can change while it runs: timeouts, also of flows that there are; the filter; what is our own.
+    pub fn change(&mut self, settings: &Settings) {
+        self.reader.change(settings);
+        self.metering.change(settings);
     }
 
-    fn absorb(&mut self, burst: &Burst<'_>) {
-        let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
-        let (mut metered, mut refused_bytes) = (0, 0);
-        let (settings, packets) = (self.settings, &mut *self.packets);
-        for frame in burst {
-            let packet = &mut packets[metered % BURST];
-            packet.time_ns = frame.time_ns;
-            packet.interface = frame.interface;
-            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, settings.decode, packet);
-            let ordinary = matches!(read, Ok(notes) if notes.is_empty());
-            if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
-                || is_metered(frame, read, packet, settings.layer2, &mut self.ledger)
-            {
-                metered += 1;
-            } else {
-                refused_bytes += u64::from(frame.wire_bytes);
-            }
-        }
-        self.ledger.packets.received += burst.len() as u64;
-        self.ledger.packets.metered += metered as u64;
-        self.ledger.bytes.received += wire_bytes;
-        self.ledger.bytes.metered += wire_bytes - refused_bytes;
-        self.meter.absorb(&self.packets[..metered], &mut self.flows);
-        if self.flows.len() >= BATCH {
-            self.export();
-        }
+    /// Link types for which the filter means nothing, each told once.
+    pub fn filter_errors(&mut self) -> Vec<FilterError> {
+        self.reader.filter_errors()
     }
 
-    /// Hands the records that have ended to the exporter.
-    fn export(&mut self) {
-        if !self.flows.is_empty() {
-            let batch = std::mem::take(&mut self.flows);
-            self.flows = self.exporter.write(batch);
-        }
-        self.exported = Instant::now();
+    /// The account so far.
+    pub fn account(&self) -> Account {
+        Account::of(&self.reader.ledger, self.metering.account())
     }
 
-    /// Whether every sink has ended early, so that going on makes no sense (a closed pipe).
-    pub fn abandoned(&self) -> bool {
-        self.exporter.abandoned()
+    /// Ends every flow, hands over the last records, and gives the final account.
+    pub fn finish(self) -> Account {
+        Account::of(&self.reader.ledger, self.metering.finish())
     }
-
-    /// Errors with which sinks ended, each told once.
-    pub fn sink_errors(&self) -> Vec<weir_export::Error> {
-        self.exporter.errors()
-    }
-
-    /// The account so far. Records that have ended but that the sinks are not done with count as live.
-    pub fn ledger(&self) -> Ledger {
-        let counters = self.meter.counters();
-        let mut ledger = self.ledger.clone();
-        // The meter is the one to know what it had no room for.
-        ledger.packets.metered -= counters.dropped_packets;
-        ledger.packets.dropped_table_full = counters.dropped_packets;
-        ledger.bytes.metered -= counters.dropped_bytes;
-        ledger.bytes.dropped_table_full = counters.dropped_bytes;
-        ledger.noted.merge(&counters.noted);
-        ledger.created = counters.created;
-        let (sinks, on_their_way) = self.exporter.account();
-        ledger.sinks = sinks;
-        ledger.live = self.meter.live();
-        ledger.live.merge(on_their_way);
-        self.flows.iter().for_each(|flow| ledger.live.add(flow.packets(), flow.frame_bytes()));
-        ledger
-    }
-
-    /// Ends every flow, finishes every sink and gives the final account.
-    pub fn finish(mut self) -> (Ledger, Vec<weir_export::Error>) {
-        while self.meter.drain_some(BATCH, &mut self.flows) {
-            self.export();
-        }
-        self.export();
-        self.exporter.finish();
-        (self.ledger(), self.exporter.errors())
-    }
-}
-
-/// Counts what is out of the ordinary about a frame, which was read as `packet`, and says whether it is one to be metered.
-#[cold]
-fn is_metered(
-    frame: &Frame<'_>,
-    read: Result<Notes, Refused>,
-    packet: &Packet,
-    layer2: bool,
-    ledger: &mut Ledger,
-) -> bool {
-    let refused = match read {
-        Ok(notes) if packet.network != Network::Layer2 || layer2 => {
-            notes.iter().for_each(|noted| ledger.noted.count(noted));
-            if frame.time_clamped {
-                ledger.noted.count(Noted::TimeClamped);
-            }
-            return true;
-        }
-        Ok(_) => {
-            *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
-            Refused::NonIp
-        }
-        Err(refused) => refused,
-    };
-    ledger.packets.refused.count(refused);
-    ledger.bytes.refused.add(refused, frame.wire_bytes.into());
-    false
 }

@@ -9,7 +9,7 @@ use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, SinkLine};
 use weir_packet::{Flags, Options, Packet, address};
-use weir_probe::{Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
 
 /// What the program made of some frames.
 #[derive(Clone, Debug)]
@@ -39,7 +39,8 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
-    let mut pipeline = Pipeline::new(settings, vec![Box::new(sink)]).expect("there is memory for it");
+    let mut exporter = Exporter::new(vec![Box::new(sink)], Place::default()).expect("a thread can be started");
+    let mut pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
         match pipeline.step(source) {
@@ -48,8 +49,10 @@ pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
             Err(error) => damage.push(error.to_string()),
         }
     }
-    let (ledger, errors) = pipeline.finish();
-    assert!(errors.is_empty(), "a sink in memory cannot fail");
+    let account = pipeline.finish();
+    exporter.finish();
+    assert!(exporter.errors().is_empty(), "a sink in memory cannot fail");
+    let ledger = exporter.ledger([account]);
     let flows = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
     Outcome { flows, ledger, damage }
 }

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use weir_flow::{Config, Instructions, KeyOptions, Pages, Policy, Tuning};
 use weir_packet::Packet;
-use weir_probe::Settings;
+use weir_probe::{Own, Settings};
 
 const SECOND: i64 = 1_000_000_000;
 const YEAR: i64 = 31_557_600 * SECOND;
@@ -246,9 +246,11 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
     (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), tuning).prop_map(
         |(flows, (idle_ns, active_ns), key, policy, (decapsulate, layer2, secret), tuning)| Settings {
+            filter: None,
             meter: Config { flows, idle_ns, active_ns, key, policy, secret: Some(secret), tuning },
             decode: weir_packet::Options { decapsulate },
             layer2,
+            own: Own::default(),
         },
     )
 }

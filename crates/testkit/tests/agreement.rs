@@ -77,13 +77,13 @@ fn the_reference_agrees_with_etherparse() {
 }
 
 /// The packets of some frames by the reference, so that the meter is judged alone.
-fn packets(frames: &[RawFrame], settings: Settings) -> Vec<Packet> {
+fn packets(frames: &[RawFrame], settings: &Settings) -> Vec<Packet> {
     let decode = |frame| reference::decode(frame, settings.decode.decapsulate).ok();
     frames.iter().filter_map(decode).map(|(packet, _)| packet).collect()
 }
 
 fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
-    let packets = packets(frames, settings);
+    let packets = packets(frames, &settings);
     let (flows, meter) = real::meter_packets(&packets, burst, settings.meter);
     let theirs = reference::meter_packets(&packets, burst, settings.meter);
     compare::flows(&flows, &theirs.flows)?;
@@ -114,8 +114,8 @@ fn the_meter_agrees_when_time_jumps() {
 }
 
 fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
-    let ours = real::meter(frames, burst, settings);
-    let theirs = reference::meter(frames, burst, settings);
+    let ours = real::meter(frames, burst, settings.clone());
+    let theirs = reference::meter(frames, burst, &settings);
     same("equations that do not hold", ours.ledger.check(), vec![])?;
     compare::flows(&ours.flows, &theirs.flows)?;
     let (packets, bytes) = (&ours.ledger.packets, &ours.ledger.bytes);

@@ -16,7 +16,7 @@ const CUTS: usize = 48;
 
 fn settings(decapsulate: bool) -> Settings {
     let meter = Config { flows: 64, policy: Policy::Drop, secret: Some(7), ..Config::default() };
-    Settings { meter, decode: Options { decapsulate }, layer2: true }
+    Settings { meter, decode: Options { decapsulate }, layer2: true, ..Settings::default() }
 }
 
 fn frames(path: &Path) -> Vec<RawFrame> {

@@ -40,7 +40,7 @@ fn settings(decapsulate: bool) -> Settings {
     Settings {
         meter: Config { flows: 1 << 16, key, secret: Some(1), ..Config::default() },
         decode: weir_packet::Options { decapsulate },
-        layer2: false,
+        ..Settings::default()
     }
 }
 
@@ -242,8 +242,8 @@ fn every_record_of_every_capture_is_that_of_the_reference() {
         let frames: Vec<_> = real::frames(&mut *source).0.into_iter().take(3000).collect();
         for decapsulate in [false, true] {
             let settings = settings(decapsulate);
-            let ours = real::meter(&frames, weir_capture::BURST, settings);
-            let theirs = reference::meter(&frames, weir_capture::BURST, settings);
+            let ours = real::meter(&frames, weir_capture::BURST, settings.clone());
+            let theirs = reference::meter(&frames, weir_capture::BURST, &settings);
             if let Err(difference) = compare::flows(&ours.flows, &theirs.flows) {
                 panic!("{}, decapsulate {decapsulate}: {difference}", case.name);
             }

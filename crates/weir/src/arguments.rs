@@ -1,6 +1,6 @@
 //! What the user can write. The comments of this file are the help texts.
 
-use crate::units::{parse_duration, parse_flows};
+use crate::units::{parse_count, parse_duration, parse_flows};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,8 +18,11 @@ Examples:
   weir read capture.pcap                      a table of the largest flows, and a summary
   weir read *.pcapng.gz -o csv:flows.csv      several files as one, in time order, into CSV
   tcpdump -U -w - -i eth0 | weir read -          from a pipe
+  weir read -i af_packet:eth0                 live, until Ctrl-C
   weir read capture.pcap -v                   and where each packet went
   weir tcp capture.pcap                       what TCP went through: is it the network or the server?
+  weir probe -i af_packet:eth0                live traffic, a line a second
+  weir doctor                                 what is wrong with this machine for a probe
 
 Exit codes:
   0  done
@@ -29,9 +32,12 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Read(Box<Read>),
+    Probe(Box<Probe>),
     Tcp(Box<Tcp>),
     Synth(Synth),
     Bench(Bench),
+    Doctor(Doctor),
+    Plan(Plan),
     Fields(Fields),
     Completions(Completions),
     Man(Man),
@@ -45,58 +51,16 @@ pub struct Read {
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
-    /// A source: a file, -, or synth:velan,..., synth:mix,... or synth:lossy,... (see weir synth --help); repeatable
+    /// A source: a file, -, synth:velan,..., synth:mix,... or synth:lossy,... (see weir synth --help), repeatable; or, alone,
+    /// live traffic of an interface, until Ctrl-C: af_packet:IFACE, with keys behind it (see below)
     #[arg(short = 'i', long = "input", value_name = "SOURCE")]
     pub inputs: Vec<OsString>,
 
-    /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
-    /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
-    #[arg(short = 'o', long = "output", value_name = "SINK")]
-    pub outputs: Vec<String>,
+    #[command(flatten)]
+    pub sinks: Sinks,
 
-    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
-
-    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
-    #[arg(long)]
-    pub decap: bool,
-
-    /// Meter frames without IP as flows of MAC addresses and EtherType
-    #[arg(long)]
-    pub layer2: bool,
-
-    /// What else distinguishes flows
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
-    pub key: Vec<KeyPart>,
-
-    /// One-way flows: each direction is metered as a flow of its own
-    #[arg(long)]
-    pub uniflow_key: bool,
-
-    /// Write a two-way flow as two one-way records
-    #[arg(long)]
-    pub uniflow: bool,
-
-    /// End a record when nothing came for so long (ms, s, m, h; a plain number is seconds)
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
-    pub idle: u64,
-
-    /// End a record when it has been open for so long; the flow goes on in another record
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
-    pub active: u64,
-
-    /// Flows in memory at a time, with k, M or G [default: 1048576]
-    #[arg(long, value_name = "N", value_parser = parse_flows)]
-    pub flows: Option<u32>,
-
-    /// What a full table does with the packets of new flows
-    #[arg(long, value_name = "POLICY", default_value = "overflow")]
-    pub full: Full,
-
-    /// Observation domain (IPFIX), source ID (NetFlow v9), engine ID (v5, the low octet)
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub domain: u32,
+    #[command(flatten)]
+    pub metering: Metering,
 
     /// Write the ledger as JSON; - is standard output, in place of the table
     #[arg(long, value_name = "FILE")]
@@ -117,16 +81,192 @@ Examples:
   weir read capture.pcap --top 0                      all flows
   weir read a.pcap b.pcapng.zst -o csv:flows.csv      two files as one, into CSV
   weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
+  weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only what tcpdump would show; of tagged packets: 'vlan and ...'
   weir read tunnels.pcap --decap --key vlan           inner flows, per VLAN
   weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
   weir read -i synth:mix,flows=10000,packets=1M       generated traffic
+  weir read -i af_packet:eth0 -o json:-               live traffic, until Ctrl-C; takes CAP_NET_RAW
   weir read capture.pcap -v --stats ledger.json       the ledger, in words and as JSON
+
+af_packet: reads what an interface receives and sends, on lo what it receives. Keys and defaults:
+  block=256KiB blocks=256 (of the kernel's ring, which is memory that is not swapped out; larger frames are cut) snap=
+  promisc=on|off timestamps=kernel|hardware (hardware: the card's) fanout= (a number: programs that name the same one
+  share the traffic; both directions of a flow, and its fragments, come to one of them)
 
 Exit codes:
   0  done (also when the reader of the output went away, as in weir read ... | head)
   1  wrong use, or an input or output that cannot be opened; nothing was metered
   2  finished, but an input is damaged or was not read to its end, packets could not be metered (malformed, or captured too short)
-     or dropped by a full table, or records were not delivered: the counts say which";
+     or were dropped (by a full table, or because reading live traffic was too slow), or records were not delivered: the counts say which";
+
+/// Meter live traffic: a pipeline per queue, records to collectors and files while it goes on
+#[derive(Debug, Args)]
+#[command(after_help = PROBE_EXAMPLES, args_override_self = true)]
+pub struct Probe {
+    /// A source: af_packet:INTERFACE and others (see the manual), each queue of it is a pipeline; also a file or
+    /// synth:..., as weir read takes them; repeatable
+    #[arg(short = 'i', long = "input", value_name = "SOURCE")]
+    pub inputs: Vec<OsString>,
+
+    #[command(flatten)]
+    pub sinks: Sinks,
+
+    #[command(flatten)]
+    pub metering: Metering,
+
+    /// Take what is not on the command line from a file: the names of these options, as TOML
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Say what would be done, and do nothing: opens no source and no sink
+    #[arg(long)]
+    pub check: bool,
+
+    /// Print everything that is set as a file for --config, and do nothing
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Threads of a pipeline: fused, one that does all; or split, one that reads packets and one that meters them
+    #[arg(long, value_name = "LAYOUT", default_value = "fused")]
+    pub layout: Layout,
+
+    /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub cores: Option<Cores>,
+
+    /// Cores for the exporter [default: wherever the system puts it]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores)]
+    pub export_cores: Option<Cores>,
+
+    /// Whose rights to keep when everything is open: a user's name or number; root keeps them all
+    #[arg(long, value_name = "USER", default_value = "nobody")]
+    pub user: String,
+
+    /// How often a line per pipeline is printed, on standard error (ms, s, m, h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: u64,
+
+    /// Stop after so long
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<u64>,
+
+    /// Write the ledger as JSON, at the end; - is standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// Print the ledger in words at the end: where each packet and record went
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// No lines and no summary; errors and losses are still told
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  weir probe -i af_packet:eth0                              a line a second; Ctrl-C: the largest flows
+  weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
+  weir probe --config /etc/weir/probe.toml                  everything from a file
+  weir probe -i af_packet:eth0 --print-config > probe.toml  the file to begin with
+  weir probe --config probe.toml --check                    what would it do?
+
+Signals: SIGINT and SIGTERM end it: what has come is metered, every flow is ended and exported; a second one ends it at
+once. SIGHUP reads the file of --config again and takes over timeouts, filter and sinks.
+
+Exit codes:
+  0  done
+  1  wrong use, or a source or sink that cannot be opened; nothing was metered
+  2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
+
+/// Threads of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// One that does all
+    Fused,
+    /// One that reads packets, and one that meters them
+    Split,
+}
+
+/// Numbers of cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<usize>);
+
+/// A list of cores as the kernel writes it: `2,3,8-11`.
+fn parse_cores(text: &str) -> Result<Cores, String> {
+    const MOST: usize = 1024;
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+            (Ok(first), Ok(last)) if first <= last && last < MOST => cores.extend(first..=last),
+            _ => return Err(format!("'{part}' is no core and no range; write for example 2,3 or 2-5")),
+        }
+    }
+    Ok(Cores(cores))
+}
+
+/// Where records go.
+#[derive(Debug, Args)]
+pub struct Sinks {
+    /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
+    /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
+    #[arg(short = 'o', long = "output", value_name = "SINK")]
+    pub outputs: Vec<String>,
+
+    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+
+    /// Write a two-way flow as two one-way records
+    #[arg(long)]
+    pub uniflow: bool,
+
+    /// Observation domain (IPFIX), source ID (NetFlow v9), engine ID (v5, the low octet)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub domain: u32,
+}
+
+/// What a record is.
+#[derive(Debug, Args)]
+pub struct Metering {
+    /// Meter only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
+
+    /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
+    #[arg(long)]
+    pub decap: bool,
+
+    /// Meter frames without IP as flows of MAC addresses and EtherType
+    #[arg(long)]
+    pub layer2: bool,
+
+    /// What else distinguishes flows
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub key: Vec<KeyPart>,
+
+    /// One-way flows: each direction is metered as a flow of its own
+    #[arg(long)]
+    pub uniflow_key: bool,
+
+    /// End a record when nothing came for so long (ms, s, m, h; a plain number is seconds)
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub idle: u64,
+
+    /// End a record when it has been open for so long; the flow goes on in another record
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub active: u64,
+
+    /// Flows in memory at a time, with k, M or G [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub flows: Option<u32>,
+
+    /// What a full table does with the packets of new flows
+    #[arg(long, value_name = "POLICY", default_value = "overflow")]
+    pub full: Full,
+}
 
 /// What `--key` adds to the flow key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -158,6 +298,11 @@ pub struct Tcp {
     /// 600 octets of memory per connection, more if it was in trouble
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
+
+    /// Follow only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
+    /// as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPR")]
+    pub filter: Option<String>,
 
     /// Look inside tunnels: IP in IP, GRE, VXLAN, Geneve, GTP-U
     #[arg(long)]
@@ -365,6 +510,123 @@ Exit codes:
   0  done
   1  wrong use, or no memory; nothing was measured
   2  packets were lost from the books, so the figures are worth nothing; or an output could not be written";
+
+/// Say what is wrong with this machine for a probe, why it costs packets, and what mends it
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// Interfaces that packets come from [default: all that have a device behind them]
+    #[arg(value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+
+    /// Look at another machine: a recording of one, or a folder with its sys and proc
+    #[arg(long, value_name = "PATH")]
+    pub sysroot: Option<PathBuf>,
+
+    /// Write down all that is read of this machine, as text, and do nothing else; - is standard output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fix", "json"])]
+    pub record: Option<PathBuf>,
+
+    /// Do what is safe: offloads off, rings larger, governor performance, interrupts onto the card's node, real-time threads
+    /// not throttled. Each command is printed before it runs; with --sysroot none runs
+    #[arg(long, conflicts_with = "json")]
+    pub fix: bool,
+
+    /// Findings and everything that was read as one JSON object, in place of the text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also what is fine
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  weir doctor                                 this machine, all its cards
+  weir doctor eth0 -v                         one card, and also what is fine
+  sudo weir doctor eth0 --fix                 what is safe is done
+  weir doctor --record machine.txt            to send to somebody
+  weir doctor --sysroot machine.txt           what they see then
+  weir doctor --json | jq '.findings[] | select(.severity == \"wrong\").what'
+
+What cannot be read is listed as not known. Cards are asked by ethtool (apt install ethtool). Every check with its
+reason is in docs/doctor.md.
+
+Exit codes:
+  0  nothing is wrong
+  1  wrong use, no such interface, or nothing to read
+  2  something is wrong";
+
+/// Size a machine for a link, and lay pipelines out on its cores
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_EXAMPLES)]
+pub struct Plan {
+    /// Speed of the link, bits a second, with k, M or G
+    #[arg(long, value_name = "RATE", value_parser = parse_count)]
+    pub link: u64,
+
+    /// Octets of a frame with FCS, on average
+    #[arg(long, value_name = "OCTETS", default_value_t = 700, value_parser = clap::value_parser!(u32).range(64..=65_535))]
+    pub packet: u32,
+
+    /// Flows at a time, with k, M or G
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_flows)]
+    pub flows: u32,
+
+    /// Packets a second, with k, M or G [default: as many as the link carries]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub rate: Option<u64>,
+
+    /// Records a second, with k, M or G [default: a tenth of the flows]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub records: Option<u64>,
+
+    /// Million packets a second that a core receives and meters [default: 7.4]
+    #[arg(long, value_name = "N", value_parser = parse_mpps)]
+    pub mpps_per_core: Option<f64>,
+
+    /// Take that from what weir bench --json wrote on the machine: half of what it meters from memory
+    #[arg(long, value_name = "FILE", conflicts_with = "mpps_per_core")]
+    pub bench: Option<PathBuf>,
+
+    /// The card [default: the fastest]
+    #[arg(long, value_name = "IFACE")]
+    pub iface: Option<String>,
+
+    /// Plan for another machine: a recording of one (weir doctor --record), or a folder with its sys and proc
+    #[arg(long, value_name = "PATH")]
+    pub sysroot: Option<PathBuf>,
+
+    /// One JSON object in place of the text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Also what fits
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Million packets a second of a core: above 0.
+fn parse_mpps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(mpps) if (0.001..=10_000.0).contains(&mpps) => Ok(mpps),
+        _ => Err("must be a number from 0.001 to 10000, as in 7.4".into()),
+    }
+}
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  weir plan --link 100G                                  usual frames of 700 octets, 1 M flows
+  weir plan --link 100G --packet 64 --flows 2M           the worst that can come
+  weir plan --link 40G --rate 5M --iface eth1            a rate that was measured, a card
+  weir bench mix --json bench.json && weir plan --link 100G --bench bench.json
+  weir plan --link 100G --sysroot machine.txt --json     another machine, for programs
+
+Exit codes:
+  0  it fits, as far as is known
+  1  wrong use, no such interface, or nothing to read
+  2  it does not fit: what is printed says what, and why";
 
 /// List every field of a flow record
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{Burst, Error, Progress, Source};
+use weir_capture::{Burst, Error, Losses, Progress, Source};
 use weir_export::{ExportOptions, Sink};
 
 /// A source that can say how many frames came before damage.
@@ -41,8 +41,47 @@ impl Source for Counted {
     }
 }
 
-/// Opens every source and joins them in time order. All that cannot be opened are named.
+/// Live traffic, which ends when the program is told to stop.
+struct Live {
+    source: Box<dyn Source + Send>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for Live {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            self.source.stop();
+        }
+        self.source.fill(burst)
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.progress()
+    }
+
+    fn now_ns(&self) -> Option<u64> {
+        self.source.now_ns()
+    }
+
+    fn losses(&mut self) -> Losses {
+        self.source.losses()
+    }
+
+    fn stop(&mut self) {
+        self.source.stop();
+    }
+}
+
+/// The source that is live traffic, if there is one.
+pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
+    sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
+}
+
+/// Opens every source and joins them in time order; live traffic is read alone. All that cannot be opened are named.
 pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
+    if let Some(live) = live(sources) {
+        return open_live(live, sources.len(), stop);
+    }
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut troubles = Vec::new();
     for &source in sources {
@@ -52,6 +91,20 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dy
         }
     }
     if troubles.is_empty() { Ok(weir_capture::merge(opened)) } else { Err(Refusal(troubles.join("\n"))) }
+}
+
+/// Opens live traffic, which has no end that others could wait for, and which one thread reads here.
+fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
+    if sources > 1 {
+        return Err(Refusal(format!("{live}: live traffic is read alone; leave the other inputs out")));
+    }
+    let mut queues = weir_capture::live(live).map_err(|error| Refusal(error.to_string()))?;
+    match (queues.pop(), queues.is_empty()) {
+        (Some(source), true) => Ok(Box::new(Live { source, stop: stop.clone() })),
+        _ => Err(Refusal(format!(
+            "{live}: weir read has one thread for one queue; leave queues=N out, or use weir probe"
+        ))),
+    }
 }
 
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, String> {
@@ -68,7 +121,7 @@ fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source 
     };
     opened.map_err(|error| match &error {
         Error::Io { error: cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
-            format!("{error}; is the name right?{}", live(source))
+            format!("{error}; is the name right?{}", of_other_versions(source))
         }
         Error::Io { error: cause, .. } => format!("{error}{}", advice(cause)),
         _ => error.to_string(),
@@ -117,13 +170,13 @@ impl Read for Pipe {
 }
 
 /// What to say of sources that other versions may have.
-fn live(source: &OsStr) -> &'static str {
-    let live = ["af_packet:", "af_xdp:", "dpdk:", "packets:"];
+fn of_other_versions(source: &OsStr) -> String {
+    let schemes = ["af_xdp:", "dpdk:", "packets:"];
     match source.to_str() {
-        Some(text) if live.iter().any(|scheme| text.starts_with(scheme)) => {
-            " This version reads files, pipes and synthetic traffic; for a network card: tcpdump -U -w - -i eth0 | weir read -"
+        Some(text) if schemes.iter().any(|scheme| text.starts_with(scheme)) => {
+            format!(" This version reads files, pipes, synthetic traffic and {}", weir_capture::LIVE.join(", "))
         }
-        _ => "",
+        _ => String::new(),
     }
 }
 
@@ -225,17 +278,17 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Opens a sink.
-pub fn open_sink(sink: &str, read: &arguments::Read) -> Result<Box<dyn Sink + Send>, Refusal> {
+pub fn open_sink(sink: &str, sinks: &arguments::Sinks) -> Result<Box<dyn Sink + Send>, Refusal> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {
             Target::File(_) if path.is_empty() => {
                 return Err(Refusal(format!("{sink}: a file name, or -, must follow")));
             }
-            Target::File(path) => Box::new(Table::new(sink, read.top, Box::new(create(&path)?), None)),
-            _ => Box::new(Table::new(sink, read.top, Box::new(io::stdout()), terminal_columns())),
+            Target::File(path) => Box::new(Table::new(sink, sinks.top, Box::new(create(&path)?), None)),
+            _ => Box::new(Table::new(sink, sinks.top, Box::new(io::stdout()), terminal_columns())),
         });
     }
-    let options = ExportOptions { uniflow: read.uniflow, observation_domain: read.domain };
+    let options = ExportOptions { uniflow: sinks.uniflow, observation_domain: sinks.domain };
     weir_export::open(sink, &options).map_err(|error| {
         let what_to_do = match &error {
             weir_export::Error::Io { error, .. } => advice(error),

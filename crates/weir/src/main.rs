@@ -9,8 +9,13 @@
 
 mod arguments;
 mod bench;
+mod doctor;
 mod files;
+mod findings;
+mod outputs;
 mod pages;
+mod plan;
+mod probe;
 mod progress;
 mod protocols;
 mod read;
@@ -49,9 +54,12 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Some(Command::Read(read)) => read::run(&read),
+        Some(Command::Probe(probe)) => probe::run(&probe),
         Some(Command::Tcp(tcp)) => tcp::run(&tcp),
         Some(Command::Synth(synth)) => synth::run(&synth),
         Some(Command::Bench(bench)) => bench::run(&bench),
+        Some(Command::Doctor(doctor)) => doctor::run(&doctor),
+        Some(Command::Plan(plan)) => plan::run(&plan),
         Some(Command::Fields(fields)) => pages::fields(&fields),
         Some(Command::Completions(completions)) => pages::completions(&completions),
         Some(Command::Man(man)) => pages::man(&man),

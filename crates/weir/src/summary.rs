@@ -2,6 +2,7 @@
 
 use crate::{protocols, units};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Error, Sink};
 use weir_flow::Flow;
@@ -88,6 +89,10 @@ impl Sink for Observed {
     fn line(&self) -> &SinkLine {
         self.sink.line()
     }
+
+    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+        self.sink.datagrams()
+    }
 }
 
 /// Whether the run is one that "finished, but": packets refused as malformed or dropped, or records that were
@@ -130,8 +135,9 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
-    let (received, metered) = (ledger.packets.received, ledger.packets.metered);
-    fact("packets", format!("{received} received, {metered} metered"));
+    let Line { received, filtered, metered, .. } = ledger.packets;
+    let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
+    fact("packets", format!("{received} received{filtered}, {metered} metered"));
     if totals.flows > 0 {
         let human = |octets: u64| match octets {
             0..10_000 => String::new(),

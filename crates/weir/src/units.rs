@@ -22,8 +22,17 @@ pub fn parse_duration(text: &str) -> Result<u64, String> {
 /// Most flows that a table has room for.
 const MOST_FLOWS: u32 = 1 << 31;
 
-/// A number with `k`, `M` or `G` (decimal), 1 at least.
+/// A number of flows with `k`, `M` or `G` (decimal), 1 at least.
 pub fn parse_flows(text: &str) -> Result<u32, String> {
+    match parse_count(text).map(u32::try_from) {
+        Ok(Ok(flows @ 1..=MOST_FLOWS)) => Ok(flows),
+        Err(why) if !why.starts_with("must") => Err(why),
+        _ => Err(format!("must be from 1 to {MOST_FLOWS}")),
+    }
+}
+
+/// A number with `k`, `M` or `G` (decimal), 1 at least.
+pub fn parse_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
@@ -32,9 +41,9 @@ pub fn parse_flows(text: &str) -> Result<u32, String> {
         "G" | "g" => 1_000_000_000,
         other => return Err(format!("'{other}' is no suffix; use k, M or G (decimal)")),
     };
-    match scale(digits, factor).map(u32::try_from) {
-        Some(Ok(flows @ 1..=MOST_FLOWS)) => Ok(flows),
-        Some(_) => Err(format!("must be from 1 to {MOST_FLOWS}")),
+    match scale(digits, factor) {
+        Some(0) => Err("must be 1 at least".into()),
+        Some(n) => Ok(n),
         None => Err("not a number; write for example 65536 or 4M".into()),
     }
 }

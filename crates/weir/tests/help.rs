@@ -7,14 +7,14 @@ use common::{parts, weir};
 fn alone_it_prints_short_help() {
     let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
     assert_eq!((code, err.as_str()), (0, ""));
-    for command in ["read", "tcp", "synth", "bench", "fields", "completions", "man"] {
+    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
         assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
     }
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["read", "tcp", "synth", "bench", "fields", "completions", "man"] {
+    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
         let (code, out, _) = parts(&weir([command, "--help"]));
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
@@ -48,11 +48,27 @@ fn wrong_use_is_exit_code_1_with_a_reason() {
         (&["read", "-", "-o", "table:-", "-o", "json:-"], "mixed"),
         (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
         (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
-        (&["read", "af_packet:eth0"], "This version reads files"),
+        (&["read", "dpdk:net_null0"], "This version reads files, pipes, synthetic traffic and af_packet:"),
+        (&["read", "af_packet:weir-none"], "there is no interface 'weir-none'; there are: "),
+        (&["read", "-i", "af_packet:lo,queue=2"], "did you mean queues?"),
+        (&["read", "-", "-i", "af_packet:lo"], "af_packet:lo: live traffic is read alone"),
+        (&["tcp", "af_packet:lo"], "weir tcp reads captures, not live traffic"),
         (&["synth", "nonsense", "-o", "x.pcap"], "nonsense"),
         (&["synth", "velan"], "--output"),
         (&["bench", "speed"], "flows"),
         (&["bench", "--rounds", "0"], "--rounds"),
+        (&["doctor", "nonsense0"], "no interface 'nonsense0'"),
+        (&["doctor", "--sysroot", "/nonsense"], "/nonsense"),
+        (&["doctor", "--sysroot", "/dev/null"], "neither a folder nor a recording"),
+        (&["doctor", "--fix", "--json"], "--fix"),
+        (&["plan"], "--link"),
+        (&["plan", "--link", "fast"], "suffix"),
+        (&["plan", "--link", "0"], "1 at least"),
+        (&["plan", "--link", "10G", "--packet", "63"], "63"),
+        (&["plan", "--link", "10G", "--mpps-per-core", "0"], "0.001"),
+        (&["plan", "--link", "10G", "--mpps-per-core", "NaN"], "0.001"),
+        (&["plan", "--link", "10G", "--iface", "nonsense0"], "no interface"),
+        (&["plan", "--link", "10G", "--bench", "/dev/null"], "not JSON"),
         (&["completions", "dos"], "dos"),
     ] {
         let (code, out, err) = parts(&weir(arguments));
@@ -79,7 +95,7 @@ fn there_is_a_manual_page_for_every_command() {
     let pages = folder.path().join("man1");
     let (code, _, err) = parts(&weir(["man".as_ref(), "-o".as_ref(), pages.as_os_str()]));
     assert_eq!(code, 0, "{err}");
-    for page in ["weir", "weir-read", "weir-tcp", "weir-synth", "weir-fields", "weir-completions", "weir-man"] {
+    for page in ["weir", "weir-read", "weir-tcp", "weir-synth", "weir-doctor", "weir-plan", "weir-fields", "weir-man"] {
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
         assert!(text.contains("Examples:"), "{page}");
     }

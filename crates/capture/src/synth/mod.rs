@@ -71,7 +71,7 @@ mod lossy;
 mod mix;
 mod random;
 mod schedule;
-mod spec;
+pub(crate) mod spec;
 mod tcp_truth;
 mod truth;
 mod velan;

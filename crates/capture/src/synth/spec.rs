@@ -57,13 +57,13 @@ fn guess(near: &Option<&'static str>) -> String {
 
 /// The values of one load, as written.
 #[derive(Debug)]
-pub(super) struct Values<'a> {
+pub(crate) struct Values<'a> {
     pairs: Vec<(&'static str, &'a str)>,
 }
 
 impl<'a> Values<'a> {
     /// Takes the text behind the load's name apart.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         load: &'static str,
         known: &'static [&'static str],
         text: Option<&'a str>,
@@ -84,20 +84,38 @@ impl<'a> Values<'a> {
     }
 
     /// What was written for a key, if anything.
-    pub(super) fn get(&self, key: &'static str) -> Option<&'a str> {
+    pub(crate) fn get(&self, key: &'static str) -> Option<&'a str> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|&(_, value)| value)
     }
 
     /// A whole number within bounds, with k, M or G behind it or not.
-    pub(super) fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub(crate) fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
         self.value(key, &format!("must be a whole number from {low} to {high}; k, M and G are understood"), |value| {
             scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number))
         })
     }
 
+    /// Octets within bounds, with KiB, MiB or GiB behind the number or not; k, M and G mean the same.
+    pub(crate) fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+        const KIB: u64 = 1024;
+        const UNITS: &[(&str, u64)] = &[
+            ("", 1),
+            ("k", KIB),
+            ("K", KIB),
+            ("KiB", KIB),
+            ("M", KIB * KIB),
+            ("MiB", KIB * KIB),
+            ("G", KIB * KIB * KIB),
+            ("GiB", KIB * KIB * KIB),
+        ];
+        self.value(key, &format!("must be from {low} to {high} octets; KiB, MiB and GiB are understood"), |value| {
+            scaled(value, UNITS).filter(|octets| (low..=high).contains(octets))
+        })
+    }
+
     /// A time span in ns, within bounds; a plain number is seconds.
-    pub(super) fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub(crate) fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1_000_000_000),
             ("ms", 1_000_000),
@@ -121,7 +139,7 @@ impl<'a> Values<'a> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         &self,
         key: &'static str,
         words: &[(&'static str, T)],
@@ -159,7 +177,7 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
 }
 
 /// The word that takes the fewest changes to become, if those are few.
-pub(super) fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
     // Nobody mistypes a name into something much longer; comparing would take the product of both lengths.
     let written: Vec<char> = written.chars().take(32).collect();
     let closest = known.iter().map(|&word| (changes(&written, word), word)).min()?;

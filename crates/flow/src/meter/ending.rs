@@ -73,10 +73,21 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         (clock_ns.saturating_sub(self.ticks_from_ns) >> 24).min(u64::from(NEVER) - 1) as u32
     }
 
-    /// Counts ticks from now on: the hand looks into every place that is in use, once.
+    /// Other timeouts from now on, also of flows that there are. A record that is due by them ends within one round of the hand.
+    pub fn set_timeouts(&mut self, idle_ns: u64, active_ns: u64) {
+        (self.config.idle_ns, self.config.active_ns) = (idle_ns, active_ns);
+        self.look_everywhere();
+    }
+
+    /// Counts ticks from now on.
     #[cold]
     fn count_ticks_anew(&mut self) {
         self.ticks_from_ns = self.clock_ns;
+        self.look_everywhere();
+    }
+
+    /// The hand is to look into every place that is in use, once.
+    fn look_everywhere(&mut self) {
         let used = &mut self.due[..self.used as usize];
         used.iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
     }
@@ -87,7 +98,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if self.started && now_ns > self.newest_ns {
             self.advance_clock(now_ns);
         }
-        for _ in 0..(self.used as usize / 4).div_ceil(SWEPT) {
+        for _ in 0..(self.used as usize).div_ceil(4 * SWEPT) {
             self.sweep(out);
         }
     }

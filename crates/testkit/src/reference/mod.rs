@@ -42,7 +42,7 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>
 }
 
 /// Meters frames from the first to the last, `burst` of them at a time.
-pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
+pub fn meter(frames: &[RawFrame], burst: usize, settings: &Settings) -> Outcome {
     let mut outcome = Outcome::default();
     let mut meter = meter::Meter::new(settings.meter);
     for frames in frames.chunks(burst) {
@@ -53,7 +53,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
 }
 
 /// The packets of some frames; the others are counted.
-fn decode_all(frames: &[RawFrame], settings: Settings, outcome: &mut Outcome) -> Vec<Packet> {
+fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -> Vec<Packet> {
     let mut packets = Vec::new();
     for frame in frames {
         let refused = match decode(frame, settings.decode.decapsulate) {

@@ -5,7 +5,7 @@ use crate::progress;
 use crate::read::{BURSTS_BETWEEN_LOOKS, DAMAGES_TOLD};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{BURST, Source};
+use weir_capture::{BURST, Selector, Source};
 use weir_ledger::{Ledger, Noted, Refused};
 use weir_packet::{Flags, Network, Packet, address, decode};
 
@@ -15,8 +15,10 @@ const TCP: u8 = 6;
 /// What came of reading.
 #[derive(Debug, Default)]
 pub struct Intake {
-    /// Metered are the packets that were handed on, filtered those below.
+    /// Metered are the packets that were handed on, filtered those of the next three.
     pub ledger: Ledger,
+    /// Packets that the filter did not keep.
+    pub not_kept: u64,
     /// Packets of other protocols.
     pub not_tcp: u64,
     /// TCP without ports: later fragments, or captured too short. Nobody knows which connection they are of.
@@ -31,10 +33,17 @@ pub trait Taker {
     fn take(&mut self, packets: &[Packet], frames: &[u64]);
 }
 
+/// Which packets are read, and how.
+#[derive(Clone)]
+pub struct Settings {
+    pub filter: Option<Selector>,
+    pub decode: weir_packet::Options,
+}
+
 /// Lets a source run to its end, or until a signal. `tell` says whether damage is told.
 pub fn read(
     source: &mut dyn Source,
-    options: weir_packet::Options,
+    mut settings: Settings,
     stop: &AtomicBool,
     mut line: progress::Line,
     tell: bool,
@@ -49,7 +58,11 @@ pub fn read(
                 packets.clear();
                 frames.clear();
                 for frame in &burst {
-                    if let Some(packet) = intake.decode(frame, options) {
+                    if let Some(filter) = &mut settings.filter
+                        && !filter.keeps(frame)
+                    {
+                        intake.leave_out(frame);
+                    } else if let Some(packet) = intake.decode(frame, settings.decode) {
                         packets.push(packet);
                         frames.push(intake.ledger.packets.received);
                     }
@@ -74,6 +87,11 @@ pub fn read(
         }
     }
     let interrupted = stop.load(Ordering::Relaxed);
+    let meaningless = settings.filter.as_mut().map_or_else(Vec::new, Selector::troubles);
+    let unfiltered = !meaningless.is_empty();
+    if tell {
+        meaningless.iter().for_each(|error| line.say(&error.to_string()));
+    }
     if tell && damages > DAMAGES_TOLD {
         line.say(&format!("{} more damaged places", damages - DAMAGES_TOLD));
     }
@@ -81,11 +99,20 @@ pub fn read(
         line.say("interrupted: the rest of the input was not read");
     }
     line.clear();
-    intake.flawed = damages > 0 || interrupted;
+    intake.flawed = damages > 0 || interrupted || unfiltered;
     intake
 }
 
 impl Intake {
+    /// Counts a frame that the filter does not keep.
+    fn leave_out(&mut self, frame: &weir_capture::Frame<'_>) {
+        let Ledger { packets, bytes, .. } = &mut self.ledger;
+        let wire_bytes = u64::from(frame.wire_bytes);
+        self.not_kept += 1;
+        (packets.received, packets.filtered) = (packets.received + 1, packets.filtered + 1);
+        (bytes.received, bytes.filtered) = (bytes.received + wire_bytes, bytes.filtered + wire_bytes);
+    }
+
     /// Counts a frame, and gives its packet if that is one of a connection.
     fn decode(&mut self, frame: &weir_capture::Frame<'_>, options: weir_packet::Options) -> Option<Packet> {
         let ledger = &mut self.ledger;

@@ -1,7 +1,7 @@
 //! `weir tcp`: captures through the batch engine, and a report of what TCP went through.
 //!
 //! In: captures, as `weir read` takes them. Out: text, a page, JSON, CSV; or one connection segment by segment.
-//! Always true: packets received = refused + not TCP + without ports + left out + analysed, and the connections have the
+//! Always true: packets received = refused + filtered + not TCP + without ports + left out + analysed, and the connections have the
 //! packets that were analysed. Memory grows with the connections, up to as many as there is memory for: those that begin
 //! later are left out, and counted.
 
@@ -22,7 +22,7 @@ mod totals;
 
 use crate::arguments::{EngineChoice, Tcp, TcpSort};
 use crate::files::{self, Target};
-use crate::{Outcome, Refusal, progress, read, say, summary};
+use crate::{Outcome, Refusal, outputs, progress, read, say, summary};
 use between::Search;
 use client::Clients;
 use compare::Comparison;
@@ -87,6 +87,8 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         Some(EngineChoice::Cpu) => Choice::Cpu,
         Some(EngineChoice::Gpu) => Choice::Gpu,
     };
+    let decode = weir_packet::Options { decapsulate: tcp.decap };
+    let settings = input::Settings { filter: outputs::filter(tcp.filter.as_deref())?, decode };
     let stop = read::stop_signal()?;
     let source = files::open_sources(&sources, &stop)?;
     // Files take address space, too.
@@ -96,7 +98,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
             .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
     let mut outputs = outputs.open()?;
 
-    let findings = find(tcp, &sources, source, engine, shares.connections, &stop);
+    let findings = find(tcp, &sources, source, settings.clone(), engine, shares.connections, &stop);
     let ledger = &findings.intake.ledger;
     let mut flawed = findings.intake.flawed || summary::flawed(ledger);
     let left_out = ledger.packets.dropped_table_full;
@@ -104,7 +106,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         say(&totals::incomplete(left_out, findings.totals.connections));
     }
     if let Some(key) = &tcp.explain {
-        flawed |= explain(tcp, &findings, key, &sources, &stop)? == Outcome::Flawed;
+        flawed |= explain(&settings, &findings, key, &sources, &stop)? == Outcome::Flawed;
     } else {
         flawed |= outputs.write(&findings) == Outcome::Flawed;
         let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
@@ -117,7 +119,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
     }
     if let Some((path, file)) = outputs.stats.take() {
-        flawed |= read::write_stats(ledger, &path, file) == Outcome::Flawed;
+        flawed |= outputs::write_stats(ledger, &path, file) == Outcome::Flawed;
     }
     Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
 }
@@ -164,6 +166,7 @@ fn find(
     tcp: &Tcp,
     sources: &[&OsStr],
     mut source: Box<dyn weir_capture::Source + Send>,
+    settings: input::Settings,
     engine: Engine,
     most: usize,
     stop: &AtomicBool,
@@ -172,9 +175,8 @@ fn find(
     let clients = Clients::at_most(most);
     let mut takers =
         Takers { engine, done: Vec::new(), connections: Vec::new(), clients, comparison, left_out: [0; 2] };
-    let options = weir_packet::Options { decapsulate: tcp.decap };
     let line = progress::Line::new(tcp.quiet);
-    let mut intake = input::read(&mut *source, options, stop, line, true, &mut takers);
+    let mut intake = input::read(&mut *source, settings, stop, line, true, &mut takers);
     let Takers { engine, mut done, mut connections, clients, comparison, left_out } = takers;
     let name = engine.name().to_string();
     let account = engine.finish(&mut done);
@@ -216,7 +218,7 @@ fn find(
 
 /// Reads the capture once more for one connection.
 fn explain(
-    tcp: &Tcp,
+    settings: &input::Settings,
     findings: &Findings,
     key: &str,
     sources: &[&OsStr],
@@ -224,10 +226,9 @@ fn explain(
 ) -> Result<Outcome, Refusal> {
     let at = key::find(&findings.connections, key).map_err(Refusal)?;
     let connection = &findings.connections[at];
-    let options = weir_packet::Options { decapsulate: tcp.decap };
     let read = |taker: &mut dyn Taker| -> Result<(), Refusal> {
         let mut source = files::open_sources(sources, stop)?;
-        input::read(&mut *source, options, stop, progress::Line::new(true), false, taker);
+        input::read(&mut *source, settings.clone(), stop, progress::Line::new(true), false, taker);
         Ok(())
     };
     let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;

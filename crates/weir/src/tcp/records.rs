@@ -26,6 +26,7 @@ pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
         "packets": {
             "received": packets.received,
             "refused": packets.refused.total(),
+            "filtered": findings.intake.not_kept,
             "not_tcp": findings.intake.not_tcp,
             "without_ports": findings.intake.without_ports,
             "left_out": packets.dropped_table_full,

@@ -83,6 +83,7 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let mut counted = format!("{} received, {} analysed", packets.received, packets.metered);
     for (count, what) in [
+        (intake.not_kept, "filtered"),
         (intake.not_tcp, "not TCP"),
         (intake.without_ports, "TCP without ports"),
         (packets.refused.total(), "refused (-v says why)"),

@@ -1,0 +1,381 @@
+//! Which queue a frame goes to: a program that the kernel runs for each.
+//!
+//! ```text
+//! on from the EtherType, over tags, labels, PPPoE, SNAP, at most 16, until an IP header:
+//! queue = hash of both addresses, the same whichever comes first, modulo queues
+//! no IP header: the first queue
+//! ```
+//! Only the outermost addresses are looked at. So fragments, which have no ports, and both directions of a flow go one way,
+//! whatever stands between Ethernet and IP in either of them; and so does all that two ends of a tunnel exchange.
+//! It walks as `decode` of the room `packet` does.
+//! The hash is keyed, so that nobody outside can aim all traffic at one queue.
+
+use super::program::code::*;
+use super::program::{Instruction, Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
+use std::hash::{BuildHasher, RandomState};
+
+/// Tags, labels, sessions and SNAP headers before IP, at most.
+const HEADERS: usize = 16;
+
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+const VLAN: [u32; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
+const MPLS: [u32; 2] = [0x8847, 0x8848];
+const PPPOE_SESSION: u32 = 0x8864;
+/// What is lower is a length (IEEE 802.3).
+const FIRST_ETHERTYPE: u32 = 0x0600;
+
+/// Slots: the hash, the addresses' words, their sum, where the header begins; and the accumulator meanwhile.
+const HASH: u32 = 0;
+const SOURCE: u32 = 1;
+const DESTINATION: u32 = 2;
+const SUM: u32 = 3;
+const START: u32 = 4;
+const KEPT: u32 = 5;
+
+/// Multipliers for the hash that nobody outside knows; both are odd.
+pub(super) fn secret() -> [u32; 2] {
+    let secret = RandomState::new().hash_one(0);
+    [secret as u32 | 1, (secret >> 32) as u32 | 1]
+}
+
+/// The program for a link type: Ethernet, or raw IP.
+pub(super) fn by_addresses(link: u16, secret: [u32; 2]) -> Vec<Instruction> {
+    let mut program = Program::default();
+    let ends = Ends { ipv4: program.label(), ipv6: program.label(), other: program.label() };
+    if link == super::interface::ETHERNET {
+        from_ethernet(&mut program, &ends);
+    } else {
+        program.add(SET_X, 0);
+        by_version(&mut program, &ends);
+        program.jump(ends.other);
+    }
+    program.place(ends.ipv4);
+    hash(&mut program, [12, 16], 1, secret);
+    program.place(ends.ipv6);
+    hash(&mut program, [8, 24], 4, secret);
+    program.place(ends.other);
+    program.add(END, 0);
+    program.finish()
+}
+
+/// What a walk ends with. X is where the IP header begins.
+struct Ends {
+    ipv4: Label,
+    ipv6: Label,
+    other: Label,
+}
+
+/// From a frame to its IP header.
+fn from_ethernet(program: &mut Program, ends: &Ends) {
+    let steps: Vec<[Label; 2]> = (0..=HEADERS).map(|_| [program.label(), program.label()]).collect();
+    // The kernel shows what the host sends from the Ethernet header on, and what it receives from behind it.
+    let outgoing = program.label();
+    program.add(LOAD_WORD, PACKET_TYPE);
+    program.jump_if(JUMP_IF_EQUAL, OUTGOING, outgoing);
+    program.add(SET_X, 0);
+    program.add(LOAD_WORD, PROTOCOL);
+    program.jump(steps[0][0]);
+    program.place(outgoing);
+    program.add(SET_X, 14);
+    program.add(LOAD_HALF, 12);
+    for step in steps.windows(2) {
+        let ([typed, labelled], [next_typed, next_labelled]) = (step[0], step[1]);
+        program.place(typed);
+        by_ethertype(program, ends, next_typed, next_labelled);
+        program.place(labelled);
+        by_label(program, ends, next_typed, next_labelled);
+    }
+    // Behind the last step: IP is still taken, as it is no header before IP.
+    let [typed, labelled] = steps[HEADERS];
+    program.place(typed);
+    program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
+    program.jump_if(JUMP_IF_EQUAL, IPV6, ends.ipv6);
+    program.place(labelled);
+    program.jump(ends.other);
+}
+
+/// ACC is an EtherType or a length, X where what it announces begins.
+fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
+    let [tagged, session, long, compressed, protocol] = std::array::from_fn(|_| program.label());
+    program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
+    program.jump_if(JUMP_IF_EQUAL, IPV6, ends.ipv6);
+    VLAN.iter().for_each(|&tag| program.jump_if(JUMP_IF_EQUAL, tag, tagged));
+    MPLS.iter().for_each(|&mpls| program.jump_if(JUMP_IF_EQUAL, mpls, next_labelled));
+    program.jump_if(JUMP_IF_EQUAL, PPPOE_SESSION, session);
+    program.jump_if(JUMP_IF_AT_LEAST, FIRST_ETHERTYPE, ends.other);
+    // A length: SNAP brings an EtherType back.
+    let [snap, whole] = [program.label(), program.label()];
+    program.add(LOAD_WORD_AT_X, 0);
+    program.jump_if(JUMP_IF_EQUAL, 0xaaaa_0300, snap);
+    program.jump(ends.other);
+    program.place(snap);
+    program.add(LOAD_HALF_AT_X, 4);
+    program.jump_if(JUMP_IF_EQUAL, 0, whole);
+    program.jump(ends.other);
+    program.place(whole);
+    program.add(LOAD_HALF_AT_X, 6);
+    advance(program, 8);
+    program.jump(next_typed);
+    program.place(tagged);
+    program.add(LOAD_HALF_AT_X, 2);
+    advance(program, 4);
+    program.jump(next_typed);
+    // Version and type 1, code 0; then PPP, whose protocol is one octet if that is odd.
+    program.place(session);
+    program.add(LOAD_HALF_AT_X, 0);
+    program.jump_if(JUMP_IF_EQUAL, 0x1100, long);
+    program.jump(ends.other);
+    program.place(long);
+    program.add(LOAD_OCTET_AT_X, 6);
+    program.jump_if(JUMP_IF_ANY_BIT, 1, compressed);
+    program.add(LOAD_HALF_AT_X, 6);
+    advance(program, 8);
+    program.jump(protocol);
+    program.place(compressed);
+    advance(program, 7);
+    program.place(protocol);
+    program.jump_if(JUMP_IF_EQUAL, 0x0021, ends.ipv4);
+    program.jump_if(JUMP_IF_EQUAL, 0x0057, ends.ipv6);
+    program.jump_if(JUMP_IF_EQUAL, 0x0281, next_labelled);
+    program.jump(ends.other);
+}
+
+/// X is where an MPLS label begins.
+fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
+    let [bottom, control_word, ethernet] = std::array::from_fn(|_| program.label());
+    program.add(LOAD_WORD_AT_X, 0);
+    advance(program, 4);
+    program.jump_if(JUMP_IF_ANY_BIT, 0x100, bottom);
+    program.jump(next_labelled);
+    program.place(bottom);
+    by_version(program, ends);
+    // A pseudowire: Ethernet, behind a control word or not.
+    program.jump_if(JUMP_IF_EQUAL, 0, control_word);
+    program.jump(ethernet);
+    program.place(control_word);
+    advance(program, 4);
+    program.place(ethernet);
+    program.add(LOAD_HALF_AT_X, 12);
+    advance(program, 14);
+    program.jump(next_typed);
+}
+
+/// To IP of the version that the first four bits say. If they say none: ACC is those bits, in the upper half of an octet.
+fn by_version(program: &mut Program, ends: &Ends) {
+    program.add(LOAD_OCTET_AT_X, 0);
+    program.add(AND, 0xf0);
+    program.jump_if(JUMP_IF_EQUAL, 0x40, ends.ipv4);
+    program.jump_if(JUMP_IF_EQUAL, 0x60, ends.ipv6);
+}
+
+/// X goes on by so many octets; ACC stays.
+fn advance(program: &mut Program, octets: u32) {
+    program.add(STORE_SLOT, KEPT);
+    program.add(FROM_X, 0);
+    program.add(ADD, octets);
+    program.add(TO_X, 0);
+    program.add(LOAD_SLOT, KEPT);
+}
+
+/// Ends with the hash of two addresses of so many words, of which sums and differences enter: they know no order.
+fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
+    program.add(STORE_X_SLOT, START);
+    program.add(SET, 0);
+    program.add(STORE_SLOT, HASH);
+    for word in 0..words {
+        program.add(LOAD_X_SLOT, START);
+        program.add(LOAD_WORD_AT_X, source + 4 * word);
+        program.add(STORE_SLOT, SOURCE);
+        program.add(LOAD_WORD_AT_X, destination + 4 * word);
+        program.add(STORE_SLOT, DESTINATION);
+        program.add(LOAD_X_SLOT, SOURCE);
+        program.add(ADD_X, 0);
+        program.add(STORE_SLOT, SUM);
+        // hash = ((hash ^ source ^ destination) * secret + source + destination) * secret
+        program.add(LOAD_SLOT, DESTINATION);
+        program.add(EXCLUSIVE_OR_X, 0);
+        program.add(LOAD_X_SLOT, HASH);
+        program.add(EXCLUSIVE_OR_X, 0);
+        program.add(MULTIPLY, secret[0]);
+        program.add(LOAD_X_SLOT, SUM);
+        program.add(ADD_X, 0);
+        program.add(MULTIPLY, secret[1]);
+        program.add(STORE_SLOT, HASH);
+    }
+    // What a product mixed best is its upper half.
+    program.add(LOAD_SLOT, HASH);
+    program.add(SHIFT_RIGHT, 16);
+    program.add(END_WITH_ACC, 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u32; 2] = [0x9e37_79b1, 0x85eb_ca77];
+    const EITHER_WAY: [bool; 2] = [false, true];
+
+    /// What the kernel does with a program, for the instructions that are used here.
+    fn run(program: &[Instruction], data: &[u8], outgoing: bool, protocol: u16) -> u32 {
+        let (mut at, mut acc, mut x, mut slots) = (0, 0_u32, 0_u32, [None; 16]);
+        let load = |at: u32, octets: usize| {
+            let octets = data.get(at as usize..)?.get(..octets)?;
+            Some(octets.iter().fold(0, |word, &octet| word << 8 | u32::from(octet)))
+        };
+        loop {
+            let Instruction { code, jt, jf, k } = program[at];
+            at += 1;
+            let mut branch = |holds| at += usize::from(if holds { jt } else { jf });
+            let loaded = match code {
+                LOAD_WORD if k == PACKET_TYPE => Some(if outgoing { OUTGOING } else { 0 }),
+                LOAD_WORD if k == PROTOCOL => Some(protocol.into()),
+                LOAD_HALF => load(k, 2),
+                LOAD_WORD_AT_X => load(x + k, 4),
+                LOAD_HALF_AT_X => load(x + k, 2),
+                LOAD_OCTET_AT_X => load(x + k, 1),
+                LOAD_SLOT => Some(slots[k as usize].expect("a slot is written before it is read")),
+                SET => Some(k),
+                _ => Some(acc),
+            };
+            let Some(loaded) = loaded else { return 0 };
+            acc = loaded;
+            match code {
+                LOAD_WORD | LOAD_HALF | LOAD_WORD_AT_X | LOAD_HALF_AT_X | LOAD_OCTET_AT_X | LOAD_SLOT | SET => {}
+                LOAD_X_SLOT => x = slots[k as usize].expect("a slot is written before it is read"),
+                STORE_SLOT => slots[k as usize] = Some(acc),
+                STORE_X_SLOT => slots[k as usize] = Some(x),
+                SET_X => x = k,
+                ADD => acc = acc.wrapping_add(k),
+                MULTIPLY => acc = acc.wrapping_mul(k),
+                AND => acc &= k,
+                SHIFT_RIGHT => acc >>= k,
+                ADD_X => acc = acc.wrapping_add(x),
+                EXCLUSIVE_OR_X => acc ^= x,
+                TO_X => x = acc,
+                FROM_X => acc = x,
+                JUMP => at += k as usize,
+                JUMP_IF_EQUAL => branch(acc == k),
+                JUMP_IF_AT_LEAST => branch(acc >= k),
+                JUMP_IF_ANY_BIT => branch(acc & k != 0),
+                END => return k,
+                END_WITH_ACC => return acc,
+                other => panic!("no instruction {other:#x}"),
+            }
+        }
+    }
+
+    /// Where an Ethernet frame goes; the same whether it is sent or received.
+    fn queue(frame: &[u8]) -> u32 {
+        let program = by_addresses(1, SECRET);
+        let [sent, received] = EITHER_WAY.map(|outgoing| {
+            let data = if outgoing { frame } else { &frame[14..] };
+            let ethertype = u16::from_be_bytes([frame[12], frame[13]]);
+            // The kernel has numbers of its own for frames with a length.
+            let protocol = if ethertype < 0x600 { 4 } else { ethertype };
+            run(&program, data, outgoing, protocol)
+        });
+        assert_eq!(sent, received);
+        sent
+    }
+
+    fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ethertype.to_be_bytes()[..], payload].concat()
+    }
+
+    fn ipv4(source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8> {
+        [&[0x45, 0, 0, 40, 0, 1, 0, 0, 64, 17, 0, 0], &source[..], &destination, rest].concat()
+    }
+
+    fn ipv6(source: u8, destination: u8) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, source]);
+        packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, destination]);
+        packet
+    }
+
+    const A: [u8; 4] = [192, 0, 2, 1];
+    const B: [u8; 4] = [198, 51, 100, 77];
+
+    #[test]
+    fn both_directions_go_one_way_whatever_the_ports() {
+        let there = queue(&ethernet(0x0800, &ipv4(A, B, &[1, 2, 3, 4])));
+        let back = queue(&ethernet(0x0800, &ipv4(B, A, &[])));
+        assert_eq!(there, back);
+        assert_ne!(there, 0);
+        assert_eq!(queue(&ethernet(0x86dd, &ipv6(1, 2))), queue(&ethernet(0x86dd, &ipv6(2, 1))));
+        assert_ne!(queue(&ethernet(0x86dd, &ipv6(1, 2))), queue(&ethernet(0x86dd, &ipv6(1, 3))));
+    }
+
+    #[test]
+    fn what_stands_before_ip_does_not_matter() {
+        let packet = ipv4(A, B, &[]);
+        let plain = queue(&ethernet(0x0800, &packet));
+        let behind = |ethertype, before: &[u8]| queue(&ethernet(ethertype, &[before, &packet[..]].concat()));
+        assert_eq!(behind(0x8100, &[0, 7, 8, 0]), plain);
+        assert_eq!(behind(0x88a8, &[0, 7, 0x91, 0, 0, 8, 8, 0]), plain);
+        assert_eq!(behind(0x8847, &[0, 1, 0, 64, 0, 1, 1, 64]), plain);
+        assert_eq!(behind(0x8100, &[0, 7, 0x88, 0x48, 0, 1, 1, 64]), plain);
+        assert_eq!(behind(0x8864, &[0x11, 0, 0, 1, 0, 42, 0, 0x21]), plain);
+        assert_eq!(behind(0x8864, &[0x11, 0, 0, 1, 0, 41, 0x21]), plain);
+        assert_eq!(behind(0x8864, &[0x11, 0, 0, 1, 0, 41, 2, 0x81, 0, 1, 1, 64]), plain);
+        assert_eq!(behind(48, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]), plain);
+        // Pseudowires, with a control word and without.
+        let inside = ethernet(0x0800, &packet);
+        let wire = |before: &[u8]| queue(&ethernet(0x8847, &[before, &inside[..]].concat()));
+        assert_eq!(wire(&[0, 1, 1, 64, 0, 0, 0, 0]), plain);
+        let mut without = inside.clone();
+        without[0] = 0x22;
+        assert_eq!(queue(&ethernet(0x8847, &[&[0, 1, 1, 64], &without[..]].concat())), plain);
+        // As many as are looked through, and one more.
+        let tags = |count: usize| [&[0, 7, 0x81, 0].repeat(count - 1)[..], &[0, 7, 8, 0]].concat();
+        assert_eq!(behind(0x8100, &tags(HEADERS)), plain);
+        assert_eq!(behind(0x8100, &tags(HEADERS + 1)), 0);
+    }
+
+    #[test]
+    fn raw_ip_goes_as_it_would_in_ethernet() {
+        let program = by_addresses(101, SECRET);
+        for outgoing in EITHER_WAY {
+            let raw = run(&program, &ipv4(A, B, &[]), outgoing, 0);
+            assert_eq!(raw, queue(&ethernet(0x0800, &ipv4(A, B, &[]))));
+            assert_eq!(run(&program, &ipv6(1, 2), outgoing, 0), queue(&ethernet(0x86dd, &ipv6(2, 1))));
+            assert_eq!(run(&program, &[0x12; 60], outgoing, 0), 0);
+        }
+    }
+
+    #[test]
+    fn what_has_no_ip_or_is_cut_goes_to_the_first_queue() {
+        assert_eq!(queue(&ethernet(0x0806, &[1; 46])), 0);
+        assert_eq!(queue(&ethernet(38, &[0x42, 0x42, 3, 0, 0, 0])), 0);
+        assert_eq!(queue(&ethernet(46, &[0xaa, 0xaa, 3, 0, 0, 9, 8, 0])), 0);
+        assert_eq!(queue(&ethernet(0x8864, &[0x11, 9, 0, 0, 0, 0, 0, 0x21])), 0);
+        assert_eq!(queue(&ethernet(0x8864, &[0x11, 0, 0, 0, 0, 0, 0xc0, 0x21])), 0);
+        let whole = ethernet(0x8100, &[&[0, 7, 8, 0][..], &ipv4(A, B, &[])].concat());
+        for cut in 14..whole.len() {
+            assert_eq!(queue(&whole[..cut]), 0, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn neighbouring_addresses_are_spread_evenly() {
+        for queues in [2, 4, 7] {
+            let mut packets = vec![0; queues];
+            for client in 0..=255 {
+                for server in 0..16 {
+                    let frame = ethernet(0x0800, &ipv4([10, 0, 0, client], [10, 0, 1, server], &[]));
+                    packets[queue(&frame) as usize % queues] += 1;
+                }
+            }
+            let fair = 4096 / queues;
+            assert!(packets.iter().all(|n| (fair * 8 / 10..fair * 12 / 10).contains(n)), "{packets:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_takes_programs_of_this_length() {
+        assert!(by_addresses(1, secret()).len() <= 4096);
+        let [a, b] = secret();
+        assert!(a % 2 == 1 && b % 2 == 1);
+    }
+}

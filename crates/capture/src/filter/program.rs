@@ -1,0 +1,292 @@
+//! Programs of the classic Berkeley Packet Filter: checked once, then run on every frame.
+//!
+//! In: instructions, as libpcap compiles them and the kernel takes them. Out: how many octets of a frame to keep; 0 is none.
+//! Always true of a [`Program`]: every jump leads forward and to an instruction, the last one returns, scratch words and shifts
+//! are in range and no constant divides by 0. So a run ends after at most as many steps as there are instructions, and
+//! nothing in it can fail. A load behind the captured octets, and a division by 0, end the run with 0, as in the kernel.
+//! Source: the BSD Packet Filter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
+
+use std::sync::Arc;
+
+/// Instructions that a program has at most, in the kernel as here.
+const MOST: usize = 4096;
+/// Scratch words.
+const WORDS: usize = 16;
+
+/// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Instruction {
+    /// Class, and what the class says further.
+    pub code: u16,
+    /// Instructions to pass over if a condition holds.
+    pub jump_true: u8,
+    /// Instructions to pass over if it does not.
+    pub jump_false: u8,
+    /// The constant: an offset, a value, a distance.
+    pub constant: u32,
+}
+
+/// A program that cannot run forever or go astray.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program(Arc<[Instruction]>);
+
+// Class of an instruction: its lowest three bits.
+const LOAD: u16 = 0;
+const LOAD_INDEX: u16 = 1;
+const STORE: u16 = 2;
+const STORE_INDEX: u16 = 3;
+const COMPUTE: u16 = 4;
+const JUMP: u16 = 5;
+const RETURN: u16 = 6;
+const MOVE: u16 = 7;
+
+// Instructions as a whole: class, size or operation, mode or source.
+const LOAD_WORD: u16 = 0x20;
+const LOAD_HALF: u16 = 0x28;
+const LOAD_OCTET: u16 = 0x30;
+const LOAD_WORD_AT: u16 = 0x40;
+const LOAD_HALF_AT: u16 = 0x48;
+const LOAD_OCTET_AT: u16 = 0x50;
+const LOAD_CONSTANT: u16 = 0x00;
+const LOAD_SCRATCH: u16 = 0x60;
+const LOAD_LENGTH: u16 = 0x80;
+const INDEX_CONSTANT: u16 = 0x01;
+const INDEX_SCRATCH: u16 = 0x61;
+const INDEX_LENGTH: u16 = 0x81;
+/// Four times the lower half of an octet: the length of an IPv4 header.
+const INDEX_HEADER: u16 = 0xb1;
+const RETURN_CONSTANT: u16 = 0x06;
+const RETURN_ACCUMULATOR: u16 = 0x16;
+const TO_INDEX: u16 = 0x07;
+const FROM_INDEX: u16 = 0x87;
+
+// Operations of the class COMPUTE, and where their second operand comes from.
+const ADD: u16 = 0x00;
+const SUBTRACT: u16 = 0x10;
+const MULTIPLY: u16 = 0x20;
+const DIVIDE: u16 = 0x30;
+const OR: u16 = 0x40;
+const AND: u16 = 0x50;
+const SHIFT_LEFT: u16 = 0x60;
+const SHIFT_RIGHT: u16 = 0x70;
+const NEGATE: u16 = 0x80;
+const REMAINDER: u16 = 0x90;
+const EXCLUSIVE_OR: u16 = 0xa0;
+const OPERATION: u16 = 0xf0;
+const FROM_X: u16 = 0x08;
+
+// Conditions of the class JUMP.
+const ALWAYS: u16 = 0x00;
+const EQUAL: u16 = 0x10;
+const GREATER: u16 = 0x20;
+const GREATER_OR_EQUAL: u16 = 0x30;
+const ANY_BIT: u16 = 0x40;
+
+fn class(code: u16) -> u16 {
+    code & 7
+}
+
+impl Program {
+    /// Checks instructions, and makes a program of them.
+    ///
+    /// # Errors
+    /// What is wrong, and with which instruction.
+    pub(crate) fn new(instructions: &[Instruction]) -> Result<Self, String> {
+        if instructions.len() > MOST {
+            return Err(format!("it has {} instructions, and may have {MOST}", instructions.len()));
+        }
+        match instructions.last() {
+            Some(last) if class(last.code) == RETURN => {}
+            _ => return Err("it does not end with a return".into()),
+        }
+        for (at, instruction) in instructions.iter().enumerate() {
+            let behind = instructions.len() - at - 1;
+            check(instruction, behind).map_err(|what| format!("instruction {at}: {what}"))?;
+        }
+        Ok(Self(instructions.into()))
+    }
+
+    pub(crate) fn instructions(&self) -> &[Instruction] {
+        &self.0
+    }
+
+    /// How many octets of a frame the program keeps, of which `bytes` were captured.
+    #[inline]
+    pub(crate) fn run(&self, bytes: &[u8], wire_bytes: u32) -> u32 {
+        run(&self.0, bytes, wire_bytes).unwrap_or(0)
+    }
+}
+
+/// What is wrong with an instruction that has so many others behind it.
+fn check(instruction: &Instruction, behind: usize) -> Result<(), String> {
+    let Instruction { code, jump_true, jump_false, constant } = *instruction;
+    let unknown = || Err(format!("{code:#04x} is no instruction"));
+    let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(format!("there is no scratch word {constant}")) };
+    match class(code) {
+        LOAD => match code {
+            LOAD_WORD | LOAD_HALF | LOAD_OCTET | LOAD_WORD_AT | LOAD_HALF_AT | LOAD_OCTET_AT | LOAD_CONSTANT
+            | LOAD_LENGTH => Ok(()),
+            LOAD_SCRATCH => scratch(),
+            _ => unknown(),
+        },
+        LOAD_INDEX => match code {
+            INDEX_CONSTANT | INDEX_LENGTH | INDEX_HEADER => Ok(()),
+            INDEX_SCRATCH => scratch(),
+            _ => unknown(),
+        },
+        STORE | STORE_INDEX if code == class(code) => scratch(),
+        COMPUTE => match (code & OPERATION, code & FROM_X) {
+            _ if code & !(OPERATION | FROM_X) != COMPUTE => unknown(),
+            (NEGATE, FROM_X) => unknown(),
+            (DIVIDE | REMAINDER, 0) if constant == 0 => Err("it divides by 0".into()),
+            (SHIFT_LEFT | SHIFT_RIGHT, 0) if constant > 31 => Err(format!("it shifts 32 bits by {constant}")),
+            (ADD..=EXCLUSIVE_OR, _) => Ok(()),
+            _ => unknown(),
+        },
+        JUMP => {
+            let farthest = match code & !FROM_X {
+                _ if code == JUMP | ALWAYS => constant as usize,
+                other if (EQUAL..=ANY_BIT).contains(&(other - JUMP)) && other & 0xf == JUMP => {
+                    usize::from(jump_true.max(jump_false))
+                }
+                _ => return unknown(),
+            };
+            if farthest < behind { Ok(()) } else { Err("it jumps back, or out of the program".into()) }
+        }
+        RETURN if matches!(code, RETURN_CONSTANT | RETURN_ACCUMULATOR) => Ok(()),
+        MOVE if matches!(code, TO_INDEX | FROM_INDEX) => Ok(()),
+        _ => unknown(),
+    }
+}
+
+/// `None` where a load fails, or a division.
+#[inline]
+fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
+    let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; WORDS]);
+    let mut at = 0;
+    loop {
+        let &Instruction { code, jump_true, jump_false, constant } = program.get(at)?;
+        at += 1;
+        let word = constant as usize % WORDS;
+        match class(code) {
+            LOAD => {
+                accumulator = match code {
+                    LOAD_WORD => u32::from_be_bytes(load(bytes, constant, 0)?),
+                    LOAD_HALF => u16::from_be_bytes(load(bytes, constant, 0)?).into(),
+                    LOAD_OCTET => u8::from_be_bytes(load(bytes, constant, 0)?).into(),
+                    LOAD_WORD_AT => u32::from_be_bytes(load(bytes, constant, index)?),
+                    LOAD_HALF_AT => u16::from_be_bytes(load(bytes, constant, index)?).into(),
+                    LOAD_OCTET_AT => u8::from_be_bytes(load(bytes, constant, index)?).into(),
+                    LOAD_SCRATCH => scratch[word],
+                    LOAD_LENGTH => wire_bytes,
+                    _ => constant,
+                }
+            }
+            LOAD_INDEX => {
+                index = match code {
+                    INDEX_SCRATCH => scratch[word],
+                    INDEX_LENGTH => wire_bytes,
+                    INDEX_HEADER => u32::from(load::<1>(bytes, constant, 0)?[0] & 0xf) * 4,
+                    _ => constant,
+                }
+            }
+            STORE => scratch[word] = accumulator,
+            STORE_INDEX => scratch[word] = index,
+            COMPUTE => {
+                let operand = if code & FROM_X == 0 { constant } else { index };
+                accumulator = match code & OPERATION {
+                    ADD => accumulator.wrapping_add(operand),
+                    SUBTRACT => accumulator.wrapping_sub(operand),
+                    MULTIPLY => accumulator.wrapping_mul(operand),
+                    DIVIDE => accumulator.checked_div(operand)?,
+                    REMAINDER => accumulator.checked_rem(operand)?,
+                    OR => accumulator | operand,
+                    AND => accumulator & operand,
+                    EXCLUSIVE_OR => accumulator ^ operand,
+                    SHIFT_LEFT => accumulator.checked_shl(operand).unwrap_or(0),
+                    SHIFT_RIGHT => accumulator.checked_shr(operand).unwrap_or(0),
+                    _ => accumulator.wrapping_neg(),
+                }
+            }
+            JUMP => {
+                let operand = if code & FROM_X == 0 { constant } else { index };
+                let holds = match code & OPERATION {
+                    EQUAL => accumulator == operand,
+                    GREATER => accumulator > operand,
+                    GREATER_OR_EQUAL => accumulator >= operand,
+                    ANY_BIT => accumulator & operand != 0,
+                    _ => {
+                        at += constant as usize;
+                        continue;
+                    }
+                };
+                at += usize::from(if holds { jump_true } else { jump_false });
+            }
+            RETURN => return Some(if code == RETURN_CONSTANT { constant } else { accumulator }),
+            _ if code == TO_INDEX => index = accumulator,
+            _ => accumulator = index,
+        }
+    }
+}
+
+/// Octets at an offset, if they were captured.
+#[inline]
+fn load<const N: usize>(bytes: &[u8], offset: u32, index: u32) -> Option<[u8; N]> {
+    let start = usize::try_from(u64::from(offset) + u64::from(index)).ok()?;
+    bytes.get(start..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instruction(code: u16, constant: u32) -> Instruction {
+        Instruction { code, jump_true: 0, jump_false: 0, constant }
+    }
+
+    fn refused(instructions: &[Instruction]) -> String {
+        Program::new(instructions).expect_err("it is not to be run")
+    }
+
+    #[test]
+    fn what_could_go_astray_is_refused_with_its_place() {
+        let end = instruction(RETURN_CONSTANT, 1);
+        assert!(refused(&[]).contains("return"));
+        assert!(refused(&[instruction(LOAD_CONSTANT, 1)]).contains("return"));
+        assert!(refused(&vec![end; MOST + 1]).contains("4097"));
+        assert!(refused(&[instruction(JUMP, 1), end]).contains("instruction 0: it jumps"));
+        assert!(refused(&[instruction(JUMP, u32::MAX), end]).contains("jumps back"));
+        let far = Instruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
+        assert!(refused(&[end, far, end]).contains("instruction 1"));
+        assert!(refused(&[instruction(LOAD_SCRATCH, 16), end]).contains("word 16"));
+        assert!(refused(&[instruction(STORE_INDEX, 16), end]).contains("word 16"));
+        assert!(refused(&[instruction(COMPUTE | DIVIDE, 0), end]).contains("divides by 0"));
+        assert!(refused(&[instruction(COMPUTE | SHIFT_LEFT, 32), end]).contains("by 32"));
+    }
+
+    #[test]
+    fn every_code_is_either_run_or_refused() {
+        let known: Vec<u16> = (0..=u16::MAX)
+            .filter(|&code| {
+                Program::new(&[instruction(code, 1), instruction(RETURN_CONSTANT, 0), instruction(RETURN_CONSTANT, 0)])
+                    .is_ok()
+            })
+            .collect();
+        // 9 loads, 4 of the index, 2 stores, 11 operations of which 10 also with the index, 9 jumps, 2 returns, 2 moves.
+        assert_eq!(known.len(), 9 + 4 + 2 + 21 + 9 + 2 + 2, "{known:x?}");
+    }
+
+    #[test]
+    fn a_load_behind_the_frame_and_a_division_by_0_keep_nothing() {
+        let keep = instruction(RETURN_CONSTANT, 9);
+        let run = |program: &[Instruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
+        assert_eq!(run(&[instruction(LOAD_WORD, 0), keep]), 9);
+        assert_eq!(run(&[instruction(LOAD_WORD, 1), keep]), 0);
+        assert_eq!(run(&[instruction(LOAD_OCTET, u32::MAX), keep]), 0);
+        let wraps = [instruction(INDEX_CONSTANT, u32::MAX), instruction(LOAD_OCTET_AT, 1), keep];
+        assert_eq!(run(&wraps), 0, "an offset does not wrap");
+        assert_eq!(run(&[instruction(COMPUTE | DIVIDE | FROM_X, 0), keep]), 0);
+        assert_eq!(run(&[instruction(LOAD_LENGTH, 0), instruction(RETURN_ACCUMULATOR, 0)]), 60);
+    }
+}

@@ -1,0 +1,518 @@
+//! Live traffic by AF_PACKET, between interfaces made for the test: what is handed over is what was sent, and what is not is
+//! counted, to the packet.
+
+mod network;
+
+use network::{BOUND, LEFT, RIGHT, Sender, ip, network, until, until_wired};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::Instant;
+use weir_capture::{Error, Source, live};
+
+/// A frame as it was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    bytes: Vec<u8>,
+    wire_bytes: u32,
+    link: u16,
+    time_ns: u64,
+}
+
+type Live = Box<dyn Source + Send>;
+
+fn open(text: &str) -> Vec<Live> {
+    live(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn open_one(text: &str) -> Live {
+    let mut queues = open(text);
+    assert_eq!(queues.len(), 1);
+    queues.remove(0)
+}
+
+fn refusal(text: &str) -> String {
+    match live(text) {
+        Ok(_) => panic!("{text} can be opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Adds what comes next. `false` at the end.
+fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
+    match source.burst().unwrap_or_else(|error| panic!("{error}")) {
+        None => false,
+        Some(burst) => {
+            seen.extend(burst.iter().map(|frame| Seen {
+                bytes: frame.bytes.to_vec(),
+                wire_bytes: frame.wire_bytes,
+                link: frame.link,
+                time_ns: frame.time_ns,
+            }));
+            true
+        }
+    }
+}
+
+/// Stops a source and takes everything that it still has.
+fn rest(source: &mut Live) -> Vec<Seen> {
+    source.stop();
+    let (mut seen, started) = (Vec::new(), Instant::now());
+    while take(source, &mut seen) {
+        assert!(started.elapsed() < BOUND, "a source that was stopped ends");
+    }
+    assert!(source.burst().unwrap().is_none(), "the end stays the end");
+    seen
+}
+
+/// Takes from a source until so many frames have come.
+fn take_until(source: &mut Live, frames: usize) -> Vec<Seen> {
+    let (mut seen, started) = (Vec::new(), Instant::now());
+    while seen.len() < frames {
+        assert!(take(source, &mut seen), "a source that nobody stopped does not end");
+        assert!(started.elapsed() < BOUND, "{} of {frames} frames came", seen.len());
+    }
+    seen
+}
+
+fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ethertype.to_be_bytes()[..], payload].concat()
+}
+
+/// A UDP packet, or a later fragment of one.
+fn ipv4([source, destination]: [[u8; 4]; 2], number: u16, later_fragment: bool) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 48];
+    packet.extend(number.to_be_bytes());
+    packet.extend(if later_fragment { [0x00, 0xb9] } else { [0x20, 0] });
+    packet.extend([64, 17, 0, 0]);
+    packet.extend(source);
+    packet.extend(destination);
+    packet.extend(number.to_be_bytes());
+    packet.extend([0, 53, 0, 28]);
+    packet.resize(48, 0);
+    packet
+}
+
+fn numbered(number: u32, octets: usize) -> Vec<u8> {
+    let mut frame = ethernet(0x88b5, &number.to_be_bytes());
+    frame.resize(octets, number as u8);
+    frame
+}
+
+/// Whole frames of Ethernet captures that ship with Weir, as they were captured.
+fn captured() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let mut frames = Vec::new();
+    for path in paths.iter().filter(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name.contains(".pcap") && !name.ends_with(".json")
+    }) {
+        let mut source = weir_capture::open(path).unwrap();
+        while let Some(burst) = source.burst().unwrap() {
+            let ethernet = burst.iter().filter(|frame| frame.link == 1 && frame.bytes.len() > 14);
+            frames.extend(ethernet.map(|frame| frame.bytes.to_vec()));
+        }
+    }
+    assert!(frames.len() > 2000, "{} frames", frames.len());
+    frames
+}
+
+#[test]
+fn every_frame_arrives_as_it_was_sent_in_order_with_its_vlan_tags() {
+    if !network() {
+        return;
+    }
+    let frames = captured();
+    let tagged = |frame: &&Vec<u8>| frame[12..14] == [0x81, 0x00] || frame[12..14] == [0x88, 0xa8];
+    assert!(frames.iter().filter(tagged).count() > 20, "there are tags to be put back");
+    let mut source = open_one("af_packet:right");
+    let mut sender = Sender::new(LEFT);
+    let before_ns = source.now_ns().unwrap();
+    frames.iter().for_each(|frame| sender.send(frame));
+    let seen = rest(&mut source);
+    assert_eq!(seen.len(), frames.len());
+    for (seen, frame) in seen.iter().zip(&frames) {
+        assert_eq!((&seen.bytes, seen.wire_bytes, seen.link), (frame, frame.len() as u32, 1));
+    }
+    assert!(seen.is_sorted_by_key(|seen| seen.time_ns) && seen[0].time_ns > before_ns);
+    assert_eq!(source.losses(), weir_capture::Losses::default());
+}
+
+#[test]
+fn an_interface_gives_what_it_sends_as_well_as_what_it_receives() {
+    if !network() {
+        return;
+    }
+    let frames = captured();
+    let mut source = open_one("af_packet:left");
+    let (mut left, mut right) = (Sender::new(LEFT), Sender::new(RIGHT));
+    for frame in &frames[..500] {
+        left.send(frame);
+        right.send(frame);
+    }
+    let seen = rest(&mut source);
+    let twice: Vec<_> = frames[..500].iter().flat_map(|frame| [frame, frame]).collect();
+    assert_eq!(seen.iter().map(|seen| &seen.bytes).collect::<Vec<_>>(), twice);
+}
+
+#[test]
+fn directions_fragments_and_what_is_tagged_of_two_addresses_meet_in_one_queue() {
+    if !network() {
+        return;
+    }
+    let mut queues = open("af_packet:right,queues=4,blocks=16");
+    assert_eq!(queues.len(), 4);
+    let mut sender = Sender::new(LEFT);
+    let mut sent = 0;
+    let ends = |pair: u8| [[10, 0, 0, pair], [192, 0, 2, 200 - pair]];
+    for number in 0..3 {
+        for pair in 0..64 {
+            for way in [ends(pair), [ends(pair)[1], ends(pair)[0]]] {
+                let packet = ipv4(way, number, number == 2);
+                for (ethertype, before) in [
+                    (0x0800, &[][..]),
+                    (0x8100, &[0, 7, 8, 0]),
+                    (0x88a8, &[0, 9, 0x81, 0, 0, 7, 8, 0]),
+                    (0x8847, &[0, 1, 0, 64, 0, 1, 1, 64]),
+                    (0x8100, &[0, 7, 0x88, 0x64, 0x11, 0, 0, 1, 0, 50, 0, 0x21]),
+                ] {
+                    sender.send(&ethernet(ethertype, &[before, &packet].concat()));
+                    sent += 1;
+                }
+            }
+        }
+        sender.send(&numbered(number.into(), 60));
+        sent += 1;
+    }
+    let mut homes: BTreeMap<u8, BTreeSet<usize>> = BTreeMap::new();
+    let (mut handed, mut without_ip) = ([0; 4], [0; 4]);
+    for (number, queue) in queues.iter_mut().enumerate() {
+        for seen in rest(queue) {
+            handed[number] += 1;
+            match seen.bytes.windows(4).find(|octets| octets[..3] == [10, 0, 0]) {
+                Some(host) => {
+                    homes.entry(host[3]).or_default().insert(number);
+                }
+                None => without_ip[number] += 1,
+            }
+        }
+        assert_eq!(queue.losses(), weir_capture::Losses::default());
+    }
+    assert_eq!(handed.iter().sum::<usize>(), sent);
+    assert_eq!(homes.len(), 64);
+    assert!(homes.values().all(|queues| queues.len() == 1), "{homes:?}");
+    assert!(handed.iter().all(|&frames| frames > 0), "all queues have something: {handed:?}");
+    assert_eq!(without_ip, [3, 0, 0, 0]);
+    // The other way round the kernel shows frames from another place on: what is sent goes where what is received goes.
+    drop(queues);
+    let mut queues = open("af_packet:left,queues=4,blocks=16");
+    let mut other_way = Sender::new(RIGHT);
+    for pair in 0..64 {
+        sender.send(&ethernet(0x0800, &ipv4(ends(pair), 1, false)));
+        other_way.send(&ethernet(0x0800, &ipv4(ends(pair), 2, true)));
+    }
+    for queue in &mut queues {
+        let mut frames: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+        rest(queue).iter().for_each(|seen| *frames.entry(seen.bytes[26..34].to_vec()).or_default() += 1);
+        assert!(frames.values().all(|&frames| frames == 2), "{frames:?}");
+    }
+}
+
+#[test]
+fn what_the_ring_has_no_room_for_is_counted_to_the_packet() {
+    if !network() {
+        return;
+    }
+    const SENT: u64 = 20_000;
+    for queues in [1, 4] {
+        let mut sources = open(&format!("af_packet:right,queues={queues},block=4KiB,blocks=4"));
+        let mut sender = Sender::new(LEFT);
+        for number in 0..SENT {
+            let ends = [[10, 0, (number % 7) as u8, 1], [10, 1, 0, number as u8]];
+            sender.send(&ethernet(0x0800, &ipv4(ends, number as u16, false)));
+            if number % 1000 == 999 {
+                // A reader that is much too slow. What it gets is right, all the same.
+                for source in &mut sources {
+                    let now_ns = source.now_ns();
+                    let mut seen = Vec::new();
+                    assert!(take(source, &mut seen));
+                    assert!(seen.iter().all(|seen| Some(seen.time_ns) >= now_ns), "time goes ahead of frames to come");
+                    assert!(seen.iter().all(|seen| seen.bytes.len() == 62 && seen.wire_bytes == 62));
+                }
+            }
+        }
+        let mut account = [0, 0];
+        for source in &mut sources {
+            let before = source.losses().kernel;
+            rest(source);
+            assert!(source.losses().kernel >= before, "losses are told since the beginning");
+            account[0] += source.progress().done_bytes / 62;
+            account[1] += source.losses().kernel;
+            assert_eq!([source.losses().card, source.losses().ring], [0, 0]);
+        }
+        assert!(account[1] > SENT / 2, "the ring was too small on purpose: {account:?}");
+        assert_eq!(account[0] + account[1], SENT, "{queues} queues: handed over and dropped: {account:?}");
+    }
+}
+
+#[test]
+fn what_comes_while_a_source_is_stopped_is_handed_over_or_not_counted() {
+    if !network() {
+        return;
+    }
+    for _ in 0..20 {
+        let mut source = open_one("af_packet:right,blocks=16");
+        let sending = std::thread::spawn(|| {
+            let mut sender = Sender::new(LEFT);
+            for number in 0..3000 {
+                sender.send(&numbered(number, 60));
+            }
+        });
+        take_until(&mut source, 100);
+        // The source itself fails if the kernel counted more than it handed over.
+        let seen = rest(&mut source);
+        let numbers: Vec<u32> =
+            seen.iter().map(|seen| u32::from_be_bytes(*seen.bytes[14..].first_chunk().unwrap())).collect();
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap up to the end");
+        sending.join().unwrap();
+        assert_eq!(source.losses(), weir_capture::Losses::default());
+    }
+}
+
+#[test]
+fn a_frame_on_a_quiet_link_comes_without_others_behind_it() {
+    if !network() {
+        return;
+    }
+    let mut source = open_one("af_packet:right");
+    let mut seen = Vec::new();
+    assert!(take(&mut source, &mut seen) && seen.is_empty(), "nothing came: an empty burst, not the end");
+    let mut sender = Sender::new(LEFT);
+    for number in 0..5 {
+        sender.send(&numbered(number, 60));
+        assert_eq!(take_until(&mut source, 1)[0].bytes, numbered(number, 60));
+    }
+    let now_ns = source.now_ns().unwrap();
+    until("time goes on without frames", || source.now_ns().unwrap() > now_ns);
+}
+
+#[test]
+fn a_snap_length_cuts_frames_and_a_small_block_too_with_their_true_length_told() {
+    if !network() {
+        return;
+    }
+    let mut sender = Sender::new(LEFT);
+    let mut source = open_one("af_packet:right,snap=96");
+    let tagged = |octets: usize| {
+        let mut frame = ethernet(0x8100, &[0, 7, 0x88, 0xb5]);
+        frame.resize(octets, 9);
+        frame
+    };
+    sender.send(&numbered(1, 60));
+    sender.send(&numbered(2, 1500));
+    sender.send(&tagged(98));
+    let seen = rest(&mut source);
+    let expected = [(numbered(1, 60), 60), (numbered(2, 96), 1500), (tagged(96), 98)];
+    assert_eq!(seen.iter().map(|seen| (seen.bytes.clone(), seen.wire_bytes)).collect::<Vec<_>>(), expected);
+
+    let mut source = open_one("af_packet:right,block=4KiB");
+    sender.send(&numbered(3, 60_000));
+    let seen = rest(&mut source);
+    assert_eq!(seen[0].wire_bytes, 60_000);
+    let kept = seen[0].bytes.len();
+    assert!((3500..4096).contains(&kept) && seen[0].bytes == numbered(3, kept), "{kept}");
+
+    let mut source = open_one("af_packet:right");
+    sender.send(&numbered(4, 60_000));
+    assert_eq!(rest(&mut source)[0].bytes, numbered(4, 60_000));
+}
+
+#[test]
+fn the_loopback_interface_gives_each_packet_once() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    for queues in [1, 3] {
+        let mut sources = open(&format!("af_packet:lo,queues={queues}"));
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in 0..100_u8 {
+            sender.send_to(&[number; 30], receiver.local_addr().unwrap()).unwrap();
+        }
+        let mut numbers: Vec<u8> = sources.iter_mut().flat_map(rest).map(|seen| seen.bytes[71]).collect();
+        numbers.sort();
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_the_host_has_not_cut_into_segments_comes_whole() {
+    if !network() {
+        return;
+    }
+    ip("link set lo mtu 1500 up");
+    const SENT: usize = 1_000_000;
+    let mut source = open_one("af_packet:lo");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let sending = std::thread::spawn(move || client.write_all(&vec![7; SENT]).unwrap());
+    assert_eq!(server.read_to_end(&mut Vec::new()).unwrap(), SENT);
+    sending.join().unwrap();
+    let seen = rest(&mut source);
+    let mut octets: BTreeMap<u32, usize> = BTreeMap::new();
+    for frame in &seen {
+        assert_eq!(frame.bytes.len(), frame.wire_bytes as usize);
+        let payload = frame.bytes.len() - 34 - usize::from(frame.bytes[46] >> 4) * 4;
+        let sequence = u32::from_be_bytes(*frame.bytes[38..].first_chunk().unwrap());
+        let longest = octets.entry(sequence).or_default();
+        *longest = payload.max(*longest);
+    }
+    assert_eq!(octets.values().sum::<usize>(), SENT);
+    assert!(seen.iter().any(|frame| frame.wire_bytes > 3000), "there are frames longer than the MTU");
+}
+
+#[test]
+fn a_tunnel_gives_raw_ip() {
+    if !network() {
+        return;
+    }
+    let Ok(mut tunnel) = std::fs::File::options().read(true).write(true).open("/dev/net/tun") else {
+        eprintln!("SKIPPED: no /dev/net/tun");
+        return;
+    };
+    // SAFETY: the request lives across the call, and is plain numbers.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[..4].copy_from_slice(&b"tun0".map(|octet| octet as _));
+        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+        let made = libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&tunnel), libc::TUNSETIFF, &raw mut request);
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    }
+    ip("link set tun0 up");
+    let mut queues = open("af_packet:tun0,queues=2");
+    let packets: Vec<_> = (0..60).map(|host| ipv4([[10, 0, 0, host], [10, 0, 1, 1]], 1, false)).collect();
+    packets.iter().for_each(|packet| tunnel.write_all(packet).unwrap());
+    let seen: Vec<Vec<Seen>> = queues.iter_mut().map(rest).collect();
+    assert!(seen.iter().all(|queue| !queue.is_empty()));
+    let mut all: Vec<_> = seen.concat();
+    assert!(all.iter().all(|seen| seen.link == 101 && seen.wire_bytes == 48));
+    all.sort_by_key(|seen| seen.bytes[15]);
+    assert_eq!(all.into_iter().map(|seen| seen.bytes).collect::<Vec<_>>(), packets);
+}
+
+#[test]
+fn an_interface_may_go_down_come_up_change_its_mtu_and_in_the_end_be_removed() {
+    if !network() {
+        return;
+    }
+    for queues in [1, 2] {
+        let mut sources = open(&format!("af_packet:right,queues={queues}"));
+        let mut sender = Sender::new(LEFT);
+        for round in 0..3 {
+            // Without IP: in the first queue.
+            sender.send(&numbered(round, 100));
+            assert_eq!(take_until(&mut sources[0], 1)[0].bytes, numbered(round, 100));
+            ip("link set right down");
+            let mut seen = Vec::new();
+            for source in &mut sources {
+                assert!(take(source, &mut seen) && take(source, &mut seen) && seen.is_empty());
+            }
+            ip(&format!("link set right mtu {}", 2000 + round));
+            ip("link set right up");
+            until_wired();
+        }
+        for number in 3..10 {
+            sender.send(&numbered(number, 100));
+        }
+        ip("link delete right");
+        for (number, source) in sources.iter_mut().enumerate() {
+            let (mut seen, mut troubles, started) = (Vec::new(), Vec::new(), Instant::now());
+            loop {
+                match source.burst() {
+                    Ok(Some(burst)) => seen.extend(burst.iter().map(|frame| frame.bytes.to_vec())),
+                    Ok(None) => break,
+                    Err(error) => troubles.push(error),
+                }
+                assert!(started.elapsed() < BOUND);
+            }
+            let expected = if number == 0 { (3..10).map(|number| numbered(number, 100)).collect() } else { vec![] };
+            assert_eq!(seen, expected);
+            let [Error::Live { what, .. }] = &troubles[..] else { panic!("{troubles:?}") };
+            assert!(what.contains("interface was removed"), "{what}");
+            assert_eq!(source.losses(), weir_capture::Losses::default());
+        }
+        ip(&format!("link add {LEFT} type veth peer name {RIGHT}"));
+        [LEFT, RIGHT].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+        until_wired();
+    }
+}
+
+#[test]
+fn programs_that_name_the_same_group_share_the_traffic() {
+    if !network() {
+        return;
+    }
+    let mut sources = open("af_packet:right,fanout=77");
+    sources.extend(open("af_packet:right,fanout=77,queues=2"));
+    let mut sender = Sender::new(LEFT);
+    for pair in 0..200 {
+        sender.send(&ethernet(0x0800, &ipv4([[10, 0, 0, pair], [10, 1, 0, 1]], 0, false)));
+        sender.send(&ethernet(0x0800, &ipv4([[10, 1, 0, 1], [10, 0, 0, pair]], 0, true)));
+    }
+    let seen: Vec<usize> = sources.iter_mut().map(|source| rest(source).len()).collect();
+    assert_eq!(seen.iter().sum::<usize>(), 400);
+    assert!(seen.iter().all(|&frames| frames > 0 && frames % 2 == 0), "{seen:?}");
+    let told = refusal("af_packet:left,fanout=77");
+    assert!(told.contains("fanout=77: another program"), "{told}");
+}
+
+#[test]
+fn promiscuous_mode_is_on_unless_told_otherwise_and_ends_with_the_source() {
+    if !network() {
+        return;
+    }
+    let promiscuity = || {
+        let about = ip("-d link show dev right");
+        let (_, behind) = about.split_once("promiscuity ").expect("ip tells it");
+        behind.split(' ').next().unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(promiscuity(), 0);
+    let source = open_one("af_packet:right");
+    assert_eq!(promiscuity(), 1);
+    drop(source);
+    assert_eq!(promiscuity(), 0);
+    let _source = open_one("af_packet:right,promisc=off");
+    assert_eq!(promiscuity(), 0);
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_with_what_to_do() {
+    if !network() {
+        return;
+    }
+    let told = refusal("af_packet:eth9");
+    assert!(told.starts_with("af_packet:eth9: there is no interface 'eth9'; there are: lo, "), "{told}");
+    assert!(told.contains(LEFT) && told.contains(RIGHT), "{told}");
+    assert!(refusal("af_packet:right,timestamps=hardware").contains("does not stamp every frame (ethtool -T right"));
+    assert!(refusal("af_packet:right,blocks=1M,block=1GiB").contains("more than this machine has"));
+    assert!(refusal("af_packet:right,ring=3").contains("no key 'ring'"));
+    ip("link set right down");
+    assert!(refusal("af_packet:right").contains("ip link set dev right up"));
+}
+
+#[test]
+fn without_the_permission_the_capability_is_named() {
+    // Of this thread alone. Version 3 of the structure, and no capability.
+    let header: [u32; 2] = [0x2008_0522, 0];
+    let none = [0_u32; 6];
+    // SAFETY: both live across the call, which reads them.
+    let dropped = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    assert_eq!(dropped, 0, "capabilities can always be dropped");
+    let told = refusal("af_packet:lo");
+    assert!(told.contains("CAP_NET_RAW") && told.contains("setcap"), "{told}");
+}

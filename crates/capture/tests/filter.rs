@@ -1,0 +1,165 @@
+//! Packet filters, beside libpcap's own interpreter of them.
+
+use libloading::Library;
+use proptest::prelude::*;
+use std::ffi::c_uint;
+use weir_capture::{Filter, FilterError, Frame, Instruction, Selector};
+
+type BpfFilter = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
+
+/// libpcap's interpreter; `None`, loudly, where there is none.
+fn theirs() -> Option<(Library, BpfFilter)> {
+    // SAFETY: loading libpcap asks nothing of the program, and the function has the type of pcap/bpf.h.
+    let loaded = unsafe {
+        Library::new("libpcap.so.0.8").or_else(|_| Library::new("libpcap.so.1")).and_then(|library| {
+            library.get::<BpfFilter>(b"bpf_filter\0").map(|function| *function).map(|f| (library, f))
+        })
+    };
+    loaded.map_err(|error| eprintln!("SKIPPED: there is no libpcap to compare with: {error}")).ok()
+}
+
+fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> Instruction {
+    Instruction { code, jump_true, jump_false, constant }
+}
+
+/// An instruction that has `behind` others behind it. Loads reach a little beyond the longest frame.
+fn any_instruction(behind: u8) -> impl Strategy<Value = Instruction> {
+    let select = proptest::sample::select::<u16>;
+    let value = || prop_oneof![0..100_u32, any::<u32>(), Just(u32::MAX)];
+    let plain = |codes: &[u16], constant| {
+        (select(codes.to_vec()), constant).prop_map(|(code, constant)| instruction(code, 0, 0, constant)).boxed()
+    };
+    let operations: Vec<u16> = (0..=10).map(|operation| 0x04 | operation << 4).collect();
+    let from_index: Vec<u16> = operations.iter().map(|code| code | 8).filter(|&code| code != 0x8c).collect();
+    let far = 0..behind;
+    prop_oneof![
+        6 => plain(&[0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0xb1], prop_oneof![20 => (0..90_u32).boxed(), 1 => value().boxed()].boxed()),
+        2 => plain(&[0x00, 0x80, 0x01, 0x81], value().boxed()),
+        2 => plain(&[0x60, 0x61, 0x02, 0x03], (0..16_u32).boxed()),
+        3 => plain(&operations, (1..32_u32).boxed()),
+        3 => plain(&from_index, value().boxed()),
+        2 => plain(&[0x07, 0x87], Just(0).boxed()),
+        1 => far.clone().prop_map(|far| instruction(0x05, 0, 0, far.into())),
+        4 => (select(vec![0x15, 0x25, 0x35, 0x45, 0x1d, 0x2d, 0x3d, 0x4d]), far.clone(), far, value())
+            .prop_map(|(code, jump_true, jump_false, constant)| instruction(code, jump_true, jump_false, constant)),
+    ]
+}
+
+/// A program that sets every scratch word (theirs does not), does something, and returns a bit of what came of it.
+fn any_program() -> impl Strategy<Value = Vec<Instruction>> {
+    let body =
+        (0..40_u8).prop_flat_map(|length| (0..length).map(|at| any_instruction(length - at)).collect::<Vec<_>>());
+    // One bit of what was computed, or of the index.
+    let end = (any::<bool>(), 0..32_u32).prop_map(|(index, bit)| {
+        [
+            instruction(if index { 0x87 } else { 0x04 }, 0, 0, 0),
+            instruction(0x54, 0, 0, 1 << bit),
+            instruction(0x16, 0, 0, 0),
+        ]
+    });
+    (body, end).prop_map(|(body, end)| {
+        let words = (0..16).map(|word| instruction(0x02, 0, 0, word));
+        words.chain(body).chain(end).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn every_program_keeps_what_libpcap_keeps(
+        program in any_program(),
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        more in 0..2000_u32,
+    ) {
+        let Some((_library, bpf_filter)) = theirs() else { return Ok(()) };
+        let wire_bytes = bytes.len() as u32 + more;
+        let filter = Filter::from_instructions(&program).expect("it is one that runs");
+        // SAFETY: the program was checked, and so was that it ends; the octets are as many as is said.
+        let kept = unsafe { bpf_filter(program.as_ptr(), bytes.as_ptr(), wire_bytes, bytes.len() as c_uint) };
+        prop_assert_eq!(filter.keeps(&bytes, wire_bytes), kept > 0);
+    }
+
+    #[test]
+    fn no_instructions_at_all_can_make_it_panic_or_hang(
+        program in proptest::collection::vec(
+            any::<(u16, u8, u8, u32)>().prop_map(|(code, t, f, k)| instruction(code & 0xff, t & 7, f & 7, k & 0x1f)),
+            0..20,
+        ),
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
+        if let Ok(filter) = Filter::from_instructions(&program) {
+            filter.keeps(&bytes, 80);
+        }
+    }
+}
+
+fn no_library(error: &FilterError) -> bool {
+    let missing = matches!(error, FilterError::NoLibrary(_));
+    if missing {
+        eprintln!("SKIPPED: {error}");
+    }
+    missing
+}
+
+fn frame(link: u16, bytes: &[u8]) -> Frame<'_> {
+    Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link, time_clamped: false, interface: 0 }
+}
+
+#[test]
+fn an_expression_that_does_not_compile_is_told_in_libpcaps_words() {
+    match Filter::compile("host and and", 1, Filter::WHOLE) {
+        Err(error) if no_library(&error) => {}
+        Err(error) => assert!(error.to_string().contains("syntax error"), "{error}"),
+        Ok(_) => panic!("it is no expression"),
+    }
+}
+
+#[test]
+fn a_program_with_a_loop_is_refused() {
+    match Filter::compile("ip6 protochain 6", 1, Filter::WHOLE) {
+        Err(error) if no_library(&error) => {}
+        Err(error) => assert!(matches!(error, FilterError::Program { .. }), "{error}"),
+        Ok(_) => panic!("it loops"),
+    }
+}
+
+#[test]
+fn each_link_type_is_filtered_by_a_program_of_its_own() {
+    let mut selector = match Selector::new("udp port 53") {
+        Err(error) if no_library(&error) => return,
+        selector => selector.unwrap(),
+    };
+    let mut packet =
+        vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x90, 0, 0, 53, 0, 8, 0, 0];
+    let ethernet = |packet: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], packet].concat();
+    for _ in 0..2 {
+        assert!(selector.keeps(&frame(1, &ethernet(&packet))));
+        assert!(selector.keeps(&frame(101, &packet)));
+        assert!(!selector.keeps(&frame(101, &ethernet(&packet))));
+    }
+    packet[23] = 54;
+    assert!(!selector.keeps(&frame(1, &ethernet(&packet))));
+    assert!(!selector.keeps(&frame(101, &packet)));
+    assert!(selector.troubles().is_empty());
+}
+
+#[test]
+fn a_link_type_for_which_it_means_nothing_is_told_once_and_nothing_of_it_is_kept() {
+    let mut selector = match Selector::new("vlan 5") {
+        Err(error) if no_library(&error) => return,
+        selector => selector.unwrap(),
+    };
+    for _ in 0..2 {
+        assert!(!selector.keeps(&frame(101, &[0x45; 40])));
+    }
+    let troubles = selector.troubles();
+    assert!(matches!(troubles[..], [FilterError::LinkType { link: 101, .. }]), "{troubles:?}");
+    assert!(selector.troubles().is_empty());
+    // One that means something for cooked frames alone is not refused from the start.
+    assert!(
+        Selector::new("ifindex 3")
+            .unwrap()
+            .keeps(&frame(276, &[&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &[0; 48]].concat()))
+    );
+}

@@ -1,0 +1,107 @@
+//! A network namespace for a test, with two interfaces joined by a wire, and frames sent into it as they are.
+//!
+//! The namespace belongs to the thread of the test and what it starts, and is gone when they are. Nothing in it sends by
+//! itself: no addresses, no IPv6, no ARP.
+#![allow(dead_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The ends of the wire. What is sent into `LEFT` arrives at `RIGHT`.
+pub const LEFT: &str = "left";
+pub const RIGHT: &str = "right";
+
+/// Longer than any machine takes; a test that waits for a condition gives up then.
+pub const BOUND: Duration = Duration::from_secs(60);
+
+/// Takes this thread into a new namespace. `false`, with a loud reason, where that is not permitted.
+pub fn network() -> bool {
+    // SAFETY: the call takes no memory, and concerns this thread alone.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        eprintln!("SKIPPED: no network namespace of its own: {}", io::Error::last_os_error());
+        return false;
+    }
+    if Command::new("ip").arg("-V").output().is_err() {
+        eprintln!("SKIPPED: ip (iproute2) is not installed");
+        return false;
+    }
+    for kind in ["all", "default"] {
+        // Without IPv6 in the kernel there is nothing to switch off.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
+    }
+    ip(&format!("link add {LEFT} mtu 65535 type veth peer name {RIGHT} mtu 65535"));
+    for end in [LEFT, RIGHT] {
+        ip(&format!("link set {end} arp off up"));
+    }
+    until_wired();
+    true
+}
+
+/// Waits until what is sent into either end arrives: the kernel notices a little later that an end is up.
+pub fn until_wired() {
+    until("the wire carries frames", || {
+        [LEFT, RIGHT].iter().all(|end| ip(&format!("link show dev {end}")).contains("state UP"))
+    });
+}
+
+/// Runs `ip` in the namespace.
+pub fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Waits until something holds.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < BOUND, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether somebody takes in all frames of an interface.
+pub fn is_captured(interface: &str) -> bool {
+    ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
+}
+
+/// Sends frames into an interface as they are.
+pub struct Sender {
+    socket: OwnedFd,
+    sent: u64,
+}
+
+impl Sender {
+    pub fn new(interface: &str) -> Self {
+        let name = std::ffi::CString::new(interface).unwrap();
+        // SAFETY: plain calls; the address and the name live across them.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
+            assert!(socket >= 0, "{}", io::Error::last_os_error());
+            let socket = OwnedFd::from_raw_fd(socket);
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+            assert!(address.sll_ifindex > 0, "{interface} is there");
+            let octets = size_of_val(&address) as u32;
+            let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), octets);
+            assert_eq!(bound, 0, "{}", io::Error::last_os_error());
+            Self { socket, sent: 0 }
+        }
+    }
+
+    /// Sends a frame; it has arrived at the other end when this returns, or soon.
+    pub fn send(&mut self, frame: &[u8]) {
+        // SAFETY: the frame lives across the call.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+        self.sent += 1;
+        // Between the ends is a queue of 1000 frames, which a busy system empties a little later.
+        if self.sent.is_multiple_of(256) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A machine: everything that was read of it, once.
+
+use crate::card::{self, Card};
+use crate::processor::{self, Cpu, Node};
+use crate::root::Root;
+use serde::Serialize;
+
+/// What could be read. What could not is `None` or empty.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: Option<String>,
+    /// Whether it runs below another system.
+    pub is_virtual: Option<bool>,
+    /// Instruction sets that Weir can use: `avx2`, `avx512f`; `None` on processors that do not name theirs so.
+    pub instructions: Option<Vec<String>>,
+    /// The kernel's version.
+    pub kernel: Option<String>,
+    /// Processors that are online, ascending.
+    pub cpus: Vec<Cpu>,
+    /// Nodes, ascending.
+    pub nodes: Vec<Node>,
+    /// Whether cores have more than one hardware thread.
+    pub smt: Option<bool>,
+    /// Whether processors may run faster than they are rated.
+    pub turbo: Option<bool>,
+    /// What the kernel reads the time from.
+    pub clock_source: Option<String>,
+    /// Microseconds of each second that threads with real-time priority may run; -1: all.
+    pub realtime_us: Option<i64>,
+    /// Transparent huge pages: `always`, `madvise`, `never`.
+    pub transparent_pages: Option<String>,
+    /// Files and partitions that memory is swapped to.
+    pub swap: Option<Vec<String>>,
+    /// Whether irqbalance runs.
+    pub irqbalance: Option<bool>,
+    /// Interfaces, by name.
+    pub cards: Vec<Card>,
+}
+
+impl Machine {
+    /// Reads all there is; of interfaces without a device behind them, rings, features and the like only if they are `named`.
+    pub fn read(root: &Root, named: &[String]) -> Self {
+        let nodes = processor::nodes(root);
+        // Every processor has a paragraph, and all say the same.
+        let info = root.text_until("/proc/cpuinfo", Some("\n\n"));
+        let flags = info.as_deref().and_then(|info| field(info, "flags"));
+        let has = |flag: &str| Some(flags.as_ref()?.split(' ').any(|name| name == flag));
+        let switch = |path: &str, on: &str| root.text(path).map(|text| text == on);
+        let mode = root.text("/sys/kernel/mm/transparent_hugepage/enabled");
+        let swaps = root.text("/proc/swaps").map(|text| {
+            text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
+        });
+        Self {
+            processor: info.as_deref().and_then(|info| field(info, "model name")),
+            is_virtual: has("hypervisor"),
+            instructions: has("avx2").map(|_| {
+                ["avx2", "avx512f"].into_iter().filter(|name| has(name) == Some(true)).map(String::from).collect()
+            }),
+            kernel: root.text("/proc/sys/kernel/osrelease").filter(|text| !text.is_empty()),
+            cpus: processor::cpus(root, &nodes),
+            nodes,
+            smt: switch("/sys/devices/system/cpu/smt/active", "1"),
+            turbo: switch("/sys/devices/system/cpu/intel_pstate/no_turbo", "0")
+                .or_else(|| switch("/sys/devices/system/cpu/cpufreq/boost", "1")),
+            clock_source: root
+                .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+                .filter(|text| !text.is_empty()),
+            realtime_us: root.number("/proc/sys/kernel/sched_rt_runtime_us"),
+            // The mode stands in brackets among all there are.
+            transparent_pages: mode.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
+            swap: swaps,
+            irqbalance: root.runs("irqbalance"),
+            cards: card::names(root).iter().map(|name| card::read(root, name, named.contains(name))).collect(),
+        }
+    }
+
+    /// The node of that number.
+    pub fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// The node that serves a card: its own, or the only one there is.
+    pub fn node_of(&self, card: &Card) -> Option<&Node> {
+        match (card.node, &self.nodes[..]) {
+            (Some(id), _) => self.node(id),
+            (None, [only]) => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
+    /// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
+    pub fn cores(&self, node: Option<u32>) -> Vec<Vec<u32>> {
+        let here = |cpu: &&Cpu| node.is_none() || cpu.node == node;
+        let first = |cpu: &&Cpu| cpu.siblings.first() == Some(&cpu.id);
+        let mut firsts: Vec<&Cpu> = self.cpus.iter().filter(here).filter(first).collect();
+        firsts.sort_by_key(|cpu| (cpu.id == 0, !cpu.isolated, cpu.level3.first().copied(), cpu.id));
+        let online = |id: &u32| self.cpus.iter().any(|cpu| cpu.id == *id);
+        firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(online).collect()).collect()
+    }
+}
+
+/// What stands behind a name and a colon.
+fn field(text: &str, name: &str) -> Option<String> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}

@@ -1,0 +1,66 @@
+//! Lists of numbers as the kernel writes them: `0-3,8`.
+
+/// More numbers than any kernel has processors are no list of processors.
+const MOST: u32 = 65_536;
+
+/// The numbers, ascending; an empty text is an empty list. `None` if it is no list.
+pub fn parse_list(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        if first > last || last >= MOST {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some(numbers)
+}
+
+/// The numbers as a list in short: `0-3,8`.
+pub fn list(numbers: &[u32]) -> String {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let runs = sorted.chunk_by(|a, b| a + 1 == *b);
+    let parts = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// A decimal number with nothing around it but space.
+pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.trim().parse().ok()
+}
+
+/// What a number of things is called: `1 queue`, `4 queues`.
+pub fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_and_written_alike() {
+        for (text, numbers) in [("", &[][..]), ("0", &[0]), ("0-3", &[0, 1, 2, 3]), ("0-1,8,10-11", &[0, 1, 8, 10, 11])]
+        {
+            assert_eq!(parse_list(text).as_deref(), Some(numbers), "{text}");
+            assert_eq!(list(numbers), text);
+        }
+        assert_eq!(parse_list("3,1-2\n"), Some(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn garbage_is_no_list_and_takes_no_memory() {
+        for text in ["x", "1-", "-1", "3-1", "0-4294967295", "99999999999", "1 2", "0x3"] {
+            assert_eq!(parse_list(text), None, "{text}");
+        }
+    }
+}

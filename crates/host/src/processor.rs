@@ -1,0 +1,159 @@
+//! Processors and nodes: which share a core, a cache, a memory controller.
+//!
+//! A *cpu* is what the kernel numbers: a hardware thread. A *core* has one or more of them. A *node* is memory with the cores
+//! that are close to it.
+
+use crate::root::Root;
+use serde::Serialize;
+
+const CPU: &str = "/sys/devices/system/cpu";
+const NODE: &str = "/sys/devices/system/node";
+
+/// One hardware thread that is online.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// Its number.
+    pub id: u32,
+    /// Its node.
+    pub node: Option<u32>,
+    /// Its socket.
+    pub package: Option<u32>,
+    /// The hardware threads of its core, itself among them, ascending.
+    pub siblings: Vec<u32>,
+    /// Those with which it shares the second-level cache; none if not known.
+    pub level2: Vec<u32>,
+    /// Those with which it shares the third-level cache; none if not known.
+    pub level3: Vec<u32>,
+    /// Whether the scheduler leaves it alone (`isolcpus`).
+    pub isolated: bool,
+    /// Frequency governor.
+    pub governor: Option<String>,
+    /// Idle states, shallow ones first.
+    pub idle: Vec<Idle>,
+}
+
+/// A state in which a processor waits for work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Idle {
+    /// Its name: `C1`, `C6`.
+    pub name: String,
+    /// Microseconds until it works again.
+    pub latency_us: u32,
+    /// Whether it is never entered.
+    pub disabled: bool,
+}
+
+/// Memory and the processors close to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Node {
+    /// Its number.
+    pub id: u32,
+    /// Its processors, ascending.
+    pub cpus: Vec<u32>,
+    /// Octets of memory.
+    pub memory_octets: Option<u64>,
+    /// Octets that nobody uses.
+    pub free_octets: Option<u64>,
+    /// Large pages that were reserved, by size.
+    pub pages: Vec<Pages>,
+}
+
+/// Large pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pages {
+    /// Octets of one.
+    pub octets: u64,
+    /// Reserved.
+    pub total: u64,
+    /// Of these not in use.
+    pub free: u64,
+}
+
+impl Node {
+    /// Octets in reserved pages that nobody uses; `None` if not known.
+    pub fn free_in_pages(&self) -> Option<u64> {
+        let octets = self.pages.iter().map(|pages| pages.octets.saturating_mul(pages.free));
+        (!self.pages.is_empty()).then(|| octets.fold(0, u64::saturating_add))
+    }
+}
+
+/// The nodes that have processors or memory. A kernel that knows none is one node.
+pub fn nodes(root: &Root) -> Vec<Node> {
+    let ids = root.list(&format!("{NODE}/online")).unwrap_or_default();
+    let nodes = ids.into_iter().filter_map(|id| {
+        let folder = format!("{NODE}/node{id}");
+        let cpus = root.list(&format!("{folder}/cpulist"))?;
+        let memory = root.text(&format!("{folder}/meminfo"));
+        let field = |name| octets_of(memory.as_deref()?, name);
+        let (memory_octets, free_octets) = (field("MemTotal"), field("MemFree"));
+        Some(Node { id, cpus, memory_octets, free_octets, pages: pages(root, &format!("{folder}/hugepages")) })
+    });
+    let nodes: Vec<Node> = nodes.collect();
+    if !nodes.is_empty() {
+        return nodes;
+    }
+    let Some(cpus) = root.list(&format!("{CPU}/online")).filter(|cpus| !cpus.is_empty()) else { return vec![] };
+    let memory = root.text("/proc/meminfo");
+    let field = |name| octets_of(memory.as_deref()?, name);
+    let pages = pages(root, "/sys/kernel/mm/hugepages");
+    vec![Node { id: 0, cpus, memory_octets: field("MemTotal"), free_octets: field("MemFree"), pages }]
+}
+
+/// `Node 0 MemTotal: 1024 kB`, or the same without the node.
+fn octets_of(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.ends_with(name)))?.1;
+    value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn pages(root: &Root, folder: &str) -> Vec<Pages> {
+    let sizes = root.names(folder).into_iter().filter_map(|name| {
+        let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let of = |what: &str| root.number(&format!("{folder}/{name}/{what}"));
+        Some(Pages { octets: kib.checked_mul(1024)?, total: of("nr_hugepages")?, free: of("free_hugepages")? })
+    });
+    let mut pages: Vec<Pages> = sizes.collect();
+    pages.sort_by_key(|pages| pages.octets);
+    pages
+}
+
+/// The processors that are online, ascending.
+pub fn cpus(root: &Root, nodes: &[Node]) -> Vec<Cpu> {
+    let isolated = root.list(&format!("{CPU}/isolated")).unwrap_or_default();
+    let online = root.list(&format!("{CPU}/online")).unwrap_or_default();
+    let cpu = |id: u32| {
+        let folder = format!("{CPU}/cpu{id}");
+        // Older kernels have only the second.
+        let siblings = root
+            .list(&format!("{folder}/topology/core_cpus_list"))
+            .or_else(|| root.list(&format!("{folder}/topology/thread_siblings_list")))
+            .filter(|siblings| siblings.contains(&id));
+        let shared = |level: u32| {
+            let caches = root.names(&format!("{folder}/cache")).into_iter().filter(|name| name.starts_with("index"));
+            let mut caches = caches.map(|name| format!("{folder}/cache/{name}"));
+            let cache = caches.find(|cache| root.number(&format!("{cache}/level")) == Some(level))?;
+            root.list(&format!("{cache}/shared_cpu_list"))
+        };
+        Cpu {
+            id,
+            node: nodes.iter().find(|node| node.cpus.contains(&id)).map(|node| node.id),
+            package: root.number(&format!("{folder}/topology/physical_package_id")),
+            siblings: siblings.unwrap_or_else(|| vec![id]),
+            level2: shared(2).unwrap_or_default(),
+            level3: shared(3).unwrap_or_default(),
+            isolated: isolated.contains(&id),
+            governor: root.text(&format!("{folder}/cpufreq/scaling_governor")).filter(|name| !name.is_empty()),
+            idle: idle(root, &folder),
+        }
+    };
+    online.into_iter().map(cpu).collect()
+}
+
+fn idle(root: &Root, folder: &str) -> Vec<Idle> {
+    let names = root.names(&format!("{folder}/cpuidle")).into_iter().filter(|name| name.starts_with("state"));
+    let states = names.filter_map(|state| {
+        let of = |what: &str| root.text(&format!("{folder}/cpuidle/{state}/{what}"));
+        let (latency_us, disabled) = (of("latency")?.parse().ok()?, of("disable")? != "0");
+        Some(Idle { name: of("name")?, latency_us, disabled })
+    });
+    states.collect()
+}

@@ -1,0 +1,165 @@
+//! The first half of a pipeline: frames in, packets out, and an account of those that become none.
+//!
+//! ```text
+//! burst of frames -> leave out what the filter does not keep -> decode each, or count why not -> packets
+//! ```
+//! Per packet it counts and decodes; it allocates nothing, takes no lock and makes no system call.
+
+use crate::account::Account;
+use crate::own::Own;
+use crate::settings::Settings;
+use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
+use weir_ledger::{Ledger, Noted, Refused};
+use weir_packet::{Network, Notes, Packet};
+
+/// The packets of a burst.
+pub(crate) type Packets = Box<[Packet; BURST]>;
+
+/// Reads frames.
+pub(crate) struct Reader {
+    filter: Option<Selector>,
+    decode: weir_packet::Options,
+    layer2: bool,
+    own: Own,
+    /// What happened to frames. Those that became packets count as metered.
+    pub ledger: Ledger,
+    /// What the source has lost so far.
+    losses: Losses,
+}
+
+impl Reader {
+    pub fn new(settings: &Settings) -> Self {
+        let Settings { filter, decode, layer2, own, .. } = settings.clone();
+        Self { filter, decode, layer2, own, ledger: Ledger::default(), losses: Losses::default() }
+    }
+
+    /// Takes over what can change while it runs.
+    pub fn change(&mut self, settings: &Settings) {
+        self.filter.clone_from(&settings.filter);
+        self.own = settings.own.clone();
+    }
+
+    /// The account of this half.
+    pub fn account(&self) -> Account {
+        Account { ledger: self.ledger.clone(), ..Account::default() }
+    }
+
+    /// Link types for which the filter means nothing, each told once.
+    pub fn filter_errors(&mut self) -> Vec<FilterError> {
+        self.filter.as_mut().map_or_else(Vec::new, Selector::troubles)
+    }
+
+    /// Takes the next burst from a source: how many packets it became, and whether the source handed over less than it could;
+    /// `None` at its end.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    #[inline]
+    pub fn read(
+        &mut self,
+        source: &mut dyn Source,
+        packets: &mut Packets,
+    ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
+        let mut burst = Burst::new();
+        if !source.fill(&mut burst)? {
+            drop(burst);
+            self.look(source);
+            return Ok(None);
+        }
+        let waits = !burst.is_full();
+        self.select(&mut burst);
+        Ok(Some((self.decode(&burst, packets), waits)))
+    }
+
+    /// Asks a live source what it lost. The octets of what nobody saw are not known.
+    pub fn look(&mut self, source: &mut dyn Source) {
+        let before = std::mem::replace(&mut self.losses, source.losses());
+        let (losses, line) = (self.losses, &mut self.ledger.packets);
+        let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
+        line.dropped_card += new[0];
+        line.dropped_kernel += new[1];
+        line.dropped_ring += new[2];
+        line.received += new.iter().sum::<u64>();
+    }
+
+    /// Packets that were read and then found no room in a queue of ours.
+    pub fn lose(&mut self, packets: &[Packet]) {
+        let octets = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        for (line, count) in [(&mut self.ledger.packets, packets.len() as u64), (&mut self.ledger.bytes, octets)] {
+            line.metered -= count;
+            line.dropped_ring += count;
+        }
+    }
+
+    /// Leaves out, and counts, what the filter does not keep.
+    fn select(&mut self, burst: &mut Burst<'_>) {
+        let Some(filter) = &mut self.filter else { return };
+        let (packets, mut wire_bytes) = (burst.len(), 0);
+        burst.retain(|frame| {
+            let keeps = filter.keeps(frame);
+            wire_bytes += if keeps { 0 } else { u64::from(frame.wire_bytes) };
+            keeps
+        });
+        let filtered = (packets - burst.len()) as u64;
+        let Ledger { packets, bytes, .. } = &mut self.ledger;
+        (packets.received, packets.filtered) = (packets.received + filtered, packets.filtered + filtered);
+        (bytes.received, bytes.filtered) = (bytes.received + wire_bytes, bytes.filtered + wire_bytes);
+    }
+
+    fn decode(&mut self, burst: &Burst<'_>, packets: &mut Packets) -> usize {
+        let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
+        let (mut metered, mut refused_bytes) = (0, 0);
+        let (decode, layer2) = (self.decode, self.layer2);
+        for frame in burst {
+            let packet = &mut packets[metered % BURST];
+            packet.time_ns = frame.time_ns;
+            packet.interface = frame.interface;
+            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, decode, packet);
+            let ordinary = matches!(read, Ok(notes) if notes.is_empty());
+            if self.own.has(packet) && read.is_ok() {
+                self.ledger.packets.filtered += 1;
+                self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
+                refused_bytes += u64::from(frame.wire_bytes);
+            } else if (ordinary && packet.network != Network::Layer2 && !frame.time_clamped)
+                || is_metered(frame, read, packet, layer2, &mut self.ledger)
+            {
+                metered += 1;
+            } else {
+                refused_bytes += u64::from(frame.wire_bytes);
+            }
+        }
+        self.ledger.packets.received += burst.len() as u64;
+        self.ledger.packets.metered += metered as u64;
+        self.ledger.bytes.received += wire_bytes;
+        self.ledger.bytes.metered += wire_bytes - refused_bytes;
+        metered
+    }
+}
+
+/// Counts what is out of the ordinary about a frame, which was read as `packet`, and says whether it is one to be metered.
+#[cold]
+fn is_metered(
+    frame: &Frame<'_>,
+    read: Result<Notes, Refused>,
+    packet: &Packet,
+    layer2: bool,
+    ledger: &mut Ledger,
+) -> bool {
+    let refused = match read {
+        Ok(notes) if packet.network != Network::Layer2 || layer2 => {
+            notes.iter().for_each(|noted| ledger.noted.count(noted));
+            if frame.time_clamped {
+                ledger.noted.count(Noted::TimeClamped);
+            }
+            return true;
+        }
+        Ok(_) => {
+            *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
+            Refused::NonIp
+        }
+        Err(refused) => refused,
+    };
+    ledger.packets.refused.count(refused);
+    ledger.bytes.refused.add(refused, frame.wire_bytes.into());
+    false
+}

@@ -1,0 +1,119 @@
+//! Live traffic by AF_PACKET through whole pipelines, one per queue: the flows are those that one pipeline makes of the same
+//! packets from memory, field by field, times included, and every packet is in the account.
+
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use network::{BOUND, LEFT, Sender, network};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use weir_capture::{BURST, Burst, Error, Losses, Progress, Source};
+use weir_probe::Settings;
+use weir_testkit::{RawFrame, compare, real};
+
+/// A source whose frames are kept as they pass.
+struct Recorded {
+    source: Box<dyn Source + Send>,
+    frames: Vec<RawFrame>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for Recorded {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            self.source.stop();
+        }
+        let more = self.source.fill(burst)?;
+        self.frames.extend(burst.iter().map(|frame| RawFrame {
+            time_ns: frame.time_ns,
+            wire_bytes: frame.wire_bytes,
+            link: frame.link,
+            interface: frame.interface,
+            bytes: frame.bytes.to_vec(),
+        }));
+        Ok(more)
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.progress()
+    }
+
+    fn now_ns(&self) -> Option<u64> {
+        self.source.now_ns()
+    }
+
+    fn losses(&mut self) -> Losses {
+        self.source.losses()
+    }
+}
+
+/// Frames of Ethernet captures that ship with Weir, and a mix of conversations.
+fn traffic() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.contains(".pcap") && !name.ends_with(".json")
+    });
+    paths.sort();
+    let mut frames = Vec::new();
+    for path in paths {
+        frames.extend(real::frames(&mut *weir_capture::open(&path).unwrap()).0);
+    }
+    frames.extend(real::frames(&mut weir_capture::synth("mix,flows=500,packets=20k,seed=5").unwrap()).0);
+    frames.retain(|frame| frame.link == 1 && frame.bytes.len() > 14);
+    frames.into_iter().map(|frame| frame.bytes).collect()
+}
+
+#[test]
+fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_queues() {
+    if !network() {
+        return;
+    }
+    let sent = traffic();
+    let plain = Settings::default;
+    let decode = weir_packet::Options { decapsulate: true };
+    // The same addresses talk through many tunnels in these captures, between ends of which a queue has a pair.
+    let key = weir_flow::KeyOptions { tunnel: true, ..weir_flow::KeyOptions::default() };
+    let meter = weir_flow::Config { key, ..weir_flow::Config::default() };
+    let inside = || Settings { layer2: true, decode, meter, ..Settings::default() };
+    for (queues, settings) in [(1, plain()), (4, plain()), (4, inside())] {
+        let sources = weir_capture::live(&format!("af_packet:right,queues={queues}")).unwrap();
+        assert_eq!(sources.len(), queues);
+        let stop = Arc::new(AtomicBool::new(false));
+        let pipelines: Vec<_> = sources
+            .into_iter()
+            .map(|source| {
+                let mut source = Recorded { source, frames: Vec::new(), stop: stop.clone() };
+                let settings = settings.clone();
+                std::thread::spawn(move || (real::run(&mut source, settings), source.frames))
+            })
+            .collect();
+        let mut sender = Sender::new(LEFT);
+        sent.iter().for_each(|frame| sender.send(frame));
+        stop.store(true, Ordering::Relaxed);
+        let started = Instant::now();
+        let (mut flows, mut frames, mut received) = (Vec::new(), Vec::new(), 0);
+        for pipeline in pipelines {
+            let (outcome, handed) = pipeline.join().unwrap();
+            assert!(started.elapsed() < BOUND, "what is stopped ends");
+            assert_eq!(outcome.damage, Vec::<String>::new());
+            assert!(outcome.ledger.balanced(), "{:?}", outcome.ledger);
+            assert!(!handed.is_empty(), "{queues} queues share");
+            received += outcome.ledger.packets.received;
+            flows.extend(outcome.flows);
+            frames.extend(handed);
+        }
+        assert_eq!((received, frames.len()), (sent.len() as u64, sent.len()), "{queues} queues");
+        let sorted = |mut frames: Vec<Vec<u8>>| {
+            frames.sort();
+            frames
+        };
+        assert!(sorted(frames.iter().map(|frame| frame.bytes.clone()).collect()) == sorted(sent.clone()));
+        frames.sort_by_key(|frame| frame.time_ns);
+        let expected = real::meter(&frames, BURST, settings);
+        compare::flows(&flows, &expected.flows).unwrap_or_else(|told| panic!("{queues} queues: {told}"));
+    }
+}

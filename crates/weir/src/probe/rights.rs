@@ -1,0 +1,40 @@
+//! What a probe may do once everything is open: as little as it needs.
+
+use crate::Refusal;
+use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
+use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
+use std::fs;
+
+/// How far threads may be raised above others, as `nice` has it.
+pub const MOST_URGENT: i32 = -10;
+
+/// Gives up root's rights for those of a user, for this thread and those it starts from now on: call it before there are
+/// others. What is open stays open. Whoever is not root keeps what he has. Never are rights regained by starting a program.
+///
+/// # Errors
+/// There is no such user, or the system refuses.
+pub fn drop_to(user: &str) -> Result<(), Refusal> {
+    let failed = |what: &str, error| Refusal(format!("--user {user}: cannot {what}: {error}"));
+    if geteuid().is_root() && user != "root" && user != "0" {
+        let (uid, gid) = ids(user)?;
+        // Threads of ours are still to be raised. In the kernel's count 20 is nice 0.
+        let raised = Some((20 - MOST_URGENT) as u64);
+        let _ = setrlimit(Resource::Nice, Rlimit { current: raised, maximum: raised });
+        set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
+        set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("take its group", error))?;
+        set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("take its name", error))?;
+    }
+    set_no_new_privs(true).map_err(|error| failed("forbid to regain rights", error))
+}
+
+/// Numbers of a user and its group.
+fn ids(user: &str) -> Result<(u32, u32), Refusal> {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let known = fields.find(|fields| fields.len() > 3 && (fields[0] == user || fields[2] == user));
+    let ids = known.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));
+    let number = || user.parse().ok().map(|number| (number, number));
+    ids.or_else(number).ok_or_else(|| {
+        Refusal(format!("--user {user}: there is no such user; name one, or root to keep all rights (not advised)"))
+    })
+}

@@ -1,0 +1,196 @@
+//! `weir doctor` and `weir plan` as people see them: on machines of fixtures word by word, and on this one.
+//!
+//! Beside each fixture lie the texts that are expected; `BLESS=1 cargo test -p weir --test doctor` writes them anew.
+
+mod common;
+use common::{parts, weir};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The machines: name, exit code of `doctor`, exit code of `plan` for 100 Gbit/s.
+const MACHINES: [(&str, i32, i32); 10] = [
+    ("one-node", 0, 2),
+    ("wrong-node", 2, 0),
+    ("four-nodes", 0, 0),
+    ("eight-nodes", 2, 0),
+    ("x8-slot", 2, 2),
+    ("few-queues", 2, 2),
+    ("asymmetric-rss", 2, 0),
+    ("gro-on", 2, 0),
+    ("no-memory", 2, 2),
+    ("virtual", 0, 2),
+];
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/fixtures").join(name)
+}
+
+/// Runs a command on a machine; exit code and output, which must be that of the file.
+fn judged(name: &str, kind: &str, arguments: &[&str]) -> i32 {
+    let machine = fixture(&format!("{name}.txt"));
+    let (code, out, err) = parts(&weir([arguments, &["--sysroot", machine.to_str().unwrap(), "-v"]].concat()));
+    assert_eq!(err, "", "{name}");
+    let golden = fixture(&format!("{name}.{kind}"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&golden, &out).unwrap();
+    }
+    let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+    assert_eq!(out, expected, "{name}.{kind}; BLESS=1 if this is right");
+    code
+}
+
+#[test]
+fn the_advice_for_each_machine_is_word_by_word_as_expected() {
+    for (name, code, _) in MACHINES {
+        assert_eq!(judged(name, "doctor", &["doctor"]), code, "{name}");
+    }
+}
+
+#[test]
+fn the_plan_for_each_machine_is_word_by_word_as_expected() {
+    for (name, _, code) in MACHINES {
+        assert_eq!(
+            judged(name, "plan", &["plan", "--link", "100G", "--packet", "700", "--flows", "2M"]),
+            code,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn json_has_every_finding_with_its_commands() {
+    let machine = fixture("asymmetric-rss.txt");
+    let (code, out, err) = parts(&weir(["doctor", "--json", "--sysroot", machine.to_str().unwrap()]));
+    assert_eq!((code, err.as_str()), (2, ""));
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((report["wrong"].as_u64(), report["better"].as_u64()), (Some(3), Some(1)));
+    let findings = report["findings"].as_array().unwrap();
+    let irq = findings.iter().find(|finding| finding["check"] == "irq").unwrap();
+    assert_eq!(irq["severity"], "wrong");
+    assert_eq!(irq["remedy"]["commands"].as_array().unwrap().len(), 8);
+    assert_eq!(irq["remedy"]["steps"][0]["write"]["path"], "/proc/irq/101/smp_affinity_list");
+    assert_eq!(report["machine"]["cards"][0]["ring"]["maximum"], 8192);
+
+    let virtual_machine = fixture("virtual.txt");
+    let (_, out, _) = parts(&weir(["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]));
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let ring = &report["machine"]["cards"][0]["ring"];
+    assert_eq!(ring["not_known"], "ethtool is not installed (apt install ethtool)", "{ring}");
+}
+
+#[test]
+fn on_a_recording_fix_only_says_what_it_would_do() {
+    let machine = fixture("gro-on.txt");
+    let (code, out, err) = parts(&weir(["doctor", "--fix", "--sysroot", machine.to_str().unwrap()]));
+    assert_eq!((code, err.as_str()), (2, ""));
+    let (_, steps) = out.split_once("--fix would do, on that machine:\n").unwrap();
+    assert!(
+        steps.starts_with("  # ethtool -G eth0 rx 8192\n  # ethtool -K eth0 gro off lro off rx-gro-hw off\n"),
+        "{steps}"
+    );
+    assert_eq!(steps.lines().filter(|line| line.contains("scaling_governor")).count(), 16, "{steps}");
+    assert!(!steps.contains("done") && !steps.contains("failed"), "{steps}");
+    for never in ["ethtool -L", "ethtool -X", "swapoff", "systemctl", "isolcpus", "nr_hugepages"] {
+        assert!(!steps.contains(never), "{never}: {steps}");
+    }
+}
+
+#[test]
+fn this_machine_is_read_and_its_recording_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("machine.txt");
+    let (code, out, err) = parts(&weir(["doctor", "--record", recording.to_str().unwrap()]));
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("machine.txt"), "{err}");
+    let report = |arguments: &[&str]| {
+        let (code, out, err) = parts(&weir(arguments));
+        assert!(code == 0 || code == 2, "{code}: {err}");
+        assert_eq!(err, "");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let live = report(&["doctor", "--json"]);
+    let recorded = report(&["doctor", "--json", "--sysroot", recording.to_str().unwrap()]);
+    assert_eq!(live["interfaces"], recorded["interfaces"]);
+    let texts = |report: &Value| {
+        let findings = report["findings"].as_array().unwrap();
+        let texts = findings.iter().map(|finding| (finding["severity"].clone(), finding["check"].clone()));
+        texts.collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&live), texts(&recorded));
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert!(live["machine"]["cpus"].as_array().unwrap().len() >= cpus, "{live}");
+    report(&["plan", "--link", "10G", "--json"]);
+}
+
+#[test]
+fn the_terminal_is_not_at_the_mercy_of_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("machine.txt");
+    let text =
+        "# weir machine\n/proc/cpuinfo:\n model name : \u{1b}[31mred\u{7}\n/sys/class/net/eth\u{1b}c/mtu = 1500\n";
+    std::fs::write(&recording, text).unwrap();
+    for arguments in [&["doctor", "-v"][..], &["plan", "--link", "10G"]] {
+        let (_, out, err) = parts(&weir([arguments, &["--sysroot", recording.to_str().unwrap()]].concat()));
+        assert!(!out.contains('\u{1b}') && !out.contains('\u{7}') && out.contains("red"), "{out}{err}");
+    }
+}
+
+#[test]
+fn figures_of_a_bench_are_taken_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = folder.path().join("bench.json");
+    let figure = |row: &str, x: f64, mpps: f64| serde_json::json!({ "row": row, "x": x, "series": "weir", "mpps": { "median": mpps, "min": mpps, "max": mpps } });
+    let table = |name: &str, figures: Vec<Value>| serde_json::json!({ "name": name, "figures": figures });
+    let plan = |tables: Vec<Value>, quick: bool| {
+        let report = serde_json::json!({ "conditions": { "quick": quick }, "tables": tables });
+        std::fs::write(&bench, report.to_string()).unwrap();
+        let machine = fixture("one-node.txt");
+        let (bench, machine) = (bench.to_str().unwrap(), machine.to_str().unwrap());
+        let arguments = ["plan", "--link", "10G", "--flows", "200k", "--json", "--bench", bench, "--sysroot", machine];
+        parts(&weir(arguments))
+    };
+    let flows = || table("flows", vec![figure("131072", 131_072.0, 40.0), figure("1048576", 1_048_576.0, 30.0)]);
+    let mix = table("mix", vec![figure("trimmed to 96", 0.0, 16.0), figure("whole", 0.0, 12.0)]);
+    let (code, out, _) = plan(vec![flows(), mix], false);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, report["plan"]["demand"]["mpps_per_core"].as_f64()), (0, Some(6.0)));
+    let (_, out, _) = plan(vec![flows()], false);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["plan"]["demand"]["mpps_per_core"].as_f64(), Some(15.0));
+    let source = report["mpps_per_core_source"].as_str().unwrap();
+    assert!(source.contains("table flows, row 1048576"), "{source}");
+    let (code, _, err) = plan(vec![], false);
+    assert!(code == 1 && err.contains("no figures"), "{err}");
+    let (code, _, err) = plan(vec![flows()], true);
+    assert!(code == 1 && err.contains("--quick"), "{err}");
+}
+
+/// In name spaces of its own, where all else of the machine can be read only.
+#[test]
+fn fix_says_each_command_and_what_came_of_it() {
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let script = format!(
+        "set -e; mount -t sysfs -o ro none /sys; mount --bind /proc/sys /proc/sys; mount -o remount,ro,bind /proc/sys
+         mount --bind /proc/irq /proc/irq; mount -o remount,ro,bind /proc/irq
+         ip link add name v0 type veth peer name v1; ethtool -K v0 gro on; echo ready
+         {weir} doctor v0 --fix || true; ethtool -k v0 | grep generic-receive"
+    );
+    let output = Command::new("unshare").args(["--net", "--mount", "sh", "-c", &script]).output();
+    let said = output.map_or_else(
+        |error| format!("unshare: {error}"),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+    );
+    let Some((_, said)) = said.split_once("ready\n") else {
+        eprintln!("SKIPPED: fix_says_each_command_and_what_came_of_it: no name spaces, or no ethtool: {said}");
+        return;
+    };
+    assert!(said.contains("  # ethtool -K v0 gro off\n    done\n"), "{said}");
+    assert!(said.ends_with("generic-receive-offload: off\n"), "{said}");
+    // What must not be written is told, and does not end the run.
+    if said.contains("# echo -1 > /proc/sys/kernel/sched_rt_runtime_us") {
+        assert!(said.contains("sched_rt_runtime_us\n    failed: "), "{said}");
+    }
+    // What is wrong with the rest of this machine is not known here.
+    assert!(said.contains("\nnow: "), "{said}");
+}

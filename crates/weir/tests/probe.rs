@@ -1,0 +1,371 @@
+//! `weir probe`: several pipelines at work, on captures and on the wire; its lines, its settings, its signals, its rights.
+
+mod common;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{Pcap, START, parts, small, udp, weir};
+use network::{LEFT, Sender, ip, network, until};
+use serde_json::Value;
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The binary at work.
+struct Probe {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Probe {
+    /// Starts it on the wire, and waits until it takes in all that comes.
+    fn start(source: &str, more: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["probe", "-i", source, "--interval", "200ms", "--flows", "10k", "--stats"])
+            .arg(folder.path().join("ledger.json"))
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(folder.path().join("told")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut probe = Self { child, folder };
+        until("the probe is at work", || {
+            assert!(probe.child.try_wait().unwrap().is_none(), "it ended by itself: {}", probe.told());
+            probe.told().contains("packets/s")
+        });
+        probe
+    }
+
+    /// What it said on standard error so far.
+    fn told(&self) -> String {
+        fs::read_to_string(self.folder.path().join("told")).unwrap()
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the process was started here, and nobody has waited for it yet.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    /// Packets that it has received, by its last lines.
+    fn status(&self, name: &str) -> String {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().into()
+    }
+
+    /// Ends it: exit code, what it said, its ledger, which balances.
+    fn end(mut self) -> (i32, String, Value) {
+        self.signal(libc::SIGTERM);
+        let code = self.child.wait().unwrap().code();
+        let told = self.told();
+        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
+        let ledger = fs::read(self.folder.path().join("ledger.json")).unwrap();
+        let ledger: Value = serde_json::from_slice(&ledger).unwrap();
+        assert_eq!(ledger["balanced"], true, "{ledger}");
+        (code.unwrap_or_else(|| panic!("ended by a signal: {told}")), told, ledger)
+    }
+}
+
+/// Objects in a file, one a line; the last may be on its way.
+fn flows(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn packets(flows: &[Value]) -> u64 {
+    let of = |flow: &Value, field: &str| flow[field].as_u64().unwrap_or(0);
+    flows.iter().map(|flow| of(flow, "packets") + of(flow, "rev_packets")).sum()
+}
+
+/// A question and its answer between two hosts.
+fn talk(number: u16) -> [Vec<u8>; 2] {
+    let [high, low] = number.to_be_bytes();
+    let (client, server) = (([10, 0, high, low], 1024 + number % 5000), ([10, 1, 0, 1], 53));
+    [udp(client, server, 40), udp(server, client, 400)]
+}
+
+#[test]
+fn every_source_is_a_pipeline_and_all_add_up() {
+    for layout in ["fused", "split"] {
+        every_source_is_a_pipeline(layout);
+    }
+}
+
+fn every_source_is_a_pipeline(layout: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, ledger) = (small().save(folder.path(), "small.pcap"), folder.path().join("ledger.json"));
+    let (output, stats) = (folder.path().join("flows.json"), ledger.to_str().unwrap());
+    let sink = format!("json:{}", output.display());
+    let (code, _, told) = parts(&weir([
+        "probe",
+        "-i",
+        capture.to_str().unwrap(),
+        "-i",
+        "synth:mix,flows=100,packets=20k",
+        "-i",
+        "synth:velan,flows=10,packets=20k",
+        "-o",
+        &sink,
+        "--stats",
+        stats,
+        "--layout",
+        layout,
+    ]));
+    assert_eq!(code, 0, "{told}");
+    let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
+    assert_eq!(ledger["packets"]["received"], 40_000 + common::SMALL_PACKETS, "{ledger}");
+    assert_eq!(ledger["balanced"], true, "{ledger}");
+    assert_eq!(packets(&flows(&output)), ledger["packets"]["metered"].as_u64().unwrap());
+    assert_eq!(flows(&output).len() as u64, ledger["flows"]["exported"].as_u64().unwrap());
+}
+
+#[test]
+fn what_is_set_can_be_checked_printed_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    let path = file.to_str().unwrap();
+    let (code, text, told) =
+        parts(&weir(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-1", "--print-config"]));
+    assert_eq!((code, told.as_str()), (0, ""));
+    fs::write(&file, &text).unwrap();
+    let (code, plan, told) = parts(&weir(["probe", "--config", path, "--active", "9s", "--check"]));
+    assert_eq!((code, told.as_str()), (0, ""));
+    for fact in ["source     synth:mix,packets=10", "idle 7.00s, active 9.00s", "on cores: 0, 1", "those of nobody"] {
+        assert!(plan.contains(fact), "{fact}: {plan}");
+    }
+    let (code, _, told) = parts(&weir(["probe", "--config", path, "-q"]));
+    assert_eq!((code, told.as_str()), (0, ""));
+
+    fs::write(&file, "input = [\"synth:mix\"]\nflws = 7\n").unwrap();
+    let (code, out, told) = parts(&weir(["probe", "--config", path, "--check"]));
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(told.contains("line 2: flws: there is no such option; flows is one"), "{told}");
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.csv");
+    let sink = format!("csv:{}", output.display());
+    for (arguments, reason) in [
+        (&["probe"][..], "nothing to read"),
+        (&["probe", "-i", "af_packet:nowhere0"], "nowhere0"),
+        (&["probe", "-i", "synth:mix", "--cores", "3-1"], "no core and no range"),
+        (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "/nonexistent"),
+        (&["probe", "-i", "synth:mix", "--filter", "host ("], "filter"),
+    ] {
+        let (code, out, told) = parts(&weir(arguments.iter().copied().chain(["-o", &sink])));
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {told}");
+        assert!(told.contains(reason), "{arguments:?}: {told}");
+        assert!(!output.exists(), "{arguments:?}");
+    }
+    if rustix_is_root() {
+        let (code, _, told) = parts(&weir(["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"]));
+        assert_eq!(code, 1);
+        assert!(told.contains("there is no such user"), "{told}");
+    }
+}
+
+fn rustix_is_root() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+#[test]
+fn queues_of_an_interface_are_pipelines_and_a_flow_is_in_one_of_them() {
+    if !network() {
+        return;
+    }
+    for layout in ["fused", "split"] {
+        queues_are_pipelines(layout);
+    }
+}
+
+fn queues_are_pipelines(layout: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.json");
+    let sink = format!("json:{}", output.display());
+    let probe = Probe::start("af_packet:right,queues=4", &["-o", &sink, "--layout", layout]);
+    let mut sender = Sender::new(LEFT);
+    for round in 0..5 {
+        for number in 0..1000 {
+            talk(number).iter().for_each(|frame| sender.send(frame));
+        }
+        until("the line tells of them", || probe.told().lines().any(|line| line.contains("flows 1000 active")));
+        assert!(round < 5);
+    }
+    let (code, told, ledger) = probe.end();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
+    let flows = flows(&output);
+    assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
+    assert!(flows.iter().all(|flow| flow["packets"] == 5 && flow["rev_packets"] == 5), "both directions meet");
+    for queue in 0..4 {
+        let name = format!("af_packet:right@{queue}");
+        assert!(told.contains(&name), "{name}: {told}");
+    }
+    assert!(told.contains(" all "), "{told}");
+}
+
+#[test]
+fn the_first_flow_of_a_quiet_link_is_seen_without_another_packet() {
+    if !network() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.json");
+    let sink = format!("json:{}", output.display());
+    for layout in ["fused", "split"] {
+        fs::write(&output, "").unwrap();
+        a_flow_ends_by_itself(&output, &sink, layout);
+    }
+}
+
+fn a_flow_ends_by_itself(output: &Path, sink: &str, layout: &str) {
+    let probe = Probe::start("af_packet:right", &["-o", sink, "--idle", "300ms", "--layout", layout]);
+    talk(1).iter().for_each(|frame| Sender::new(LEFT).send(frame));
+    until("the flow ends by itself", || flows(output).len() == 1);
+    let flow = &flows(output)[0];
+    assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
+    assert_eq!(flow["end_reason"], "idle");
+    probe.end();
+}
+
+#[test]
+fn sighup_takes_over_timeouts_filter_and_sinks_and_every_record_is_somewhere() {
+    if !network() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before.json", "after.json"].map(|name| folder.path().join(name));
+    let file = folder.path().join("probe.toml");
+    let write = |sink: &Path, more: &str| {
+        fs::write(&file, format!("output = [\"json:{}\"]\n{more}", sink.display())).unwrap();
+    };
+    // Both are there, and may be written by whoever it becomes.
+    for path in [&before, &after] {
+        fs::write(path, "").unwrap();
+        open_to_all(path);
+    }
+    open_to_all(folder.path());
+    write(&before, "idle = \"300ms\"\n");
+    open_to_all(&file);
+    let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
+    let mut sender = Sender::new(LEFT);
+    let mut round = |from: u16| {
+        for number in from..from + 100 {
+            talk(number).iter().for_each(|frame| sender.send(frame));
+        }
+    };
+    round(0);
+    until("the first sink has them", || flows(&before).len() == 100);
+
+    write(&after, "idle = \"300ms\"\nfilter = \"udp and host 10.0.0.200\"\n");
+    probe.signal(libc::SIGHUP);
+    until("it is read again", || probe.told().contains("read again"));
+    round(100);
+    round(200);
+    until("the second sink has what the filter keeps", || flows(&after).len() == 1);
+
+    fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
+    probe.signal(libc::SIGHUP);
+    until("it goes on", || probe.told().contains("goes on as before"));
+    let (_, told, ledger) = probe.end();
+    assert_eq!((flows(&before).len(), flows(&after).len()), (100, 1), "{told}");
+    let line = &ledger["packets"];
+    assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [600, 398, 202], "{ledger}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let told: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
+    assert_eq!(told, [[100, 1], [1, 100]], "{ledger}");
+}
+
+fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn it_never_meters_what_it_sends_itself() {
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = collector.local_addr().unwrap().port();
+    let sink = format!("ipfix+udp://127.0.0.1:{port}");
+    let probe = Probe::start("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
+    let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for _ in 0..10 {
+        client.send_to(b"question", server.local_addr().unwrap()).unwrap();
+    }
+    let (mut datagrams, mut buffer) = (0, [0; 2000]);
+    collector.set_read_timeout(Some(network::BOUND)).unwrap();
+    // Its records would have records, and these as well.
+    while datagrams < 2 {
+        collector.recv(&mut buffer).unwrap();
+        datagrams += 1;
+    }
+    let (code, told, ledger) = probe.end();
+    assert_eq!(code, 0, "{told}");
+    let line = &ledger["packets"];
+    assert_eq!(line["metered"], 10, "{ledger}");
+    assert!(line["filtered"].as_u64().unwrap() >= 2, "{ledger}");
+    assert_eq!(line["received"].as_u64().unwrap(), 10 + line["filtered"].as_u64().unwrap(), "{ledger}");
+    assert_eq!(ledger["flows"]["created"], 1, "{ledger}");
+}
+
+#[test]
+fn it_keeps_no_rights_that_it_does_not_need() {
+    if !network() {
+        return;
+    }
+    let probe = Probe::start("af_packet:right", &[]);
+    assert_ne!(probe.status("Uid:"), "0");
+    assert_ne!(probe.status("Gid:"), "0");
+    assert_eq!(probe.status("CapEff:"), "0000000000000000");
+    assert_eq!(probe.status("NoNewPrivs:"), "1");
+    talk(1).iter().for_each(|frame| Sender::new(LEFT).send(frame));
+    until("it goes on all the same", || probe.told().contains("flows 1 active"));
+    let (code, told, _) = probe.end();
+    assert_eq!(code, 0, "{told}");
+}
+
+#[test]
+fn what_a_queue_lost_is_in_the_account() {
+    if !network() {
+        return;
+    }
+    // A ring of two blocks, and a sink that nobody reads: a pipe. The table waits for the end, so it is the ring that overflows
+    // only if the pipeline is stopped: it is, for a while.
+    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &[]);
+    probe.signal(libc::SIGSTOP);
+    let frames: Vec<_> = (0..2000).flat_map(talk).collect();
+    let mut sender = Sender::new(LEFT);
+    frames.iter().for_each(|frame| sender.send(frame));
+    probe.signal(libc::SIGCONT);
+    let (code, told, ledger) = probe.end();
+    let line = &ledger["packets"];
+    let dropped = line["dropped_kernel"].as_u64().unwrap();
+    assert_eq!(line["received"], 4000, "{ledger}");
+    assert!(dropped > 3000, "{ledger}");
+    assert_eq!(line["metered"].as_u64().unwrap() + dropped, 4000, "{ledger}");
+    assert_eq!(code, 2, "{told}");
+    assert!(told.contains("dropped by the kernel"), "{told}");
+}
+
+#[test]
+fn a_capture_that_is_damaged_is_told_and_the_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cut = Pcap::new().frame(START, 0, &udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 10));
+    cut.0.extend([1, 2, 3]);
+    let (cut, whole) = (cut.save(folder.path(), "cut.pcap"), small().save(folder.path(), "whole.pcap"));
+    let (code, out, told) =
+        parts(&weir(["probe", "-i", cut.to_str().unwrap(), "-i", whole.to_str().unwrap(), "-o", "table:-"]));
+    assert_eq!(code, 2);
+    assert!(told.contains("cut.pcap"), "{told}");
+    assert!(out.contains(&format!("packets    {} received", 1 + common::SMALL_PACKETS)), "{out}");
+}
