@@ -7,6 +7,7 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod af_packet;
+mod af_xdp;
 mod decompress;
 #[cfg(feature = "dpdk")]
 mod dpdk;
@@ -24,7 +25,7 @@ mod synth;
 mod write;
 
 pub use filter::{Filter, FilterError, Instruction, Selector};
-pub use live::{LIVE, is_live, live};
+pub use live::{LIVE, is_live, live, notice};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use source::{BURST, Burst, Error, Frame, Losses, PATIENCE, Progress, Source};

@@ -6,10 +6,10 @@
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
-use crate::{Error, Source, af_packet};
+use crate::{Error, Source, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
-pub const LIVE: [&str; 2] = [af_packet::SCHEME, DPDK];
+pub const LIVE: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
 const DPDK: &str = "dpdk:";
 
 /// Whether a source is live traffic by its name.
@@ -25,11 +25,19 @@ pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return af_packet::open(source);
     }
+    if source.starts_with(af_xdp::SCHEME) {
+        return af_xdp::open(source);
+    }
     if let Some(rest) = source.strip_prefix(DPDK) {
         return dpdk(source, rest);
     }
     let what = format!("not live traffic: {} are", LIVE.join(", "));
     Err(Error::Live { name: source.into(), what })
+}
+
+/// What somebody who opens live traffic must know before, if anything; to be said where it is opened.
+pub fn notice(source: &str) -> Option<&'static str> {
+    source.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)
 }
 
 #[cfg(feature = "dpdk")]

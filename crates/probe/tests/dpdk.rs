@@ -7,7 +7,7 @@ use weir_capture::Source;
 use weir_export::Sink;
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Records, SinkLine};
-use weir_probe::{Pipeline, Settings};
+use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
 
 /// Longer than any of this takes anywhere.
 const LONG: Duration = Duration::from_secs(120);
@@ -49,17 +49,20 @@ fn essence(flow: &Flow) -> String {
 fn meter(mut source: Box<dyn Source + Send>, packets: u64) -> (Vec<String>, Ledger) {
     let kept = Kept::default();
     let flows = kept.flows.clone();
-    let mut pipeline = Pipeline::new(Settings::default(), vec![Box::new(kept)]).expect("there is memory");
+    let mut exporter = Exporter::new(vec![Box::new(kept)], Place::default()).expect("a thread can be started");
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.entrance(Behind::Wait)).expect("there is memory");
     let deadline = Instant::now() + LONG;
     while pipeline.step(&mut *source).expect("it is whole") {
-        let received = pipeline.ledger().packets.received;
+        let received = pipeline.account().ledger.packets.received;
         assert!(Instant::now() < deadline, "{received} of {packets}");
         if received == packets {
             source.stop();
         }
     }
-    let (ledger, errors) = pipeline.finish();
-    assert!(errors.is_empty());
+    let account = pipeline.finish();
+    exporter.finish();
+    assert!(exporter.errors().is_empty());
+    let ledger = exporter.ledger([account]);
     let mut flows: Vec<String> = flows.lock().expect("no sink panics").iter().map(essence).collect();
     flows.sort();
     (flows, ledger)

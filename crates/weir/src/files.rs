@@ -1,9 +1,9 @@
 //! Sources and sinks as the user writes them, opened; nothing is written before everything could be opened,
 //! and nothing that is read is written over.
 
-use crate::Refusal;
 use crate::arguments;
 use crate::table::Table;
+use crate::{Refusal, say};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -93,12 +93,21 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dy
     if troubles.is_empty() { Ok(weir_capture::merge(opened)) } else { Err(Refusal(troubles.join("\n"))) }
 }
 
+/// Opens live traffic, a source per queue, and says what its user must know.
+pub fn open_queues(live: &str) -> Result<Vec<Box<dyn Source + Send>>, Refusal> {
+    let queues = weir_capture::live(live).map_err(|error| Refusal(error.to_string()))?;
+    if let Some(notice) = weir_capture::notice(live) {
+        say(&format!("{live}: {notice}"));
+    }
+    Ok(queues)
+}
+
 /// Opens live traffic, which has no end that others could wait for, and which one thread reads here.
 fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
     if sources > 1 {
         return Err(Refusal(format!("{live}: live traffic is read alone; leave the other inputs out")));
     }
-    let mut queues = weir_capture::live(live).map_err(|error| Refusal(error.to_string()))?;
+    let mut queues = open_queues(live)?;
     match (queues.pop(), queues.is_empty()) {
         (Some(source), true) => Ok(Box::new(Live { source, stop: stop.clone() })),
         _ => Err(Refusal(format!(

@@ -16,8 +16,13 @@ pub const RIGHT: &str = "right";
 /// Longer than any machine takes; a test that waits for a condition gives up then.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Takes this thread into a new namespace. `false`, with a loud reason, where that is not permitted.
+/// Takes this thread into a new namespace, with room for the largest frames. `false`, with a loud reason, where that is not permitted.
 pub fn network() -> bool {
+    network_of(1, 65535)
+}
+
+/// The same with so many queues at both ends, and so large frames.
+pub fn network_of(queues: u32, mtu: u32) -> bool {
     // SAFETY: the call takes no memory, and concerns this thread alone.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         eprintln!("SKIPPED: no network namespace of its own: {}", io::Error::last_os_error());
@@ -31,7 +36,8 @@ pub fn network() -> bool {
         // Without IPv6 in the kernel there is nothing to switch off.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
     }
-    ip(&format!("link add {LEFT} mtu 65535 type veth peer name {RIGHT} mtu 65535"));
+    let shape = format!("mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
+    ip(&format!("link add {LEFT} {shape} type veth peer name {RIGHT} {shape}"));
     for end in [LEFT, RIGHT] {
         ip(&format!("link set {end} arp off up"));
     }

@@ -105,7 +105,7 @@ fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refu
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
         if weir_capture::is_live(&name) {
-            let sources = weir_capture::live(&name).map_err(|error| Refusal(error.to_string()))?;
+            let sources = files::open_queues(&name)?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
             let named = |(number, source)| queue(format!("{short}@{number}"), source);
             queues.extend(sources.into_iter().enumerate().map(named));

@@ -1,0 +1,528 @@
+//! Live traffic by AF_XDP, between interfaces made for the test: what is handed over is what was sent, and what is not is
+//! counted, to the packet.
+
+mod network;
+
+use network::{BOUND, LEFT, RIGHT, ip, network_of, until, until_wired};
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_capture::{Burst, Losses, Source, live};
+
+type Sources = Vec<Box<dyn Source + Send>>;
+
+/// Takes the test into a network with so many queues. `false`, with a loud reason, where that is not permitted, or the kernel or
+/// container has no AF_XDP.
+fn network(queues: u32) -> bool {
+    // With larger frames a driver like this one takes no native program.
+    if !network_of(queues, 1500) {
+        return false;
+    }
+    let opened = live("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
+    match opened {
+        Err(error) if ["not permitted", "CONFIG_XDP_SOCKETS"].iter().any(|what| error.contains(what)) => {
+            eprintln!("SKIPPED: {error}");
+            false
+        }
+        opened => opened.map(|()| true).unwrap(),
+    }
+}
+
+fn open(source: &str) -> Sources {
+    live(source).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refused(source: &str) -> String {
+    live(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
+}
+
+/// A socket that sends, or receives, whole frames at an interface.
+struct Raw(OwnedFd);
+
+impl Raw {
+    fn at(interface: &str, protocol: i32) -> Self {
+        let name = CString::new(interface).unwrap();
+        // SAFETY: the name and the address live across the calls, with their lengths.
+        unsafe {
+            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0);
+            assert!(socket >= 0, "{}", io::Error::last_os_error());
+            let socket = OwnedFd::from_raw_fd(socket);
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = (protocol as u16).to_be();
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+            let size: i32 = 16 << 20;
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, (&raw const size).cast(), 4);
+            let octets = size_of_val(&address) as u32;
+            assert_eq!(
+                libc::bind(socket.as_raw_fd(), (&raw const address).cast(), octets),
+                0,
+                "{}",
+                io::Error::last_os_error()
+            );
+            Self(socket)
+        }
+    }
+
+    /// Whether the frame left: a device may be too busy.
+    fn send(&self, frame: &[u8]) -> bool {
+        // SAFETY: the frame lives across the call.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        let error = io::Error::last_os_error();
+        let busy = matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN));
+        assert!(sent == frame.len() as isize || busy, "{error}");
+        sent >= 0
+    }
+
+    /// The numbers of frames that were received, so far.
+    fn received(&self) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        let mut frame = [0; 4096];
+        loop {
+            // SAFETY: the memory lives across the call, and is as long as is said.
+            let octets = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
+            let Ok(octets) = usize::try_from(octets) else { return numbers };
+            numbers.push(number(&frame[..octets]));
+        }
+    }
+}
+
+/// Octets of Ethernet, IPv4 and UDP, and the number behind them.
+const HEADERS: usize = 42;
+
+/// A datagram with a number; of 97 flows.
+fn frame(number: u64, octets: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    frame.extend((octets as u16 - 14).to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 198, 51, 100, 1]);
+    frame.extend((1000 + (number % 97) as u16).to_be_bytes());
+    frame.extend([0, 53]);
+    frame.extend((octets as u16 - 34).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.resize(octets, number as u8);
+    frame
+}
+
+fn number(frame: &[u8]) -> u64 {
+    u64::from_be_bytes(frame[HEADERS..HEADERS + 8].try_into().unwrap())
+}
+
+/// Octets of the frame with a number.
+fn octets_of(number: u64) -> usize {
+    60 + (number * 31 % 1400) as usize
+}
+
+/// What came through all queues.
+#[derive(Default)]
+struct Seen {
+    /// By number: how often, octets on the wire, octets captured.
+    frames: BTreeMap<u64, (u64, u32, usize)>,
+    /// Frames by queue.
+    queues: Vec<u64>,
+    losses: Losses,
+    errors: Vec<String>,
+}
+
+impl Seen {
+    fn frames(&self) -> u64 {
+        self.queues.iter().sum()
+    }
+}
+
+/// What came so far.
+#[derive(Default)]
+struct Come {
+    frames: AtomicU64,
+    /// Told as lost.
+    lost: AtomicU64,
+}
+
+impl Come {
+    fn frames(&self) -> u64 {
+        self.frames.load(Ordering::Relaxed)
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// Tells the readers to stop when it is gone.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads every queue on a thread of its own while `body` runs, which may look at how many frames have come; then
+/// stops all, and reads them to the end.
+fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
+    let (come, stop) = (Come::default(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            sources.into_iter().map(|source| scope.spawn(|| read_queue(source, &come, &stop))).collect();
+        // Also if the body fails: the threads are waited for.
+        let stopping = Stop(&stop);
+        body(&come);
+        drop(stopping);
+        let mut all = Seen::default();
+        for thread in threads {
+            let one = thread.join().unwrap();
+            for (number, (times, wire, captured)) in one.frames {
+                let entry = all.frames.entry(number).or_insert((0, wire, captured));
+                entry.0 += times;
+            }
+            all.queues.extend(one.queues);
+            all.errors.extend(one.errors);
+            all.losses.card += one.losses.card;
+            all.losses.kernel += one.losses.kernel;
+            all.losses.ring += one.losses.ring;
+        }
+        all
+    })
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+fn read_queue(mut source: Box<dyn Source + Send>, come: &Come, stop: &AtomicBool) -> Seen {
+    let mut seen = Seen { queues: vec![0], ..Seen::default() };
+    let (mut stopped, mut last_ns, mut lost) = (false, now_ns(), 0);
+    loop {
+        if !stopped && stop.load(Ordering::Relaxed) {
+            source.stop();
+            stopped = true;
+        }
+        let mut burst = Burst::new();
+        match source.fill(&mut burst) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => seen.errors.push(error.to_string()),
+        }
+        for taken in &burst {
+            assert!((last_ns..=now_ns()).contains(&taken.time_ns), "times are those of the clock, and do not go back");
+            last_ns = taken.time_ns;
+            assert_eq!(taken.link, 1);
+            let number = number(taken.bytes);
+            let whole = frame(number, octets_of(number));
+            assert_eq!(taken.bytes, &whole[..taken.bytes.len()], "frame {number}");
+            let entry = seen.frames.entry(number).or_insert((0, taken.wire_bytes, taken.bytes.len()));
+            entry.0 += 1;
+        }
+        seen.queues[0] += burst.len() as u64;
+        come.frames.fetch_add(burst.len() as u64, Ordering::Relaxed);
+        let is_idle = burst.is_empty();
+        drop(burst);
+        if is_idle {
+            let losses = source.losses();
+            let now = losses.card + losses.kernel + losses.ring;
+            come.lost.fetch_add(now - lost, Ordering::Relaxed);
+            lost = now;
+        }
+    }
+    seen.losses = source.losses();
+    seen
+}
+
+/// Sends frames with these numbers, never many more than were read, so that none is lost.
+fn send_slowly(numbers: std::ops::Range<u64>, come: &Come) {
+    let (left, before) = (Raw::at(LEFT, 0), come.frames());
+    for number in numbers.clone() {
+        let started = Instant::now();
+        while number - numbers.start > come.frames() - before + 100 {
+            assert!(started.elapsed() < BOUND, "frames do not come");
+            std::thread::yield_now();
+        }
+        assert!(left.send(&frame(number, octets_of(number))), "100 frames find room");
+    }
+    until("frames come", || come.frames() >= before + numbers.end - numbers.start);
+}
+
+fn once_each(seen: &Seen, frames: u64, snap: Option<usize>, case: &str) {
+    assert_eq!(seen.errors, Vec::<String>::new(), "{case}");
+    assert_eq!(seen.losses, Losses::default(), "{case}");
+    assert_eq!(seen.frames(), frames, "{case}: {:?}", seen.queues);
+    assert_eq!(seen.frames.len() as u64, frames, "{case}");
+    for (&number, &(times, wire, captured)) in &seen.frames {
+        let octets = octets_of(number);
+        let kept = snap.map_or(octets, |snap| octets.min(snap));
+        assert_eq!((times, wire as usize, captured), (1, octets, kept), "{case}, frame {number}");
+    }
+}
+
+const PLACES: [&str; 2] = ["native", "generic"];
+
+#[test]
+fn every_packet_arrives_once_through_four_queues() {
+    if !network(4) {
+        return;
+    }
+    for place in PLACES {
+        let sources = open(&format!("af_xdp:right,mode=copy,attach={place}"));
+        assert_eq!(sources.len(), 4);
+        let seen = read(sources, |come| send_slowly(0..20_000, come));
+        once_each(&seen, 20_000, None, place);
+        assert!(seen.queues.iter().filter(|&&frames| frames > 1000).count() >= 3, "{:?}", seen.queues);
+    }
+}
+
+#[test]
+fn every_packet_arrives_once_through_one_queue() {
+    if !network(1) {
+        return;
+    }
+    for place in PLACES {
+        let sources = open(&format!("af_xdp:right,attach={place},frames=256"));
+        assert_eq!(sources.len(), 1);
+        let seen = read(sources, |come| send_slowly(0..20_000, come));
+        once_each(&seen, 20_000, None, place);
+    }
+}
+
+#[test]
+fn what_is_cut_keeps_its_length_on_the_wire() {
+    if !network(4) {
+        return;
+    }
+    for place in PLACES {
+        for snap in [64, 128, 1459] {
+            let sources = open(&format!("af_xdp:right,attach={place},snap={snap}"));
+            let seen = read(sources, |come| send_slowly(0..5000, come));
+            once_each(&seen, 5000, Some(snap), &format!("{place}, {snap}"));
+        }
+    }
+}
+
+#[test]
+fn queues_that_are_not_read_go_on_to_the_stack() {
+    if !network(4) {
+        return;
+    }
+    for (place, more) in [("native", ""), ("generic", ""), ("native", ",snap=64"), ("generic", ",snap=64")] {
+        let sources = open(&format!("af_xdp:right,queues=1-2,attach={place}{more}"));
+        assert_eq!(sources.len(), 2);
+        let stack = Raw::at(RIGHT, libc::ETH_P_IP);
+        let mut passed = Vec::new();
+        let seen = read(sources, |come| {
+            let left = Raw::at(LEFT, 0);
+            for number in 0..4000 {
+                let started = Instant::now();
+                while come.frames() + passed.len() as u64 + 100 < number {
+                    passed.extend(stack.received());
+                    assert!(started.elapsed() < BOUND, "frames do not come");
+                }
+                assert!(left.send(&frame(number, octets_of(number))), "100 frames find room");
+            }
+            let started = Instant::now();
+            while come.frames() + (passed.len() as u64) < 4000 {
+                passed.extend(stack.received());
+                assert!(started.elapsed() < BOUND, "frames do not come");
+            }
+        });
+        let mut all: Vec<u64> = seen.frames.keys().chain(&passed).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..4000).collect::<Vec<_>>(), "{place}: each frame went one way");
+        assert!(seen.frames() > 0 && !passed.is_empty());
+    }
+}
+
+/// Has the driver of the receiving end work on threads of its own.
+fn driver_on_threads() -> bool {
+    // The files in /sys are those of the namespace in which they are mounted.
+    let line = "mount -t sysfs sysfs /sys && echo 1 > /sys/class/net/right/threaded";
+    let output = Command::new("unshare").args(["-m", "sh", "-c", line]).output().unwrap();
+    if !output.status.success() {
+        eprintln!("SKIPPED: the driver on threads of its own: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    output.status.success()
+}
+
+#[test]
+fn what_an_overload_loses_is_counted_to_the_packet() {
+    if !network(4) {
+        return;
+    }
+    for (place, on_threads) in [("native", false), ("native", true), ("generic", false)] {
+        for queues in ["", ",queues=0"] {
+            // Nobody reads meanwhile, and there is room for 128 frames of each queue.
+            let sources = open(&format!("af_xdp:right,attach={place},frames=128{queues}"));
+            // Where the driver works on a thread of its own, its queue runs over, too, and it refuses what is sent.
+            if on_threads && !driver_on_threads() {
+                continue;
+            }
+            let one = sources.len() == 1;
+            let stack = Raw::at(RIGHT, libc::ETH_P_IP);
+            let left = Raw::at(LEFT, 0);
+            let (mut sent, mut refused) = (0, 0);
+            for number in 0..20_000 {
+                *(if left.send(&frame(number, octets_of(number))) { &mut sent } else { &mut refused }) += 1;
+            }
+            // Behind the driver, what the sender's device refuses was refused by the queue before the program: the
+            // kernel's loss, if the whole interface is read.
+            let all = if place == "generic" && !one { sent + refused } else { sent };
+            let mut passed = 0;
+            let seen = read(sources, |come| {
+                until("all have come or are told as lost", || {
+                    passed += stack.received().len() as u64;
+                    come.frames() + come.lost() + passed >= all
+                });
+            });
+            passed += stack.received().len() as u64;
+            let case = format!(
+                "{place}{queues}, on threads {on_threads}: {sent} sent, {refused} refused, {passed} passed, {:?} {:?}",
+                seen.queues, seen.losses
+            );
+            assert_eq!(seen.errors, Vec::<String>::new());
+            assert!(seen.losses.kernel > 0, "{case}");
+            assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
+            eprintln!("{case}");
+            assert_eq!(all, seen.frames() + seen.losses.kernel + passed, "{case}");
+            assert_eq!((seen.losses.card, seen.losses.ring), (0, 0), "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_program_goes_with_its_sources() {
+    if !network(4) {
+        return;
+    }
+    let attached = || ip("link show dev right").contains("xdp");
+    for place in PLACES {
+        let sources = open(&format!("af_xdp:right,attach={place}"));
+        assert!(attached());
+        assert!(refused("af_xdp:right").contains("another XDP program"), "{}", refused("af_xdp:right"));
+        drop(sources);
+        assert!(!attached());
+        // Stopped, they hand over what has come, and packets go on to the stack.
+        let mut sources = open(&format!("af_xdp:right,attach={place}"));
+        let (left, stack) = (Raw::at(LEFT, 0), Raw::at(RIGHT, libc::ETH_P_IP));
+        (0..100).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
+        sources.iter_mut().for_each(|source| source.stop());
+        assert!(!attached());
+        (100..200).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
+        let mut passed = Vec::new();
+        let seen = read(sources, |come| {
+            let started = Instant::now();
+            while come.frames() + (passed.len() as u64) < 200 {
+                passed.extend(stack.received());
+                assert!(started.elapsed() < BOUND, "frames do not come");
+            }
+        });
+        assert!(seen.frames.keys().all(|&number| number < 100), "{place}");
+        let mut all: Vec<u64> = seen.frames.keys().chain(&passed).copied().collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..200).collect::<Vec<_>>(), "{place}: each frame went one way");
+        assert_eq!((seen.losses, seen.errors), (Losses::default(), vec![]));
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    if !network(4) {
+        return;
+    }
+    drop(open("af_xdp:right"));
+    for (source, why) in [
+        ("af_xdp:nowhere", "no interface 'nowhere'"),
+        ("af_xdp:", "no interface"),
+        ("af_xdp:right,queues=0-4", "right has queues 0-3"),
+        ("af_xdp:right,queues=7", "right has queues 0-3"),
+        ("af_xdp:right,mode=zerocopy", "no zero copy"),
+        ("af_xdp:lo,attach=native", "no native XDP"),
+        ("af_xdp:right,speed=100", "speed"),
+        ("af_xdp:right,snap=9000", "3840"),
+    ] {
+        let error = refused(source);
+        assert!(error.contains(why) && error.starts_with(source), "{source}: {error}");
+    }
+    // A socket of the queue that another program has, though there is no program at the interface.
+    let first = open("af_xdp:right,queues=1,attach=generic");
+    assert!(refused("af_xdp:right,queues=1,attach=native").contains("another XDP program"));
+    drop(first);
+    ip("tuntap add dev tunnel mode tun");
+    let error = refused("af_xdp:tunnel");
+    assert!(error.contains("no Ethernet"), "{error}");
+}
+
+/// Leaves a thread these capabilities alone.
+fn keep_capabilities(kept: &[u32]) {
+    #[repr(C)]
+    struct Header(u32, i32);
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = Header(VERSION_3, 0);
+    let half = |from: u32| {
+        kept.iter().filter(|&&bit| (from..from + 32).contains(&bit)).fold(0_u32, |set, bit| set | 1 << (bit - from))
+    };
+    // Effective, permitted, inheritable; twice 32 of them.
+    let sets = [half(0), half(0), 0, half(32), half(32), 0];
+    // SAFETY: both live across the call, and have the form of the version.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
+    const NET_ADMIN: u32 = 12;
+    const NET_RAW: u32 = 13;
+    const BPF: u32 = 39;
+    if !network(4) {
+        return;
+    }
+    drop(open("af_xdp:right"));
+    let with = |kept: Vec<u32>, source: &'static str| {
+        let tried = move || {
+            keep_capabilities(&kept);
+            live(source).map(drop).map_err(|error| error.to_string())
+        };
+        std::thread::spawn(tried).join().unwrap()
+    };
+    for kept in [vec![], vec![NET_ADMIN, NET_RAW], vec![NET_RAW, BPF], vec![NET_ADMIN, BPF]] {
+        let error = with(kept.clone(), "af_xdp:right,frames=128").unwrap_err();
+        assert!(error.contains("CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"), "{kept:?}: {error}");
+    }
+    for source in ["af_xdp:right,frames=128", "af_xdp:right,frames=128,snap=64,attach=generic"] {
+        assert_eq!(with(vec![NET_ADMIN, NET_RAW, BPF], source), Ok(()), "{source}");
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_back_is_read_on() {
+    if !network(4) {
+        return;
+    }
+    for place in PLACES {
+        let seen = read(open(&format!("af_xdp:right,attach={place}")), |come| {
+            send_slowly(0..1000, come);
+            ip("link set right down");
+            std::thread::sleep(3 * weir_capture::PATIENCE);
+            ip("link set right mtu 1600");
+            ip("link set right up");
+            until_wired();
+            send_slowly(1000..2000, come);
+        });
+        once_each(&seen, 2000, None, place);
+    }
+}
+
+#[test]
+fn an_interface_that_is_removed_ends_its_sources_with_an_error() {
+    if !network(4) {
+        return;
+    }
+    let seen = read(open("af_xdp:right"), |come| {
+        send_slowly(0..1000, come);
+        ip("link del right");
+    });
+    assert_eq!(seen.errors.len(), 4, "one for each queue: {:?}", seen.errors);
+    assert!(seen.errors.iter().all(|error| error.contains("gone")), "{:?}", seen.errors);
+    assert_eq!((seen.frames(), seen.losses), (1000, Losses::default()));
+}
