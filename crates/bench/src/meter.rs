@@ -32,8 +32,9 @@ impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
-        let exporter = Exporter::new(vec![Box::new(Counter::default())], Place::default()).map_err(failed)?;
-        let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).map_err(failed)?;
+        let exporter =
+            Exporter::new(vec![Box::new(Counter::default())], Place::default(), Behind::Wait).map_err(failed)?;
+        let pipeline = Pipeline::new(settings, exporter.entrance()).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 

@@ -19,8 +19,12 @@ use weir_export::{Error, Sink};
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Lost, Records, SinkLine};
 
-/// Batches on their way.
+/// Batches on their way to sinks that are waited for: few, so that their memory stays near.
 const BATCHES: usize = 8;
+/// The same to sinks that are not waited for: 65 536 records, about as many as may end at once.
+const BATCHES_LIVE: usize = 512;
+/// Empty batches that a pipeline gets back, at most.
+const EMPTY: usize = 16;
 
 /// What a pipeline does when the sinks are slower than it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,7 @@ pub struct Exporter {
     full: Option<SyncSender<Work>>,
     published: Arc<Mutex<Published>>,
     thread: Option<JoinHandle<()>>,
+    behind: Behind,
 }
 
 /// A pipeline's way to the exporter.
@@ -73,8 +78,8 @@ impl Exporter {
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>, place: Place) -> io::Result<Self> {
-        let (full, to_do) = sync_channel::<Work>(BATCHES);
+    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>, place: Place, behind: Behind) -> io::Result<Self> {
+        let (full, to_do) = sync_channel::<Work>(if behind == Behind::Lose { BATCHES_LIVE } else { BATCHES });
         let published = Arc::new(Mutex::new(Published::default()));
         let shared = published.clone();
         lock(&shared).begin(&sinks);
@@ -101,17 +106,17 @@ impl Exporter {
             lock(&shared).publish(&sinks, results, Records::default());
         };
         let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
-        Ok(Self { full: Some(full), published, thread: Some(thread) })
+        Ok(Self { full: Some(full), published, thread: Some(thread), behind })
     }
 
     /// A way in for one more pipeline.
     ///
     /// # Panics
     /// After [`Exporter::finish`].
-    pub fn entrance(&self, behind: Behind) -> Entrance {
-        let (home, empty) = sync_channel(BATCHES);
+    pub fn entrance(&self) -> Entrance {
+        let (home, empty) = sync_channel(EMPTY);
         let full = self.full.clone().expect("it is not finished before its pipelines are made");
-        Entrance { full, empty, home, behind }
+        Entrance { full, empty, home, behind: self.behind }
     }
 
     /// Has other sinks take the place of those that there are, which are finished, behind the records that are on their way.
@@ -177,8 +182,12 @@ impl Drop for Exporter {
 }
 
 impl Entrance {
-    /// Hands over a batch and gives an empty one for it, or gives back the batch for which there was no room. A pipeline
-    /// that waits does so while [`BATCHES`] are on their way.
+    /// Nothing more comes: from now on it waits.
+    pub(crate) fn wait(&mut self) {
+        self.behind = Behind::Wait;
+    }
+
+    /// Hands over a batch and gives an empty one for it, or gives back the batch for which there was no room.
     pub(crate) fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
         let room = flows.capacity();
         let batch = Work::Batch(flows, self.home.clone());
@@ -300,8 +309,8 @@ mod tests {
 
     #[test]
     fn a_slow_sink_is_waited_for_and_the_account_balances_at_any_moment() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default(), Behind::Wait).unwrap();
+        let mut entrance = exporter.entrance();
         let mut account = Account::default();
         for sent in 1..100_u64 {
             account.sent.merge(records(&batch(3)));
@@ -319,10 +328,10 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_does_not_wait_gets_back_what_there_is_no_room_for() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Lose);
+        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default(), Behind::Lose).unwrap();
+        let mut entrance = exporter.entrance();
         let mut account = Account::default();
-        for _ in 0..1000 {
+        for _ in 0..2 * BATCHES_LIVE {
             match entrance.write(batch(3)) {
                 Ok(empty) => {
                     assert!(empty.is_empty());
@@ -336,13 +345,14 @@ mod tests {
         let line = &exporter.ledger([account]).sinks[0];
         let lost = line.lost[Lost::ExporterBehind.key()];
         assert!(lost.flows > 0);
-        assert_eq!((line.total().flows, line.total().packets), (3000, 6000));
+        let given = 6 * BATCHES_LIVE as u64;
+        assert_eq!((line.total().flows, line.total().packets), (given, 2 * given));
     }
 
     #[test]
     fn sinks_that_are_replaced_keep_their_line_and_the_account_balances() {
-        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)], Place::default(), Behind::Wait).unwrap();
+        let mut entrance = exporter.entrance();
         let mut account = Account::default();
         for round in 0..3_u32 {
             for _ in 0..=round {
@@ -365,8 +375,8 @@ mod tests {
 
     #[test]
     fn batches_go_around() {
-        let exporter = Exporter::new(vec![], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Wait);
+        let exporter = Exporter::new(vec![], Place::default(), Behind::Wait).unwrap();
+        let mut entrance = exporter.entrance();
         let (mut batch, mut new) = (Vec::with_capacity(7), 0);
         for _ in 0..1000 {
             // One that was on its way before has more room.
@@ -376,14 +386,14 @@ mod tests {
             batch = empty;
             batch.reserve_exact(9);
         }
-        assert!(new < 2 * BATCHES as u32, "{new} of 1000 batches were new");
+        assert!(new < 2 * EMPTY as u32, "{new} of 1000 batches were new");
     }
 
     #[test]
     fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
         let mut exporter =
-            Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Wait);
+            Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)], Place::default(), Behind::Wait).unwrap();
+        let mut entrance = exporter.entrance();
         let sent = records(&batch(10));
         for _ in 0..10 {
             entrance.write(batch(1)).unwrap();
@@ -395,8 +405,8 @@ mod tests {
         let lines = exporter.ledger([Account { sent, ..Account::default() }]).sinks;
         assert_eq!(lines.iter().map(|line| line.exported.flows).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(lines[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], Place::default()).unwrap();
-        alone.entrance(Behind::Wait).write(batch(1)).unwrap();
+        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], Place::default(), Behind::Wait).unwrap();
+        alone.entrance().write(batch(1)).unwrap();
         alone.finish();
         assert!(alone.abandoned());
     }
@@ -404,8 +414,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "a sink that panics")]
     fn a_sink_that_panics_is_neither_silent_nor_waited_for() {
-        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)], Place::default()).unwrap();
-        let mut entrance = exporter.entrance(Behind::Wait);
+        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)], Place::default(), Behind::Wait).unwrap();
+        let mut entrance = exporter.entrance();
         while entrance.write(batch(1)).is_ok() {}
         exporter.finish();
     }

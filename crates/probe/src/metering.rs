@@ -109,6 +109,7 @@ impl Metering {
 
     /// Ends every flow, hands over the last records, and gives the final account.
     pub fn finish(mut self) -> Account {
+        self.entrance.wait();
         while self.meter.drain_some(BATCH, &mut self.flows) {
             self.export();
         }

@@ -100,7 +100,8 @@ impl Probe {
         behind: Behind,
     ) -> io::Result<Self> {
         let settings = without_own(settings, &sinks);
-        let mut probe = Self { workers: Vec::new(), exporter: Exporter::new(sinks, export)?, stop: Arc::default() };
+        let mut probe =
+            Self { workers: Vec::new(), exporter: Exporter::new(sinks, export, behind)?, stop: Arc::default() };
         for queue in queues {
             // What was started before ends with the probe.
             let worker = probe.begin(queue, settings.clone(), behind)?;
@@ -111,7 +112,7 @@ impl Probe {
 
     fn begin(&self, queue: Queue, settings: Settings, behind: Behind) -> io::Result<Worker> {
         let Queue { name, source, place, meter } = queue;
-        let entrance = self.exporter.entrance(behind);
+        let entrance = self.exporter.entrance();
         let mut worker = Worker { name, desks: Vec::new(), threads: Vec::new() };
         let stop = Stop::new(self.stop.clone());
         let number = self.workers.len();

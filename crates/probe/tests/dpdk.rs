@@ -49,8 +49,9 @@ fn essence(flow: &Flow) -> String {
 fn meter(mut source: Box<dyn Source + Send>, packets: u64) -> (Vec<String>, Ledger) {
     let kept = Kept::default();
     let flows = kept.flows.clone();
-    let mut exporter = Exporter::new(vec![Box::new(kept)], Place::default()).expect("a thread can be started");
-    let mut pipeline = Pipeline::new(Settings::default(), exporter.entrance(Behind::Wait)).expect("there is memory");
+    let mut exporter =
+        Exporter::new(vec![Box::new(kept)], Place::default(), Behind::Wait).expect("a thread can be started");
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.entrance()).expect("there is memory");
     let deadline = Instant::now() + LONG;
     while pipeline.step(&mut *source).expect("it is whole") {
         let received = pipeline.account().ledger.packets.received;

@@ -39,8 +39,9 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
-    let mut exporter = Exporter::new(vec![Box::new(sink)], Place::default()).expect("a thread can be started");
-    let mut pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait)).expect("there is memory for it");
+    let mut exporter =
+        Exporter::new(vec![Box::new(sink)], Place::default(), Behind::Wait).expect("a thread can be started");
+    let mut pipeline = Pipeline::new(settings, exporter.entrance()).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
         match pipeline.step(source) {

@@ -34,10 +34,10 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let mut opened = outputs.open(&read.sinks)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter = Exporter::new(opened.take_sinks(), Place::default())
+    let exporter = Exporter::new(opened.take_sinks(), Place::default(), Behind::Wait)
         .map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
     let flows = settings.meter.flows;
-    let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
+    let pipeline = Pipeline::new(settings, exporter.entrance());
     let pipeline = pipeline.map_err(|error| no_room(flows, &error))?;
     // To be told to stop is the end of live traffic, not an interruption of it.
     let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };

@@ -304,6 +304,84 @@ fn sighup_takes_over_timeouts_filter_and_sinks_and_every_record_is_somewhere() {
     assert_eq!(told, [[100, 1], [1, 100]], "{ledger}");
 }
 
+/// A collector that others wrote; ends with the test.
+struct Nfcapd {
+    child: Child,
+    files: tempfile::TempDir,
+}
+
+impl Nfcapd {
+    fn start(port: u16) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let mut command = Command::new("nfcapd");
+        command
+            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
+            .arg(files.path());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // It listens when the port is taken.
+        until("nfcapd listens", || UdpSocket::bind(("127.0.0.1", port)).is_err());
+        Self { child, files }
+    }
+
+    /// Ends it: how many records it has, and packets in them.
+    fn end(mut self) -> [u64; 2] {
+        // SAFETY: the process was started here, and nobody has waited for it yet.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) }, 0);
+        self.child.wait().unwrap();
+        let mut nfdump = Command::new("nfdump");
+        nfdump.args(["-q", "-N", "-o", "fmt:%pkt", "-R"]).arg(self.files.path());
+        let text = String::from_utf8(nfdump.output().unwrap().stdout).unwrap();
+        let packets: Vec<u64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
+        [packets.len() as u64, packets.iter().sum()]
+    }
+}
+
+#[test]
+fn a_collector_has_every_record_of_a_probe_that_was_reloaded_overloaded_and_stopped() {
+    for judge in ["nfcapd", "nfdump"] {
+        if Command::new(judge).arg("-V").stdout(Stdio::null()).status().is_err() {
+            eprintln!("SKIPPED: {judge} is not installed");
+            return;
+        }
+    }
+    if !network() {
+        return;
+    }
+    ip("link set lo up");
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let collector = Nfcapd::start(port);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    fs::write(&file, format!("output = [\"netflow9+udp://127.0.0.1:{port}\"]\nuniflow = true\nidle = \"1s\"\n"))
+        .unwrap();
+    open_to_all(folder.path());
+    open_to_all(&file);
+    let probe = Probe::start("af_packet:right,queues=2,block=64k,blocks=4", &["--config", file.to_str().unwrap()]);
+    let mut sender = Sender::new(LEFT);
+    let mut round = |numbers: std::ops::Range<u16>| {
+        numbers.for_each(|number| talk(number).iter().for_each(|frame| sender.send(frame)));
+    };
+    round(0..2000);
+    probe.signal(libc::SIGHUP);
+    round(2000..3000);
+    until("it is read again", || probe.told().contains("read again"));
+    round(3000..4000);
+    probe.signal(libc::SIGSTOP);
+    round(4000..12_000);
+    probe.signal(libc::SIGCONT);
+    round(12_000..13_000);
+    let (code, told, ledger) = probe.end();
+    let of = |line: &str, what: &str| ledger[line][what].as_u64().unwrap();
+    assert_eq!(of("packets", "received"), 26_000, "{told}");
+    let lost = of("packets", "dropped_kernel");
+    assert!(lost > 0, "it was overloaded: {ledger}");
+    assert_eq!(code, 2, "{told}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let sum = |what: fn(&Value) -> &Value| sinks.iter().map(|sink| what(sink).as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum(|sink| &sink["exported"]["packets"]), 26_000 - lost, "{ledger}");
+    assert_eq!(collector.end(), [sum(|sink| &sink["wire_records"]), 26_000 - lost], "{ledger}");
+}
+
 fn open_to_all(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
