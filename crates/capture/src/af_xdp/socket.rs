@@ -16,8 +16,8 @@
 #![allow(unsafe_code)]
 
 use super::program::{MARK, METADATA};
-use super::system;
 use crate::BURST;
+use crate::system;
 use arrayvec::ArrayVec;
 use std::ffi::{c_int, c_void};
 use std::io;
