@@ -8,6 +8,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod counters;
 mod decompress;
 #[cfg(feature = "dpdk")]
 mod dpdk;
@@ -22,6 +23,7 @@ mod pcapng;
 mod reader;
 mod source;
 mod synth;
+mod system;
 mod write;
 
 pub use filter::{Filter, FilterError, Instruction, Selector};

@@ -10,25 +10,29 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_capture::{Burst, Losses, Source, live};
 
 type Sources = Vec<Box<dyn Source + Send>>;
 
-/// Takes the test into a network with so many queues. `false`, with a loud reason, where that is not permitted, or the kernel or
-/// container has no AF_XDP.
-fn network(queues: u32) -> bool {
+/// Takes the test into a network with so many queues, alone: a process that another test starts would have a copy of what is open here
+/// until it is on its way, so that a program stays at its interface. `None`, with a loud reason, where that is not
+/// permitted, or the kernel or container has no AF_XDP.
+fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // With larger frames a driver like this one takes no native program.
     if !network_of(queues, 1500) {
-        return false;
+        return None;
     }
     let opened = live("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
     match opened {
         Err(error) if ["not permitted", "CONFIG_XDP_SOCKETS"].iter().any(|what| error.contains(what)) => {
             eprintln!("SKIPPED: {error}");
-            false
+            None
         }
-        opened => opened.map(|()| true).unwrap(),
+        opened => opened.map(|()| Some(alone)).unwrap(),
     }
 }
 
@@ -262,9 +266,7 @@ const PLACES: [&str; 2] = ["native", "generic"];
 
 #[test]
 fn every_packet_arrives_once_through_four_queues() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,mode=copy,attach={place}"));
         assert_eq!(sources.len(), 4);
@@ -276,9 +278,7 @@ fn every_packet_arrives_once_through_four_queues() {
 
 #[test]
 fn every_packet_arrives_once_through_one_queue() {
-    if !network(1) {
-        return;
-    }
+    let Some(_alone) = network(1) else { return };
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,attach={place},frames=256"));
         assert_eq!(sources.len(), 1);
@@ -289,9 +289,7 @@ fn every_packet_arrives_once_through_one_queue() {
 
 #[test]
 fn what_is_cut_keeps_its_length_on_the_wire() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     for place in PLACES {
         for snap in [64, 128, 1459] {
             let sources = open(&format!("af_xdp:right,attach={place},snap={snap}"));
@@ -303,9 +301,7 @@ fn what_is_cut_keeps_its_length_on_the_wire() {
 
 #[test]
 fn queues_that_are_not_read_go_on_to_the_stack() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     for (place, more) in [("native", ""), ("generic", ""), ("native", ",snap=64"), ("generic", ",snap=64")] {
         let sources = open(&format!("af_xdp:right,queues=1-2,attach={place}{more}"));
         assert_eq!(sources.len(), 2);
@@ -347,9 +343,7 @@ fn driver_on_threads() -> bool {
 
 #[test]
 fn what_an_overload_loses_is_counted_to_the_packet() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     for (place, on_threads) in [("native", false), ("native", true), ("generic", false)] {
         for queues in ["", ",queues=0"] {
             // Nobody reads meanwhile, and there is room for 128 frames of each queue.
@@ -392,9 +386,7 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
 
 #[test]
 fn the_program_goes_with_its_sources() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     let attached = || ip("link show dev right").contains("xdp");
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,attach={place}"));
@@ -427,9 +419,7 @@ fn the_program_goes_with_its_sources() {
 
 #[test]
 fn what_cannot_be_opened_says_why() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     drop(open("af_xdp:right"));
     for (source, why) in [
         ("af_xdp:nowhere", "no interface 'nowhere'"),
@@ -474,9 +464,7 @@ fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
     const NET_ADMIN: u32 = 12;
     const NET_RAW: u32 = 13;
     const BPF: u32 = 39;
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     drop(open("af_xdp:right"));
     let with = |kept: Vec<u32>, source: &'static str| {
         let tried = move || {
@@ -496,9 +484,7 @@ fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
 
 #[test]
 fn an_interface_that_goes_down_and_comes_back_is_read_on() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     for place in PLACES {
         let seen = read(open(&format!("af_xdp:right,attach={place}")), |come| {
             send_slowly(0..1000, come);
@@ -515,9 +501,7 @@ fn an_interface_that_goes_down_and_comes_back_is_read_on() {
 
 #[test]
 fn an_interface_that_is_removed_ends_its_sources_with_an_error() {
-    if !network(4) {
-        return;
-    }
+    let Some(_alone) = network(4) else { return };
     let seen = read(open("af_xdp:right"), |come| {
         send_slowly(0..1000, come);
         ip("link del right");

@@ -11,14 +11,18 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Takes the test into a network with four queues. `false`, with a loud reason, where that or AF_XDP is not permitted.
-fn network() -> bool {
+/// Takes the test into a network with four queues, alone: a process that another test starts would have a copy of what is open here
+/// until it is on its way. `None`, with a loud reason, where that or AF_XDP is not permitted.
+fn network() -> Option<MutexGuard<'static, ()>> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if !network_of(4, 1500) {
-        return false;
+        return None;
     }
     let opened = weir_capture::live("af_xdp:right").map(drop).map_err(|error| error.to_string());
-    opened.map_err(|error| eprintln!("SKIPPED: {error}")).is_ok()
+    opened.map_err(|error| eprintln!("SKIPPED: {error}")).ok().map(|()| alone)
 }
 
 /// The binary at work on the wire.
@@ -125,9 +129,7 @@ fn frames() -> Vec<Vec<u8>> {
 
 #[test]
 fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not() {
-    if !network() {
-        return;
-    }
+    let Some(_alone) = network() else { return };
     let frames = frames();
     let folder = tempfile::tempdir().unwrap();
     let mut pcap = Pcap::new();
@@ -161,9 +163,7 @@ fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not(
 
 #[test]
 fn weir_read_reads_one_queue_until_it_is_told_to_stop() {
-    if !network() {
-        return;
-    }
+    let Some(_alone) = network() else { return };
     let (code, _, told) = parts(&weir(["read", "-i", "af_xdp:right"]));
     assert_eq!(code, 1, "{told}");
     assert!(told.contains("use weir probe"), "{told}");
@@ -197,9 +197,7 @@ fn weir_read_reads_one_queue_until_it_is_told_to_stop() {
 
 #[test]
 fn a_probe_that_is_killed_leaves_nothing_at_the_interface() {
-    if !network() {
-        return;
-    }
+    let Some(_alone) = network() else { return };
     let mut probe = Probe::start("af_xdp:right");
     assert!(ip("link show dev right").contains("xdp"));
     probe.signal(libc::SIGKILL);

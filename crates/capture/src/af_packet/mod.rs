@@ -37,7 +37,6 @@
 //! is removed is an error, and then the end.
 
 mod block;
-mod card;
 mod interface;
 mod program;
 mod queue;
@@ -46,8 +45,8 @@ mod settings;
 mod socket;
 mod steering;
 
+use crate::counters::Counters;
 use crate::{Error, Source};
-use card::Card;
 use interface::Interface;
 use queue::Queue;
 use ring::Ring;
@@ -90,7 +89,8 @@ fn open_queues(source: &str) -> Result<Vec<Queue>, String> {
     }
     let sockets: Vec<&Socket> = opened.iter().map(|(socket, _)| socket).collect();
     share(&sockets, &interface, &settings)?;
-    let mut card = Some(Card::new(interface.index).map_err(|error| format!("cannot ask for its counters: {error}"))?);
+    let mut card =
+        Some(Counters::new(interface.index as u32).map_err(|error| format!("cannot ask for its counters: {error}"))?);
     let wanted = program::wanted(settings.snap, interface.is_loopback);
     let mut queues = Vec::new();
     for (socket, ring) in opened {

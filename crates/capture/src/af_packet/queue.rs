@@ -10,10 +10,10 @@
 //! the next burst needs another. System calls: one to wait, if no block is ready.
 
 use super::block::{Format, Walk};
-use super::card::Card;
 use super::program;
 use super::ring::Ring;
 use super::socket::{self, Socket};
+use crate::counters::Counters;
 use crate::{Burst, Error, Losses, PATIENCE, Progress, Source};
 use std::io;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub(super) struct Queue {
     /// Times are those of the card.
     hardware: bool,
     /// Of the first queue.
-    card: Option<Card>,
+    card: Option<Counters>,
     /// The block that is read, or will be next.
     block: usize,
     /// How far it was read; `None` if it was not ours yet.
@@ -84,7 +84,14 @@ enum State {
 
 impl Queue {
     /// Reads the ring of a socket that takes in frames already.
-    pub fn new(name: String, socket: Socket, ring: Ring, format: Format, hardware: bool, card: Option<Card>) -> Self {
+    pub fn new(
+        name: String,
+        socket: Socket,
+        ring: Ring,
+        format: Format,
+        hardware: bool,
+        card: Option<Counters>,
+    ) -> Self {
         let (state, account) = (State::Live, Account::default());
         let (walk, block, last_ns, behind_ns, octets) = (None, 0, 0, 0, 0);
         Self { name, socket, ring, format, hardware, card, block, walk, state, last_ns, behind_ns, octets, account }
@@ -212,7 +219,7 @@ impl Source for Queue {
 
     fn losses(&mut self) -> Losses {
         self.count();
-        let card = self.card.as_mut().map_or(0, Card::lost);
+        let card = self.card.as_mut().map_or(0, |card| card.lost().card);
         Losses { card, kernel: self.account.dropped + self.account.missing, ring: 0 }
     }
 

@@ -8,7 +8,6 @@
 
 use super::program::Instruction;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::fs::File;
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -216,11 +215,6 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// A socket to ask the kernel about interfaces: questions are written, answers read.
-pub(super) fn route_netlink() -> io::Result<File> {
-    open(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE).map(File::from)
 }
 
 /// Number of an interface of this network namespace.

@@ -1,6 +1,6 @@
 //! A network interface by its name: whether it is there, is Ethernet, and has the queues that are asked for.
 
-use super::system;
+use crate::system;
 use std::fs;
 
 /// An interface that can be read.

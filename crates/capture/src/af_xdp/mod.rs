@@ -13,16 +13,14 @@
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`.
 
 mod bpf;
-mod counters;
 mod interface;
 mod program;
 mod settings;
 mod socket;
-mod system;
 
-use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
+use crate::counters::{Counters, Lost};
+use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source, system};
 use bpf::{Link, Loaded, Place, SocketMap};
-use counters::{Counters, Lost};
 use interface::Interface;
 use settings::{Attach, Mode, Settings};
 use socket::{MOST_OCTETS, Socket, Statistics, Step};
@@ -85,6 +83,8 @@ fn queues(name: &str, settings: &Settings) -> Result<Vec<Queue>, String> {
         inserted.map_err(|error| format!("the kernel does not take the socket of queue {queue}: {error}"))?;
     }
     let takes_all = (first, last) == (0, interface.queues - 1);
+    // What the kernel drops before the program is known only where nothing else is counted with it: behind the driver, and if no
+    // packet goes on to the stack. Some drivers count there what a socket did not take, which is known from the socket.
     let counters = Counters::new(interface.index).map_err(|error| format!("cannot count what it loses: {error}"))?;
     let counts_kernel = takes_all && place == Place::Generic;
     let counters = Arc::new(Mutex::new(counters));

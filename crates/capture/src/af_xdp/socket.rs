@@ -16,8 +16,8 @@
 #![allow(unsafe_code)]
 
 use super::program::{MARK, METADATA};
-use super::system;
 use crate::BURST;
+use crate::system;
 use arrayvec::ArrayVec;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -114,13 +114,19 @@ impl Drop for Mapping {
 unsafe impl Send for Mapping {}
 
 impl<T: Copy> Ring<T> {
-    /// Maps a ring of so many entries, a power of two, whose parts are where the kernel says.
-    fn new(socket: BorrowedFd<'_>, offset: i64, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
+    /// Maps the ring of a socket at an offset, with so many entries, a power of two, and parts that are where the kernel says.
+    fn map(socket: BorrowedFd<'_>, offset: i64, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
+        let octets = parts.desc as usize + entries as usize * size_of::<T>();
+        Self::over(Mapping::new(octets, Some((socket, offset)))?, parts, entries)
+    }
+
+    /// A ring in memory that is mapped.
+    fn over(memory: Mapping, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
         let [producer, consumer, flags, start] =
             [parts.producer, parts.consumer, parts.flags, parts.desc].map(|part| part as usize);
-        let memory = Mapping::new(start + entries as usize * size_of::<T>(), Some((socket, offset)))?;
         let inside = |part| part % 4 == 0 && memory.at(part, 4).is_some();
-        if [producer, consumer, flags].into_iter().all(inside) && start % align_of::<T>() == 0 {
+        let has_room = memory.at(start, entries as usize * size_of::<T>()).is_some();
+        if [producer, consumer, flags].into_iter().all(inside) && has_room && start % align_of::<T>() == 0 {
             let mask = entries - 1;
             Ok(Self { memory, producer, consumer, flags, entries: start, mask, _entries: std::marker::PhantomData })
         } else {
@@ -243,8 +249,8 @@ impl Socket {
             system::set(&descriptor, libc::SOL_XDP, ring, &entries)?;
         }
         let parts: libc::xdp_mmap_offsets = system::get(&descriptor, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
-        let fill = Ring::new(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as i64, parts.fr, frames)?;
-        let received = Ring::new(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING, parts.rx, frames)?;
+        let fill = Ring::map(descriptor.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING as i64, parts.fr, frames)?;
+        let received = Ring::map(descriptor.as_fd(), libc::XDP_PGOFF_RX_RING, parts.rx, frames)?;
         let held = (0..u64::from(frames)).map(|number| number * PLACE as u64).collect();
         Ok(Self { descriptor, memory, fill, received, held })
     }
@@ -321,5 +327,60 @@ impl Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    const PARTS: libc::xdp_ring_offset = libc::xdp_ring_offset { producer: 0, consumer: 64, flags: 128, desc: 192 };
+
+    /// A ring of 128 places, whose words have come so far.
+    fn ring(begun: u32) -> Ring<u64> {
+        let memory = Mapping::new(192 + 128 * size_of::<u64>(), None).unwrap();
+        let ring = Ring::over(memory, PARTS, 128).unwrap();
+        ring.word(ring.producer).store(begun, Ordering::Relaxed);
+        ring.word(ring.consumer).store(begun, Ordering::Relaxed);
+        ring
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_in_comes_out_in_order_also_where_the_words_wrap(
+            begun in prop_oneof![any::<u32>(), u32::MAX - 300..=u32::MAX],
+            steps in proptest::collection::vec((0..100_usize, any::<bool>()), 1..100),
+        ) {
+            let (mut ring, mut expected, mut next) = (ring(begun), VecDeque::new(), 0);
+            for (some, takes) in steps {
+                if takes {
+                    let mut taken = ArrayVec::new();
+                    ring.take(&mut taken);
+                    prop_assert_eq!(taken.len(), expected.len().min(BURST));
+                    prop_assert!(taken.into_iter().eq(expected.drain(..expected.len().min(BURST))));
+                } else {
+                    let mut values: Vec<u64> = (next..next + some as u64).collect();
+                    next += some as u64;
+                    let room = 128 - expected.len();
+                    // From the end of the values, as far as there is room.
+                    let fit = values[some.saturating_sub(room)..].to_vec();
+                    ring.put(&mut values);
+                    prop_assert_eq!(values.len(), some - fit.len());
+                    expected.extend(fit);
+                }
+                prop_assert_eq!(ring.ready() as usize, expected.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_that_does_not_fit_into_its_memory_is_refused() {
+        let memory = || Mapping::new(4096, None).unwrap();
+        assert!(Ring::<u64>::over(memory(), PARTS, 256).is_ok());
+        assert!(Ring::<u64>::over(memory(), PARTS, 512).is_err());
+        assert!(Ring::<u64>::over(memory(), libc::xdp_ring_offset { consumer: 4096, ..PARTS }, 128).is_err());
+        assert!(Ring::<u64>::over(memory(), libc::xdp_ring_offset { desc: 196, ..PARTS }, 128).is_err());
     }
 }

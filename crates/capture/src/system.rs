@@ -1,4 +1,4 @@
-//! What else is asked of the system about an interface, as safe functions.
+//! What is asked of the system about an interface, and of sockets, as safe functions.
 //!
 //! Why this is sound: every call hands the kernel memory of a value that lives across the call, with its size, or a structure
 //! with a pointer to such a value; what the kernel writes back are plain numbers. Nothing here keeps a pointer.
@@ -26,7 +26,7 @@ struct Channels {
 }
 
 /// The number of an interface by its name.
-pub(super) fn interface_index(name: &str) -> Option<u32> {
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name ends with 0 and lives across the call.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -37,7 +37,7 @@ pub(super) fn interface_index(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn hardware_type(name: &str) -> io::Result<u16> {
+pub(crate) fn hardware_type(name: &str) -> io::Result<u16> {
     let mut request = request(name)?;
     ask(libc::SIOCGIFHWADDR as c_ulong, &mut request)?;
     // SAFETY: the kernel has written an address into the union, whose first number is the type.
@@ -48,7 +48,7 @@ pub(super) fn hardware_type(name: &str) -> io::Result<u16> {
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn receiving_queues(name: &str) -> io::Result<Option<u32>> {
+pub(crate) fn receiving_queues(name: &str) -> io::Result<Option<u32>> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
     let mut request = request(name)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut channels).cast::<c_char>();
@@ -80,7 +80,7 @@ fn ask(question: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
+pub(crate) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
     // Without a protocol: it receives nothing itself.
     let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     let membership = libc::packet_mreq {
@@ -97,7 +97,7 @@ pub(super) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn route_netlink() -> io::Result<File> {
+pub(crate) fn route_netlink() -> io::Result<File> {
     socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE).map(File::from)
 }
 
@@ -105,7 +105,7 @@ pub(super) fn route_netlink() -> io::Result<File> {
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
     // SAFETY: the call takes numbers alone; the descriptor is new, so nobody else has it.
     unsafe {
         let descriptor = libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol);
@@ -117,7 +117,7 @@ pub(super) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+pub(crate) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     let octets = size_of::<T>() as libc::socklen_t;
     // SAFETY: the value lives across the call and is as long as is said; the kernel only reads it.
     let result =
@@ -129,7 +129,7 @@ pub(super) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -
 ///
 /// # Safety
 /// Every pattern of bits, 0 as well, must be a value.
-pub(super) unsafe trait Numbers {}
+pub(crate) unsafe trait Numbers {}
 // SAFETY: they are numbers.
 unsafe impl Numbers for c_int {}
 // SAFETY: they are made of numbers.
@@ -143,7 +143,7 @@ unsafe impl Numbers for libc::xdp_options {}
 ///
 /// # Errors
 /// What the operating system says.
-pub(super) fn get<T: Numbers>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
+pub(crate) fn get<T: Numbers>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
     // SAFETY: by its trait 0 is a value, and so is whatever the kernel writes; it is told the length, and writes no more.
     unsafe {
         let mut value: T = mem::zeroed();

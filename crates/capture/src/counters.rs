@@ -1,12 +1,13 @@
-//! What an interface lost before the program saw it, by its own counters (rtnetlink).
+//! What an interface lost, by its own counters (rtnetlink).
 //!
-//! `rx_missed_errors` (the card had no buffers) and `rx_fifo_errors` (its memory ran over) are the card's. `rx_dropped` is the
-//! kernel's: packets that it dropped between driver and program. It is to be had only where nothing else is counted there: behind
-//! the driver (generic), and while no packet of the interface goes on to the stack. In the driver (native), packets that a
-//! socket did not take are counted there by some drivers, and are known from the socket already.
+//! `rx_missed_errors` (the card had no buffers) and `rx_fifo_errors` (its own memory ran over) are packets that were whole on the wire
+//! and that only the card saw. Not counted are frames that arrived broken (`rx_crc_errors`, `rx_length_errors`,
+//! `rx_frame_errors`): they are no packets; nor `rx_over_errors`, in which drivers repeat one of the first two.
+//! In `rx_dropped` the kernel counts what it dropped between driver and stack, and what nobody wanted *behind* the tap of
+//! AF_PACKET, so it is a loss only where nothing goes that far.
 //! (The files in /sys/class/net have the same figures, but those of the network namespace in which /sys was mounted.)
 
-use super::system;
+use crate::system;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
@@ -22,17 +23,17 @@ const RX_MISSED_ERRORS: usize = 15;
 /// Octets before the attributes of an answer: the message's header, the interface.
 const HEADER: usize = 16 + 12;
 
-/// Packets that never came to the program.
+/// Packets of an interface that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// By the card.
     pub card: u64,
-    /// By the kernel, before the program.
+    /// By the kernel, if they are losses at all.
     pub kernel: u64,
 }
 
 /// The counters of an interface since they were looked at first.
-pub(super) struct Counters {
+pub(crate) struct Counters {
     kernel: File,
     index: u32,
     /// What they were last, from which the next look counts on.
