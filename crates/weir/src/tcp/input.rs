@@ -23,6 +23,8 @@ pub struct Intake {
     pub without_ports: u64,
     /// Input was damaged or not read to its end.
     pub flawed: bool,
+    /// A signal ended it.
+    pub interrupted: bool,
 }
 
 /// Takes packets of TCP, each with the number of its frame in the input, from 1.
@@ -82,7 +84,22 @@ pub fn read(
     }
     line.clear();
     intake.flawed = damages > 0 || interrupted;
+    intake.interrupted = interrupted;
     intake
+}
+
+/// Hands on the packets of the first frames alone.
+pub struct First<'a> {
+    /// How many frames.
+    pub frames: u64,
+    pub taker: &'a mut dyn Taker,
+}
+
+impl Taker for First<'_> {
+    fn take(&mut self, packets: &[Packet], frames: &[u64]) {
+        let first = frames.partition_point(|&frame| frame <= self.frames);
+        self.taker.take(&packets[..first], &frames[..first]);
+    }
 }
 
 impl Intake {

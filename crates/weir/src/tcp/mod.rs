@@ -5,6 +5,7 @@
 //! packets that were analysed. Memory grows with the connections, up to as many as there is memory for: those that begin
 //! later are left out, and counted.
 
+mod again;
 mod between;
 mod client;
 mod compare;
@@ -23,18 +24,15 @@ mod totals;
 use crate::arguments::{EngineChoice, Tcp, TcpSort};
 use crate::files::{self, Target};
 use crate::{Outcome, Refusal, progress, read, say, summary};
-use between::Search;
 use client::Clients;
 use compare::Comparison;
 use connection::Connection;
-use explain::Explanation;
 use input::{Intake, Taker, not_written};
 use memory::Shares;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use totals::Totals;
 use weir_gpu::{Choice, Conversation, Engine, Options};
@@ -104,7 +102,8 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         say(&totals::incomplete(left_out, findings.totals.connections));
     }
     if let Some(key) = &tcp.explain {
-        flawed |= explain(tcp, &findings, key, &sources, &stop)? == Outcome::Flawed;
+        let out = BufWriter::new(io::stdout().lock());
+        flawed |= again::explain(&findings, key, &sources, tcp.decap, &stop, out)? == Outcome::Flawed;
     } else {
         flawed |= outputs.write(&findings) == Outcome::Flawed;
         let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
@@ -212,47 +211,6 @@ fn find(
         fewest,
         top: if tcp.top == 0 { usize::MAX } else { tcp.top },
     }
-}
-
-/// Reads the capture once more for one connection.
-fn explain(
-    tcp: &Tcp,
-    findings: &Findings,
-    key: &str,
-    sources: &[&OsStr],
-    stop: &Arc<AtomicBool>,
-) -> Result<Outcome, Refusal> {
-    let at = key::find(&findings.connections, key).map_err(Refusal)?;
-    let connection = &findings.connections[at];
-    let options = weir_packet::Options { decapsulate: tcp.decap };
-    let read = |taker: &mut dyn Taker| -> Result<(), Refusal> {
-        let mut source = files::open_sources(sources, stop)?;
-        input::read(&mut *source, options, stop, progress::Line::new(true), false, taker);
-        Ok(())
-    };
-    let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;
-    let mut number = 0;
-    if !is_alone {
-        let mut search = Search::new(connection);
-        read(&mut search)?;
-        // If there is no such connection the comparison will say so.
-        number = search.finish().unwrap_or(0);
-    }
-    let out = BufWriter::new(io::stdout().lock());
-    let mut explanation = Explanation::new(connection, at + 1, number, out);
-    read(&mut explanation)?;
-    let (agrees, failed) = explanation.finish();
-    match failed {
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            say(&not_written("standard output", &error));
-            return Ok(Outcome::Flawed);
-        }
-        _ => {}
-    }
-    if !agrees {
-        say("the engine and the reference do not agree about this connection; please report this");
-    }
-    Ok(if agrees { Outcome::Done } else { Outcome::Flawed })
 }
 
 /// One kind of output.
