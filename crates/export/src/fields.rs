@@ -342,7 +342,7 @@ fields! {
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
         [Element::own(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| told(r, |t| t.duration_by_sequence);
-    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room; bits 1 to 32 in IPFIX.",
+    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room (segments with payload may count as acknowledgments, and their payload not at all); bits 1 to 32 in IPFIX.",
         [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
         |r| r.tcp.map_or(Value::Absent, |t| if t.degraded.0 == 0 { Value::Missing } else { Value::Degraded(t.degraded) });
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",

@@ -96,7 +96,15 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
     if totals.connections == 0 {
         return lines;
     }
-    lines.push(("connections", totals.connections.to_string()));
+    let mut connections = totals.connections.to_string();
+    if totals.without_room() > 0 {
+        let _ = write!(
+            connections,
+            ", {} of them marked room: the figures below are too low (see the notes)",
+            totals.without_room()
+        );
+    }
+    lines.push(("connections", connections));
     let octets = totals.payload_bytes;
     let human = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
     lines.push(("payload", format!("{octets}{human} octets, {} of them seen for the first time", totals.unique_bytes)));
@@ -247,4 +255,33 @@ pub fn marks(connection: &Connection) -> String {
     let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degraded.0);
     let one_way = connection.is_one_way().then_some("one-way");
     weir_tcp::Degraded(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::TcpSort;
+    use weir_tcp::Degraded;
+
+    #[test]
+    fn the_totals_say_at_once_that_memory_was_missing() {
+        let facts = |without_room| {
+            let mut totals = Totals { connections: 7, ..Totals::default() };
+            totals.degraded[Degraded::ROOM.trailing_zeros() as usize] = without_room;
+            facts(&Findings {
+                sources: Vec::new(),
+                engine: String::new(),
+                intake: Default::default(),
+                totals,
+                connections: Vec::new(),
+                comparison: None,
+                sort: TcpSort::Packets,
+                fewest: 0,
+                top: 0,
+            })
+        };
+        assert!(facts(0).contains("\nconnections   7\n"));
+        let text = facts(2);
+        assert!(text.contains("\nconnections   7, 2 of them marked room: the figures below are too low"), "{text}");
+    }
 }
