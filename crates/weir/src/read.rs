@@ -30,7 +30,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let settings = settings(read);
 
     // Tried before any output is opened, which would empty files for nothing.
-    <weir_flow::Meter>::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
+    <weir_flow::Meter>::try_new(settings.meter).map_err(|_| no_room(&settings.meter))?;
     let stop = stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
     let mut sinks = outputs.sinks.iter().map(|sink| files::open_sink(sink, read)).collect::<Result<Vec<_>, _>>()?;
@@ -46,7 +46,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(sinks).map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
     let pipeline = Pipeline::new(settings, exporter.entrance(Behind::Wait));
-    let pipeline = pipeline.map_err(|error| no_room(settings.meter.flows, &error))?;
+    let pipeline = pipeline.map_err(|_| no_room(&settings.meter))?;
     let run = meter(&mut *source, pipeline, exporter, &stop, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
@@ -86,11 +86,12 @@ pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Ref
 }
 
 /// Why metering could not begin.
-fn no_room(flows: u32, error: &io::Error) -> Refusal {
-    // What a flow takes at most, docs/decisions/0005.
-    let octets = units::quantity(u64::from(flows) * 256, "B");
+fn no_room(config: &weir_flow::Config) -> Refusal {
+    let flows = config.flows;
+    let octets = units::quantity(weir_flow::Meter::memory_for(config) as u64, "B");
     Refusal(format!(
-        "--flows {flows}: a table of that size needs {octets} of memory, which this machine does not give: {error}"
+        "--flows {flows}: a table of that size, with TCP analysis, may need up to {octets} of memory, which this machine does \
+         not give: choose fewer"
     ))
 }
 

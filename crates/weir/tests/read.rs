@@ -663,3 +663,20 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
+
+/// The system refuses memory, of the large pieces or the small ones.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = small().save(folder.path(), "small.pcap");
+    for kilobytes in (60_000..180_000).step_by(10_000) {
+        let script = format!("ulimit -v {kilobytes}; exec \"$0\" read \"$1\" --flows 100k");
+        let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
+        let (code, out, err) = parts(&weir);
+        assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
+        let reason = "weir: --flows 100000: a table of that size, with TCP analysis, may need up to 175 MB of memory, \
+                      which this machine does not give: choose fewer\n";
+        assert_eq!(err, reason, "{kilobytes}");
+    }
+}
