@@ -59,13 +59,13 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
         let table = outputs.on_standard_output.as_ref().filter(|_| outputs.table_on_standard_output());
         if run.ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
             let gap = if run.ledger.created > 0 { "\n" } else { "" };
-            flawed |= crate::print(format!("{gap}{text}").as_bytes()) == Outcome::Flawed;
+            flawed |= crate::print(format!("{gap}{}", crate::harmless(&text)).as_bytes()) == Outcome::Flawed;
         } else {
-            let _ = io::stderr().write_all(text.as_bytes());
+            let _ = crate::tell(&text);
         }
     }
     if read.verbose || summary::flawed(&run.ledger) {
-        let _ = io::stderr().write_all(summary::ledger_in_words(&run.ledger).as_bytes());
+        let _ = crate::tell(&summary::ledger_in_words(&run.ledger));
     }
     if let Some(path) = &read.stats {
         flawed |= write_stats(&run.ledger, path, stats) == Outcome::Flawed;

@@ -680,3 +680,36 @@ fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
         assert_eq!(err, reason, "{kilobytes}");
     }
 }
+
+#[test]
+fn a_name_cannot_drive_the_terminal() {
+    const NAME: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\r.pcap";
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join(NAME);
+    let capture = small();
+    let cut = Pcap(capture.0[..capture.0.len() - 5].to_vec()).save(folder.path(), NAME);
+    let (cut, missing) = (cut.to_str().unwrap(), format!("{}.gone", name.display()));
+    let json = format!("json:{}/flows.json", missing);
+    let good = capture.save(folder.path(), "good.pcap");
+    let good = good.to_str().unwrap();
+    let sink = format!("json:{}.json", name.display());
+    let explained = format!("--explain={NAME}");
+    for arguments in [
+        &["read", cut][..],
+        &["read", &missing],
+        &["read", good, "-o", &json],
+        &["read", good, "-v", "-o", &sink],
+        &["read", good, NAME, "--no-such\u{1b}[31moption"],
+        &["tcp", cut],
+        &["tcp", &missing],
+        &["tcp", good, &explained],
+        &["tcp", good, "--csv", &missing, "--json", &missing],
+        &["tcp", good, "--sort", NAME],
+        &["synth", "velan,packets=10", "-o", &format!("{missing}/x")],
+    ] {
+        let output = weir(arguments);
+        let told = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        assert!(!told.is_empty() && !told.chars().any(|letter| letter.is_control() && letter != '\n'), "{told:?}");
+        assert!(told.contains(".pcap") || told.contains("option'"), "{told:?}");
+    }
+}

@@ -113,7 +113,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         }
     }
     if tcp.verbose || summary::flawed(ledger) {
-        let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
+        let _ = crate::tell(&summary::ledger_in_words(ledger));
     }
     if let Some((path, file)) = outputs.stats.take() {
         flawed |= read::write_stats(ledger, &path, file) == Outcome::Flawed;
