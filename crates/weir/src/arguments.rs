@@ -173,7 +173,8 @@ pub struct Tcp {
     pub top: usize,
 
     /// Connections that are followed, with k, M or G; packets of those that begin later are left out, and counted
-    /// [default: as many as half of the free memory holds, 700 octets each]
+    /// [default: as many as half of the free memory holds, 700 octets each; with so many that they need nearly all of it, the
+    /// program may still end for lack of memory]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub connections: Option<u32>,
 

@@ -564,31 +564,64 @@ fn connections_for_which_there_is_no_room_are_left_out_and_every_packet_is_count
     assert!(code == 1 && out.is_empty() && err.contains("of memory, and"), "{err}");
 }
 
+/// So many SYN from different addresses.
+fn flood(folder: &Path, packets: u32) -> PathBuf {
+    let mut capture = Pcap::new();
+    for number in 0..packets {
+        let [_, high, middle, low] = number.to_be_bytes();
+        capture = capture.frame(START, 0, &common::tcp(([10, high, middle, low], 1), ([192, 0, 2, 2], 80), 2, 0));
+    }
+    capture.save(folder, "flood.pcap")
+}
+
+#[test]
+fn a_long_list_has_every_connection_once_below_one_heading() {
+    const PACKETS: usize = 2345;
+    let folder = tempfile::tempdir().unwrap();
+    let capture = flood(folder.path(), PACKETS as u32);
+    let page = folder.path().join("page.html");
+    let (code, out, _) = tcp(&capture, &["--top", "0", "--html", page.to_str().unwrap()]);
+    assert_eq!(code, 0);
+    let rows: Vec<&str> = out.lines().filter(|line| line.contains(":1 → 192.0.2.2:80 ")).collect();
+    assert_eq!(rows.len(), PACKETS);
+    let heading: Vec<&str> = out.lines().filter(|line| line.contains("client → server")).collect();
+    let [heading] = heading[..] else { panic!("{heading:?}") };
+    for (row, rank) in rows.iter().zip(1..) {
+        assert_eq!(row.split_whitespace().next(), Some(&*format!("{rank}")));
+        assert_eq!(row.find('→'), heading.find('→'), "{heading}\n{row}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(page.matches("<tr><td>").count(), PACKETS);
+    assert_eq!(page.matches("<th>client</th>").count(), 1);
+    for rank in [1, 1000, 1001, 2000, 2001, PACKETS] {
+        assert!(page.contains(&format!("<tr><td>{rank}</td>")));
+    }
+}
+
 /// The system refuses memory; the program knows how much before.
 #[cfg(target_os = "linux")]
 #[test]
 fn little_memory_is_no_abort() {
     const PACKETS: u32 = 200_000;
     let folder = tempfile::tempdir().unwrap();
-    let mut capture = Pcap::new();
-    for number in 0..PACKETS {
-        let [_, high, middle, low] = number.to_be_bytes();
-        capture = capture.frame(START, 0, &common::tcp(([10, high, middle, low], 1), ([192, 0, 2, 2], 80), 2, 0));
-    }
-    let capture = capture.save(folder.path(), "flood.pcap");
-    let script = "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --json -";
+    let capture = flood(folder.path(), PACKETS);
+    // The list as text and as a page takes no memory for all of it at once.
+    let script = "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --html \"$2\" --json \"$3\"";
+    let [page, json] = ["page.html", "report.json"].map(|name| folder.path().join(name));
     let weir = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_weir")])
-        .arg(capture)
+        .args([&capture, &page, &json])
         .output()
         .unwrap();
     let (code, out, err) = parts(&weir);
     assert!(code == 2 && err.contains("packets of TCP left out"), "{code}: {err}");
-    let report: Value = serde_json::from_str(&out).unwrap();
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     let [analysed, left_out] = ["analysed", "left_out"].map(|name| number(&report["packets"], name));
     assert!(analysed > 10_000, "{analysed}");
     assert_eq!(analysed + left_out, u64::from(PACKETS));
     assert_eq!(report["list"].as_array().map(Vec::len), Some(analysed as usize));
+    assert_eq!(out.lines().filter(|line| line.contains(":1 → 192.0.2.2:80 ")).count(), analysed as usize);
+    assert_eq!(std::fs::read_to_string(page).unwrap().matches("<tr><td>").count(), analysed as usize);
 }
 
 #[test]

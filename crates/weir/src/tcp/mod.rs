@@ -14,6 +14,7 @@ mod explain;
 mod histogram;
 mod input;
 mod key;
+mod list;
 mod memory;
 mod page;
 mod picture;
@@ -108,8 +109,8 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         flawed |= outputs.write(&findings) == Outcome::Flawed;
         let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
         if text_is_wanted {
-            let text = text::report(&findings, files::terminal_columns());
-            flawed |= crate::print(text.as_bytes()) == Outcome::Flawed;
+            let printed = crate::print_by(|out| text::report(&findings, files::terminal_columns(), out));
+            flawed |= printed == Outcome::Flawed;
         }
     }
     if tcp.verbose || summary::flawed(ledger) {
@@ -229,9 +230,11 @@ struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     fn of(tcp: &'a Tcp) -> Self {
-        let page: Format = |findings, out| out.write_all(page::html(findings).as_bytes());
-        let all: [(_, _, Format); 3] =
-            [("--json", &tcp.json, records::json), ("--csv", &tcp.csv, records::csv), ("--html", &tcp.html, page)];
+        let all: [(_, _, Format); 3] = [
+            ("--json", &tcp.json, records::json),
+            ("--csv", &tcp.csv, records::csv),
+            ("--html", &tcp.html, page::html),
+        ];
         let wanted: Vec<_> =
             all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
         let (stats_path, standard) = (tcp.stats.as_deref(), Some(Path::new("-")));
