@@ -24,6 +24,14 @@ const MOST_FLOWS: u32 = 1 << 31;
 
 /// A number with `k`, `M` or `G` (decimal), 1 at least.
 pub fn parse_flows(text: &str) -> Result<u32, String> {
+    match parse_count(text).map(u32::try_from)? {
+        Ok(flows @ 1..=MOST_FLOWS) => Ok(flows),
+        _ => Err(format!("must be from 1 to {MOST_FLOWS}")),
+    }
+}
+
+/// A number with `k`, `M` or `G` (decimal), or 0.
+pub fn parse_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
@@ -32,11 +40,13 @@ pub fn parse_flows(text: &str) -> Result<u32, String> {
         "G" | "g" => 1_000_000_000,
         other => return Err(format!("'{other}' is no suffix; use k, M or G (decimal)")),
     };
-    match scale(digits, factor).map(u32::try_from) {
-        Some(Ok(flows @ 1..=MOST_FLOWS)) => Ok(flows),
-        Some(_) => Err(format!("must be from 1 to {MOST_FLOWS}")),
-        None => Err("not a number; write for example 65536 or 4M".into()),
-    }
+    scale(digits, factor).ok_or_else(|| "not a number; write for example 65536 or 4M".into())
+}
+
+/// The same of as many things as a list can have.
+pub fn parse_length(text: &str) -> Result<usize, String> {
+    let count = parse_count(text)?;
+    usize::try_from(count).map_err(|_| format!("must be up to {}", usize::MAX))
 }
 
 /// A decimal number times a factor, exact; digits finer than 1 are cut off.

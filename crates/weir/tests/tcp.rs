@@ -264,6 +264,38 @@ fn a_connection_is_explained_segment_by_segment() {
 }
 
 #[test]
+fn a_syn_with_payload_counts_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = Pcap::new()
+        .frame(START, 0, &segment(true, 1, [1000, 0], 2, 100))
+        .frame(START, 1, &segment(true, 2, [1101, 0], 16, 10))
+        .save(folder.path(), "open.pcap");
+    let (code, out, _) = tcp(&capture, &["--explain", "#1"]);
+    let octets: Vec<&str> = out.lines().filter(|line| line.contains("  → ")).collect();
+    // tshark says the same of its tcp.seq and tcp.nxtseq.
+    assert!(code == 0 && octets[0].contains(" 0:101 ") && octets[1].contains(" 101:111 "), "{out}");
+}
+
+#[test]
+fn what_is_odd_about_packets_is_told_with_the_totals() {
+    let folder = tempfile::tempdir().unwrap();
+    // A TCP header that says that it is longer than the packet; and a packet that ends within the ports.
+    let mut odd = segment(true, 2, [1000, 0], 16, 0);
+    odd[14 + 20 + 12] = 0xf0;
+    let capture = Pcap::new()
+        .frame(START, 0, &segment(true, 1, [1000, 0], 16, 0))
+        .frame(START, 1, &odd)
+        .frame(START, 2, &ipv4(6, [192, 0, 2, 10], [198, 51, 100, 20], &[0; 3]))
+        .save(folder.path(), "odd.pcap");
+    let (code, out, _) = tcp(&capture, &["--top", "0.002k"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\nnoted         1 packet: The IP packet itself ends inside the transport header"), "{out}");
+    assert!(out.contains("1 packet of TCP without ports (later fragments, captured too short, or of an IP length"));
+    let (code, _, err) = tcp(&capture, &["--top", "5x"]);
+    assert!(code == 1 && err.contains("use k, M or G"), "{err}");
+}
+
+#[test]
 fn explanations_add_up_to_what_the_engine_says() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) =

@@ -121,7 +121,8 @@ impl<'a, W: Write> Explanation<'a, W> {
         let fin = packet.control & Packet::FIN != 0;
         let payload = i64::from(packet.payload_bytes);
         let acknowledges = packet.control & Packet::ACK != 0;
-        let octets = format!("{start}:{}", start + payload);
+        // With payload, a SYN is the first octet, as tshark counts.
+        let octets = format!("{start}:{}", start + payload + i64::from(syn && payload > 0));
         let mut notes: Vec<String> = began_anew.map(String::from).into_iter().collect();
 
         let taken = !matches!(

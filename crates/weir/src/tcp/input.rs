@@ -19,7 +19,7 @@ pub struct Intake {
     pub ledger: Ledger,
     /// Packets of other protocols.
     pub not_tcp: u64,
-    /// TCP without ports: later fragments, or captured too short. Nobody knows which connection they are of.
+    /// TCP without ports: later fragments, captured too short, or lengths that lie. Nobody knows which connection they are of.
     pub without_ports: u64,
     /// Input was damaged or not read to its end.
     pub flawed: bool,

@@ -99,6 +99,9 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
         }
     }
     lines.push(("packets", counted));
+    for (noted, packets) in intake.ledger.noted.nonzero() {
+        lines.push(("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence())));
+    }
     if totals.connections == 0 {
         return lines;
     }

@@ -155,7 +155,7 @@ impl Totals {
         }
         if without_ports > 0 {
             warnings.push(format!(
-                "{} of TCP without ports (later fragments, or captured too short) are in no connection",
+                "{} of TCP without ports (later fragments, captured too short, or of an IP length that ends before them): in no connection",
                 units::count(without_ports, "packet")
             ));
         }
