@@ -16,7 +16,7 @@ const BURST: usize = weir_capture::BURST;
 const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
-    Error::Memory { octets: 256 * config.flows as usize, error }
+    Error::Memory { octets: <Meter>::memory_for(&config), error }
 }
 
 /// One pipeline from frames to records, which are counted and thrown away.

@@ -105,7 +105,7 @@ pub(crate) struct Element {
     pub own: Option<(Semantics, Units)>,
     /// If it is ntop's, its number for the reverse direction. It takes the largest value for one that it has no room for.
     pub ntop_reverse: Option<u16>,
-    /// Only for directions of TCP that had any trouble.
+    /// Not for directions of TCP without trouble.
     pub of_trouble: bool,
     pub formats: Formats,
     /// Only for flows of this network.
@@ -137,7 +137,7 @@ impl Element {
         Self { ntop_reverse: Some(reverse), ..Self::iana(number, name, data_type) }
     }
 
-    /// Only for directions of TCP that had any trouble; of others it would be 0.
+    /// Not for directions of TCP without trouble: there it is 0, or follows from other fields.
     pub const fn of_trouble(self) -> Self {
         Self { of_trouble: true, ..self }
     }
@@ -178,11 +178,12 @@ impl Element {
         self.formats == Formats::Both || self.formats == format
     }
 
-    /// Whether it can tell this value.
+    /// Whether it is to tell this value. `calm`: of a direction of TCP that had no trouble.
     #[inline(always)]
-    pub fn takes(&self, value: &Value, network: Network, trouble: bool) -> bool {
+    pub fn takes(&self, value: &Value, network: Network, calm: bool) -> bool {
         let fits = match value {
             Value::Absent => false,
+            Value::Implied(_) => !calm,
             Value::Unsigned(number)
                 if self.octets < self.data_type.octets() && self.data_type != DataType::OctetArray =>
             {
@@ -193,7 +194,7 @@ impl Element {
             Value::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,
         };
-        fits && (trouble || !self.of_trouble) && self.network.is_none_or(|only| only == network)
+        fits && !(calm && self.of_trouble) && self.network.is_none_or(|only| only == network)
     }
 
     /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
@@ -203,7 +204,7 @@ impl Element {
             // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
             Value::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
             Value::Unsigned(number) if self.ntop_reverse.is_some() => number.min(u64::MAX >> (64 - 8 * self.octets)),
-            Value::Unsigned(number) => number,
+            Value::Unsigned(number) | Value::Implied(number) => number,
             Value::Missing => 0,
             Value::Degraded(set) => u64::from(set.0),
             Value::Float(number) => number.to_bits(),

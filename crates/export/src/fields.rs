@@ -9,7 +9,7 @@ use crate::element::{DataType, Element, Semantics, Units};
 use crate::value::Value;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::{Approximate, Direction, Flow};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Class, Report};
 
 use DataType::{
@@ -165,7 +165,7 @@ fields! {
         [Element::iana(26, "maximumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
         |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.size_max.into()));
     each "packet_size_mean", "number", "octets", "Mean IP packet size.",
-        [Element::own(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets)],
+        [Element::own(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| of_packets(r, is_ip(r), |d| Value::Float(d.size_mean()));
     each "packet_size_std", "number", "octets", "Population standard deviation of IP packet sizes.",
         [Element::own(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
@@ -216,7 +216,7 @@ fields! {
         |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[1].into()));
     tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, copies left out. This and all fields of TCP are defined in tcp.md.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
-        |r| counted(r, Report::syns);
+        |r| implied(r, Report::syns, |d, _| has_bit(d, Packet::SYN));
     tcp "tcp_syn_bytes", "integer", "octets", "Payload of SYN, but for those again.",
         [Element::own(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.of(Class::Syn).bytes);
@@ -228,7 +228,7 @@ fields! {
         |r| counted(r, |t| t.of(Class::SynRepeated).bytes);
     tcp "tcp_fin_count", "integer", "packets", "Segments with FIN that were taken, copies left out.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
-        |r| counted(r, |t| t.fins);
+        |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, copies left out.",
         [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
         |r| counted(r, |t| t.of(Class::Reset).segments);
@@ -237,10 +237,10 @@ fields! {
         |r| counted(r, |t| t.of(Class::Reset).bytes);
     tcp "tcp_payload_bytes", "integer", "octets", "Octets of payload of all segments by the IP length, copies and all.",
         [Element::own(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
-        |r| counted(r, |t| t.classes.iter().map(|count| count.bytes).sum());
+        |r| counted(r, payload);
     tcp "tcp_unique_bytes", "integer", "octets", "Octets of payload seen for the first time.",
         [Element::own(16, "tcpUniqueOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
-        |r| counted(r, |t| t.unique_bytes);
+        |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
     tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN at or beyond the highest octet seen.",
         [Element::own(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
         |r| counted(r, |t| t.of(Class::InOrder).segments);
@@ -249,12 +249,12 @@ fields! {
         |r| counted(r, |t| t.of(Class::InOrder).bytes);
     tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN and RST, but for keep-alives and duplicate acknowledgments.",
         [Element::own(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
-        |r| counted(r, |t| t.of(Class::Acknowledgment).segments);
+        |r| implied(r, |t| t.of(Class::Acknowledgment).segments, other_packets);
     tcp "tcp_duplicate_acks", "integer", "packets", "Such segments that repeat an acknowledgment while more is on the way.",
         [Element::own(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::DuplicateAcknowledgment).segments);
     tcp "tcp_retransmitted_packets", "integer", "packets", "Segments of which at least one octet, or the FIN, was seen before. Copies, keep-alives and SYN are counted elsewhere.",
-        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32),
+        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).of_trouble(),
          Element::own(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::Retransmission).segments);
     tcp "tcp_retransmitted_bytes", "integer", "octets", "Octets that were seen before, of all segments but copies and keep-alives.",
@@ -276,7 +276,7 @@ fields! {
         [Element::own(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.of(Class::UnseenRetransmission).bytes);
     tcp "tcp_out_of_order", "integer", "packets", "Segments that fill a hole within a round trip of the handshake, or 3 ms if that is not known.",
-        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32),
+        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).of_trouble(),
          Element::own(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.of(Class::OutOfOrder).segments);
     tcp "tcp_out_of_order_bytes", "integer", "octets", "Their payload.",
@@ -338,11 +338,11 @@ fields! {
         |r| announced(r, |t| t.window_scale);
     tcp "tcp_size_by_sequence", "integer", "octets", "Octets between SYN and FIN by their sequence numbers; only with exactly one of each, repeated ones not counted.",
         [Element::own(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
-        |r| told(r, |t| t.size_by_sequence);
+        size_by_sequence;
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
         [Element::own(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| told(r, |t| t.duration_by_sequence);
-    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room; bits 1 to 32 in IPFIX.",
+    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room (segments with payload may count as acknowledgments, and their payload not at all); bits 1 to 32 in IPFIX.",
         [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
         |r| r.tcp.map_or(Value::Absent, |t| if t.degraded.0 == 0 { Value::Missing } else { Value::Degraded(t.degraded) });
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",
@@ -429,6 +429,43 @@ pub(crate) fn type_and_code(record: &Record<'_>) -> Value {
 /// A count by TCP.
 fn counted(record: &Record<'_>, read: impl FnOnce(&Report) -> u64) -> Value {
     record.tcp.map_or(Value::Absent, |report| Value::Unsigned(read(report)))
+}
+
+/// A count by TCP, and what it is in nearly every direction without trouble, by other fields: docs/fields.md has the rules.
+fn implied(
+    record: &Record<'_>,
+    read: impl FnOnce(&Report) -> u64,
+    usual: impl FnOnce(&Direction, &Report) -> u64,
+) -> Value {
+    let Some(report) = record.tcp else { return Value::Absent };
+    let count = read(report);
+    if count == usual(record.direction, report) { Value::Implied(count) } else { Value::Unsigned(count) }
+}
+
+/// 1 if a control bit was seen.
+fn has_bit(direction: &Direction, bit: u16) -> u64 {
+    u64::from(direction.tcp_flags & bit != 0)
+}
+
+/// Octets of payload, of copies and all.
+fn payload(report: &Report) -> u64 {
+    report.classes.iter().map(|count| count.bytes).sum()
+}
+
+/// Packets that are neither SYN nor RST nor in order.
+fn other_packets(direction: &Direction, report: &Report) -> u64 {
+    let told = report.syns() + report.of(Class::Reset).segments + report.of(Class::InOrder).segments;
+    direction.packets.wrapping_sub(told)
+}
+
+/// All of the payload, if it is known at all and the connection has one record.
+fn size_by_sequence(record: &Record<'_>) -> Value {
+    match record.tcp {
+        Some(Report { size_by_sequence: Some(_), duration_by_sequence: Some(_), .. }) => {
+            implied(record, |t| t.size_by_sequence.unwrap_or_default(), |_, t| payload(t))
+        }
+        _ => told(record, |t| t.size_by_sequence),
+    }
 }
 
 /// What TCP may have told.

@@ -5,7 +5,6 @@ use crate::fields::{EXTRA, FIELDS, Field, Record, Visitor, visit_extra, visit_fi
 use crate::value::Value;
 use weir_flow::Flow;
 use weir_packet::Network;
-use weir_tcp::Report;
 
 /// Which elements a record has: a bit for each slot of the layout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,16 +69,16 @@ impl Layout {
     /// flows only.
     pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
         let (format, network) = (self.format, flow.network);
-        let mut encoder = Encoder { format, network, trouble: false, boot_ms, out, slot: 0, shape: Shape::default() };
+        let mut encoder = Encoder { format, network, calm: false, boot_ms, out, slot: 0, shape: Shape::default() };
         if format == Formats::Ipfix && flow.reverse.packets > 0 {
             let record = Record::new(flow, true, from_responder);
-            encoder.trouble = record.tcp.is_some_and(Report::had_trouble);
+            encoder.calm = is_calm(&record);
             visit_fields::<true>(&record, &mut encoder);
             visit_extra::<true>(&record, &mut encoder);
         }
         encoder.slot = REVERSE_SLOTS;
         let record = Record::new(flow, false, from_responder);
-        encoder.trouble = record.tcp.is_some_and(Report::had_trouble);
+        encoder.calm = is_calm(&record);
         visit_fields::<false>(&record, &mut encoder);
         visit_extra::<false>(&record, &mut encoder);
         encoder.shape
@@ -141,13 +140,17 @@ impl Layout {
 struct Encoder<'a> {
     format: Formats,
     network: Network,
-    /// The direction had trouble by TCP.
-    trouble: bool,
+    /// The direction is one of TCP without trouble.
+    calm: bool,
     boot_ms: u64,
     out: &'a mut Body,
     /// Of the next element.
     slot: usize,
     shape: Shape,
+}
+
+fn is_calm(record: &Record<'_>) -> bool {
+    record.tcp.is_some_and(|report| !report.had_trouble())
 }
 
 impl Visitor for Encoder<'_> {
@@ -158,7 +161,7 @@ impl Visitor for Encoder<'_> {
         }
         let value = value();
         for element in field.elements {
-            if element.is_of(self.format) && element.takes(&value, self.network, self.trouble) {
+            if element.is_of(self.format) && element.takes(&value, self.network, self.calm) {
                 element.write(&value, self.boot_ms, self.out);
                 self.shape.add(self.slot);
             }
@@ -171,6 +174,9 @@ impl Visitor for Encoder<'_> {
 mod tests {
     use super::*;
     use crate::element::{DataType, SHORTEST_MESSAGE};
+    use weir_flow::Direction;
+    use weir_packet::{NO_VLAN, Packet};
+    use weir_tcp::{Class, Count, Report};
 
     #[test]
     fn the_shortest_message_holds_every_template_and_every_flow() {
@@ -193,6 +199,51 @@ mod tests {
             assert!(header + records * (record + 4 + 3) <= SHORTEST_MESSAGE, "records of {record}");
             assert!(header + 4 + template + 3 <= SHORTEST_MESSAGE, "template of {template}");
             assert!(layout.own_types().all(|record| header + 4 + record.len() + 3 <= SHORTEST_MESSAGE));
+        }
+    }
+
+    #[test]
+    fn two_ways_of_tcp_without_trouble_are_no_more_fields_than_tshark_takes() {
+        let layout = Layout::new(Formats::Ipfix);
+        let fields = |network, inner_vlan, report: Report| {
+            let direction = Direction {
+                packets: 4,
+                bytes: 1200,
+                tcp_flags: Packet::SYN | Packet::ACK | Packet::FIN,
+                vlan: 7,
+                inner_vlan,
+                ..Direction::default()
+            };
+            let flow = Flow {
+                network,
+                protocol: 6,
+                forward: direction,
+                reverse: direction,
+                tcp: Some([report; 2]),
+                ..Flow::default()
+            };
+            layout.encode(&flow, false, 0, &mut Body::new()).count()
+        };
+        let mut report = Report {
+            unique_bytes: 1000,
+            fins: 1,
+            syn_window: Some(1000),
+            maximum_segment: Some(1460),
+            window_scale: Some(7),
+            handshake_ns: Some(1),
+            size_by_sequence: Some(1000),
+            duration_by_sequence: Some(1),
+            ..Report::NONE
+        };
+        for (class, segments, bytes) in [(Class::Syn, 1, 0), (Class::Acknowledgment, 1, 0), (Class::InOrder, 2, 1000)] {
+            report.classes[class as usize] = Count { segments, bytes };
+        }
+        for network in [Network::Ipv4, Network::Ipv6] {
+            assert_eq!(fields(network, NO_VLAN, report), 60);
+            // A second tag, or a connection in more than one record, is more.
+            assert_eq!(fields(network, 8, report), 62);
+            assert_eq!(fields(network, NO_VLAN, Report { size_by_sequence: Some(2000), ..report }), 62);
+            assert!(fields(network, NO_VLAN, Report { zero_windows: 1, ..report }) > 100);
         }
     }
 

@@ -44,15 +44,13 @@ fn row(page: &mut String, name: &str, field: &Field) {
         elements.dedup();
         elements.join(", ")
     };
-    let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| match (element.own, element.ntop_reverse) {
-        (None, None) => format!("{} ({})", element.name, element.number),
-        (None, Some(reverse)) => {
-            format!("{} ({NTOP_ENTERPRISE}/{}, reverse {reverse})", element.name, element.number)
-        }
-        (Some(_), _) => {
-            let mark = if element.of_trouble { "\\*" } else { "" };
-            format!("{} ({OWN_ENTERPRISE}/{}){mark}", element.name, element.number)
-        }
+    let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| {
+        let number = match (element.own, element.ntop_reverse) {
+            (None, None) => element.number.to_string(),
+            (None, Some(reverse)) => format!("{NTOP_ENTERPRISE}/{}, reverse {reverse}", element.number),
+            (Some(_), _) => format!("{OWN_ENTERPRISE}/{}", element.number),
+        };
+        format!("{} ({number}){}", element.name, if element.of_trouble { "\\*" } else { "" })
     });
     let netflow9 = list(&[Formats::Netflow9, Formats::Both], |element| element.number.to_string());
     let cells = [name, field.kind, field.unit, field.sentence, &ipfix, &netflow9];
@@ -69,8 +67,16 @@ JSON has every field in every record; CSV has them as columns in this order, tho
 does not apply is null in JSON, empty in CSV, and not sent in IPFIX and NetFlow v9: ports of ICMP, control bits of UDP, VLAN of a frame without
 a tag, everything `rev_` of a one-way flow but its `rev_packets`, `rev_bytes` and `rev_l2_bytes`, which are 0 in JSON and CSV.
 
-The fields `tcp_...` but for `tcp_flags` are defined in tcp.md. JSON leaves them out of records of other protocols, and overflow records. IPFIX sends most of them, those marked \\*, only
-in directions that had any trouble by TCP, or a SYN or RST with payload: a record without them says that they are 0, and `tcp_in_order_bytes` all of `tcp_payload_bytes`. 0 in an element of `tcp_mss` and `tcp_window_scale` is none.
+The fields `tcp_...` but for `tcp_flags` are defined in tcp.md. JSON leaves them out of records of other protocols, and overflow records. In an element of `tcp_mss` and `tcp_window_scale` 0 is none.
+
+Of a direction of TCP without trouble IPFIX leaves out what is 0, and what follows from other fields, so that the template of such a two-way flow has at most 60 fields: tshark decodes no record of a larger one, if not told otherwise
+(`-o cflow.max_template_fields:0`). With a direction in trouble, a second tag, labels, a tunnel or a mark in `approximate` there may be more. Trouble is any of the elements marked \\* that is not 0, but for the first two below; whether there was trouble says
+`tcpDegraded`, which is there (perhaps 0) in every direction in trouble and in no other. Overflow records have no element of `tcp_...` but `tcp_flags`. Absent in others without trouble means:
+
+* `tcp_in_order_bytes`: all of `tcp_payload_bytes`. `packet_size_mean`: `bytes` / `packets`. Others marked \\*: 0.
+* `tcp_unique_bytes`: all of `tcp_payload_bytes`. `tcp_acknowledgments`: `packets` less SYN, RST and `tcp_in_order_packets`.
+* `tcp_syn_count`, `tcp_fin_count`: 1 if the bit is set in `tcp_flags`, else 0.
+* `tcp_size_by_sequence`: all of `tcp_payload_bytes` if `tcp_duration_by_sequence_ns` is there; if not, there is none.
 
 `rev_` is the way from the responder to the initiator. In IPFIX it is the same element under the enterprise number 29305 (RFC 5103), or
 for our own elements the number + 16384. With `--uniflow`, and always in NetFlow, each direction is a record of its own with its own start and end.
@@ -154,7 +160,7 @@ mod tests {
     #[test]
     fn elements_of_one_network_name_it() {
         for element in FIELDS.iter().chain(EXTRA).flat_map(|field| field.elements) {
-            let takes = |network| element.takes(&crate::value::Value::Unsigned(1), network, true);
+            let takes = |network| element.takes(&crate::value::Value::Unsigned(1), network, false);
             if element.name.starts_with("icmp") {
                 assert_eq!(takes(Network::Ipv4), element.name.ends_with("IPv4"));
                 assert_eq!(takes(Network::Ipv6), element.name.ends_with("IPv6"));

@@ -131,13 +131,13 @@ impl Sink for Text {
 pub(crate) fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
         (Format::Json, Value::Absent | Value::Missing) => return out.extend(b"null"),
-        (Format::Json, Value::Unsigned(_) | Value::Float(_)) | (Format::Csv, _) => b"",
+        (Format::Json, Value::Unsigned(_) | Value::Implied(_) | Value::Float(_)) | (Format::Csv, _) => b"",
         (Format::Json, _) => b"\"",
     };
     out.extend(quote);
     match value {
         Value::Absent | Value::Missing => {}
-        Value::Unsigned(number) => out.extend(itoa::Buffer::new().format(*number).as_bytes()),
+        Value::Unsigned(number) | Value::Implied(number) => out.extend(itoa::Buffer::new().format(*number).as_bytes()),
         Value::Float(number) => out.extend(zmij::Buffer::new().format(*number).as_bytes()),
         Value::Time(ns) => append_time(*ns, out),
         Value::Ip(address) => write!(out, "{address}").expect("memory takes every octet"),

@@ -13,6 +13,8 @@ pub(crate) enum Value {
     /// It applies, and there is none: null in text, 0 in a template, so that there are fewer of these.
     Missing,
     Unsigned(u64),
+    /// A number that follows from other fields of a direction of TCP without trouble: not in a template then.
+    Implied(u64),
     /// Always finite.
     Float(f64),
     /// Nanoseconds since 1970 UTC.

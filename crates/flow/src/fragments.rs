@@ -2,11 +2,12 @@
 //!
 //! Bounded in entries and in time; the hash is keyed, so that nobody can aim at one bucket.
 
-use crate::bounded::roomy;
+use crate::bounded::{list, roomy};
 use crate::key::tunnel_id;
 use crate::list::{Links, List};
 use ahash::RandomState;
 use hashbrown::HashTable;
+use std::io;
 use weir_packet::{Flags, Network, Packet, TunnelType};
 
 /// First fragments remembered at a time.
@@ -46,18 +47,17 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    pub fn new(hasher: RandomState) -> Self {
-        Self {
-            hasher,
-            table: HashTable::with_capacity(roomy(ENTRIES)),
-            entries: Vec::with_capacity(ENTRIES),
-            links: Links::new(ENTRIES),
-            order: List::default(),
-        }
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn new(hasher: RandomState) -> io::Result<Self> {
+        let mut table = HashTable::new();
+        table.try_reserve(roomy(ENTRIES), |_| 0).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let (entries, links) = (list(ENTRIES)?, Links::new(ENTRIES)?);
+        Ok(Self { hasher, table, entries, links, order: List::default() })
     }
 
     /// Octets of memory taken.
-    pub fn octets(&self) -> usize {
+    pub fn octets() -> usize {
         ENTRIES * (size_of::<Entry>() + size_of::<[u32; 2]>()) + roomy(ENTRIES) * size_of::<u32>()
     }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     fn cache() -> Fragments {
-        Fragments::new(RandomState::with_seeds(1, 2, 3, 4))
+        Fragments::new(RandomState::with_seeds(1, 2, 3, 4)).unwrap()
     }
 
     #[test]

@@ -80,6 +80,16 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
     const LINK: usize = N.div_ceil(2);
     const FITS: () = assert!(N >= 1 && N <= 16 && Self::LINK + 1 + N <= 16 * LINES);
 
+    /// Buckets for so many flows, and those that they may go on in.
+    fn lengths(flows: usize) -> [usize; 2] {
+        [(flows * 100).div_ceil(N * LOAD), 1 + flows / N]
+    }
+
+    /// Octets of memory that one for so many flows takes.
+    pub(crate) fn octets_for(flows: usize) -> usize {
+        Self::lengths(flows).iter().sum::<usize>() * size_of::<Bucket<LINES>>()
+    }
+
     #[inline(always)]
     fn bucket(&self, hash: u64) -> usize {
         (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
@@ -141,12 +151,8 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
 impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
     fn new(flows: usize, pages: Pages) -> io::Result<Self> {
         let () = Self::FITS;
-        Ok(Self {
-            buckets: Memory::new((flows * 100).div_ceil(N * LOAD), pages)?,
-            chained: Memory::new(1 + flows / N, pages)?,
-            free: 0,
-            used: 0,
-        })
+        let [buckets, chained] = Self::lengths(flows);
+        Ok(Self { buckets: Memory::new(buckets, pages)?, chained: Memory::new(chained, pages)?, free: 0, used: 0 })
     }
 
     #[inline(always)]

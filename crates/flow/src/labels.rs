@@ -84,6 +84,11 @@ impl Annex {
         })
     }
 
+    /// Octets that as many take as [`Annex::octets`] says, of labels and of tunnels.
+    pub fn octets_for(flows: usize) -> [usize; 2] {
+        [flows * size_of::<Labels>(), flows * size_of::<[Tunnel; 2]>()]
+    }
+
     /// Octets taken, if every flow has labels and tunnels; nearly none if none has.
     pub fn octets(&self) -> [usize; 2] {
         [self.labels.octets(), self.tunnels.octets()]

@@ -2,6 +2,9 @@
 //!
 //! A slot is in at most one list that shares the same [`Links`]. All steps are O(1).
 
+use crate::bounded::list;
+use std::collections::TryReserveError;
+
 /// No slot.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -24,8 +27,13 @@ impl Default for List {
 
 impl Links {
     /// Room for `slots` slots, none of them in a list.
-    pub fn new(slots: usize) -> Self {
-        Self(vec![[NONE; 2]; slots])
+    ///
+    /// # Errors
+    /// The system has no memory for them.
+    pub fn new(slots: usize) -> Result<Self, TryReserveError> {
+        let mut links = list(slots)?;
+        links.resize(slots, [NONE; 2]);
+        Ok(Self(links))
     }
 
     fn previous(&mut self, slot: u32) -> &mut u32 {
@@ -91,7 +99,7 @@ mod tests {
 
     #[test]
     fn renewing_and_removing_keep_the_order_of_the_rest() {
-        let (mut links, mut list) = (Links::new(4), List::default());
+        let (mut links, mut list) = (Links::new(4).unwrap(), List::default());
         (0..4).for_each(|slot| list.push(&mut links, slot));
         list.renew(&mut links, 1);
         assert_eq!(order(&list, &links), [0, 2, 3, 1]);

@@ -16,6 +16,7 @@
 mod ending;
 mod room;
 
+use crate::bounded::list;
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
 use crate::key::{Extra, Key, Side};
@@ -42,6 +43,8 @@ const NEVER: u32 = u32::MAX;
 const TCP: u8 = 6;
 /// Directions in trouble that there is room for: half as many as there are places, but no fewer and no more than these.
 const TROUBLED: [usize; 2] = [1 << 16, 1 << 22];
+/// Places that a table may have.
+const MOST: u32 = 1 << 31;
 
 /// What distinguishes flows besides network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -185,6 +188,22 @@ impl Meter {
     pub fn new(config: Config) -> Self {
         Self::try_new(config).unwrap_or_else(|error| panic!("no memory for {} flows: {error}", config.flows))
     }
+
+    /// Octets of memory that [`Meter::try_new`] takes: [`Meter::memory`], [`Meter::memory_for_tcp`] and
+    /// [`Meter::memory_for_tunnels`] together. The system gives pages when they are touched.
+    pub fn memory_for(config: &Config) -> usize {
+        let flows = config.flows.clamp(1, MOST) as usize;
+        let extra = if config.key.more() { size_of::<Extra>() } else { 0 };
+        let of_table = size_of::<Place>() + 2 * size_of::<u32>() + extra + size_of::<Connection>();
+        let fixed = Wide::octets() + Fragments::octets() + Overflow::octets_for(config.policy != Policy::Drop);
+        let annex: usize = Annex::octets_for(flows).iter().sum();
+        Hpc::<10, 1>::octets_for(flows) + flows * of_table + annex + Room::octets_for(troubled(flows)) + fixed
+    }
+}
+
+/// Directions in trouble for which there is room beside so many places.
+fn troubled(flows: usize) -> usize {
+    (flows / 2).clamp(TROUBLED[0], TROUBLED[1]).min(2 * flows)
 }
 
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
@@ -193,14 +212,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// # Errors
     /// The system has no room for that much.
     pub fn try_new(config: Config) -> io::Result<Self> {
-        let flows = config.flows.clamp(1, 1 << 31);
+        let flows = config.flows.clamp(1, MOST);
         let tuning = Tuning { ahead: config.tuning.ahead.clamp(1, GROUP), ..config.tuning };
         let config = Config { flows, tuning, ..config };
         let best = Instructions::best();
         let (flows, pages) = (flows as usize, config.tuning.pages);
         let hash = KeyHash::new(config.secret);
-        let mut free = Vec::new();
-        free.try_reserve_exact(flows)?;
+        let free = list(flows)?;
         Ok(Self {
             config,
             instructions: config.tuning.instructions.filter(|set| set.is_there()).unwrap_or(best),
@@ -212,19 +230,19 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             index: I::new(flows, pages)?,
             places: Memory::new(flows, pages)?,
             tcp: Memory::new(flows, pages)?,
-            room: Room::new((flows / 2).clamp(TROUBLED[0], TROUBLED[1]).min(2 * flows))?,
+            room: Room::new(troubled(flows))?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
             ticks_from_ns: 0,
             free,
             used: 0,
             hand: 0,
-            found: Vec::with_capacity(SWEPT),
-            coming: Vec::with_capacity(SWEPT),
+            found: list(SWEPT)?,
+            coming: list(SWEPT)?,
             annex: Annex::new(flows)?,
-            wide: Wide::new(),
-            fragments: Fragments::new(hash.random()),
-            overflow: Overflow::new(hash.random(), config.policy != Policy::Drop),
+            wide: Wide::new()?,
+            fragments: Fragments::new(hash.random())?,
+            overflow: Overflow::new(hash.random(), config.policy != Policy::Drop)?,
             hash,
         })
     }
@@ -290,7 +308,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let [labels, _] = self.annex.octets();
         let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
-        table + lists + labels + self.wide.octets() + self.fragments.octets() + self.overflow.octets()
+        table + lists + labels + Wide::octets() + Fragments::octets() + self.overflow.octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
@@ -616,6 +634,19 @@ mod tests {
             let metered: u64 = out.iter().map(Flow::packets).sum();
             assert_eq!(metered + meter.counters().dropped_packets, given);
             assert_eq!(meter.live(), Records::default());
+        }
+    }
+
+    #[test]
+    fn what_the_meter_says_it_will_take_is_what_it_takes() {
+        for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
+            for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
+                let key = KeyOptions { vlan, ..KeyOptions::default() };
+                let config = Config { flows, policy, key, ..Config::default() };
+                let meter = Meter::new(config);
+                let taken = meter.memory() + meter.memory_for_tcp() + meter.memory_for_tunnels();
+                assert_eq!(<Meter>::memory_for(&config), taken, "{flows} {policy:?}");
+            }
         }
     }
 

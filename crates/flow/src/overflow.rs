@@ -1,9 +1,9 @@
 //! Overflow records: what does not fit into the table is summed per prefix and port, never lost.
 
-use crate::bounded::roomy;
+use crate::bounded::{list, table, table_room};
 use crate::record::{enter, mixed};
 use crate::{Approximate, Direction, EndReason, Flow};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, TryReserveError, VecDeque};
 use weir_packet::{Network, Packet, mapped};
 
 /// Records by prefix and port; beyond them, one per network and protocol.
@@ -35,10 +35,22 @@ pub(crate) struct Overflow {
 }
 
 impl Overflow {
-    pub fn new(hasher: ahash::RandomState, needed: bool) -> Self {
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn new(hasher: ahash::RandomState, needed: bool) -> Result<Self, TryReserveError> {
+        let room = Self::room(needed);
+        Ok(Self { sums: table(room, hasher)?, order: list(room)?.into() })
+    }
+
+    fn room(needed: bool) -> usize {
         // The few catch-all records come on top: 3 networks of 256 protocols.
-        let room = if needed { RECORDS + 3 * 256 } else { 0 };
-        Self { sums: HashMap::with_capacity_and_hasher(roomy(room), hasher), order: VecDeque::with_capacity(room) }
+        if needed { RECORDS + 3 * 256 } else { 0 }
+    }
+
+    /// Octets of memory that one takes.
+    pub fn octets_for(needed: bool) -> usize {
+        let room = Self::room(needed);
+        table_room(room) * size_of::<(Name, Sum)>() + room * size_of::<(u64, Name)>()
     }
 
     /// Octets of memory taken.
@@ -141,7 +153,7 @@ mod tests {
 
     #[test]
     fn hosts_of_one_prefix_and_port_share_a_record() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true);
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
         assert!(overflow.add(&packet(1, 53), 0, 0));
         assert!(!overflow.add(&packet(2, 53), 0, 0));
         assert!(overflow.add(&packet(2, 123), 0, 5));
@@ -156,7 +168,7 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_one_record_per_protocol_takes_the_rest() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true);
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
         for number in 0..RECORDS as u32 + 1000 {
             let [_, a, b, c] = number.to_be_bytes();
             let source = mapped([a, b, c, 1]);
@@ -171,7 +183,7 @@ mod tests {
 
     #[test]
     fn other_outer_addresses_are_another_tunnel() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true);
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
         for outer in [1, 2] {
             overflow.add(
                 &Packet { tunnel_type: weir_packet::TunnelType::Gre, outer_source: [outer; 16], ..packet(1, 53) },

@@ -2,9 +2,9 @@
 //! lie hours apart. Few flows have any; there is room for [`ROOM`] of them at a time.
 
 use crate::Direction;
-use crate::bounded::roomy;
+use crate::bounded::{roomy, table};
 use crate::record;
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 use weir_packet::Packet;
 
 /// Directions at a time.
@@ -15,11 +15,14 @@ const ROOM: usize = 1 << 12;
 pub(crate) struct Wide(HashMap<(u32, u8), Direction, ahash::RandomState>);
 
 impl Wide {
-    pub fn new() -> Self {
-        Self(HashMap::with_capacity_and_hasher(roomy(ROOM), ahash::RandomState::new()))
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn new() -> Result<Self, TryReserveError> {
+        Ok(Self(table(ROOM, ahash::RandomState::new())?))
     }
 
-    pub fn octets(&self) -> usize {
+    /// Octets of memory taken.
+    pub fn octets() -> usize {
         roomy(ROOM) * size_of::<((u32, u8), Direction)>()
     }
 

@@ -86,9 +86,14 @@ impl Room {
         Ok(Self { entries, free, capacity, secret })
     }
 
+    /// Octets that a room of a capacity takes.
+    pub fn octets_for(capacity: usize) -> usize {
+        capacity * (size_of::<Trouble>() + size_of::<u32>())
+    }
+
     /// Octets taken; the system provides what is used of them.
     pub fn octets(&self) -> usize {
-        self.capacity * (size_of::<Trouble>() + size_of::<u32>())
+        Self::octets_for(self.capacity)
     }
 
     /// Directions that use it now.

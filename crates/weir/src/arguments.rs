@@ -1,6 +1,6 @@
 //! What the user can write. The comments of this file are the help texts.
 
-use crate::units::{parse_count, parse_duration, parse_flows};
+use crate::units::{parse_count, parse_duration, parse_flows, parse_length, parse_number};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -216,8 +216,8 @@ pub struct Sinks {
     #[arg(short = 'o', long = "output", value_name = "SINK")]
     pub outputs: Vec<String>,
 
-    /// Flows in the table, the largest by bytes of both directions; 0 for all, which takes memory for all
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Flows in the table, with k, M or G, the largest by bytes of both directions; 0 for all, which takes memory for all
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length)]
     pub top: usize,
 
     /// Write a two-way flow as two one-way records
@@ -315,12 +315,13 @@ pub struct Tcp {
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<EngineChoice>,
 
-    /// Connections in the list; 0 for all
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Connections in the list, with k, M or G; 0 for all
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length)]
     pub top: usize,
 
     /// Connections that are followed, with k, M or G; packets of those that begin later are left out, and counted
-    /// [default: as many as half of the free memory holds, 700 octets each]
+    /// [default: as many as half of the free memory holds, 700 octets each; with so many that they need nearly all of it, the
+    /// program may still end for lack of memory]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub connections: Option<u32>,
 
@@ -328,8 +329,8 @@ pub struct Tcp {
     #[arg(long, value_name = "WHAT", default_value = "retransmitted")]
     pub sort: TcpSort,
 
-    /// Connections of fewer packets come behind all others [default: 20 with --sort retransmitted, else 1]
-    #[arg(long, value_name = "N")]
+    /// Connections of fewer packets, with k, M or G, come behind all others [default: 20 with --sort retransmitted, else 1]
+    #[arg(long, value_name = "N", value_parser = parse_number)]
     pub min_packets: Option<u64>,
 
     /// Show one connection segment by segment: its number in the list (#3), both ends (192.0.2.1:80-192.0.2.2:4000), or a

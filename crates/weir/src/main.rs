@@ -47,8 +47,13 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            // In colours it repeats what was written as it is.
+            let is_plain = std::env::args_os().all(|argument| {
+                let argument = argument.to_string_lossy();
+                harmless(&argument) == argument
+            });
             // Nobody is left to tell if this fails.
-            let _ = error.print();
+            let _ = if is_plain { error.print() } else { tell(&error.render().to_string()) };
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
@@ -75,9 +80,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something on standard error. If nobody can hear it, the exit code still tells.
+/// Says something on standard error, on one line. If nobody can hear it, the exit code still tells.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "weir: {line}");
+    let _ = tell(&format!("weir: {}\n", line.replace('\n', "\u{fffd}")));
+}
+
+/// The same with a text of several lines.
+fn tell(text: &str) -> io::Result<()> {
+    io::stderr().write_all(harmless(text).as_bytes())
+}
+
+/// A text that drives no terminal, whatever names are in it: control characters but ends of lines are replaced.
+fn harmless(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
 }
 
 /// Writes a whole text to standard output. A reader that had enough is no flaw.

@@ -5,7 +5,7 @@ use crate::files::{self, Target};
 use crate::summary::{self, Observed, Totals};
 use crate::{Outcome, Refusal, say};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Selector;
@@ -90,13 +90,13 @@ impl Outputs {
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
                 let gap = if ledger.created > 0 { "\n" } else { "" };
-                flawed |= crate::print(format!("{gap}{text}").as_bytes()) == Outcome::Flawed;
+                flawed |= crate::print(format!("{gap}{}", crate::harmless(&text)).as_bytes()) == Outcome::Flawed;
             } else {
-                let _ = io::stderr().write_all(text.as_bytes());
+                let _ = crate::tell(&text);
             }
         }
         if ending.verbose || summary::flawed(ledger) {
-            let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
+            let _ = crate::tell(&summary::ledger_in_words(ledger));
         }
         if let Some(path) = &self.stats {
             flawed |= write_stats(ledger, path, opened.stats) == Outcome::Flawed;

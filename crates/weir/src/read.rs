@@ -28,7 +28,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let settings = settings(&read.metering)?;
 
     // Tried before any output is opened, which would empty files for nothing.
-    <weir_flow::Meter>::try_new(settings.meter).map_err(|error| no_room(settings.meter.flows, &error))?;
+    <weir_flow::Meter>::try_new(settings.meter).map_err(|_| no_room(&settings.meter))?;
     let stop = stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
     let mut opened = outputs.open(&read.sinks)?;
@@ -36,9 +36,9 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(opened.take_sinks(), Place::default(), Behind::Wait)
         .map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
-    let flows = settings.meter.flows;
+    let config = settings.meter;
     let pipeline = Pipeline::new(settings, exporter.entrance());
-    let pipeline = pipeline.map_err(|error| no_room(flows, &error))?;
+    let pipeline = pipeline.map_err(|_| no_room(&config))?;
     // To be told to stop is the end of live traffic, not an interruption of it.
     let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };
     let run = meter(&mut *source, pipeline, exporter, &interruption, line);
@@ -70,11 +70,12 @@ pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Ref
 }
 
 /// Why metering could not begin.
-pub(crate) fn no_room(flows: u32, error: &io::Error) -> Refusal {
-    // What a flow takes at most, docs/decisions/0005.
-    let octets = units::quantity(u64::from(flows) * 256, "B");
+pub(crate) fn no_room(config: &weir_flow::Config) -> Refusal {
+    let flows = config.flows;
+    let octets = units::quantity(weir_flow::Meter::memory_for(config) as u64, "B");
     Refusal(format!(
-        "--flows {flows}: a table of that size needs {octets} of memory, which this machine does not give: {error}"
+        "--flows {flows}: a table of that size, with TCP analysis, may need up to {octets} of memory, which this machine does \
+         not give: choose fewer"
     ))
 }
 

@@ -135,6 +135,16 @@ impl Column {
     pub fn says_something(&self) -> bool {
         self.cells.iter().any(|cell| !cell.is_empty())
     }
+
+    /// Letters of the longest cell, or of the heading.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// With room for more letters, as another piece of the same table has them.
+    pub fn widened(self, width: usize) -> Self {
+        Self { width: self.width.max(width), ..self }
+    }
 }
 
 /// Columns that say who, before those that say how much.
@@ -146,6 +156,11 @@ const INDENT: &str = "    ";
 /// Columns as lines, with their headings. Lines that do not fit the terminal are folded: who, and how much in as many
 /// lines as that takes.
 pub fn lines(columns: &[Column], who: usize, terminal_columns: Option<usize>) -> String {
+    rows(columns, who, terminal_columns).concat()
+}
+
+/// The same line by line: first the headings.
+pub fn rows(columns: &[Column], who: usize, terminal_columns: Option<usize>) -> Vec<String> {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let lines = |columns: &[Column], indent: &str| -> Vec<String> {
         let line = |cell: &dyn Fn(&Column) -> String| {
@@ -173,9 +188,9 @@ pub fn lines(columns: &[Column], who: usize, terminal_columns: Option<usize>) ->
             parts.push(lines(part, INDENT));
             how_much = rest;
         }
-        (0..=rows).flat_map(|row| parts.iter().map(move |part| part[row].clone())).collect()
+        (0..=rows).map(|row| parts.iter().map(|part| part[row].as_str()).collect()).collect()
     } else {
-        lines(columns, "").concat()
+        lines(columns, "")
     }
 }
 

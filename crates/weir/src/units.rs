@@ -33,6 +33,14 @@ pub fn parse_flows(text: &str) -> Result<u32, String> {
 
 /// A number with `k`, `M` or `G` (decimal), 1 at least.
 pub fn parse_count(text: &str) -> Result<u64, String> {
+    match parse_number(text)? {
+        0 => Err("must be 1 at least".into()),
+        n => Ok(n),
+    }
+}
+
+/// A number with `k`, `M` or `G` (decimal), or 0.
+pub fn parse_number(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
@@ -41,11 +49,13 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
         "G" | "g" => 1_000_000_000,
         other => return Err(format!("'{other}' is no suffix; use k, M or G (decimal)")),
     };
-    match scale(digits, factor) {
-        Some(0) => Err("must be 1 at least".into()),
-        Some(n) => Ok(n),
-        None => Err("not a number; write for example 65536 or 4M".into()),
-    }
+    scale(digits, factor).ok_or_else(|| "not a number; write for example 65536 or 4M".into())
+}
+
+/// The same of as many things as a list can have.
+pub fn parse_length(text: &str) -> Result<usize, String> {
+    let count = parse_number(text)?;
+    usize::try_from(count).map_err(|_| format!("must be up to {}", usize::MAX))
 }
 
 /// A decimal number times a factor, exact; digits finer than 1 are cut off.

@@ -433,11 +433,14 @@ fn record(socket: &UdpSocket, sending: impl FnOnce() -> Vec<Value> + Send, to: &
     own
 }
 
+/// It reads templates of up to 60 fields if not told otherwise; some records in trouble have more.
+const TEMPLATES_OF_ANY_SIZE: [&str; 2] = ["-o", "cflow.max_template_fields:0"];
+
 /// The records in tshark's verbose text: every `Flow N` or `pdu N` block that has an address.
-fn tshark(capture: &Path, port: u16) -> Vec<Row> {
+fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
     let output = Command::new("tshark")
-        // It reads templates of up to 60 fields if not told otherwise; a TCP record in trouble has more.
-        .args(["-n", "-V", "-O", "cflow", "-o", "cflow.max_template_fields:0"])
+        .args(["-n", "-V", "-O", "cflow"])
+        .args(options)
         .args(["-d", &format!("udp.port=={port},cflow"), "-r"])
         .arg(capture)
         .env("TZ", "UTC")
@@ -496,9 +499,13 @@ fn tshark(capture: &Path, port: u16) -> Vec<Row> {
     }
     rows.retain(|row| row.contains_key("src"));
     for row in &mut rows {
-        let of_tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
-        for field in ["src_port", "dst_port", "tcp_flags", "vlan"].into_iter().chain(of_tcp) {
+        for field in ["src_port", "dst_port", "tcp_flags", "vlan", "rst", "retransmitted", "out_of_order"] {
             row.entry(field).or_insert_with(|| "0".to_owned());
+        }
+        // What they are if they are not sent: docs/fields.md.
+        let control: u64 = row["tcp_flags"].parse().expect("digits");
+        for (field, bit) in [("fin", 0), ("syn", 1)] {
+            row.entry(field).or_insert_with(|| (control >> bit & 1).to_string());
         }
     }
     rows
@@ -522,7 +529,7 @@ fn tshark_judges(sink: &str, more: &[&'static str], of_own: fn(&Row) -> bool) {
     rows.retain(of_own);
     let fields: Vec<_> =
         COMMON.into_iter().filter(|field| !field.ends_with("_ms")).chain(more.iter().copied()).collect();
-    let mut theirs = tshark(&capture, port);
+    let mut theirs = tshark(&capture, port, &TEMPLATES_OF_ANY_SIZE);
     // NetFlow v5 has the ICMP type and code in the destination port.
     for row in rows.iter_mut().chain(&mut theirs).filter(|row| ["1", "58"].contains(&row["protocol"].as_str())) {
         row.insert("src_port", String::new());
@@ -545,4 +552,23 @@ fn tshark_decodes_every_netflow9_record() {
 fn tshark_decodes_every_one_way_ipfix_record_to_the_nanosecond() {
     let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
     tshark_judges("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
+}
+
+#[test]
+fn tshark_as_it_comes_decodes_every_two_way_ipfix_record_without_trouble() {
+    if !installed("tshark") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let capture = folder.path().join("export.pcap");
+    let clean = Path::new("synth:mix,flows=50,packets=4k,ipv6=50%,rst=20%,seed=3");
+    let records = record(&socket, || send(clean, 1, "ipfix+udp", port, folder.path(), &[]), &capture);
+    let two_way = |record: &&Value| record["protocol"] == 6 && record["rev_packets"].as_u64() > Some(0);
+    assert!(records.iter().filter(two_way).count() > 50, "{} records", records.len());
+    assert!(records.iter().all(|record| record["tcp_degraded"].is_null()));
+    let theirs = tshark(&capture, port, &[]);
+    let fields = ["src", "dst", "src_port", "dst_port", "protocol", "end_reason"];
+    assert_same("ipfix+udp to tshark as it comes", &fields, &own(&records), &theirs);
 }

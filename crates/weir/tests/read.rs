@@ -663,3 +663,53 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
+
+/// The system refuses memory, of the large pieces or the small ones.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = small().save(folder.path(), "small.pcap");
+    for kilobytes in (60_000..180_000).step_by(10_000) {
+        let script = format!("ulimit -v {kilobytes}; exec \"$0\" read \"$1\" --flows 100k");
+        let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
+        let (code, out, err) = parts(&weir);
+        assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
+        let reason = "weir: --flows 100000: a table of that size, with TCP analysis, may need up to 175 MB of memory, \
+                      which this machine does not give: choose fewer\n";
+        assert_eq!(err, reason, "{kilobytes}");
+    }
+}
+
+#[test]
+fn a_name_cannot_drive_the_terminal() {
+    const NAME: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\r.pcap";
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join(NAME);
+    let capture = small();
+    let cut = Pcap(capture.0[..capture.0.len() - 5].to_vec()).save(folder.path(), NAME);
+    let (cut, missing) = (cut.to_str().unwrap(), format!("{}.gone", name.display()));
+    let json = format!("json:{}/flows.json", missing);
+    let good = capture.save(folder.path(), "good.pcap");
+    let good = good.to_str().unwrap();
+    let sink = format!("json:{}.json", name.display());
+    let explained = format!("--explain={NAME}");
+    for arguments in [
+        &["read", cut][..],
+        &["read", &missing],
+        &["read", good, "-o", &json],
+        &["read", good, "-v", "-o", &sink],
+        &["read", good, NAME, "--no-such\u{1b}[31moption"],
+        &["tcp", cut],
+        &["tcp", &missing],
+        &["tcp", good, &explained],
+        &["tcp", good, "--csv", &missing, "--json", &missing],
+        &["tcp", good, "--sort", NAME],
+        &["synth", "velan,packets=10", "-o", &format!("{missing}/x")],
+    ] {
+        let output = weir(arguments);
+        let told = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        assert!(!told.is_empty() && !told.chars().any(|letter| letter.is_control() && letter != '\n'), "{told:?}");
+        assert!(told.contains(".pcap") || told.contains("option'"), "{told:?}");
+    }
+}

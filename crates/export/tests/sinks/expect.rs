@@ -118,7 +118,7 @@ fn record(flow: &Flow) -> Record {
         if let Some(reports) = &flow.tcp
             && direction.packets > 0
         {
-            tcp_side(&reports[reverse], reverse == 1, &mut record);
+            tcp_side(&reports[reverse], direction, reverse == 1, &mut record);
         }
     }
     record
@@ -133,7 +133,7 @@ pub struct Tcp {
     pub value: Option<u64>,
 }
 
-/// Fields of TCP that a record has whatever happened.
+/// Fields of TCP that a record has whatever happened, but for those that [`follows`] names.
 pub fn tcp_always(t: &Report) -> Vec<Tcp> {
     let field = |name, element, value| Tcp { name, element, value };
     let segments = |class| Some(t.classes[class as usize].segments);
@@ -191,7 +191,24 @@ pub fn tcp_after_trouble(t: &Report) -> Vec<Tcp> {
     ]
 }
 
-fn tcp_side(t: &Report, reverse: bool, record: &mut Record) {
+/// What a reader takes an element for that a direction without trouble does not have, by docs/fields.md.
+fn follows(element: &str, t: &Report, d: &Direction) -> Option<u64> {
+    let payload = t.classes.iter().map(|count| count.bytes).sum();
+    let bit = |bit| u64::from(d.tcp_flags & bit != 0);
+    match element {
+        "tcpSynTotalCount" => Some(bit(2)),
+        "tcpFinTotalCount" => Some(bit(1)),
+        "tcpUniqueOctets" => Some(payload),
+        "tcpAcknowledgments" => {
+            let others = t.syns() + t.of(Class::Reset).segments + t.of(Class::InOrder).segments;
+            Some(d.packets.wrapping_sub(others))
+        }
+        "tcpSizeBySequence" => t.duration_by_sequence.map(|_| payload),
+        _ => None,
+    }
+}
+
+fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
     let mut put = |name: &str, value: u64| {
         let iana = name.ends_with("TotalCount");
         let (first, rest) = name.split_at(1);
@@ -208,20 +225,26 @@ fn tcp_side(t: &Report, reverse: bool, record: &mut Record) {
         || t.zero_windows + t.largest_hole + t.missing_bytes + u64::from(t.degraded.0) > 0;
     let after_trouble = if trouble { tcp_after_trouble(t) } else { Vec::new() };
     for Tcp { element, value, .. } in tcp_always(t).iter().chain(&after_trouble) {
-        if let Some(value) = value {
-            put(element, *value);
+        if let Some(value) = *value
+            && (trouble || follows(element, t, d) != Some(value))
+        {
+            put(element, value);
         }
     }
     if trouble {
         put("tcpDegraded", t.degraded.0.into());
+    } else {
+        record.remove(if reverse { "reversePacketSizeMean" } else { "packetSizeMean" });
     }
     let mut ntop = |there: u16, back: u16, value: u64| {
         let number = if reverse { back } else { there };
         record.insert(format!("ntop {number}"), Value::Unsigned(value));
     };
     let most = u64::from(u32::MAX);
-    ntop(109, 110, t.classes[Class::Retransmission as usize].segments.min(most));
-    ntop(111, 112, t.classes[Class::OutOfOrder as usize].segments.min(most));
+    if trouble {
+        ntop(109, 110, t.classes[Class::Retransmission as usize].segments.min(most));
+        ntop(111, 112, t.classes[Class::OutOfOrder as usize].segments.min(most));
+    }
     if t.syn_window.is_some() {
         ntop(417, 421, t.maximum_segment.map_or(0, u64::from));
         ntop(418, 422, t.window_scale.map_or(0, u64::from));

@@ -135,6 +135,11 @@ fn report() -> impl Strategy<Value = Report> {
             (report.syn_window, report.maximum_segment, report.window_scale) = (Some(window), maximum_segment, scale);
         }
         (report.handshake_ns, report.size_by_sequence, report.duration_by_sequence) = times;
+        if trouble[2] {
+            // As it is of a whole connection without trouble, of which these need not be told.
+            report.unique_bytes = report.classes.iter().map(|count| count.bytes).sum();
+            report.size_by_sequence = report.duration_by_sequence.and(Some(report.unique_bytes));
+        }
         report
     })
 }

@@ -10,7 +10,6 @@ use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
 use lines::Lines;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -35,7 +34,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = settings(&probe.metering)?;
-    let flows = settings.meter.flows;
+    let config = settings.meter;
     if probe.check {
         return Ok(crate::print(plan(probe, &outputs, &settings).as_bytes()));
     }
@@ -51,7 +50,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if queues.iter().any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
     let running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
-        .map_err(|error| read::no_room(flows, &error))?;
+        .map_err(|_| read::no_room(&config))?;
 
     let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), flawed: false };
     let began = Instant::now();
@@ -206,7 +205,7 @@ impl Watch<'_> {
         if !self.probe.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
             let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, &answers);
-            let _ = io::stderr().write_all(text.as_bytes());
+            let _ = crate::tell(&text);
         }
     }
 

@@ -49,6 +49,11 @@ impl Connection {
         self.reports.each_ref().map(Kept::report)
     }
 
+    /// The same connection of which something else was told.
+    pub fn with_reports(&self, reports: [Report; 2]) -> Self {
+        Self { reports: reports.map(Kept::from), ..self.clone() }
+    }
+
     /// Both ends, the lower one first.
     pub fn ends(&self) -> [SocketAddr; 2] {
         if self.turned { [self.server, self.client] } else { [self.client, self.server] }

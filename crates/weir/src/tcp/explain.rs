@@ -1,19 +1,37 @@
 //! One connection, segment by segment, as a person would check it: by the reference, which is docs/tcp.md as a
-//! program. What it says is then compared with what the engine said.
+//! program. What it says is then compared with what the engine said, if both saw the same.
 
 use super::between::Between;
 use super::connection::Connection;
 use super::input::Taker;
 use crate::units;
+use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::Range;
+use weir_export::append_tcp_json;
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Class, Degraded, Reference, Report};
 
 /// Segments of a side among which the original of a copy is looked for.
 const REMEMBERED: usize = 64;
+
+/// What is said of sources that had other packets the second time.
+pub const CHANGED: &str = "the capture changed while it was read";
+
+/// What came of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The engine says the same.
+    Agrees,
+    /// It says something else.
+    Differs,
+    /// It had other packets, so that it can say nothing of these.
+    OtherPackets,
+    /// There was a reason not to ask.
+    NotCompared,
+}
 
 /// Goes through a capture and writes the segments of one connection.
 pub struct Explanation<'a, W> {
@@ -103,7 +121,8 @@ impl<'a, W: Write> Explanation<'a, W> {
         let fin = packet.control & Packet::FIN != 0;
         let payload = i64::from(packet.payload_bytes);
         let acknowledges = packet.control & Packet::ACK != 0;
-        let octets = format!("{start}:{}", start + payload);
+        // With payload, a SYN is the first octet, as tshark counts.
+        let octets = format!("{start}:{}", start + payload + i64::from(syn && payload > 0));
         let mut notes: Vec<String> = began_anew.map(String::from).into_iter().collect();
 
         let taken = !matches!(
@@ -199,13 +218,12 @@ impl<'a, W: Write> Explanation<'a, W> {
         }
     }
 
-    /// Ends the list: what both sides sent, and whether the engine says the same. False if it does not.
-    pub fn finish(mut self) -> (bool, Option<io::Error>) {
-        self.write("\n");
-        let (mut agrees, mut text) = (true, String::new());
+    /// Ends the list with what both sides sent, and compares that with what the engine said, unless there is a reason
+    /// why that cannot be.
+    pub fn finish(mut self, incomparable: Option<&str>) -> (Verdict, Option<io::Error>) {
+        let mut text = String::from("\n");
         for (at, who) in ["client", "server"].into_iter().enumerate() {
-            let side = at ^ usize::from(self.connection.turned);
-            let report = self.reference.report(side);
+            let report = self.reference.report(self.side(at));
             let classes = Class::ALL.iter().filter(|&&class| report.of(class).segments > 0);
             let classes: Vec<String> =
                 classes.map(|&class| format!("{} {}", report.of(class).segments, class.name())).collect();
@@ -217,25 +235,46 @@ impl<'a, W: Write> Explanation<'a, W> {
                 report.retransmitted_bytes,
                 report.missing_bytes
             );
-            let by_engine = (self.connection.packets[at], self.connection.report(at));
-            if by_engine != (self.packets[side], report) {
-                agrees = false;
-                let _ = writeln!(
-                    text,
-                    "THE ENGINE SAYS SOMETHING ELSE OF THE {}; please report this\n  engine    {by_engine:?}\n  reference {:?}",
-                    who.to_uppercase(),
-                    (self.packets[side], report)
-                );
-            }
         }
-        if agrees {
+        let sides = [self.side(0), self.side(1)];
+        let reports = sides.map(|side| self.reference.report(side));
+        let verdict = if let Some(why) = incomparable {
+            let _ = writeln!(text, "not compared with the engine: {why}");
+            Verdict::NotCompared
+        } else if sides.map(|side| self.packets[side]) != self.connection.packets {
+            let _ =
+                writeln!(text, "not compared with the engine, which had other packets of this connection: {CHANGED}");
+            Verdict::OtherPackets
+        } else if reports == self.connection.reports() {
             text += "the engine says the same\n";
-        }
-        self.write(&text);
+            Verdict::Agrees
+        } else {
+            text += "the engine says something else; please report this (field: by the engine, by the reference)\n";
+            for difference in differences(self.connection, reports) {
+                let _ = writeln!(text, "  {difference}");
+            }
+            Verdict::Differs
+        };
+        self.end(&text);
+        (verdict, self.failed)
+    }
+
+    /// Ends the list before its end.
+    pub fn interrupt(mut self) -> Option<io::Error> {
+        self.end("\ninterrupted: the list ends here, and is not compared with the engine\n");
+        self.failed
+    }
+
+    fn end(&mut self, text: &str) {
+        self.write(text);
         if self.failed.is_none() {
             self.failed = self.out.flush().err();
         }
-        (agrees, self.failed)
+    }
+
+    /// The engine's side of the client (0) or the server (1).
+    fn side(&self, at: usize) -> usize {
+        at ^ usize::from(self.connection.turned)
     }
 }
 
@@ -327,6 +366,18 @@ fn list(ranges: &[Range<i64>]) -> String {
     ranges.iter().map(|range| format!("{}:{}", range.start, range.end)).collect::<Vec<_>>().join(" ")
 }
 
+/// The fields of the records in which the engine and other reports differ: their names, and both values.
+fn differences(by_engine: &Connection, reports: [Report; 2]) -> Vec<String> {
+    let fields = |connection: &Connection| -> Map<String, Value> {
+        let mut text = Vec::new();
+        append_tcp_json(&connection.flow(), &mut text);
+        serde_json::from_slice(&text).expect("a record is an object")
+    };
+    let by_reference = fields(&by_engine.with_reports(reports));
+    let differing = fields(by_engine).into_iter().filter(|(name, value)| by_reference.get(name) != Some(value));
+    differing.map(|(name, value)| format!("{name}: {value}, {}", by_reference[&name])).collect()
+}
+
 /// Whether one may be a copy of the other.
 fn is_alike(one: &Packet, other: &Packet) -> bool {
     let facts = |p: &Packet| (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.identification);
@@ -337,4 +388,28 @@ fn is_alike(one: &Packet, other: &Packet) -> bool {
 fn letters(control: u16) -> String {
     let bits = [('C', 7), ('E', 6), ('U', 5), ('P', 3), ('F', 0), ('S', 1), ('R', 2), ('A', 4)];
     bits.into_iter().filter(|&(_, bit)| control >> bit & 1 != 0).map(|(letter, _)| letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::Clients;
+    use super::*;
+    use weir_gpu::Conversation;
+    use weir_tcp::Count;
+
+    #[test]
+    fn a_difference_is_named_by_its_fields_and_both_values() {
+        let ends = ["192.0.2.1:1000", "192.0.2.2:80"].map(|end| end.parse().unwrap());
+        let nothing =
+            Conversation { endpoints: ends, first_ns: 0, last_ns: 0, packets: [3, 4], reports: Default::default() };
+        let connection = Connection::of(nothing, &Clients::at_most(1));
+        let mut reports = connection.reports();
+        assert!(differences(&connection, reports).is_empty());
+        reports[1].classes[Class::OutOfOrder as usize] = Count { segments: 2, bytes: 300 };
+        reports[0].handshake_ns = Some(5);
+        let all = differences(&connection, reports).join("; ");
+        let wanted =
+            ["tcp_handshake_rtt_ns: null, 5", "rev_tcp_out_of_order: 0, 2", "rev_tcp_out_of_order_bytes: 0, 300"];
+        assert!(wanted.iter().all(|difference| all.contains(difference)), "{all}");
+    }
 }

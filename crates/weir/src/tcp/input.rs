@@ -21,10 +21,12 @@ pub struct Intake {
     pub not_kept: u64,
     /// Packets of other protocols.
     pub not_tcp: u64,
-    /// TCP without ports: later fragments, or captured too short. Nobody knows which connection they are of.
+    /// TCP without ports: later fragments, captured too short, or lengths that lie. Nobody knows which connection they are of.
     pub without_ports: u64,
     /// Input was damaged or not read to its end.
     pub flawed: bool,
+    /// A signal ended it.
+    pub interrupted: bool,
 }
 
 /// Takes packets of TCP, each with the number of its frame in the input, from 1.
@@ -100,7 +102,22 @@ pub fn read(
     }
     line.clear();
     intake.flawed = damages > 0 || interrupted || unfiltered;
+    intake.interrupted = interrupted;
     intake
+}
+
+/// Hands on the packets of the first frames alone.
+pub struct First<'a> {
+    /// How many frames.
+    pub frames: u64,
+    pub taker: &'a mut dyn Taker,
+}
+
+impl Taker for First<'_> {
+    fn take(&mut self, packets: &[Packet], frames: &[u64]) {
+        let first = frames.partition_point(|&frame| frame <= self.frames);
+        self.taker.take(&packets[..first], &frames[..first]);
+    }
 }
 
 impl Intake {

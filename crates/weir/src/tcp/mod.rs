@@ -5,6 +5,7 @@
 //! packets that were analysed. Memory grows with the connections, up to as many as there is memory for: those that begin
 //! later are left out, and counted.
 
+mod again;
 mod between;
 mod client;
 mod compare;
@@ -13,6 +14,7 @@ mod explain;
 mod histogram;
 mod input;
 mod key;
+mod list;
 mod memory;
 mod page;
 mod picture;
@@ -23,18 +25,15 @@ mod totals;
 use crate::arguments::{EngineChoice, Tcp, TcpSort};
 use crate::files::{self, Target};
 use crate::{Outcome, Refusal, outputs, progress, read, say, summary};
-use between::Search;
 use client::Clients;
 use compare::Comparison;
 use connection::Connection;
-use explain::Explanation;
 use input::{Intake, Taker, not_written};
 use memory::Shares;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use totals::Totals;
 use weir_gpu::{Choice, Conversation, Engine, Options};
@@ -106,17 +105,18 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         say(&totals::incomplete(left_out, findings.totals.connections));
     }
     if let Some(key) = &tcp.explain {
-        flawed |= explain(&settings, &findings, key, &sources, &stop)? == Outcome::Flawed;
+        let out = BufWriter::new(io::stdout().lock());
+        flawed |= again::explain(&findings, key, &sources, &settings, &stop, out)? == Outcome::Flawed;
     } else {
         flawed |= outputs.write(&findings) == Outcome::Flawed;
         let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
         if text_is_wanted {
-            let text = text::report(&findings, files::terminal_columns());
-            flawed |= crate::print(text.as_bytes()) == Outcome::Flawed;
+            let printed = crate::print_by(|out| text::report(&findings, files::terminal_columns(), out));
+            flawed |= printed == Outcome::Flawed;
         }
     }
     if tcp.verbose || summary::flawed(ledger) {
-        let _ = io::stderr().write_all(summary::ledger_in_words(ledger).as_bytes());
+        let _ = crate::tell(&summary::ledger_in_words(ledger));
     }
     if let Some((path, file)) = outputs.stats.take() {
         flawed |= outputs::write_stats(ledger, &path, file) == Outcome::Flawed;
@@ -216,46 +216,6 @@ fn find(
     }
 }
 
-/// Reads the capture once more for one connection.
-fn explain(
-    settings: &input::Settings,
-    findings: &Findings,
-    key: &str,
-    sources: &[&OsStr],
-    stop: &Arc<AtomicBool>,
-) -> Result<Outcome, Refusal> {
-    let at = key::find(&findings.connections, key).map_err(Refusal)?;
-    let connection = &findings.connections[at];
-    let read = |taker: &mut dyn Taker| -> Result<(), Refusal> {
-        let mut source = files::open_sources(sources, stop)?;
-        input::read(&mut *source, settings.clone(), stop, progress::Line::new(true), false, taker);
-        Ok(())
-    };
-    let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;
-    let mut number = 0;
-    if !is_alone {
-        let mut search = Search::new(connection);
-        read(&mut search)?;
-        // If there is no such connection the comparison will say so.
-        number = search.finish().unwrap_or(0);
-    }
-    let out = BufWriter::new(io::stdout().lock());
-    let mut explanation = Explanation::new(connection, at + 1, number, out);
-    read(&mut explanation)?;
-    let (agrees, failed) = explanation.finish();
-    match failed {
-        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            say(&not_written("standard output", &error));
-            return Ok(Outcome::Flawed);
-        }
-        _ => {}
-    }
-    if !agrees {
-        say("the engine and the reference do not agree about this connection; please report this");
-    }
-    Ok(if agrees { Outcome::Done } else { Outcome::Flawed })
-}
-
 /// One kind of output.
 type Format = fn(&Findings, &mut dyn Write) -> io::Result<()>;
 
@@ -272,9 +232,11 @@ struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     fn of(tcp: &'a Tcp) -> Self {
-        let page: Format = |findings, out| out.write_all(page::html(findings).as_bytes());
-        let all: [(_, _, Format); 3] =
-            [("--json", &tcp.json, records::json), ("--csv", &tcp.csv, records::csv), ("--html", &tcp.html, page)];
+        let all: [(_, _, Format); 3] = [
+            ("--json", &tcp.json, records::json),
+            ("--csv", &tcp.csv, records::csv),
+            ("--html", &tcp.html, page::html),
+        ];
         let wanted: Vec<_> =
             all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
         let (stats_path, standard) = (tcp.stats.as_deref(), Some(Path::new("-")));

@@ -1,11 +1,13 @@
 //! The report as one page that needs nothing else: no script, no font, no other file.
 
 use super::Findings;
+use super::list::List;
 use super::picture::{escaped, plots};
-use super::text::{LEGEND, columns, fact_lines, order};
+use super::text::{LEGEND, fact_lines, order};
 use super::totals::percent;
 use crate::table::Column;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use weir_tcp::Class;
 
 const STYLE: &str = "\
@@ -19,8 +21,8 @@ th.l,td.l{text-align:left}.facts td{white-space:normal}.wide{overflow-x:auto}.fa
 .note{border-left:3px solid #d55e00;padding-left:.8em}svg{width:100%;max-width:720px;display:block;margin:1em 0}\
 .ink{fill:var(--ink)}.grid{stroke:var(--line)}";
 
-/// The page.
-pub fn html(findings: &Findings) -> String {
+/// The page. The list is written some connections at a time.
+pub fn html(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
     let sources = findings.sources.join(", ");
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
@@ -41,7 +43,16 @@ pub fn html(findings: &Findings) -> String {
     }
     if findings.totals.connections > 0 {
         page += "<h2>Connections</h2>\n<div class=\"wide\">\n";
-        page += &table(&columns(findings.listed()));
+        page += "<table>\n";
+        for (at, columns) in List::of(findings.listed()).pieces().enumerate() {
+            if at == 0 {
+                page += &headings(&columns);
+            }
+            page += &rows(&columns);
+            out.write_all(page.as_bytes())?;
+            page.clear();
+        }
+        page += "</table>\n";
         let last = match findings.fewest {
             0..=1 => String::new(),
             fewest => format!("; those of fewer than {fewest} packets come last"),
@@ -66,16 +77,20 @@ pub fn html(findings: &Findings) -> String {
         env!("CARGO_PKG_VERSION"),
         escaped(&findings.engine)
     );
-    page
+    out.write_all(page.as_bytes())
 }
 
-fn table(columns: &[Column]) -> String {
-    let mut text = String::from("<table>\n<tr>");
-    let side = |column: &Column| if column.to_the_right { "" } else { " class=\"l\"" };
-    for column in columns {
-        let _ = write!(text, "<th{}>{}</th>", side(column), escaped(&column.heading));
-    }
-    text += "</tr>\n";
+fn side(column: &Column) -> &'static str {
+    if column.to_the_right { "" } else { " class=\"l\"" }
+}
+
+fn headings(columns: &[Column]) -> String {
+    let heading = |column: &Column| format!("<th{}>{}</th>", side(column), escaped(&column.heading));
+    format!("<tr>{}</tr>\n", columns.iter().map(heading).collect::<String>())
+}
+
+fn rows(columns: &[Column]) -> String {
+    let mut text = String::new();
     for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
         text += "<tr>";
         for column in columns {
@@ -83,7 +98,7 @@ fn table(columns: &[Column]) -> String {
         }
         text += "</tr>\n";
     }
-    text + "</table>\n"
+    text
 }
 
 fn classes(findings: &Findings) -> String {

@@ -1,33 +1,39 @@
 //! The report for the terminal.
 
 use super::Findings;
-use super::connection::{Connection, copies, payload, retransmitted};
 use super::histogram::{self, Histogram};
+use super::list::{List, WHO};
 use super::totals::{Totals, percent, quantile};
 use crate::arguments::TcpSort;
-use crate::table::{Column, lines};
+use crate::table::{Column, lines, rows};
 use crate::units;
-use std::fmt::Write;
-use weir_tcp::{Class, Report};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use weir_tcp::Class;
 
 /// What the headings of the list mean.
 pub const LEGEND: &str = "\
 retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture; \
 ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal";
 
-/// Columns that say who.
-const WHO: usize = 4;
-
-/// All of it.
-pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
+/// All of it. The list is written some connections at a time.
+pub fn report(findings: &Findings, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     let mut text = facts(findings);
     if findings.totals.connections == 0 {
-        return text;
+        return out.write_all(text.as_bytes());
     }
     text.push('\n');
     text += &classes(&findings.totals);
     text.push('\n');
-    text += &list(findings, terminal_columns);
+    let list = List::of(findings.listed());
+    for (at, columns) in list.pieces().enumerate() {
+        let rows = rows(&columns, WHO, terminal_columns);
+        // The headings are those of the first piece.
+        text.extend(rows.into_iter().skip(usize::from(at > 0)));
+        out.write_all(text.as_bytes())?;
+        text.clear();
+    }
+    text += &below(findings, terminal_columns);
     let round_trips = histogram::round_trips(&findings.totals);
     let histograms = histogram::retransmitted(&findings.connections, findings.fewest).into_iter().chain(round_trips);
     for histogram in histograms.filter(Histogram::is_one) {
@@ -45,7 +51,7 @@ pub fn report(findings: &Findings, terminal_columns: Option<usize>) -> String {
             text += &wrapped("note:", &warning, terminal_columns);
         }
     }
-    text
+    out.write_all(text.as_bytes())
 }
 
 /// A text behind its name, broken between words for the terminal.
@@ -94,10 +100,21 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
         }
     }
     lines.push(("packets", counted));
+    for (noted, packets) in intake.ledger.noted.nonzero() {
+        lines.push(("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence())));
+    }
     if totals.connections == 0 {
         return lines;
     }
-    lines.push(("connections", totals.connections.to_string()));
+    let mut connections = totals.connections.to_string();
+    if totals.without_room() > 0 {
+        let _ = write!(
+            connections,
+            ", {} of them marked room: the figures below are too low (see the notes)",
+            totals.without_room()
+        );
+    }
+    lines.push(("connections", connections));
     let octets = totals.payload_bytes;
     let human = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
     lines.push(("payload", format!("{octets}{human} octets, {} of them seen for the first time", totals.unique_bytes)));
@@ -157,15 +174,12 @@ fn classes(totals: &Totals) -> String {
     lines(&columns, columns.len(), None)
 }
 
-/// The connections at the top.
-fn list(findings: &Findings, terminal_columns: Option<usize>) -> String {
-    let listed = findings.listed();
-    let mut text = lines(&columns(listed), WHO, terminal_columns);
-    let all = findings.totals.connections;
-    let hidden = all - listed.len() as u64;
-    text += &match hidden {
+/// What stands below the list.
+fn below(findings: &Findings, terminal_columns: Option<usize>) -> String {
+    let (all, listed) = (findings.totals.connections, findings.listed().len() as u64);
+    let mut text = match all - listed {
         0 => units::count(all, "connection"),
-        _ => format!("{} of {all} connections (--top 0 for all)", listed.len()),
+        _ => format!("{listed} of {all} connections (--top 0 for all)"),
     };
     let _ = write!(text, ", by {}", order(findings.sort));
     if findings.fewest > 1 {
@@ -192,60 +206,31 @@ pub fn order(sort: TcpSort) -> &'static str {
     }
 }
 
-/// A column of the list for each figure; those that say nothing of any connection are left out.
-pub fn columns(listed: &[Connection]) -> Vec<Column> {
-    let each =
-        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
-    let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
-    let one = |heading: &str, side: usize, figure: fn(&Report) -> u64| {
-        each(heading, &move |connection| some(figure(&connection.report(side))))
-    };
-    let both =
-        |heading: &str, figure: fn(&Report) -> u64| each(heading, &move |connection| some(connection.both(figure)));
-    let octets = |heading: &str, side: usize| {
-        each(heading, &move |connection| units::short(payload(&connection.report(side))) + "B")
-    };
-    let round_trip = |heading: &str, side: usize| {
-        each(heading, &move |connection| connection.report(side).handshake_ns.map_or(String::new(), units::span))
-    };
-    let mut ranks = 1_u64..;
-    let mut columns = vec![
-        Column::new("#", true, listed.iter().map(|_| ranks.next().unwrap_or_default().to_string())),
-        Column::new("client", true, listed.iter().map(|connection| connection.client.to_string())),
-        Column::new("→", false, listed.iter().map(|_| "→".into())),
-        Column::new("server", false, listed.iter().map(|connection| connection.server.to_string())),
-        each("retrans", &|connection| {
-            let (part, whole) = connection.retransmitted_of();
-            percent(part, whole)
-        }),
-        each("pkts→", &|connection| units::short(connection.packets[0])),
-        each("←pkts", &|connection| units::short(connection.packets[1])),
-        octets("payload→", 0),
-        octets("←payload", 1),
-    ];
-    debug_assert_eq!(columns[WHO].heading, "retrans");
-    let optional = [
-        one("retr→", 0, retransmitted),
-        one("←retr", 1, retransmitted),
-        both("unseen", |report| report.of(Class::UnseenRetransmission).segments),
-        both("ooo", |report| report.of(Class::OutOfOrder).segments),
-        both("copies", copies),
-        both("0-win", |report| report.zero_windows),
-        each("missing", &|connection| {
-            let octets = connection.both(|report| report.missing_bytes);
-            if octets == 0 { String::new() } else { units::short(octets) + "B" }
-        }),
-        round_trip("rtt→server", 1),
-        round_trip("client←rtt", 0),
-        Column::new("not exact", false, listed.iter().map(marks)),
-    ];
-    columns.extend(optional.into_iter().filter(Column::says_something));
-    columns
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::TcpSort;
+    use weir_tcp::Degraded;
 
-/// In which way what is said of a connection is not exact; also whether it was seen from one side only.
-pub fn marks(connection: &Connection) -> String {
-    let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degraded.0);
-    let one_way = connection.is_one_way().then_some("one-way");
-    weir_tcp::Degraded(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+    #[test]
+    fn the_totals_say_at_once_that_memory_was_missing() {
+        let facts = |without_room| {
+            let mut totals = Totals { connections: 7, ..Totals::default() };
+            totals.degraded[Degraded::ROOM.trailing_zeros() as usize] = without_room;
+            facts(&Findings {
+                sources: Vec::new(),
+                engine: String::new(),
+                intake: Default::default(),
+                totals,
+                connections: Vec::new(),
+                comparison: None,
+                sort: TcpSort::Packets,
+                fewest: 0,
+                top: 0,
+            })
+        };
+        assert!(facts(0).contains("\nconnections   7\n"));
+        let text = facts(2);
+        assert!(text.contains("\nconnections   7, 2 of them marked room: the figures below are too low"), "{text}");
+    }
 }

@@ -81,6 +81,11 @@ impl Totals {
         totals
     }
 
+    /// Connections of which not all was counted, as there was no memory for it.
+    pub fn without_room(&self) -> u64 {
+        self.degraded[Degraded::ROOM.trailing_zeros() as usize]
+    }
+
     /// Segments and octets of a class.
     pub fn of_class(&self, class: Class) -> Count {
         self.classes[class as usize]
@@ -150,7 +155,7 @@ impl Totals {
         }
         if without_ports > 0 {
             warnings.push(format!(
-                "{} of TCP without ports (later fragments, or captured too short) are in no connection",
+                "{} of TCP without ports (later fragments, captured too short, or of an IP length that ends before them): in no connection",
                 units::count(without_ports, "packet")
             ));
         }
@@ -174,7 +179,10 @@ const DEGRADED: [(u8, &str); 6] = [
     (Degraded::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
     (Degraded::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
     (Degraded::UNREAD, "not exact (unread): fragments, or packets captured without a whole TCP header"),
-    (Degraded::ROOM, "not exact (room): no memory was left for what was out of the ordinary"),
+    (
+        Degraded::ROOM,
+        "not exact (room): no memory was left for what was out of the ordinary; segments of theirs with payload may count as acknowledgments, and their payload not at all",
+    ),
 ];
 
 /// A share in three digits: `12.3 %`. What is not nothing is not called 0.
