@@ -24,6 +24,7 @@ mod reader;
 mod source;
 mod synth;
 mod system;
+mod tap;
 mod write;
 
 pub use filter::{Filter, FilterError, Instruction, Selector};

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
+//! SCHEME:NAME+NAME[,...]           af_packet:eth0+eth1: both directions of a tap, as one
 //! ```
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
+use crate::tap::Tap;
 use crate::{Error, Source, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
@@ -22,6 +24,36 @@ pub fn is_live(source: &str) -> bool {
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
 pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let names = names(source);
+    if names.len() < 2 {
+        return one(source);
+    }
+    let opened = names.iter().map(|name| one(name)).collect::<Result<Vec<_>, _>>()?;
+    let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
+    if opened.iter().any(|queues| queues.len() != fewest) {
+        let what = "the interfaces have different numbers of queues: say how many with queues=".into();
+        return Err(Error::Live { name: source.into(), what });
+    }
+    // Queue by queue, of all interfaces.
+    let mut interfaces: Vec<_> = opened.into_iter().map(Vec::into_iter).collect();
+    let tap =
+        |_| Box::new(Tap::new(interfaces.iter_mut().filter_map(Iterator::next).collect())) as Box<dyn Source + Send>;
+    Ok((0..fewest).map(tap).collect())
+}
+
+/// The sources of single interfaces that a name stands for.
+fn names(source: &str) -> Vec<String> {
+    let (scheme, rest) = source.split_once(':').unwrap_or((source, ""));
+    let (interfaces, settings) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+    // A device of DPDK may have any sign in its arguments.
+    if source.starts_with(DPDK) || !interfaces.contains('+') {
+        return vec![source.into()];
+    }
+    interfaces.split('+').map(|interface| format!("{scheme}:{interface}{settings}")).collect()
+}
+
+/// Opens a single interface.
+fn one(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return af_packet::open(source);
     }

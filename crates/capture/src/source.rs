@@ -83,6 +83,9 @@ pub trait Source {
         Losses::default()
     }
 
+    /// A live source waits for frames so long at most from now on, instead of [`PATIENCE`].
+    fn wait_at_most(&mut self, _patience: Duration) {}
+
     /// Takes in nothing more: what has come already is still handed over, and then comes the end. Captures end by themselves.
     fn stop(&mut self) {}
 }

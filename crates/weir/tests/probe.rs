@@ -212,6 +212,38 @@ fn queues_are_pipelines(layout: &str) {
 }
 
 #[test]
+fn both_directions_of_a_tap_are_one_flow() {
+    if !network() {
+        return;
+    }
+    // What the one side of the link sends comes by one wire, what the other sends by another.
+    ip("link add left2 mtu 65535 type veth peer name right2 mtu 65535");
+    for end in ["left2", "right2"] {
+        ip(&format!("link set {end} arp off up"));
+    }
+    until("the other wire carries frames", || ip("link show dev right2").contains("state UP"));
+    let folder = tempfile::tempdir().unwrap();
+    for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2)] {
+        let output = folder.path().join(format!("{layout}{queues}.json"));
+        let sink = format!("json:{}", output.display());
+        let source = format!("af_packet:right+right2,queues={queues}");
+        let probe = Probe::start(&source, &["-o", &sink, "--layout", layout]);
+        let (mut one, mut other) = (Sender::new(LEFT), Sender::new("left2"));
+        for number in 0..500 {
+            let [question, answer] = talk(number);
+            one.send(&question);
+            other.send(&answer);
+        }
+        let (code, told, ledger) = probe.end();
+        assert_eq!(code, 0, "{told}");
+        assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
+        let flows = flows(&output);
+        assert_eq!((flows.len(), packets(&flows)), (500, 1000));
+        assert!(flows.iter().all(|flow| flow["packets"] == 1 && flow["rev_packets"] == 1), "both directions meet");
+    }
+}
+
+#[test]
 fn every_packet_that_af_xdp_takes_in_is_in_a_record() {
     if !network() {
         return;

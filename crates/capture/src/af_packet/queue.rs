@@ -45,6 +45,8 @@ pub(super) struct Queue {
     behind_ns: u64,
     octets: u64,
     account: Account,
+    /// How long it waits for frames.
+    patience: Duration,
 }
 
 /// Packets since the source was opened.
@@ -94,7 +96,22 @@ impl Queue {
     ) -> Self {
         let (state, account) = (State::Live, Account::default());
         let (walk, block, last_ns, behind_ns, octets) = (None, 0, 0, 0, 0);
-        Self { name, socket, ring, format, hardware, card, block, walk, state, last_ns, behind_ns, octets, account }
+        Self {
+            name,
+            socket,
+            ring,
+            format,
+            hardware,
+            card,
+            block,
+            walk,
+            state,
+            last_ns,
+            behind_ns,
+            octets,
+            account,
+            patience: PATIENCE,
+        }
     }
 
     /// Whether a frame is there to be read, without waiting.
@@ -117,7 +134,7 @@ impl Queue {
 
     /// Waits for a frame. `false`: there is none for now, or none any more.
     fn settle(&mut self) -> Result<bool, Error> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         loop {
             if self.has_frame() {
                 return Ok(true);
@@ -215,6 +232,10 @@ impl Source for Queue {
         let is_unknown = self.hardware && self.last_ns == 0;
         let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(self.behind_ns + HELD_NS) };
         Some(ahead.max(self.last_ns))
+    }
+
+    fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     fn losses(&mut self) -> Losses {

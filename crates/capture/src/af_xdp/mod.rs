@@ -27,6 +27,7 @@ use socket::{MOST_OCTETS, Socket, Statistics, Step};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the name of such a source begins with.
@@ -104,6 +105,7 @@ fn queues(name: &str, settings: &Settings) -> Result<Vec<Queue>, String> {
             statistics: Statistics::default(),
             unknown: 0,
             octets: 0,
+            patience: PATIENCE,
         })
         .collect())
 }
@@ -217,6 +219,8 @@ struct Queue {
     /// Frames that were cut and whose length on the wire nobody knows: they are not handed over.
     unknown: u64,
     octets: u64,
+    /// How long it waits for frames.
+    patience: Duration,
 }
 
 impl Queue {
@@ -239,7 +243,7 @@ impl Queue {
         if self.socket.ready() > 0 {
             return Ok(true);
         }
-        let waited = self.socket.wait(PATIENCE);
+        let waited = self.socket.wait(self.patience);
         if self.socket.ready() > 0 {
             return Ok(true);
         }
@@ -293,6 +297,10 @@ impl Source for Queue {
 
     fn now_ns(&self) -> Option<u64> {
         Some(now_ns())
+    }
+
+    fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     fn losses(&mut self) -> Losses {

@@ -1,0 +1,82 @@
+//! Several interfaces as one: a tap gives each direction of a link on an interface of its own, and a flow is both.
+//!
+//! ```text
+//! af_packet:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
+//! ```
+//! In: a live source per interface. Out: their bursts in turn, with the number of the interface (0, 1, ...). Frames of
+//! one interface stay in order; between those of two there may be some milliseconds, which no figure of a record depends on.
+
+use crate::{Burst, Error, Losses, PATIENCE, Progress, Source};
+use std::thread;
+use std::time::Duration;
+
+/// How long nothing is asked for after all had nothing: from the first to the last, doubling.
+const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
+
+/// The interfaces of a tap.
+pub(crate) struct Tap {
+    sources: Vec<Box<dyn Source + Send>>,
+    /// Those that have not come to their end.
+    open: Vec<bool>,
+    /// Who is asked next.
+    next: usize,
+    /// How often in a row nothing came.
+    silent: u32,
+}
+
+impl Tap {
+    pub fn new(mut sources: Vec<Box<dyn Source + Send>>) -> Self {
+        sources.iter_mut().for_each(|source| source.wait_at_most(Duration::ZERO));
+        let open = vec![true; sources.len()];
+        Self { sources, open, next: 0, silent: 0 }
+    }
+}
+
+impl Source for Tap {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        let count = self.sources.len();
+        let in_turn = (0..count).map(|more| (self.next + more) % count);
+        let Some(at) = in_turn.into_iter().find(|&at| self.open[at]) else { return Ok(false) };
+        // All were asked, once or more, and had nothing.
+        let rounds = self.silent / count as u32;
+        if rounds > 0 && self.silent.is_multiple_of(count as u32) {
+            thread::sleep(NAPS[1].min(NAPS[0] * (1 << rounds.min(10))));
+        }
+        self.next = at + 1;
+        self.silent = self.silent.saturating_add(1);
+        if !self.sources[at].fill(burst)? {
+            self.open[at] = false;
+            return Ok(self.open.contains(&true));
+        }
+        if !burst.is_empty() {
+            self.silent = 0;
+            burst.iter_mut().for_each(|frame| frame.interface = at as u32);
+        }
+        Ok(true)
+    }
+
+    fn progress(&self) -> Progress {
+        let done_bytes = self.sources.iter().map(|source| source.progress().done_bytes).sum();
+        Progress { done_bytes, total_bytes: None }
+    }
+
+    /// That of the interface that is behind the others.
+    fn now_ns(&self) -> Option<u64> {
+        self.sources.iter().filter_map(|source| source.now_ns()).min()
+    }
+
+    fn losses(&mut self) -> Losses {
+        self.sources.iter_mut().map(|source| source.losses()).fold(Losses::default(), |sum, more| Losses {
+            card: sum.card + more.card,
+            kernel: sum.kernel + more.kernel,
+            ring: sum.ring + more.ring,
+        })
+    }
+
+    fn stop(&mut self) {
+        for source in &mut self.sources {
+            source.wait_at_most(PATIENCE);
+            source.stop();
+        }
+    }
+}
