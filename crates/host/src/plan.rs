@@ -2,6 +2,7 @@
 
 use crate::checks;
 use crate::ethernet::line_rate;
+use crate::figures::{bits, default_mpps_per_core, gib, mega};
 use crate::finding::{Finding, Severity};
 use crate::layout::{self, Layout};
 use crate::machine::Machine;
@@ -26,12 +27,6 @@ const CSV_RECORD: f64 = 560.0;
 /// Flows per record and second: the internet mix of docs/performance.md has 300 k flows and 30 k new ones a second.
 const FLOWS_PER_RECORD: f64 = 10.0;
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
-
-/// Mpps of a core if nothing better is known: half of what the meter does with an internet mix from memory, whole frames (14.8,
-/// docs/performance.md): the other half is for receiving, which is not in that figure.
-pub fn default_mpps_per_core() -> f64 {
-    14.8 / 2.0
-}
 
 /// What is to be metered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -321,26 +316,4 @@ impl Plan {
         let works = |cpu: u32| self.layout.pipelines.iter().any(|p| [p.capture, p.meter, p.export].contains(&cpu));
         cores.iter().filter(|core| core.iter().any(|&cpu| works(cpu))).count()
     }
-}
-
-/// Packets a second, in millions.
-fn mega(per_second: f64) -> String {
-    format!("{:.2} M packets/s", per_second / 1e6)
-}
-
-pub fn gib(octets: u64) -> String {
-    format!("{:.1} GiB", octets as f64 / f64::from(1 << 30))
-}
-
-pub fn bits(per_second: f64) -> String {
-    match per_second {
-        bits if bits >= 999.95e6 => format!("{} Gbit/s", short(bits / 1e9)),
-        bits => format!("{} Mbit/s", short(bits / 1e6)),
-    }
-}
-
-/// One digit behind the point, unless it is 0.
-fn short(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }

@@ -3,10 +3,10 @@
 use super::{SMALLEST_FRAME, USUAL_FRAME};
 use crate::card::Card;
 use crate::ethernet::line_rate;
+use crate::figures::bits;
 use crate::finding::{Finding, Severity};
 use crate::machine::Machine;
 use crate::pcie::bus_octets;
-use crate::plan::bits;
 
 pub fn check(machine: &Machine, card: &Card) -> Vec<Finding> {
     let mut findings = vec![port(card), node(machine, card)];

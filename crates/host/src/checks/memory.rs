@@ -2,9 +2,9 @@
 
 use super::is_fast;
 use crate::card::Card;
+use crate::figures::gib;
 use crate::finding::{Finding, Severity};
 use crate::machine::Machine;
-use crate::plan::gib;
 
 const MACHINE: &str = "machine";
 /// Less in reserved pages is few: 1 GiB, for buffers and a table of 2 M flows.

@@ -4,10 +4,10 @@ use super::{SMALLEST_FRAME, USUAL_FRAME, is_fast};
 use crate::card::{Card, JOINING};
 use crate::ethernet::line_rate;
 use crate::ethtool::{Known, Rss};
+use crate::figures::default_mpps_per_core;
 use crate::finding::{Finding, Severity, Step};
 use crate::machine::Machine;
 use crate::numbers::count;
-use crate::plan::default_mpps_per_core;
 use crate::toeplitz::{SYMMETRIC_PATTERN, Toeplitz};
 
 /// What to know before the number of queues or descriptors changes.
