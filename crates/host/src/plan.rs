@@ -2,7 +2,7 @@
 
 use crate::checks;
 use crate::ethernet::line_rate;
-use crate::figures::{bits, default_mpps_per_core, gib, mega};
+use crate::figures::{bits, gib, mega};
 use crate::finding::{Finding, Severity};
 use crate::layout::{self, Layout};
 use crate::machine::Machine;
