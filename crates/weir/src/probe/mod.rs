@@ -9,6 +9,7 @@ use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
 use lines::Lines;
+use rustix::thread::CpuSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,8 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = settings(&probe.metering)?;
     let config = settings.meter;
+    check_cores("--cores", probe.cores.as_ref())?;
+    check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
         return Ok(crate::print(plan(probe, &outputs, &settings).as_bytes()));
     }
@@ -126,6 +129,19 @@ fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refu
 /// A queue, wherever it is worked on.
 fn queue(name: String, source: Box<dyn Source + Send>) -> Queue {
     Queue { name, source, place: Place::default(), meter: None }
+}
+
+/// Refuses cores on which this program may not run.
+fn check_cores(option: &str, list: Option<&Cores>) -> Result<(), Refusal> {
+    let Ok(there) = rustix::thread::sched_getaffinity(None) else { return Ok(()) };
+    let is_there = |core: usize| core < CpuSet::MAX_CPU && there.is_set(core);
+    match cores(list).into_iter().find(|&core| !is_there(core)) {
+        Some(core) => Err(Refusal(format!(
+            "{option}: there is no core {core} that this program may run on; there are {} of them (nproc, lscpu -e)",
+            there.count()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn cores(list: Option<&Cores>) -> Vec<usize> {
