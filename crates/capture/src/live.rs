@@ -28,6 +28,10 @@ pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     if names.len() < 2 {
         return one(source);
     }
+    if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+        let what = "an interface stands there twice, and each packet would count twice".into();
+        return Err(Error::Live { name: source.into(), what });
+    }
     let opened = names.iter().map(|name| one(name)).collect::<Result<Vec<_>, _>>()?;
     let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
     if opened.iter().any(|queues| queues.len() != fewest) {

@@ -226,7 +226,7 @@ impl Ledger {
             balanced: bool,
         }
         // The headline is the sink that delivered least; each sink has its own line below.
-        let worst = self.sinks.iter().min_by_key(|sink| sink.exported.flows);
+        let worst = self.sinks.iter().min_by_key(|sink| sink.exported.flows + sink.not_open.flows);
         Json {
             packets: &self.packets,
             bytes: &self.bytes,

@@ -49,6 +49,8 @@ pub struct Probe {
     workers: Vec<Worker>,
     exporter: Exporter,
     stop: Arc<AtomicBool>,
+    /// What the sinks send.
+    own: Own,
 }
 
 /// What a pipeline says of itself.
@@ -99,9 +101,10 @@ impl Probe {
         export: Place,
         behind: Behind,
     ) -> io::Result<Self> {
-        let settings = without_own(settings, &sinks);
-        let mut probe =
-            Self { workers: Vec::new(), exporter: Exporter::new(sinks, export, behind)?, stop: Arc::default() };
+        let own = own(&sinks);
+        let settings = Settings { own: own.clone(), ..settings };
+        let exporter = Exporter::new(sinks, export, behind)?;
+        let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default(), own };
         for queue in queues {
             // What was started before ends with the probe.
             let worker = probe.begin(queue, settings.clone(), behind)?;
@@ -176,16 +179,21 @@ impl Probe {
         self.exporter.errors()
     }
 
-    /// Other timeouts, another filter and other sinks from now on: whatever comes when this has returned.
-    pub fn change(&self, settings: Settings, sinks: Vec<Box<dyn Sink + Send>>) {
-        let settings = without_own(settings, &sinks);
+    /// Other timeouts, another filter and other sinks, if there are others, from now on: whatever comes when this has returned.
+    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Box<dyn Sink + Send>>>) {
+        if let Some(sinks) = &sinks {
+            self.own = own(sinks);
+        }
+        let settings = Settings { own: self.own.clone(), ..settings };
         let desks: Vec<_> = self.workers.iter().flat_map(|worker| &worker.desks).collect();
         let numbers: Vec<_> = desks.iter().map(|desk| desk.order(&settings)).collect();
         let deadline = Instant::now() + PATIENCE;
         for (desk, number) in desks.iter().zip(numbers) {
             drop(desk.wait(number, deadline));
         }
-        self.exporter.replace(sinks);
+        if let Some(sinks) = sinks {
+            self.exporter.replace(sinks);
+        }
     }
 
     /// Takes in nothing more, meters what has come, ends every flow and finishes every sink.
@@ -285,7 +293,7 @@ impl Worker {
     }
 }
 
-/// Settings by which what the sinks send is not metered.
-fn without_own(settings: Settings, sinks: &[Box<dyn Sink + Send>]) -> Settings {
-    Settings { own: Own::new(sinks.iter().filter_map(|sink| sink.datagrams())), ..settings }
+/// What sinks send.
+fn own(sinks: &[Box<dyn Sink + Send>]) -> Own {
+    Own::new(sinks.iter().filter_map(|sink| sink.datagrams()))
 }

@@ -209,7 +209,7 @@ fn parse_cores(text: &str) -> Result<Cores, String> {
 }
 
 /// Where records go.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Eq, Args)]
 pub struct Sinks {
     /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
     /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]

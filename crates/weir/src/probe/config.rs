@@ -8,9 +8,12 @@ use crate::arguments::Arguments;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use std::ffi::OsString;
+use std::io::Read;
 use std::path::Path;
 
 const COMMAND: &str = "probe";
+/// Octets of a file that are read.
+const LARGEST: u64 = 1 << 20;
 
 /// The arguments of the command line with those of the file that are not among them.
 ///
@@ -18,8 +21,9 @@ const COMMAND: &str = "probe";
 /// The file cannot be read, is no TOML, has a name or a value that makes no sense: with the line.
 pub fn with_file(given: &[OsString], path: &Path) -> Result<Vec<OsString>, Refusal> {
     let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Refusal(format!("{name}: {error}{}", crate::files::advice(&error))))?;
+    let failed = |error: std::io::Error| Refusal(format!("{name}: {error}{}", crate::files::advice(&error)));
+    let mut text = String::new();
+    std::fs::File::open(path).and_then(|file| file.take(LARGEST).read_to_string(&mut text)).map_err(failed)?;
     let table: toml::Table = text.parse().map_err(|error| Refusal(format!("{name}: {error}")))?;
     let whole = Arguments::command();
     let command = whole.find_subcommand(COMMAND).expect("there is such a command");

@@ -48,14 +48,17 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
     let queues = open_queues(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
+    rights::raise();
     rights::drop_to(&probe.user)?;
     let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if queues.iter().any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
-    let running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
+    let mut running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
         .map_err(|_| read::no_room(&config))?;
 
-    let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), flawed: false };
+    rights::lower();
+    let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
+    let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
     while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
         if probe.duration.is_some_and(|ns| began.elapsed() >= Duration::from_nanos(ns)) {
@@ -63,15 +66,18 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         }
         std::thread::sleep(LOOK);
         if reload.swap(false, Ordering::Relaxed) {
-            match take_over(given, &arguments, &running, opened.totals()) {
-                Ok(what) => say(&what),
-                Err(Refusal(why)) => say(&format!("goes on as before: {}", why.trim_end())),
+            match take_over(given, &arguments, (&mut current, &mut written), &mut running, opened.totals()) {
+                Ok(what) => what.lines().for_each(say),
+                Err(Refusal(why)) => format!("goes on as before: {}", why.trim_end()).lines().for_each(say),
             }
         }
         watch.tell(&running);
     }
     let abandoned = running.abandoned();
+    let waits = Arc::new(AtomicBool::new(true));
+    remind(waits.clone());
     let end = running.finish();
+    waits.store(false, Ordering::Relaxed);
     for error in &end.errors {
         watch.sink_failed(error);
     }
@@ -82,7 +88,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     }
     let ending = Ending { quiet: probe.quiet, verbose: probe.verbose };
     let told = outputs.tell(&end.ledger, opened, &ending);
-    Ok(if flawed { Outcome::Flawed } else { told })
+    Ok(if flawed || abandoned { Outcome::Flawed } else { told })
 }
 
 /// The arguments with those of a file, if there is one.
@@ -175,11 +181,23 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     text
 }
 
-/// Takes over what the file says now: timeouts, filter and sinks.
+/// Says that it waits, if it does for long.
+fn remind(waits: Arc<AtomicBool>) {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    std::thread::spawn(move || {
+        std::thread::sleep(PATIENCE);
+        if waits.load(Ordering::Relaxed) {
+            say("waits until the outputs have taken the last records; another signal ends it at once, and loses them");
+        }
+    });
+}
+
+/// Takes over what the file says now: timeouts, filter, and sinks if they are others.
 fn take_over(
     given: &Probe,
     arguments: &[OsString],
-    running: &weir_probe::Probe,
+    (current, written): (&mut Probe, &mut Vec<String>),
+    running: &mut weir_probe::Probe,
     totals: &Arc<std::sync::Mutex<crate::summary::Totals>>,
 ) -> Result<String, Refusal> {
     let Some(path) = &given.config else {
@@ -189,9 +207,36 @@ fn take_over(
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     let settings = settings(&probe.metering)?;
     let meter = settings.meter;
-    running.change(settings, outputs.open_sinks(&probe.sinks, totals)?);
+    let sinks = if probe.sinks == current.sinks {
+        None
+    } else {
+        // A file that is opened again is emptied.
+        let is_file = |sink: &&String| matches!(files::Target::of_sink(sink), files::Target::File(_));
+        let mut named = probe.sinks.outputs.iter().filter(is_file);
+        if let Some(again) = named.find(|sink| written.contains(sink)) {
+            return Err(Refusal(format!(
+                "{again} was written, and to open it again would empty it: give it another name, or leave the outputs as they are"
+            )));
+        }
+        Some(outputs.open_sinks(&probe.sinks, totals)?)
+    };
+    running.change(settings, sinks);
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
-    Ok(format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", ")))
+    let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
+    let differs = [
+        ("input", probe.inputs != current.inputs),
+        ("flows", probe.metering.flows != current.metering.flows),
+        ("layout", probe.layout != current.layout),
+        ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
+        ("user", probe.user != current.user),
+    ];
+    let names: Vec<_> = differs.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+    if !names.is_empty() {
+        text.push_str(&format!("\nnot taken over, as it needs another start: {}", names.join(", ")));
+    }
+    current.sinks = probe.sinks;
+    written.extend(outputs.sinks);
+    Ok(text)
 }
 
 /// What is told while it goes on.
@@ -199,6 +244,8 @@ struct Watch<'a> {
     probe: &'a Probe,
     lines: Lines,
     told: Instant,
+    /// Records that sinks had lost by then.
+    lost: u64,
     flawed: bool,
 }
 
@@ -213,6 +260,13 @@ impl Watch<'_> {
         answers.iter().for_each(|answer| self.source_failed(answer));
         for error in running.sink_errors() {
             self.sink_failed(&error);
+        }
+        let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum();
+        if lost > std::mem::replace(&mut self.lost, lost) {
+            for sink in ledger.sinks.iter().filter(|sink| !sink.lost.is_empty()) {
+                let reasons = sink.lost.iter().map(|(reason, lost)| format!("{} {reason}", lost.flows));
+                say(&format!("{}: records lost so far: {}", sink.sink, reasons.collect::<Vec<_>>().join(", ")));
+            }
         }
         for wrong in ledger.check() {
             self.flawed = true;

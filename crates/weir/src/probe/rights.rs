@@ -1,12 +1,22 @@
 //! What a probe may do once everything is open: as little as it needs.
 
 use crate::Refusal;
-use rustix::process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit};
+use rustix::process::{Gid, Uid, geteuid, setpriority_process};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use std::fs;
 
 /// How far threads may be raised above others, as `nice` has it.
 pub const MOST_URGENT: i32 = -10;
+
+/// Raises this thread above others, and those that it starts from now on, if that is permitted. Afterwards it may not be.
+pub fn raise() {
+    let _ = setpriority_process(None, MOST_URGENT);
+}
+
+/// This thread is as urgent as any again.
+pub fn lower() {
+    let _ = setpriority_process(None, 0);
+}
 
 /// Gives up root's rights for those of a user, for this thread and those it starts from now on: call it before there are
 /// others. What is open stays open. Whoever is not root keeps what he has. Never are rights regained by starting a program.
@@ -17,9 +27,6 @@ pub fn drop_to(user: &str) -> Result<(), Refusal> {
     let failed = |what: &str, error| Refusal(format!("--user {user}: cannot {what}: {error}"));
     if geteuid().is_root() && user != "root" && user != "0" {
         let (uid, gid) = ids(user)?;
-        // Threads of ours are still to be raised. In the kernel's count 20 is nice 0.
-        let raised = Some((20 - MOST_URGENT) as u64);
-        let _ = setrlimit(Resource::Nice, Rlimit { current: raised, maximum: raised });
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
         set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("take its group", error))?;
         set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("take its name", error))?;
