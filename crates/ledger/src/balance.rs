@@ -78,13 +78,13 @@ impl Records {
         *self == Self::default()
     }
 
-    /// Those that are left without others, which are among them.
+    /// Those that are left without others, which are among them (else none).
     #[must_use]
     pub fn without(self, others: Records) -> Records {
         Records {
-            flows: self.flows - others.flows,
-            packets: self.packets - others.packets,
-            bytes: self.bytes - others.bytes,
+            flows: self.flows.saturating_sub(others.flows),
+            packets: self.packets.saturating_sub(others.packets),
+            bytes: self.bytes.saturating_sub(others.bytes),
         }
     }
 }

@@ -29,7 +29,8 @@ impl Account {
         let mut reader = reader.clone();
         let [packets, octets] = metering.taken_in();
         for (line, taken_in) in [(&mut reader.packets, packets), (&mut reader.bytes, octets)] {
-            line.received -= line.metered - taken_in;
+            // The first half may have been asked before: then the second knows of more.
+            line.received = (line.received + taken_in).saturating_sub(line.metered);
             line.metered = taken_in;
         }
         Self::of(&reader, metering)

@@ -62,7 +62,8 @@ pub struct Answer {
     pub account: Account,
     /// Processor time that each of its threads took, ns.
     pub busy_ns: Vec<u64>,
-    /// It did not answer in time: what stands here is what it said before.
+    /// It did not answer in time, as one does that waits for a pipe: what stands here is what it said before, and the account of
+    /// everything need not balance.
     pub silent: bool,
     /// Its source has ended, and everything of it is handed over.
     pub ended: bool,

@@ -511,6 +511,47 @@ fn what_a_queue_lost_is_in_the_account() {
 }
 
 #[test]
+fn a_pipeline_that_waits_for_a_pipe_holds_nobody_up() {
+    use std::io::Write;
+    for layout in ["fused", "split"] {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["probe", "-i", "-", "--interval", "100ms", "--idle", "1s", "--flows", "10k", "--layout", layout])
+            .arg("-o")
+            .arg(format!("json:{}", folder.path().join("flows.json").display()))
+            .stdin(Stdio::piped())
+            .stderr(fs::File::create(&told).unwrap())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        // Each part ends the flows of the one before, so that records leave while nobody asks.
+        for part in 0..3_u32 {
+            let mut pcap = Pcap::new();
+            if part > 0 {
+                pcap.0.clear();
+            }
+            for number in 0..500 {
+                let [question, answer] = talk(number);
+                let seconds = START + 10 * part + u32::from(number / 100);
+                pcap = pcap.frame(seconds, 0, &question).frame(seconds, 1, &answer);
+            }
+            pipe.write_all(&pcap.0).unwrap();
+            let silent = |text: String| text.matches("no answer").count();
+            let before = silent(fs::read_to_string(&told).unwrap());
+            until("it is asked while it waits", || silent(fs::read_to_string(&told).unwrap()) > before);
+        }
+        drop(pipe);
+        let code = child.wait().unwrap().code();
+        let told = fs::read_to_string(&told).unwrap();
+        assert_eq!(code, Some(0), "{told}");
+        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
+        let flows = flows(&folder.path().join("flows.json"));
+        assert_eq!((flows.len(), packets(&flows)), (1500, 3000));
+    }
+}
+
+#[test]
 fn a_capture_that_is_damaged_is_told_and_the_others_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut cut = Pcap::new().frame(START, 0, &udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 10));

@@ -43,7 +43,7 @@ impl Lines {
             let load = load[..answer.busy_ns.len().min(2)].join(" and ");
             let state = match (answer.ended, answer.silent) {
                 (true, _) => "ended".into(),
-                (_, true) => "DOES NOT ANSWER".into(),
+                (_, true) => "no answer: waits for a pipe, or is stuck".into(),
                 _ => format!("load {load}"),
             };
             line(&mut text, time, (&answer.name, name_width), (new, seconds), (of, answer.account.lost.flows), &state);
