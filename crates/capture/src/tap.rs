@@ -4,7 +4,9 @@
 //! af_packet:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
 //! In: a live source per interface. Out: their bursts in turn, with the number of the interface (0, 1, ...). Frames of
-//! one interface stay in order; between those of two there may be some milliseconds, which no figure of a record depends on.
+//! one interface stay in order. Those of two are not brought into the order of their times: a block of the kernel's ring may hold
+//! one direction back for some 20 ms. What is counted of each direction does not depend on that; what TCP analysis takes from
+//! both (round trips, what was spurious, acknowledged twice or a probe) may.
 
 use crate::{Burst, Error, Losses, PATIENCE, Progress, Source};
 use std::thread;
@@ -35,8 +37,8 @@ impl Tap {
 impl Source for Tap {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         let count = self.sources.len();
-        let in_turn = (0..count).map(|more| (self.next + more) % count);
-        let Some(at) = in_turn.into_iter().find(|&at| self.open[at]) else { return Ok(false) };
+        let mut in_turn = (0..count).map(|more| (self.next + more) % count);
+        let Some(at) = in_turn.find(|&at| self.open[at]) else { return Ok(false) };
         // All were asked, once or more, and had nothing.
         let rounds = self.silent / count as u32;
         if rounds > 0 && self.silent.is_multiple_of(count as u32) {

@@ -21,7 +21,7 @@ use weir_ledger::{Ledger, Lost, Records, SinkLine};
 
 /// Batches on their way to sinks that are waited for: few, so that their memory stays near.
 const BATCHES: usize = 8;
-/// The same to sinks that are not waited for: 65 536 records, about as many as may end at once.
+/// The same to sinks that are not waited for, of 128 records or more: about as many as may end at once.
 const BATCHES_LIVE: usize = 512;
 /// Empty batches that a pipeline gets back, at most.
 const EMPTY: usize = 16;

@@ -276,11 +276,11 @@ impl Worker {
     /// The answer of a pipeline from those of its first and its last thread, which may be one.
     fn answer(&self, (first, of_first): (Report, State), (last, of_last): (Report, State)) -> Answer {
         let one = self.desks.len() == 1;
-        let account = match one {
-            true => first.account,
-            false => Account::of_halves(&first.account.ledger, last.account),
+        let (account, busy_ns) = if one {
+            (first.account, vec![first.busy_ns])
+        } else {
+            (Account::of_halves(&first.account.ledger, last.account), vec![first.busy_ns, last.busy_ns])
         };
-        let busy_ns = if one { vec![first.busy_ns] } else { vec![first.busy_ns, last.busy_ns] };
         let is = |state| of_first == state || of_last == state;
         Answer {
             name: self.name.clone(),
