@@ -1,10 +1,12 @@
 //! `weir read` on an interface: flows as from a file, an account to the packet, and an end when it is told to.
 
 mod common;
+mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
 use common::{Pcap, START, arp, parts, tcp, udp, weir};
+use live::{flows, without_times};
 use network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -56,46 +58,8 @@ impl Reading {
         let (code, _, told) = parts(&self.child.wait_with_output().unwrap());
         let ledger: Value = serde_json::from_slice(&std::fs::read(ledger).unwrap()).unwrap();
         assert_eq!(ledger["balanced"], true, "{ledger}");
-        (code, told, self::flows(&flows), ledger)
+        (code, told, crate::flows(&flows), ledger)
     }
-}
-
-/// Whole lines of a JSON file.
-fn flows(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// What of a flow does not depend on when its packets came.
-fn without_times(flows: &[Value]) -> Vec<String> {
-    const FIELDS: [&str; 19] = [
-        "src_ip",
-        "dst_ip",
-        "src_port",
-        "dst_port",
-        "src_mac",
-        "dst_mac",
-        "ethertype",
-        "protocol",
-        "packets",
-        "bytes",
-        "l2_bytes",
-        "tcp_flags",
-        "ttl_min",
-        "packet_size_max",
-        "vlan_id",
-        "inner_vlan_id",
-        "mpls_label",
-        "icmp_type",
-        "tunnel_id",
-    ];
-    let mut lines: Vec<String> = flows
-        .iter()
-        .map(|flow| FIELDS.map(|field| format!("{field} {} {}", flow[field], flow[format!("rev_{field}")])).join(", "))
-        .collect();
-    lines.sort();
-    lines
 }
 
 /// Frames of a capture that ships with Weir, or of synthetic traffic, as they were captured.

@@ -1,16 +1,18 @@
 //! `weir probe` on an interface by AF_XDP: flows as from a file, an account to the packet, and nothing left behind.
 
 mod common;
+mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
 use common::{Pcap, START, parts, weir};
+use live::{Probe, flows, without_times};
 use network::{LEFT, Sender, ip, network_of, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Takes the test into a network with four queues, alone: a process that another test starts would have a copy of what is open here
@@ -23,86 +25,6 @@ fn network() -> Option<MutexGuard<'static, ()>> {
     }
     let opened = weir_capture::live("af_xdp:right").map(drop).map_err(|error| error.to_string());
     opened.map_err(|error| eprintln!("SKIPPED: {error}")).ok().map(|()| alone)
-}
-
-/// The binary at work on the wire.
-struct Probe {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Probe {
-    /// Starts it, and waits until it is at work.
-    fn start(source: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["probe", "-i", source, "--interval", "200ms", "--flows", "10k", "--layer2", "-o"])
-            .arg(format!("json:{}", path("flows.json").display()))
-            .arg("--stats")
-            .arg(path("ledger.json"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(path("told")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut probe = Self { child, folder };
-        until("the probe is at work", || {
-            assert!(probe.child.try_wait().unwrap().is_none(), "it ended by itself: {}", probe.told());
-            probe.told().contains("packets/s")
-        });
-        probe
-    }
-
-    /// What it said on standard error so far.
-    fn told(&self) -> String {
-        fs::read_to_string(self.folder.path().join("told")).unwrap()
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the process was started here, and nobody has waited for it yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-
-    /// Ends it: exit code, what it said, its flows, its ledger, which balances.
-    fn end(mut self) -> (i32, String, Vec<String>, Value) {
-        self.signal(libc::SIGTERM);
-        let code = self.child.wait().unwrap().code();
-        let told = self.told();
-        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
-        let ledger = fs::read(self.folder.path().join("ledger.json")).unwrap();
-        let ledger: Value = serde_json::from_slice(&ledger).unwrap();
-        assert_eq!(ledger["balanced"], true, "{ledger}");
-        let flows = flows(&self.folder.path().join("flows.json"));
-        (code.unwrap_or_else(|| panic!("ended by a signal: {told}")), told, flows, ledger)
-    }
-}
-
-/// What of the flows in a file does not depend on when their packets came, in an order that does not either.
-fn flows(path: &Path) -> Vec<String> {
-    const FIELDS: [&str; 13] = [
-        "src_ip",
-        "dst_ip",
-        "src_port",
-        "dst_port",
-        "protocol",
-        "packets",
-        "bytes",
-        "l2_bytes",
-        "tcp_flags",
-        "ttl_min",
-        "packet_size_max",
-        "vlan_id",
-        "icmp_type",
-    ];
-    let text = fs::read_to_string(path).unwrap();
-    let values = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let line = |flow: Value| {
-        FIELDS.map(|field| format!("{field} {} {}", flow[field], flow[format!("rev_{field}")])).join(", ")
-    };
-    let mut lines: Vec<String> = values.map(line).collect();
-    lines.sort();
-    lines
 }
 
 /// Frames of captures that ship with Weir, and of synthetic conversations, as they were captured: TCP and UDP over IPv4. Which queue a
@@ -140,14 +62,17 @@ fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not(
     let json = format!("json:{}", output.display());
     let (code, _, told) = parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "-q", "-o", &json]));
     assert_eq!(code, 0, "{told}");
-    let expected = flows(&output);
+    let expected = without_times(&flows(&output));
     assert!(expected.len() > 300, "{}", expected.len());
 
     for more in ["", ",attach=generic", ",snap=128", ",attach=generic,snap=128"] {
-        let probe = Probe::start(&format!("af_xdp:right{more}"));
+        let output = folder.path().join("live.json");
+        let json = format!("json:{}", output.display());
+        let probe = Probe::start(&format!("af_xdp:right{more}"), &["--layer2", "-o", &json]);
         let mut sender = Sender::new(LEFT);
         frames.iter().for_each(|frame| sender.send(frame));
-        let (code, told, flows, ledger) = probe.end();
+        let (code, told, ledger) = probe.end();
+        let flows = without_times(&flows(&output));
         assert_eq!(code, 0, "{more}: {told}");
         assert!(told.lines().next().unwrap().contains("do not reach this machine's own network stack"), "{told}");
         assert_eq!(ledger["packets"]["received"], frames.len(), "{more}: {ledger}");
@@ -198,7 +123,7 @@ fn weir_read_reads_one_queue_until_it_is_told_to_stop() {
 #[test]
 fn a_probe_that_is_killed_leaves_nothing_at_the_interface() {
     let Some(_alone) = network() else { return };
-    let mut probe = Probe::start("af_xdp:right");
+    let mut probe = Probe::start("af_xdp:right", &[]);
     assert!(ip("link show dev right").contains("xdp"));
     probe.signal(libc::SIGKILL);
     probe.child.wait().unwrap();

@@ -1,80 +1,18 @@
 //! `weir probe`: several pipelines at work, on captures and on the wire; its lines, its settings, its signals, its rights.
 
 mod common;
+mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
 use common::{Pcap, START, parts, small, udp, weir};
+use live::{Probe, flows};
 use network::{LEFT, Sender, ip, network, until};
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-/// The binary at work.
-struct Probe {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Probe {
-    /// Starts it on the wire, and waits until it takes in all that comes.
-    fn start(source: &str, more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["probe", "-i", source, "--interval", "200ms", "--flows", "10k", "--stats"])
-            .arg(folder.path().join("ledger.json"))
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(fs::File::create(folder.path().join("told")).unwrap())
-            .spawn()
-            .unwrap();
-        let mut probe = Self { child, folder };
-        until("the probe is at work", || {
-            assert!(probe.child.try_wait().unwrap().is_none(), "it ended by itself: {}", probe.told());
-            probe.told().contains("packets/s")
-        });
-        probe
-    }
-
-    /// What it said on standard error so far.
-    fn told(&self) -> String {
-        fs::read_to_string(self.folder.path().join("told")).unwrap()
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the process was started here, and nobody has waited for it yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-
-    /// Packets that it has received, by its last lines.
-    fn status(&self, name: &str) -> String {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().into()
-    }
-
-    /// Ends it: exit code, what it said, its ledger, which balances.
-    fn end(mut self) -> (i32, String, Value) {
-        self.signal(libc::SIGTERM);
-        let code = self.child.wait().unwrap().code();
-        let told = self.told();
-        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
-        let ledger = fs::read(self.folder.path().join("ledger.json")).unwrap();
-        let ledger: Value = serde_json::from_slice(&ledger).unwrap();
-        assert_eq!(ledger["balanced"], true, "{ledger}");
-        (code.unwrap_or_else(|| panic!("ended by a signal: {told}")), told, ledger)
-    }
-}
-
-/// Objects in a file, one a line; the last may be on its way.
-fn flows(path: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
 
 fn packets(flows: &[Value]) -> u64 {
     let of = |flow: &Value, field: &str| flow[field].as_u64().unwrap_or(0);
