@@ -18,6 +18,7 @@ mod meter;
 mod overflow;
 mod place;
 mod record;
+mod spread_stub;
 mod tuning;
 mod wide;
 
@@ -26,4 +27,5 @@ pub use index::{Hpc, Index};
 pub use lanes::{Lanes, prefetch};
 pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
 pub use record::{Approximate, Direction, EndReason, Flow};
+pub use spread_stub::{Moved, PARTS, Parts, Spread};
 pub use tuning::{ALL, CONVERSATIONS, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};

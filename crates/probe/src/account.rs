@@ -14,6 +14,13 @@ pub struct Account {
 }
 
 impl Account {
+    /// Adds another one's.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.ledger.merge(&other.ledger);
+        self.sent.merge(other.sent);
+        self.lost.merge(other.lost);
+    }
+
     /// The account of both halves, of which the second took in all packets that the first made.
     pub(crate) fn of(reader: &Ledger, metering: Account) -> Self {
         let mut ledger = reader.clone();

@@ -5,9 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod balance;
 mod desk;
 mod exporter;
+mod mesh;
 mod metering;
+mod mover;
 mod own;
 mod pipeline;
 mod place;
@@ -21,5 +24,5 @@ pub use exporter::{Behind, Entrance, Exporter};
 pub use own::Own;
 pub use pipeline::Pipeline;
 pub use place::Place;
-pub use probe::{Answer, End, Probe, Queue};
+pub use probe::{Answer, Balance, End, Probe, Queue, Team};
 pub use settings::Settings;

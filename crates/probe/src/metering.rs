@@ -5,7 +5,7 @@ use crate::exporter::{Entrance, records};
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Flow, Meter};
+use weir_flow::{Flow, Meter, Moved, Parts};
 use weir_ledger::{Ledger, Records};
 use weir_packet::Packet;
 
@@ -72,6 +72,39 @@ impl Metering {
         if now - self.exported >= PATIENCE {
             self.export();
         }
+    }
+
+    /// Begins to look for the flows of some parts, while it goes on.
+    pub fn seek(&mut self, parts: Parts) {
+        self.meter.seek(parts);
+    }
+
+    /// Whether all of them are found.
+    pub fn has_sought(&self) -> bool {
+        self.meter.sought()
+    }
+
+    /// Gives up looking for them.
+    pub fn forget(&mut self) {
+        self.meter.forget();
+    }
+
+    /// Gives them away, each with its part.
+    pub fn release(&mut self, hand_over: impl FnMut(u16, Moved)) {
+        self.meter.release(hand_over);
+    }
+
+    /// Takes in a flow that another one gave away.
+    pub fn adopt(&mut self, moved: Moved) {
+        self.meter.adopt(moved, &mut self.flows);
+        if self.flows.len() >= BATCH {
+            self.export();
+        }
+    }
+
+    /// Flows in the table.
+    pub fn flows(&self) -> u64 {
+        self.meter.live().flows
     }
 
     /// Hands the records that have ended to the exporter.

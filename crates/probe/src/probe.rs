@@ -1,4 +1,4 @@
-//! The probe at work: a pipeline per queue on one thread or two; pipelines share nothing but the exporter.
+//! The probe at work: pipelines of one thread or several; they share nothing but the exporter.
 //!
 //! ```text
 //! queue 0 -> pipeline ─┐
@@ -11,14 +11,18 @@
 use crate::account::Account;
 use crate::desk::{Desk, Report};
 use crate::exporter::{Behind, Exporter};
+use crate::mesh::mesh;
 use crate::metering::Metering;
+use crate::mover::Mover;
 use crate::own::Own;
 use crate::pipeline::Pipeline;
 use crate::place::Place;
 use crate::reader::Reader;
 use crate::settings::Settings;
 use crate::work::{self, Stop};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::iter::zip;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,16 +36,23 @@ use weir_ledger::Ledger;
 /// How long a thread is waited for when it is asked; one that waits for packets answers within a tenth of it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A queue, and where it is to be worked on.
-pub struct Queue {
+/// Queues that are worked on together, and where.
+pub struct Team {
     /// As people know it: `af_packet:eth0@1`.
     pub name: String,
+    /// A thread for each reads it.
+    pub queues: Vec<Queue>,
+    /// Where threads run that meter what those read. A flow is metered by one of them, whichever queue its packets come from, and
+    /// moves to another if they are loaded unevenly. None: each thread that reads meters, too (fused).
+    pub meters: Vec<Place>,
+}
+
+/// A queue, and where it is read.
+pub struct Queue {
     /// Its packets.
     pub source: Box<dyn Source + Send>,
     /// Where its thread runs.
     pub place: Place,
-    /// Where a second thread runs, which meters what the first one reads (split); none: the first does both (fused).
-    pub meter: Option<Place>,
 }
 
 /// Pipelines at work.
@@ -56,12 +67,14 @@ pub struct Probe {
 /// What a pipeline says of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Its name, see [`Queue::name`].
+    /// Its name, see [`Team::name`].
     pub name: String,
     /// What it has done, the last that is known of it.
     pub account: Account,
-    /// Processor time that each of its threads took, ns.
+    /// Processor time that each of its threads took, ns: those that read, then those that meter.
     pub busy_ns: Vec<u64>,
+    /// How even the load of several meters is.
+    pub balance: Option<Balance>,
     /// It did not answer in time, as one does that waits for a pipe: what stands here is what it said before, and the account of
     /// everything need not balance.
     pub silent: bool,
@@ -71,6 +84,15 @@ pub struct Answer {
     pub errors: Vec<String>,
     /// More that went wrong.
     pub more_errors: u64,
+}
+
+/// How even the load of the meters of a pipeline is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// By how much the busiest meter had more packets than its share when that was looked at last, in thousandths of the share.
+    pub imbalance: u64,
+    /// Parts of all flows (512 in all) that were moved from one meter to another so far.
+    pub moved: u64,
 }
 
 /// What all of it came to.
@@ -83,20 +105,30 @@ pub struct End {
     pub errors: Vec<Error>,
 }
 
-/// A pipeline: its threads, in the order of the packets' way, and their desks.
+/// A pipeline: its threads.
+#[derive(Default)]
 struct Worker {
     name: String,
-    desks: Vec<Arc<Desk>>,
-    threads: Vec<JoinHandle<()>>,
+    readers: Vec<Thread>,
+    /// None if the readers meter.
+    meters: Vec<Thread>,
+    /// With several meters.
+    mover: Option<Mover>,
+}
+
+/// A thread, and its desk.
+struct Thread {
+    desk: Arc<Desk>,
+    thread: JoinHandle<()>,
 }
 
 impl Probe {
-    /// Starts a pipeline per queue and the exporter. Each takes its memory on its own thread, where that runs.
+    /// Starts the pipelines and the exporter. Each thread takes its memory where it runs.
     ///
     /// # Errors
     /// The system has not that much memory, or starts no thread.
     pub fn start(
-        queues: Vec<Queue>,
+        teams: Vec<Team>,
         settings: Settings,
         sinks: Vec<Box<dyn Sink + Send>>,
         export: Place,
@@ -106,38 +138,48 @@ impl Probe {
         let settings = Settings { own: own.clone(), ..settings };
         let exporter = Exporter::new(sinks, export, behind)?;
         let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default(), own };
-        for queue in queues {
+        for team in teams {
             // What was started before ends with the probe.
-            let worker = probe.begin(queue, settings.clone(), behind)?;
+            let worker = probe.begin(team, settings.clone(), behind)?;
             probe.workers.push(worker);
         }
         Ok(probe)
     }
 
-    fn begin(&self, queue: Queue, settings: Settings, behind: Behind) -> io::Result<Worker> {
-        let Queue { name, source, place, meter } = queue;
-        let entrance = self.exporter.entrance();
-        let mut worker = Worker { name, desks: Vec::new(), threads: Vec::new() };
-        let stop = Stop::new(self.stop.clone());
-        let number = self.workers.len();
-        let Some(meter) = meter else {
-            worker.add(format!("weir-{number}"), place, move || {
-                let pipeline = Pipeline::new(settings, entrance)?;
-                Ok(move |desk: &Desk| work::fused(source, pipeline, desk, stop))
-            })?;
+    fn begin(&self, team: Team, settings: Settings, behind: Behind) -> io::Result<Worker> {
+        let Team { name, queues, meters } = team;
+        let mut worker = Worker { name, ..Worker::default() };
+        let stop = || Stop::new(self.stop.clone());
+        let numbers = self.workers.iter().map(|worker| worker.readers.len()).sum::<usize>()..;
+        if meters.is_empty() {
+            for (number, Queue { source, place }) in zip(numbers, queues) {
+                let (settings, entrance, stop) = (settings.clone(), self.exporter.entrance(), stop());
+                worker.readers.push(Thread::start(format!("weir-{number}"), place, move || {
+                    let pipeline = Pipeline::new(settings, entrance)?;
+                    Ok(move |desk: &Desk| work::fused(source, pipeline, desk, stop))
+                })?);
+            }
             return Ok(worker);
-        };
-        let (out, from) = work::queue(behind);
-        let reader = Reader::new(&settings);
-        worker.add(format!("weir-meter-{number}"), meter, move || {
-            let metering = Metering::new(&settings, entrance)?;
-            Ok(move |desk: &Desk| work::meter(metering, from, desk))
-        })?;
-        worker.add(format!("weir-read-{number}"), place, move || {
-            Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))
-        })?;
-        worker.desks.reverse();
-        worker.threads.reverse();
+        }
+        // Meters that give flows to each other have one secret.
+        let secret = settings.meter.secret.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let settings = Settings { meter: weir_flow::Config { secret: Some(secret), ..settings.meter }, ..settings };
+        let (mesh, outs, ins) = mesh(queues.len(), meters.len(), behind, (secret, settings.meter.key))?;
+        let of_meters = self.workers.iter().map(|worker| worker.meters.len()).sum::<usize>()..;
+        for ((number, place), from) in zip(zip(of_meters, meters), ins) {
+            let (settings, entrance) = (settings.clone(), self.exporter.entrance());
+            worker.meters.push(Thread::start(format!("weir-meter-{number}"), place, move || {
+                let metering = Metering::new(&settings, entrance)?;
+                Ok(move |desk: &Desk| work::meter(metering, from, desk))
+            })?);
+        }
+        for ((number, Queue { source, place }), out) in zip(zip(numbers, queues), outs) {
+            let (reader, stop) = (Reader::new(&settings), stop());
+            worker.readers.push(Thread::start(format!("weir-read-{number}"), place, move || {
+                Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))
+            })?);
+        }
+        worker.mover = (mesh.meters() > 1).then(|| Mover::new(mesh)).transpose()?;
         Ok(worker)
     }
 
@@ -154,20 +196,31 @@ impl Probe {
 
     fn answers(&self) -> Vec<Answer> {
         let deadline = Instant::now() + PATIENCE;
-        let ask = |desk: fn(&Worker) -> &Desk| {
-            let numbers: Vec<_> = self.workers.iter().map(|worker| desk(worker).ask()).collect();
-            let asked = self.workers.iter().zip(numbers);
-            asked.map(|(worker, number)| take(desk(worker), number, deadline)).collect::<Vec<_>>()
+        // A flow on its way between two meters would be in no account.
+        let guards: Vec<_> =
+            self.workers.iter().flat_map(|worker| &worker.mover).map(|mover| mover.pause(deadline)).collect();
+        let ask = |threads: fn(&Worker) -> &[Thread]| {
+            let ask = |worker| threads(worker).iter().map(|thread| thread.desk.ask()).collect::<Vec<_>>();
+            let numbers: Vec<_> = self.workers.iter().map(ask).collect();
+            let take = |(worker, numbers): (_, Vec<u64>)| {
+                let asked = zip(threads(worker), numbers);
+                asked.map(|(thread, number)| take(&thread.desk, number, deadline)).collect::<Vec<_>>()
+            };
+            zip(&self.workers, numbers).map(take).collect::<Vec<_>>()
         };
-        let last = ask(|worker| worker.desks.last().expect("a pipeline has a thread"));
-        let first = ask(|worker| worker.desks.first().expect("a pipeline has a thread"));
-        let both = self.workers.iter().zip(first).zip(last);
-        both.map(|((worker, first), last)| worker.answer(first, last)).collect()
+        let meters = ask(|worker| &worker.meters);
+        let readers = ask(|worker| &worker.readers);
+        let both = zip(zip(&self.workers, readers), meters);
+        let mut answers: Vec<_> = both.map(|((worker, readers), meters)| worker.answer(readers, meters)).collect();
+        if guards.iter().any(Option::is_none) {
+            answers.iter_mut().for_each(|answer| answer.silent = true);
+        }
+        answers
     }
 
     /// Whether every source has come to its end.
     pub fn has_ended(&self) -> bool {
-        self.workers.iter().flat_map(|worker| &worker.threads).all(JoinHandle::is_finished)
+        self.workers.iter().flat_map(Worker::threads).all(|thread| thread.thread.is_finished())
     }
 
     /// Whether every sink has ended early, and there is one.
@@ -186,11 +239,11 @@ impl Probe {
             self.own = own(sinks);
         }
         let settings = Settings { own: self.own.clone(), ..settings };
-        let desks: Vec<_> = self.workers.iter().flat_map(|worker| &worker.desks).collect();
-        let numbers: Vec<_> = desks.iter().map(|desk| desk.order(&settings)).collect();
+        let threads: Vec<_> = self.workers.iter().flat_map(Worker::threads).collect();
+        let numbers: Vec<_> = threads.iter().map(|thread| thread.desk.order(&settings)).collect();
         let deadline = Instant::now() + PATIENCE;
-        for (desk, number) in desks.iter().zip(numbers) {
-            drop(desk.wait(number, deadline));
+        for (thread, number) in threads.iter().zip(numbers) {
+            drop(thread.desk.wait(number, deadline));
         }
         if let Some(sinks) = sinks {
             self.exporter.replace(sinks);
@@ -200,15 +253,15 @@ impl Probe {
     /// Takes in nothing more, meters what has come, ends every flow and finishes every sink.
     pub fn finish(mut self) -> End {
         let mut answers = Vec::new();
-        for worker in self.end() {
-            for thread in worker.threads {
+        for mut worker in self.end() {
+            let report = |thread: Thread| {
                 // A panic in a pipeline goes on here.
-                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            }
-            let report =
-                |desk: Option<&Arc<Desk>>| (desk.expect("a pipeline has a thread").lock().take(), State::Ended);
-            let (first, last) = (report(worker.desks.first()), report(worker.desks.last()));
-            answers.push(Worker { threads: Vec::new(), ..worker }.answer(first, last));
+                thread.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+                (thread.desk.lock().take(), State::Ended)
+            };
+            let readers = std::mem::take(&mut worker.readers).into_iter().map(report).collect();
+            let meters = std::mem::take(&mut worker.meters).into_iter().map(report).collect();
+            answers.push(worker.answer(readers, meters));
         }
         self.exporter.finish();
         let ledger = self.exporter.ledger(answers.iter().map(|answer| answer.account.clone()));
@@ -223,8 +276,10 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        for thread in self.end().into_iter().flat_map(|worker| worker.threads) {
-            let _ = thread.join();
+        for worker in self.end() {
+            for thread in worker.readers.into_iter().chain(worker.meters) {
+                let _ = thread.thread.join();
+            }
         }
     }
 }
@@ -248,48 +303,59 @@ fn take(desk: &Desk, number: u64, deadline: Instant) -> (Report, State) {
     (told.take(), state)
 }
 
-impl Worker {
+impl Thread {
     /// Starts a thread, which makes itself ready in its place before this returns.
-    fn add<W: FnOnce(&Desk) + 'static>(
-        &mut self,
+    fn start<W: FnOnce(&Desk) + 'static>(
         name: String,
         place: Place,
         prepare: impl FnOnce() -> io::Result<W> + Send + 'static,
-    ) -> io::Result<()> {
+    ) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
-        self.desks.push(desk.clone());
+        let of_thread = desk.clone();
         let (ready, begun) = sync_channel(1);
         let thread = thread::Builder::new().name(name).spawn(move || {
             place.take();
             match prepare() {
                 Ok(work) => {
                     let _ = ready.send(Ok(()));
-                    work(&desk);
+                    work(&of_thread);
                 }
                 Err(error) => ready.send(Err(error)).unwrap_or(()),
             }
         })?;
-        self.threads.push(thread);
-        begun.recv().unwrap_or_else(|_| Err(io::Error::other("a pipeline did not begin")))
+        begun.recv().unwrap_or_else(|_| Err(io::Error::other("a pipeline did not begin")))?;
+        Ok(Self { desk, thread })
+    }
+}
+
+impl Worker {
+    fn threads(&self) -> impl Iterator<Item = &Thread> {
+        self.readers.iter().chain(&self.meters)
     }
 
-    /// The answer of a pipeline from those of its first and its last thread, which may be one.
-    fn answer(&self, (first, of_first): (Report, State), (last, of_last): (Report, State)) -> Answer {
-        let one = self.desks.len() == 1;
-        let (account, busy_ns) = if one {
-            (first.account, vec![first.busy_ns])
-        } else {
-            (Account::of_halves(&first.account.ledger, last.account), vec![first.busy_ns, last.busy_ns])
+    /// The answer of a pipeline from those of its threads.
+    fn answer(&self, readers: Vec<(Report, State)>, meters: Vec<(Report, State)>) -> Answer {
+        let sum = |reports: &[(Report, State)]| {
+            let mut sum = Account::default();
+            reports.iter().for_each(|(report, _)| sum.merge(&report.account));
+            sum
         };
-        let is = |state| of_first == state || of_last == state;
+        let account =
+            if meters.is_empty() { sum(&readers) } else { Account::of_halves(&sum(&readers).ledger, sum(&meters)) };
+        let all = || readers.iter().chain(&meters);
+        let balance = self.mover.as_ref().map(|mover| {
+            let [moved, imbalance] = mover.moves().so_far();
+            Balance { imbalance, moved }
+        });
         Answer {
             name: self.name.clone(),
             account,
-            busy_ns,
-            silent: is(State::Silent),
-            ended: of_first == State::Ended && of_last == State::Ended,
-            errors: first.errors.into_iter().chain(last.errors).collect(),
-            more_errors: first.more_errors + last.more_errors,
+            busy_ns: all().map(|(report, _)| report.busy_ns).collect(),
+            balance,
+            silent: all().any(|(_, state)| *state == State::Silent),
+            ended: all().all(|(_, state)| *state == State::Ended),
+            errors: all().flat_map(|(report, _)| report.errors.iter().cloned()).collect(),
+            more_errors: all().map(|(report, _)| report.more_errors).sum(),
         }
     }
 }

@@ -83,9 +83,12 @@ impl Reader {
     }
 
     /// Packets that were read and then found no room in a queue of ours.
-    pub fn lose(&mut self, packets: &[Packet]) {
-        let octets = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-        for (line, count) in [(&mut self.ledger.packets, packets.len() as u64), (&mut self.ledger.bytes, octets)] {
+    pub fn lose<'a>(&mut self, packets: impl Iterator<Item = &'a Packet>) {
+        let (mut count, mut octets) = (0, 0);
+        for packet in packets {
+            (count, octets) = (count + 1, octets + u64::from(packet.frame_bytes));
+        }
+        for (line, count) in [(&mut self.ledger.packets, count), (&mut self.ledger.bytes, octets)] {
             line.metered -= count;
             line.dropped_ring += count;
         }

@@ -1,26 +1,23 @@
-//! What the threads of a pipeline do, to the end of its source: one that does all, or two with a queue of packets between them.
+//! What the threads of a pipeline do, to the end of its source: one that does all, or those that read and those that meter, with
+//! queues of packets between them.
 //!
 //! ```text
 //! fused    source -> Reader -> Metering
-//! split    source -> Reader -> queue of packets -> Metering
+//! split    source -> Reader -> mesh -> Metering
 //! ```
-//! If the queue is full the reader of a capture waits; live packets are lost, and counted.
 
 use crate::desk::Desk;
-use crate::exporter::Behind;
+use crate::mesh::{In, Out};
 use crate::metering::Metering;
 use crate::pipeline::Pipeline;
 use crate::reader::{Packets, Reader};
-use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Source};
 use weir_packet::Packet;
 
-/// Packets in the queue between two threads: 2 MiB, some milliseconds at line rate.
-const QUEUE: usize = 1 << 14;
 /// Looks into an empty queue before the meter sleeps, and how long it sleeps: from the first to the second, doubling.
 const LOOKS: u32 = 200;
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
@@ -70,38 +67,20 @@ pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, 
     desk.end(pipeline.finish());
 }
 
-/// The way from the first thread to the second.
-pub(crate) struct Out {
-    queue: Producer<Packet>,
-    clock: Arc<AtomicU64>,
-    behind: Behind,
-}
-
-/// Its other end.
-pub(crate) struct In {
-    queue: Consumer<Packet>,
-    /// Time by the clock of live packets, while few come; else 0.
-    clock: Arc<AtomicU64>,
-}
-
-/// A queue between two threads.
-pub(crate) fn queue(behind: Behind) -> (Out, In) {
-    let (producer, consumer) = RingBuffer::new(QUEUE);
-    let clock = Arc::new(AtomicU64::new(0));
-    (Out { queue: producer, clock: clock.clone(), behind }, In { queue: consumer, clock })
-}
-
-/// The first of two threads.
+/// A thread that reads.
 pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut out: Out, desk: &Desk, mut stop: Stop) {
     let mut packets: Packets = Box::new([Packet::default(); BURST]);
-    let (mut answered, mut looked) = (0, Instant::now());
+    let (mut answered, mut looked, live) = (0, Instant::now(), source.now_ns().is_some());
     loop {
         match reader.read(&mut *source, &mut packets) {
             Ok(Some((count, waits))) => {
-                out.hand_over(&packets[..count], &mut reader);
+                out.hand_over(&mut packets[..count], &mut reader);
+                if let Some(last) = packets[..count].last().filter(|_| live) {
+                    out.is_at(last.time_ns);
+                }
                 if waits && looked.elapsed() >= weir_capture::PATIENCE {
                     looked = Instant::now();
-                    out.clock.store(source.now_ns().unwrap_or(0), Ordering::Relaxed);
+                    out.is_at(source.now_ns().unwrap_or(0));
                 }
             }
             Ok(None) => break,
@@ -114,50 +93,28 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
                 (reader.account(), reader.filter_errors().iter().map(ToString::to_string).collect())
             });
         }
-        if stop.is_now(&mut *source) || out.queue.is_abandoned() {
+        out.take_order(&mut *source);
+        if stop.is_now(&mut *source) || out.is_abandoned() {
             break;
         }
     }
+    drop(out);
     desk.end(reader.account());
 }
 
-impl Out {
-    fn hand_over(&mut self, mut packets: &[Packet], reader: &mut Reader) {
-        loop {
-            let room = self.queue.slots().min(packets.len());
-            if let Ok(chunk) = self.queue.write_chunk_uninit(room) {
-                chunk.fill_from_iter(packets[..room].iter().copied());
-            }
-            packets = &packets[room..];
-            if packets.is_empty() {
-                return;
-            }
-            if self.behind == Behind::Lose || self.queue.is_abandoned() {
-                return reader.lose(packets);
-            }
-            thread::sleep(NAPS[0]);
-        }
-    }
-}
-
-/// The second of two threads.
+/// A thread that meters.
 pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
     let (mut answered, mut idle) = (0, 0_u32);
     loop {
-        // Asked first: what was handed over before the first thread ended is there then.
-        let last = from.queue.is_abandoned();
-        let count = from.queue.slots().min(BURST);
-        if let Ok(chunk) = from.queue.read_chunk(count) {
-            let (first, second) = chunk.as_slices();
-            metering.absorb(first);
-            metering.absorb(second);
-            chunk.commit_all();
-        }
-        if count == 0 && last {
+        // Asked first: what was handed over before the readers ended, or before that time, is there then.
+        let (last, now_ns) = (from.is_abandoned(), from.now_ns());
+        let count = from.absorb(&mut metering);
+        from.go_on_moving(&mut metering);
+        if count == 0 && last && from.may_end() {
             break;
         }
         if count < BURST {
-            metering.wait(|| Some(from.clock.load(Ordering::Relaxed)).filter(|&now_ns| now_ns > 0));
+            metering.wait(|| now_ns);
         }
         idle = if count == 0 { idle.saturating_add(1) } else { 0 };
         if idle > LOOKS {

@@ -128,9 +128,14 @@ pub struct Probe {
     #[arg(long)]
     pub print_config: bool,
 
-    /// Threads of a pipeline: fused, one that does all; or split, one that reads packets and one that meters them
+    /// Threads of a pipeline: fused, one that does all; split, one that reads packets and one that meters them; or spread, one
+    /// pipeline of all queues, in which a thread per queue reads and several meter, flows moving to those that have less to do
     #[arg(long, value_name = "LAYOUT", default_value = "fused")]
     pub layout: Layout,
+
+    /// Threads that meter, with --layout spread
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
+    pub meters: u8,
 
     /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
@@ -188,6 +193,8 @@ pub enum Layout {
     Fused,
     /// One that reads packets, and one that meters them
     Split,
+    /// One per queue that reads, and several that meter what all of those read
+    Spread,
 }
 
 /// Numbers of cores.

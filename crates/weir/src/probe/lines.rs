@@ -11,13 +11,13 @@ pub struct Lines {
     before: Vec<Before>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Before {
     packets: u64,
     bytes: u64,
     ended: u64,
-    /// Of two threads at most.
-    busy_ns: [u64; 2],
+    /// Of each thread.
+    busy_ns: Vec<u64>,
 }
 
 impl Lines {
@@ -34,45 +34,49 @@ impl Lines {
                 packets: of.packets.received,
                 bytes: of.bytes.received,
                 ended: answer.account.sent.flows + answer.account.lost.flows,
-                busy_ns: [0, 1].map(|thread| answer.busy_ns.get(thread).copied().unwrap_or(0)),
+                busy_ns: answer.busy_ns.clone(),
             };
-            let new = now.since(*before);
+            let new = now.since(before);
             *before = now;
-            sum = sum.plus(new);
-            let load = new.busy_ns.map(|ns| format!("{:.0} %", 100.0 * ns as f64 / 1e9 / seconds));
-            let load = load[..answer.busy_ns.len().min(2)].join(" and ");
+            sum.add(&new);
+            let load: Vec<_> =
+                new.busy_ns.iter().map(|&ns| format!("{:.0} %", 100.0 * ns as f64 / 1e9 / seconds)).collect();
+            let mut load = load.join(" and ");
+            if let Some(balance) = answer.balance {
+                let (percent, moved) = (balance.imbalance as f64 / 10.0, balance.moved);
+                load.push_str(&format!(" | busiest meter {percent:.1} % above its share, {moved} parts moved"));
+            }
             let state = match (answer.ended, answer.silent) {
                 (true, _) => "ended".into(),
                 (_, true) => "no answer: waits for a pipe, or is stuck".into(),
                 _ => format!("load {load}"),
             };
-            line(&mut text, time, (&answer.name, name_width), (new, seconds), (of, answer.account.lost.flows), &state);
+            line(&mut text, time, (&answer.name, name_width), (&new, seconds), (of, answer.account.lost.flows), &state);
         }
         if answers.len() > 1 {
             let lost = answers.iter().map(|answer| answer.account.lost.flows).sum();
-            line(&mut text, time, ("all", name_width), (sum, seconds), (ledger, lost), "");
+            line(&mut text, time, ("all", name_width), (&sum, seconds), (ledger, lost), "");
         }
         text
     }
 }
 
 impl Before {
-    fn since(self, before: Self) -> Self {
+    fn since(&self, before: &Self) -> Self {
+        let busy_before = |thread: usize| before.busy_ns.get(thread).copied().unwrap_or(0);
+        let busy_ns = self.busy_ns.iter().enumerate();
         Self {
             packets: self.packets.saturating_sub(before.packets),
             bytes: self.bytes.saturating_sub(before.bytes),
             ended: self.ended.saturating_sub(before.ended),
-            busy_ns: [0, 1].map(|thread| self.busy_ns[thread].saturating_sub(before.busy_ns[thread])),
+            busy_ns: busy_ns.map(|(thread, ns)| ns.saturating_sub(busy_before(thread))).collect(),
         }
     }
 
-    fn plus(self, other: Self) -> Self {
-        Self {
-            packets: self.packets + other.packets,
-            bytes: self.bytes + other.bytes,
-            ended: self.ended + other.ended,
-            busy_ns: [0, 1].map(|thread| self.busy_ns[thread] + other.busy_ns[thread]),
-        }
+    fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.ended += other.ended;
     }
 }
 
@@ -81,7 +85,7 @@ fn line(
     text: &mut String,
     time: &str,
     (name, width): (&str, usize),
-    (new, seconds): (Before, f64),
+    (new, seconds): (&Before, f64),
     (ledger, lost): (&Ledger, u64),
     state: &str,
 ) {

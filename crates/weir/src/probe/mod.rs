@@ -14,8 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_capture::Source;
-use weir_probe::{Answer, Behind, Place, Queue, Settings};
+use weir_probe::{Answer, Behind, Place, Queue, Settings, Team};
 
 /// How often it looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -46,14 +45,15 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
-    let queues = open_queues(probe, &stop)?;
+    let teams = open_teams(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
     rights::raise();
     rights::drop_to(&probe.user)?;
     let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
     // A capture waits for the sinks; what comes by itself does not.
-    let behind = if queues.iter().any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
-    let mut running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
+    let mut queues = teams.iter().flat_map(|team| &team.queues);
+    let behind = if queues.any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
+    let mut running = weir_probe::Probe::start(teams, settings, opened.take_sinks(), export, behind)
         .map_err(|_| read::no_room(&config))?;
 
     rights::lower();
@@ -107,34 +107,37 @@ fn parse(arguments: &[OsString]) -> Result<Probe, Refusal> {
     }
 }
 
-/// A queue per pipeline, open.
-fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refusal> {
+/// The pipelines, their sources open.
+fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Team>, Refusal> {
     let mut queues = Vec::new();
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
         if weir_capture::is_live(&name) {
             let sources = files::open_queues(&name)?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
-            let named = |(number, source)| queue(format!("{short}@{number}"), source);
-            queues.extend(sources.into_iter().enumerate().map(named));
+            queues
+                .extend(sources.into_iter().enumerate().map(|(number, source)| (format!("{short}@{number}"), source)));
         } else {
             let source = files::open_sources(&[input], stop)?;
-            queues.push(queue(name, source));
+            queues.push((name, source));
         }
     }
     // Every thread has the next core, and the first one's again behind the last.
     let mut cores = cores(probe.cores.as_ref()).into_iter().cycle();
     let mut place = || Place { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
-    for queue in &mut queues {
-        queue.place = place();
-        queue.meter = (probe.layout == Layout::Split).then(&mut place);
+    if probe.layout == Layout::Spread {
+        let name = match &queues[..] {
+            [(name, _)] => name.clone(),
+            queues => format!("{} queues", queues.len()),
+        };
+        let queues = queues.into_iter().map(|(_, source)| Queue { source, place: place() }).collect();
+        return Ok(vec![Team { name, queues, meters: (0..probe.meters).map(|_| place()).collect() }]);
     }
-    Ok(queues)
-}
-
-/// A queue, wherever it is worked on.
-fn queue(name: String, source: Box<dyn Source + Send>) -> Queue {
-    Queue { name, source, place: Place::default(), meter: None }
+    let team = |(name, source)| {
+        let queues = vec![Queue { source, place: place() }];
+        Team { name, queues, meters: if probe.layout == Layout::Split { vec![place()] } else { vec![] } }
+    };
+    Ok(queues.into_iter().map(team).collect())
 }
 
 /// Refuses cores on which this program may not run.
@@ -168,11 +171,18 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         Some(Cores(cores)) => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
         None => "wherever the system puts them".into(),
     };
-    let threads = if probe.layout == Layout::Split { "two threads" } else { "a thread" };
-    fact("pipelines", format!("one per queue, {threads} each, on cores: {}", list(probe.cores.as_ref())));
+    let pipelines = match probe.layout {
+        Layout::Fused => "one per queue, a thread each".into(),
+        Layout::Split => "one per queue, two threads each".into(),
+        Layout::Spread => {
+            format!("one of all queues, a thread each; {} threads meter, and share the flows", probe.meters)
+        }
+    };
+    fact("pipelines", format!("{pipelines}, on cores: {}", list(probe.cores.as_ref())));
     fact("exporter", format!("on cores: {}", list(probe.export_cores.as_ref())));
     let meter = settings.meter;
-    fact("flows", format!("{} per pipeline", meter.flows));
+    let per = if probe.layout == Layout::Spread { "thread that meters" } else { "pipeline" };
+    fact("flows", format!("{} per {per}", meter.flows));
     if let Some(expression) = &probe.metering.filter {
         fact("filter", expression.clone());
     }
@@ -226,7 +236,7 @@ fn take_over(
     let differs = [
         ("input", probe.inputs != current.inputs),
         ("flows", probe.metering.flows != current.metering.flows),
-        ("layout", probe.layout != current.layout),
+        ("layout", (probe.layout, probe.meters) != (current.layout, current.meters)),
         ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
         ("user", probe.user != current.user),
     ];
