@@ -28,7 +28,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{io, thread};
-use weir_capture::{BURST, PATIENCE, Source};
+use weir_capture::{BURST, Source};
 use weir_flow::{KeyOptions, Moved, PARTS, Parts, Spread};
 use weir_packet::Packet;
 
@@ -119,6 +119,8 @@ pub(crate) struct Out {
     /// Packets handed to each meter.
     handed: Vec<u64>,
     behind: Behind,
+    /// How long the source waits for frames while nothing is moved.
+    patience: Duration,
     /// Which part a packet belongs to; nothing with a single meter.
     spread: Option<Spread>,
     table: Table,
@@ -155,7 +157,7 @@ enum Doing {
     Take { switch: u64, from: usize },
 }
 
-/// A mesh of so many meters for readers that tell parts apart by `key` and the hash's `secret`.
+/// A mesh of so many meters for readers whose sources wait for frames for `patience`, and that tell parts apart by `key` and the hash's `secret`.
 ///
 /// # Errors
 /// There is no memory for it.
@@ -163,6 +165,7 @@ pub(crate) fn mesh(
     readers: usize,
     meters: usize,
     behind: Behind,
+    patience: Duration,
     (secret, key): (u64, KeyOptions),
 ) -> io::Result<(Arc<Mesh>, Vec<Out>, Vec<In>)> {
     assert!((1..=METERS).contains(&meters) && readers >= 1, "a mesh has two sides");
@@ -212,7 +215,18 @@ pub(crate) fn mesh(
         }
         let spread = if meters > 1 { Some(Spread::new(secret, key)?) } else { None };
         let (handed, table) = (vec![0; meters], even(meters));
-        outs.push(Out { mesh: mesh.clone(), number, queues, handed, behind, spread, table, order: 0, switch: 0 });
+        outs.push(Out {
+            mesh: mesh.clone(),
+            number,
+            queues,
+            handed,
+            behind,
+            patience,
+            spread,
+            table,
+            order: 0,
+            switch: 0,
+        });
     }
     Ok((mesh, outs, ins))
 }
@@ -251,7 +265,7 @@ impl Out {
         let number = self.mesh.order.load(Ordering::Relaxed);
         let (table, switch, hurry) = (order.table, order.switch, order.hurry);
         drop(order);
-        source.wait_at_most(if hurry { HURRY } else { PATIENCE });
+        source.wait_at_most(if hurry { HURRY.min(self.patience) } else { self.patience });
         let of = &self.mesh.readers[self.number];
         if switch != self.switch {
             write(&of.handed, &self.handed);

@@ -292,7 +292,8 @@ mod tests {
     fn of_several(sources: Vec<Box<dyn Source + Send>>, meters: usize) -> (u64, Vec<String>) {
         let (mut exporter, flows) = exporter();
         let settings = settings();
-        let (mesh, outs, ins) = mesh(sources.len(), meters, Behind::Wait, (1, settings.meter.key)).unwrap();
+        let (mesh, outs, ins) =
+            mesh(sources.len(), meters, Behind::Wait, weir_capture::PATIENCE, (1, settings.meter.key)).unwrap();
         let mut work = Work {
             before: mesh.packets(),
             mesh: mesh.clone(),
@@ -311,7 +312,7 @@ mod tests {
         thread::scope(|scope| {
             for from in ins {
                 let metering = Metering::new(&settings, exporter.entrance()).unwrap();
-                scope.spawn(move || work::meter(metering, from, &Desk::default()));
+                scope.spawn(move || work::meter(metering, from, false, &Desk::default()));
             }
             for (source, out) in sources.into_iter().zip(outs) {
                 let (reader, stop) = (Reader::new(&settings), Stop::new(Arc::default()));

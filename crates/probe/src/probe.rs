@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::Source;
+use weir_capture::{PATIENCE as PATIENCE_OF_SOURCES, Source};
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
@@ -151,8 +151,10 @@ impl Probe {
         let mut worker = Worker { name, ..Worker::default() };
         let stop = || Stop::new(self.stop.clone());
         let numbers = self.workers.iter().map(|worker| worker.readers.len()).sum::<usize>()..;
+        let patience = if settings.busy_poll { Duration::ZERO } else { PATIENCE_OF_SOURCES };
         if meters.is_empty() {
-            for (number, Queue { source, place }) in zip(numbers, queues) {
+            for (number, Queue { mut source, place }) in zip(numbers, queues) {
+                source.wait_at_most(patience);
                 let (settings, entrance, stop) = (settings.clone(), self.exporter.entrance(), stop());
                 worker.readers.push(Thread::start(format!("weir-{number}"), place, move || {
                     let pipeline = Pipeline::new(settings, entrance)?;
@@ -164,16 +166,17 @@ impl Probe {
         // Meters that give flows to each other have one secret.
         let secret = settings.meter.secret.unwrap_or_else(|| RandomState::new().hash_one(0));
         let settings = Settings { meter: weir_flow::Config { secret: Some(secret), ..settings.meter }, ..settings };
-        let (mesh, outs, ins) = mesh(queues.len(), meters.len(), behind, (secret, settings.meter.key))?;
+        let (mesh, outs, ins) = mesh(queues.len(), meters.len(), behind, patience, (secret, settings.meter.key))?;
         let of_meters = self.workers.iter().map(|worker| worker.meters.len()).sum::<usize>()..;
         for ((number, place), from) in zip(zip(of_meters, meters), ins) {
             let (settings, entrance) = (settings.clone(), self.exporter.entrance());
             worker.meters.push(Thread::start(format!("weir-meter-{number}"), place, move || {
                 let metering = Metering::new(&settings, entrance)?;
-                Ok(move |desk: &Desk| work::meter(metering, from, desk))
+                Ok(move |desk: &Desk| work::meter(metering, from, settings.busy_poll, desk))
             })?);
         }
-        for ((number, Queue { source, place }), out) in zip(zip(numbers, queues), outs) {
+        for ((number, Queue { mut source, place }), out) in zip(zip(numbers, queues), outs) {
+            source.wait_at_most(patience);
             let (reader, stop) = (Reader::new(&settings), stop());
             worker.readers.push(Thread::start(format!("weir-read-{number}"), place, move || {
                 Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))

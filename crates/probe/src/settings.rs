@@ -14,6 +14,8 @@ pub struct Settings {
     pub decode: weir_packet::Options,
     /// Meter frames without IP as flows of MAC addresses.
     pub layer2: bool,
+    /// Threads look for packets all the time instead of sleeping: each takes a whole core.
+    pub busy_poll: bool,
     /// What is not metered because our sinks send it; it counts as filtered.
     pub own: Own,
 }

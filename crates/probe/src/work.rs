@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Source};
+use weir_capture::{BURST, PATIENCE, Source};
 use weir_packet::Packet;
 
 /// Looks into an empty queue before the meter sleeps, and how long it sleeps: from the first to the second, doubling.
@@ -38,6 +38,8 @@ impl Stop {
         if !self.stopped && self.signal.load(Ordering::Relaxed) {
             self.stopped = true;
             source.stop();
+            // What is still on its way is waited for.
+            source.wait_at_most(PATIENCE);
             return source.now_ns().is_none();
         }
         false
@@ -78,7 +80,7 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
                 if let Some(last) = packets[..count].last().filter(|_| live) {
                     out.is_at(last.time_ns);
                 }
-                if waits && looked.elapsed() >= weir_capture::PATIENCE {
+                if waits && looked.elapsed() >= PATIENCE {
                     looked = Instant::now();
                     out.is_at(source.now_ns().unwrap_or(0));
                 }
@@ -103,7 +105,7 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
 }
 
 /// A thread that meters.
-pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
+pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk: &Desk) {
     let (mut answered, mut idle) = (0, 0_u32);
     loop {
         // Asked first: what was handed over before the readers ended, or before that time, is there then.
@@ -117,7 +119,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
             metering.wait(|| now_ns);
         }
         idle = if count == 0 { idle.saturating_add(1) } else { 0 };
-        if idle > LOOKS {
+        if idle > LOOKS && !busy_poll {
             thread::sleep(NAPS[1].min(NAPS[0] * (1 << (idle - LOOKS).min(10))));
         } else if idle > 0 {
             std::hint::spin_loop();

@@ -137,6 +137,10 @@ pub struct Probe {
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
     pub meters: u8,
 
+    /// Look for packets all the time instead of sleeping while there are none: takes a whole core for each thread
+    #[arg(long)]
+    pub busy_poll: bool,
+
     /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub cores: Option<Cores>,

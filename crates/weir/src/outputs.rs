@@ -139,6 +139,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
     let default = weir_flow::Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
     Ok(Settings {
+        busy_poll: false,
         filter: filter(metering.filter.as_deref())?,
         meter: weir_flow::Config { flows, idle_ns: metering.idle, active_ns: metering.active, key, policy, ..default },
         decode: weir_packet::Options { decapsulate: metering.decap },

@@ -47,6 +47,8 @@ pub(super) struct Queue {
     account: Account,
     /// How long it waits for frames.
     patience: Duration,
+    /// When it was asked last whether the interface is there.
+    looked: Instant,
 }
 
 /// Packets since the source was opened.
@@ -111,6 +113,7 @@ impl Queue {
             octets,
             account,
             patience: PATIENCE,
+            looked: Instant::now(),
         }
     }
 
@@ -140,8 +143,13 @@ impl Queue {
                 return Ok(true);
             }
             self.end_if_drained()?;
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = until.saturating_duration_since(now);
             if left.is_zero() || matches!(self.state, State::Ended) {
+                // Whoever never waits learns here that there is nothing to wait for.
+                if now - self.looked >= PATIENCE {
+                    self.look_for_interface();
+                }
                 return Ok(false);
             }
             match self.socket.wait(left) {
@@ -156,6 +164,7 @@ impl Queue {
 
     /// An interface that was removed gives nothing more.
     fn look_for_interface(&mut self) {
+        self.looked = Instant::now();
         if matches!(self.state, State::Live) && matches!(self.socket.bound_to(), Ok(None)) {
             let trouble = "the interface was removed; what it gave until then was metered".to_string();
             self.state = State::Draining { since: Instant::now(), trouble: Some(trouble) };

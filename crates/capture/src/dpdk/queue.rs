@@ -37,12 +37,13 @@ pub(super) struct Queue {
     /// What was told of losses: they never get fewer.
     told: Losses,
     done_bytes: u64,
+    patience: Duration,
 }
 
 impl Queue {
     pub(super) fn new(receiver: Receiver, at_stop: AtStop, snap: usize, descriptors: usize) -> Self {
         let told = Losses::default();
-        Self { receiver, at_stop, snap, descriptors, silent: None, left: None, told, done_bytes: 0 }
+        Self { receiver, at_stop, snap, descriptors, silent: None, left: None, told, done_bytes: 0, patience: PATIENCE }
     }
 
     /// What its port counted since it was opened.
@@ -51,7 +52,7 @@ impl Queue {
         self.receiver.port().counts().expect("a port of the tests can count")
     }
 
-    /// Receives packets, as soon as there are some; false if none came for [`PATIENCE`].
+    /// Receives packets, as soon as there are some; false if none came for as long as it waits.
     fn wait(&mut self) -> bool {
         if self.receiver.receive() > 0 {
             self.silent = None;
@@ -61,7 +62,7 @@ impl Queue {
         let silent = *self.silent.get_or_insert(asked);
         loop {
             let now = Instant::now();
-            if now - asked >= PATIENCE {
+            if now - asked >= self.patience {
                 return false;
             }
             let silence = now - silent;
@@ -123,6 +124,10 @@ impl Source for Queue {
 
     fn now_ns(&self) -> Option<u64> {
         Some(driver::now_ns())
+    }
+
+    fn wait_at_most(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Told by the first queue for all.

@@ -33,7 +33,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     read::check_sources(&inputs, "probe")?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = settings(&probe.metering)?;
+    let settings = Settings { busy_poll: probe.busy_poll, ..settings(&probe.metering)? };
     let config = settings.meter;
     check_cores("--cores", probe.cores.as_ref())?;
     check_cores("--export-cores", probe.export_cores.as_ref())?;
@@ -238,6 +238,7 @@ fn take_over(
         ("flows", probe.metering.flows != current.metering.flows),
         ("layout", (probe.layout, probe.meters) != (current.layout, current.meters)),
         ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
+        ("busy-poll", probe.busy_poll != current.busy_poll),
         ("user", probe.user != current.user),
     ];
     let names: Vec<_> = differs.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();

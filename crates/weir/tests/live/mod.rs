@@ -18,7 +18,9 @@ impl Probe {
     pub fn start(source: &str, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["probe", "-i", source, "--interval", "200ms", "--flows", "10k", "--stats"])
+            .args(["probe", "-i", source, "--interval", "200ms"])
+            .args(if more.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] })
+            .arg("--stats")
             .arg(folder.path().join("ledger.json"))
             .args(more)
             .stdin(Stdio::null())
