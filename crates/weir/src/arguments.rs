@@ -102,7 +102,7 @@ Exit codes:
      or were dropped (by a full table, or because reading live traffic was too slow), or records were not delivered: the counts say which";
 
 /// Meter live traffic: a pipeline per queue, records to collectors and files while it goes on
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES, args_override_self = true)]
 pub struct Probe {
     /// A source: af_packet:INTERFACE and others (see the manual), each queue of it is a pipeline; also a file or
@@ -136,6 +136,15 @@ pub struct Probe {
     /// Threads that meter, with --layout spread
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
     pub meters: u8,
+
+    /// Packets whose memory is fetched together, 1 to 64
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub batch: u8,
+
+    /// Try layouts, cores, blocks of the kernel's ring, batches and busy polling first, each for so long, on the traffic that
+    /// there is (or on the capture); go on with the best, and say why
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration)]
+    pub autotune: Option<u64>,
 
     /// Look for packets all the time instead of sleeping while there are none: takes a whole core for each thread
     #[arg(long)]
@@ -220,7 +229,7 @@ fn parse_cores(text: &str) -> Result<Cores, String> {
 }
 
 /// Where records go.
-#[derive(Debug, PartialEq, Eq, Args)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Sinks {
     /// A sink: table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output), ipfix+udp://HOST:PORT,
     /// netflow9+udp://HOST:PORT, netflow5+udp://HOST:PORT; repeatable [default: table:-]
@@ -241,7 +250,7 @@ pub struct Sinks {
 }
 
 /// What a record is.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Metering {
     /// Meter only packets that match an expression of tcpdump (man pcap-filter), judged by their outer headers; others are counted
     /// as filtered. Needs libpcap

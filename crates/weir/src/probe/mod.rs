@@ -3,6 +3,7 @@
 mod config;
 mod lines;
 mod rights;
+mod tune;
 
 use crate::arguments::{Arguments, Command, Cores, Layout, Probe};
 use crate::outputs::{Ending, Outputs, settings};
@@ -14,6 +15,8 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_export::Sink;
+use weir_flow::Tuning;
 use weir_probe::{Answer, Behind, Place, Queue, Settings, Team};
 
 /// How often it looks for signals.
@@ -33,8 +36,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     read::check_sources(&inputs, "probe")?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = Settings { busy_poll: probe.busy_poll, ..settings(&probe.metering)? };
-    let config = settings.meter;
+    let settings = settings(&probe.metering)?;
     check_cores("--cores", probe.cores.as_ref())?;
     check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
@@ -45,16 +47,13 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
+    let tuned = if probe.autotune.is_some() { tune::tune(probe, &settings, &stop)? } else { Some(probe.clone()) };
+    let Some(probe) = &tuned else { return Ok(Outcome::Done) };
     let teams = open_teams(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
     rights::raise();
     rights::drop_to(&probe.user)?;
-    let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
-    // A capture waits for the sinks; what comes by itself does not.
-    let mut queues = teams.iter().flat_map(|team| &team.queues);
-    let behind = if queues.any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
-    let mut running = weir_probe::Probe::start(teams, settings, opened.take_sinks(), export, behind)
-        .map_err(|_| read::no_room(&config))?;
+    let Running { probe: mut running, .. } = begin(probe, &settings, teams, opened.take_sinks())?;
 
     rights::lower();
     let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
@@ -89,6 +88,31 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let ending = Ending { quiet: probe.quiet, verbose: probe.verbose };
     let told = outputs.tell(&end.ledger, opened, &ending);
     Ok(if flawed || abandoned { Outcome::Flawed } else { told })
+}
+
+/// Pipelines at work.
+struct Running {
+    probe: weir_probe::Probe,
+    /// Whether any of their sources is live.
+    live: bool,
+}
+
+/// Starts what the arguments say.
+fn begin(
+    probe: &Probe,
+    settings: &Settings,
+    teams: Vec<Team>,
+    sinks: Vec<Box<dyn Sink + Send>>,
+) -> Result<Running, Refusal> {
+    let tuning = Tuning { ahead: probe.batch.into(), ..settings.meter.tuning };
+    let meter = weir_flow::Config { tuning, ..settings.meter };
+    let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
+    let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
+    let live = teams.iter().flat_map(|team| &team.queues).any(|queue| queue.source.now_ns().is_some());
+    // A capture waits for the sinks; what comes by itself does not.
+    let behind = if live { Behind::Lose } else { Behind::Wait };
+    let started = weir_probe::Probe::start(teams, settings, sinks, export, behind);
+    Ok(Running { probe: started.map_err(|_| read::no_room(&meter))?, live })
 }
 
 /// The arguments with those of a file, if there is one.
@@ -138,6 +162,12 @@ fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Team>, Refusa
         Team { name, queues, meters: if probe.layout == Layout::Split { vec![place()] } else { vec![] } }
     };
     Ok(queues.into_iter().map(team).collect())
+}
+
+/// Cores on which this program may run.
+fn cores_there() -> Vec<usize> {
+    let there = rustix::thread::sched_getaffinity(None);
+    there.map_or_else(|_| vec![0], |there| (0..CpuSet::MAX_CPU).filter(|&core| there.is_set(core)).collect())
 }
 
 /// Refuses cores on which this program may not run.
