@@ -232,8 +232,10 @@ impl Connection {
     }
 
     /// The same of a connection that has left its room.
-    pub fn write_report_apart(&self, side: usize, packets: u64, troubles: &Troubles, report: &mut Report) {
-        self.write(side, packets, troubles.0[side & 1].as_deref(), report);
+    pub fn report_apart(&self, side: usize, packets: u64, troubles: &Troubles) -> Report {
+        let mut report = Report::NONE;
+        self.write(side, packets, troubles.0[side & 1].as_deref(), &mut report);
+        report
     }
 
     #[inline(always)]
@@ -292,8 +294,8 @@ impl Connection {
         }
     }
 
-    /// Takes out of a room what it has there. Until it joins another room, only [`Connection::write_report_apart`] knows
-    /// what to make of it.
+    /// Takes out of a room what it has there. Until it joins another room, only [`Connection::report_apart`] knows what to
+    /// make of it.
     pub fn leave(&mut self, room: &mut Room) -> Troubles {
         let mut troubles = Troubles::default();
         for (hot, trouble) in self.hot.iter_mut().zip(&mut troubles.0) {
@@ -878,9 +880,7 @@ mod tests {
         with_a_hole(&mut other);
         let troubles = moved.leave(&mut one);
         assert_eq!((one.used(), moved.troubles()), (0, [None; 2]));
-        let mut apart = Report::NONE;
-        moved.write_report_apart(0, 3, &troubles, &mut apart);
-        assert_eq!(apart, stayed.report(0, 3, &stayed_in));
+        assert_eq!(moved.report_apart(0, 3, &troubles), stayed.report(0, 3, &stayed_in));
         moved.join(troubles, &mut other);
         assert_eq!((other.used(), moved.troubles()), (2, [Some(1), None]));
         stayed.enter(0, &missing, &mut stayed_in);
