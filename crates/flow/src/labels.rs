@@ -31,6 +31,13 @@ struct Labels {
     interface: u32,
 }
 
+/// What the packets of one record were inside of, on its way to another place.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    labels: Labels,
+    tunnels: Option<[Tunnel; 2]>,
+}
+
 /// As in [`Packet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
 #[repr(C)]
@@ -54,6 +61,35 @@ struct Tunnel {
 
 impl Label {
     const NONE: Self = Self { vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls: NO_LABEL };
+
+    #[inline(always)]
+    fn describe(self, direction: &mut Direction) {
+        (direction.vlan, direction.inner_vlan, direction.mpls_label) = (self.vlan, self.inner_vlan, self.mpls);
+    }
+}
+
+impl Tunnel {
+    #[inline(always)]
+    fn describe(self, direction: &mut Direction) {
+        direction.tunnel_type = TYPES[usize::from(self.kind)];
+        direction.tunnel_id = (self.has_id != 0).then_some(self.id);
+        [direction.outer_source, direction.outer_destination] = self.outer;
+    }
+}
+
+impl Inside {
+    /// The interface of the record's first packet.
+    pub fn interface(&self) -> u32 {
+        self.labels.interface
+    }
+
+    /// Puts what one side's first packet was inside of into its record.
+    pub fn describe(&self, side: usize, direction: &mut Direction) {
+        self.labels.sides[side].describe(direction);
+        if let Some(tunnels) = self.tunnels {
+            tunnels[side].describe(direction);
+        }
+    }
 }
 
 /// The word of a packet that holds its label and its interface.
@@ -162,15 +198,35 @@ impl Annex {
     /// Puts what one side's first packet was inside of into its record.
     pub fn describe(&self, at: usize, side: usize, bits: Bits, direction: &mut Direction) {
         if bits.has(Bits::LABELLED) {
-            let Label { vlan, inner_vlan, mpls } = self.labels[at].sides[side];
-            (direction.vlan, direction.inner_vlan, direction.mpls_label) = (vlan, inner_vlan, mpls);
+            self.labels[at].sides[side].describe(direction);
         }
         if bits.has(Bits::TUNNELLED) {
-            let tunnel = self.tunnels[at][side];
-            direction.tunnel_type = TYPES[usize::from(tunnel.kind)];
-            direction.tunnel_id = (tunnel.has_id != 0).then_some(tunnel.id);
-            [direction.outer_source, direction.outer_destination] = tunnel.outer;
+            self.tunnels[at][side].describe(direction);
         }
+    }
+
+    /// What is kept of the record in a place, if anything.
+    pub fn copy(&self, at: usize, bits: Bits) -> Option<Inside> {
+        bits.has(Bits::LABELLED)
+            .then(|| Inside { labels: self.labels[at], tunnels: bits.has(Bits::TUNNELLED).then(|| self.tunnels[at]) })
+    }
+
+    /// Keeps the same of a record that comes into a place, from where `interface` was the usual one.
+    pub fn put(&mut self, at: usize, bits: &mut Bits, inside: Option<Inside>, interface: u32) {
+        if let Some(Inside { labels, tunnels }) = inside {
+            self.labels[at] = labels;
+            if let Some(tunnels) = tunnels {
+                self.tunnels[at] = tunnels;
+            }
+        } else if interface != self.usual {
+            bits.0 |= Bits::LABELLED;
+            self.labels[at] = Labels { sides: [Label::NONE; 2], interface };
+        }
+    }
+
+    /// The interface of records of which nothing is kept.
+    pub fn usual_interface(&self) -> u32 {
+        self.usual
     }
 
     /// The interface of the record's first packet.

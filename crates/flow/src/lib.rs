@@ -6,6 +6,7 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;
+mod clock;
 mod fragments;
 mod hash;
 mod index;
@@ -16,6 +17,7 @@ mod list;
 mod memory;
 mod meter;
 mod overflow;
+mod parts;
 mod place;
 mod record;
 mod spread_stub;
@@ -25,7 +27,8 @@ mod wide;
 pub use hash::KeyHash;
 pub use index::{Hpc, Index};
 pub use lanes::{Lanes, prefetch};
-pub use meter::{Config, Counters, KeyOptions, Meter, Policy};
+pub use meter::{Config, Counters, KeyOptions, Meter, Moved, Policy};
+pub use parts::{PARTS, Parts, Spread};
 pub use record::{Approximate, Direction, EndReason, Flow};
 pub use spread_stub::{Moved, PARTS, Parts, Spread};
 pub use tuning::{ALL, CONVERSATIONS, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};

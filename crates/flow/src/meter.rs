@@ -8,15 +8,20 @@
 //!                                  else            -> find room, open a record, `add`      (`enter_other`)
 //!     the hand passes over the next places         -> end what is due
 //! ```
-//! How records end stands in `meter/ending.rs`, where new flows find room in `meter/room.rs`.
+//! How records end stands in `meter/ending.rs`, where new flows find room in `meter/room.rs`, and how flows move to another meter
+//! in `meter/moving.rs`.
 //!
 //! A *place* holds a flow: its key, and the record that is exported, if it has one at the moment. The three passes let
 //! the memory of 64 packets be fetched at the same time; what the first two saw decides nothing.
 
 mod ending;
+mod moving;
 mod room;
 
+pub use moving::Moved;
+
 use crate::bounded::list;
+use crate::clock::Clock;
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
 use crate::key::{Extra, Key, Side};
@@ -27,13 +32,12 @@ use crate::overflow::Overflow;
 use crate::place::{Bits, Narrow, Place};
 use crate::wide::Wide;
 use crate::{ALL, Approximate, CONVERSATIONS, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
+use moving::Search;
 use std::io;
 use weir_ledger::{Noted, Records, Tally};
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Connection, Room};
 
-/// A packet may be this much older than the newest before that counts as a step of time back.
-const REORDERING_NS: u64 = 1_000_000_000;
 /// Packets after which the hand moves, and most packets whose memory is fetched together.
 const GROUP: usize = 64;
 /// Places that the hand passes over at a time.
@@ -119,7 +123,7 @@ pub struct Counters {
 
 impl KeyOptions {
     /// Addresses, ports and protocol; both directions in one record.
-    const USUAL: Self = Self { vlan: false, interface: false, tunnel: false, unidirectional: false };
+    pub(crate) const USUAL: Self = Self { vlan: false, interface: false, tunnel: false, unidirectional: false };
 
     /// Whether anything is asked for beyond addresses, ports and protocol.
     pub(crate) fn more(self) -> bool {
@@ -147,10 +151,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     instructions: Instructions,
     counters: Counters,
     live: Records,
-    /// Time that has passed by the capture since its first packet; it never goes back.
-    clock_ns: u64,
-    /// The packet time that the clock stands at.
-    newest_ns: u64,
+    clock: Clock,
     started: bool,
     hash: KeyHash,
     index: I,
@@ -178,6 +179,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     wide: Wide,
     fragments: Fragments,
     overflow: Overflow,
+    search: Search,
 }
 
 impl Meter {
@@ -189,15 +191,20 @@ impl Meter {
         Self::try_new(config).unwrap_or_else(|error| panic!("no memory for {} flows: {error}", config.flows))
     }
 
-    /// Octets of memory that [`Meter::try_new`] takes: [`Meter::memory`], [`Meter::memory_for_tcp`] and
-    /// [`Meter::memory_for_tunnels`] together. The system gives pages when they are touched.
+    /// Octets of memory that [`Meter::try_new`] takes: [`Meter::memory`], [`Meter::memory_for_tcp`],
+    /// [`Meter::memory_for_tunnels`] and [`Meter::memory_for_moving`] together. The system gives pages when they are touched.
     pub fn memory_for(config: &Config) -> usize {
         let flows = config.flows.clamp(1, MOST) as usize;
         let extra = if config.key.more() { size_of::<Extra>() } else { 0 };
         let of_table = size_of::<Place>() + 2 * size_of::<u32>() + extra + size_of::<Connection>();
         let fixed = Wide::octets() + Fragments::octets() + Overflow::octets_for(config.policy != Policy::Drop);
         let annex: usize = Annex::octets_for(flows).iter().sum();
-        Hpc::<10, 1>::octets_for(flows) + flows * of_table + annex + Room::octets_for(troubled(flows)) + fixed
+        Hpc::<10, 1>::octets_for(flows)
+            + flows * of_table
+            + annex
+            + Room::octets_for(troubled(flows))
+            + Search::octets_for(flows)
+            + fixed
     }
 }
 
@@ -224,8 +231,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             instructions: config.tuning.instructions.filter(|set| set.is_there()).unwrap_or(best),
             counters: Counters::default(),
             live: Records::default(),
-            clock_ns: 0,
-            newest_ns: 0,
+            clock: Clock::default(),
             started: false,
             index: I::new(flows, pages)?,
             places: Memory::new(flows, pages)?,
@@ -233,7 +239,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             room: Room::new(troubled(flows))?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
-            ticks_from_ns: 0,
+            ticks_from_ns: Clock::default().now_ns,
             free,
             used: 0,
             hand: 0,
@@ -242,6 +248,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             annex: Annex::new(flows)?,
             wide: Wide::new()?,
             fragments: Fragments::new(hash.random())?,
+            search: Search::new(flows)?,
             overflow: Overflow::new(hash.random(), config.policy != Policy::Drop)?,
             hash,
         })
@@ -252,7 +259,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if let Some(first) = burst.first()
             && !std::mem::replace(&mut self.started, true)
         {
-            self.newest_ns = first.time_ns;
+            self.clock.newest_ns = first.time_ns;
             self.annex.set_usual_interface(first.interface);
         }
         lanes::run(self.instructions, Absorb { meter: self, burst, out });
@@ -302,8 +309,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         &self.counters
     }
 
-    /// Octets of memory taken for the table and what belongs to it, but for TCP analysis and tunnels, see
-    /// [`Meter::memory_for_tcp`] and [`Meter::memory_for_tunnels`].
+    /// Octets of memory taken for the table and what belongs to it, but for TCP analysis, tunnels and flows that
+    /// move, see [`Meter::memory_for_tcp`], [`Meter::memory_for_tunnels`] and [`Meter::memory_for_moving`].
     pub fn memory(&self) -> usize {
         let [labels, _] = self.annex.octets();
         let table = self.index.memory() + self.places.octets() + self.extras.octets();
@@ -320,6 +327,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Octets of memory taken on top, of which the system provides what records of tunnelled packets touch.
     pub fn memory_for_tunnels(&self) -> usize {
         self.annex.octets()[1]
+    }
+
+    /// Octets of memory taken on top, of which the system provides what a search for flows that move touches: 4 for each of them.
+    pub fn memory_for_moving(&self) -> usize {
+        self.search.octets()
     }
 
     /// How many buckets the longest search in the table's index has to look at.
@@ -408,11 +420,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             && let Some(place) = self.places.get_mut(likely as usize)
             && place.head.is_ordinary(&key)
             && (!options.more() || self.extras[likely as usize] == key.extra)
-            && self.clock_ns - place.head.began_ns < self.config.active_ns
-            && self.clock_ns - place.head.touched_ns < self.config.idle_ns
+            // A flow that came from another meter may have times ahead of the clock: it goes the other way.
+            && self.clock.now_ns.wrapping_sub(place.head.began_ns) < self.config.active_ns
+            && self.clock.now_ns.wrapping_sub(place.head.touched_ns) < self.config.idle_ns
             && let Some(gap) = place.usual_step(side, packet)
         {
-            place.head.touched_ns = self.clock_ns;
+            place.head.touched_ns = self.clock.now_ns;
             place.add_usual::<FIELDS>(side, gap, packet);
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.turn(likely, side, packet);
@@ -441,7 +454,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let with_ports;
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
             let mut fragment = *packet;
-            if !self.fragments.resolve(&mut fragment, self.clock_ns) {
+            let known = if packet.flags.has(Flags::LOOKED_UP) {
+                !packet.flags.has(Flags::FRAGMENT_LATER)
+            } else {
+                self.fragments.resolve(&mut fragment, self.clock.now_ns)
+            };
+            if !known {
                 self.counters.noted.count(Noted::FragmentUnattributed);
                 approximate = Approximate::FRAGMENTS;
             }
@@ -469,7 +487,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             let place = &mut self.places[at as usize];
             let plain = approximate == 0 && place.head.bits().0 & Bits::ODD == 0 && self.annex.is_plain(packet);
             if plain && place.add::<FIELDS>(side, packet) {
-                place.head.touched_ns = self.clock_ns;
+                place.head.touched_ns = self.clock.now_ns;
                 self.turn(at, side, packet);
                 return true;
             }
@@ -489,14 +507,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
-    /// The clock runs by the steps of time forward; a step back only sets where the next is counted from.
     #[inline(always)]
     fn advance_clock(&mut self, time_ns: u64) {
-        if time_ns >= self.newest_ns {
-            self.clock_ns = self.clock_ns.saturating_add(time_ns - self.newest_ns);
-            self.newest_ns = time_ns;
-        } else if self.newest_ns - time_ns > REORDERING_NS {
-            self.newest_ns = time_ns;
+        if !self.clock.advance(time_ns) {
             self.counters.noted.count(Noted::ClockWentBack);
         }
     }
@@ -507,7 +520,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let place = &mut self.places[at as usize];
         if place.head.bits().has(Bits::WAITING) {
             place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
-            place.head.began_ns = self.clock_ns;
+            place.head.began_ns = self.clock.now_ns;
             place.head.control = [0; 2];
             place.sides = [Narrow::NONE; 2];
             self.set_due(at);
@@ -536,7 +549,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         place.head.set_bits(bits);
         if !bits.has(Bits::CLOSING) {
-            place.head.touched_ns = self.clock_ns;
+            place.head.touched_ns = self.clock.now_ns;
             self.turn(at, side, packet);
         }
         true
@@ -644,7 +657,8 @@ mod tests {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
                 let config = Config { flows, policy, key, ..Config::default() };
                 let meter = Meter::new(config);
-                let taken = meter.memory() + meter.memory_for_tcp() + meter.memory_for_tunnels();
+                let on_top = [meter.memory_for_tcp(), meter.memory_for_tunnels(), meter.memory_for_moving()];
+                let taken = meter.memory() + on_top.iter().sum::<usize>();
                 assert_eq!(<Meter>::memory_for(&config), taken, "{flows} {policy:?}");
             }
         }

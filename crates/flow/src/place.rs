@@ -8,8 +8,8 @@
 //! A side holds what nearly every flow needs, exactly, in 64 octets. What does not fit (jumbograms, 2^28 packets in one
 //! record, times that lie hours apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
 
-use crate::Direction;
-use crate::key::{Extra, Key};
+use crate::key::{Extra, Key, Side};
+use crate::{Approximate, Direction, Flow};
 use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::{Network, Packet};
@@ -161,6 +161,29 @@ impl Head {
     #[inline(always)]
     pub fn set_bits(&mut self, bits: Bits) {
         self.rest_and_bits = self.rest_and_bits & !(0xffff << BITS) | u64::from(bits.0) << BITS;
+    }
+
+    /// Writes who the flow is and how exact the record. The side that is its source: the one that began.
+    #[inline(always)]
+    pub fn introduce(&self, flow: &mut Flow) -> Side {
+        let initiator = Side::from(self.bits().has(1 << Bits::INITIATOR));
+        (flow.source, flow.source_port) = self.endpoint(initiator);
+        (flow.destination, flow.destination_port) = self.endpoint(1 - initiator);
+        flow.protocol = self.protocol();
+        flow.network = self.network();
+        flow.approximate = Approximate(self.bits().approximate());
+        initiator
+    }
+
+    /// Writes what it has of one side into a record: TTL and control bits.
+    #[inline(always)]
+    pub fn describe(&self, side: Side, direction: &mut Direction) {
+        [direction.ttl_min, direction.ttl_max] = self.ttl[side].to_le_bytes();
+        if self.protocol() == TCP {
+            direction.tcp_flags = self.control[side] & Packet::CONTROL;
+        } else {
+            direction.icmp = self.control[side].to_ne_bytes();
+        }
     }
 
     /// Packets came from both sides, or one in TCP with ACK.

@@ -30,6 +30,11 @@ impl Wide {
         self.0.len() >= ROOM
     }
 
+    /// Whether there is room for so many more.
+    pub fn has_room_for(&self, more: usize) -> bool {
+        more == 0 || self.0.len() + more <= ROOM
+    }
+
     pub fn has(&self, at: u32, side: usize) -> bool {
         self.0.contains_key(&(at, side as u8))
     }
@@ -47,6 +52,11 @@ impl Wide {
     /// What was entered for a side, which ends with it.
     pub fn take(&mut self, at: u32, side: usize) -> Option<Direction> {
         self.0.remove(&(at, side as u8))
+    }
+
+    /// Takes in a side that was taken elsewhere; there is room.
+    pub fn put(&mut self, at: u32, side: usize, direction: Direction) {
+        self.0.insert((at, side as u8), direction);
     }
 
     /// Packets of a side so far.

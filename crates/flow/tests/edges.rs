@@ -150,7 +150,7 @@ fn equal_tags_are_not_equal_keys() {
     out.sort_by_key(|flow| flow.interface);
     assert_eq!(out.iter().map(|flow| (flow.interface, flow.packets())).collect::<Vec<_>>(), [(one, 2), (other, 3)]);
 }
-/// After 584 years of steps forward the clock stands still.
+/// After 575 years of steps forward the clock stands still.
 #[test]
 fn the_clock_does_not_come_around() {
     let (mut meter, mut out) = (Meter::new(Config { idle_ns: 120 * S, active_ns: 300 * S, ..long() }), Vec::new());

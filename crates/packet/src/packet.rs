@@ -80,6 +80,9 @@ impl Flags {
     pub const PORTS: u8 = 8;
     /// The whole fixed TCP header was read: sequence, acknowledgment, window and `control` are valid.
     pub const TCP: u8 = 16;
+    /// Of a fragment: its first one was looked for already, or remembered if it is one, so that nobody looks again. A later one
+    /// that was found is no longer flagged as a fragment: it has the ports of its flow. Never set by `decode`.
+    pub const LOOKED_UP: u8 = 32;
 
     /// Whether all of `bits` are set.
     #[inline]

@@ -9,7 +9,7 @@
 //! ordinary is kept in a [`Room`]: holes, rare counts, and marks of 64 segments once a copy was found.
 
 use crate::report::{Class, Count, Degraded, Report};
-use crate::room::{Hole, Room, Trouble};
+use crate::room::{Hole, Room, Trouble, Troubles};
 use crate::rules::{
     COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
     SUSPICIOUS_DEEP, first_position, is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
@@ -227,6 +227,19 @@ impl Connection {
     /// The same into a report of nothing.
     #[inline]
     pub fn write_report(&self, side: usize, packets: u64, room: &Room, report: &mut Report) {
+        let trouble = self.hot[side & 1].trouble.checked_sub(1).map(|at| room.entry(at));
+        self.write(side, packets, trouble, report);
+    }
+
+    /// The same of a connection that has left its room.
+    pub fn report_apart(&self, side: usize, packets: u64, troubles: &Troubles) -> Report {
+        let mut report = Report::NONE;
+        self.write(side, packets, troubles.0[side & 1].as_deref(), &mut report);
+        report
+    }
+
+    #[inline(always)]
+    fn write(&self, side: usize, packets: u64, trouble: Option<&Trouble>, report: &mut Report) {
         let (hot, cold) = (&self.hot[side & 1], &self.cold[side & 1]);
         report.unique_bytes = hot.unique_bytes;
         report.fins = cold.fins.into();
@@ -234,8 +247,8 @@ impl Connection {
         report.classes[Class::Reset as usize].segments = cold.resets.into();
         report.classes[Class::InOrder as usize] = Count { segments: hot.in_order.into(), bytes: hot.unique_bytes };
         let mut others = u64::from(hot.in_order) + u64::from(cold.syns) + u64::from(cold.resets);
-        if hot.trouble > 0 {
-            others += room.entry(hot.trouble - 1).add_to(report);
+        if let Some(trouble) = trouble {
+            others += trouble.add_to(report);
         }
         // What is nothing else only acknowledged.
         report.classes[Class::Acknowledgment as usize].segments = packets - others;
@@ -276,6 +289,39 @@ impl Connection {
                     hot.trouble = 0;
                 } else {
                     trouble.clear_counts();
+                }
+            }
+        }
+    }
+
+    /// Takes out of a room what it has there. Until it joins another room, only [`Connection::report_apart`] knows what to
+    /// make of it.
+    pub fn leave(&mut self, room: &mut Room) -> Troubles {
+        let mut troubles = Troubles::default();
+        for (hot, trouble) in self.hot.iter_mut().zip(&mut troubles.0) {
+            if let Some(at) = hot.trouble.checked_sub(1) {
+                *trouble = Some(Box::new(*room.entry(at)));
+                room.give_back(at);
+                hot.trouble = 0;
+            }
+        }
+        troubles
+    }
+
+    /// Puts into a room what it had in another one of this process. What finds no room there is forgotten, as if it had never
+    /// found any: the report says so.
+    pub fn join(&mut self, troubles: Troubles, room: &mut Room) {
+        for ((hot, cold), trouble) in self.hot.iter_mut().zip(&mut self.cold).zip(troubles.0) {
+            let Some(trouble) = trouble else { continue };
+            match room.take() {
+                Some(at) => {
+                    *room.entry_mut(at) = *trouble;
+                    hot.trouble = at + 1;
+                }
+                None => {
+                    cold.scale_and_more |= NO_ROOM;
+                    // These say that there is more in the room.
+                    hot.state &= !(STRANGE | DEEP);
                 }
             }
         }
@@ -806,5 +852,52 @@ mod tests {
             let report = connection.report(0, packets + 1, &room);
             assert_eq!((report.of(Class::InOrder).segments, report.degraded.0), (packets + 1, 0));
         }
+    }
+
+    /// A connection of which one side lost a segment, and the segment that comes behind.
+    fn with_a_hole(room: &mut Room) -> (Connection, Packet) {
+        let mut connection = Connection::NEW;
+        let packet = Packet {
+            payload_bytes: 10,
+            control: Packet::ACK,
+            window: 1,
+            flags: Flags(Flags::TCP),
+            identification: 1,
+            ..Packet::default()
+        };
+        for sequence in [0, 20, 20] {
+            connection.enter(0, &Packet { sequence, ..packet }, room);
+        }
+        (connection, Packet { sequence: 10, ..packet })
+    }
+
+    #[test]
+    fn a_connection_that_moves_to_another_room_goes_on_as_if_it_had_stayed() {
+        let [mut stayed_in, mut one, mut other] = [(); 3].map(|()| Room::new(2).unwrap());
+        let (mut stayed, missing) = with_a_hole(&mut stayed_in);
+        let (mut moved, _) = with_a_hole(&mut one);
+        // Another one is there already, so that numbers differ.
+        with_a_hole(&mut other);
+        let troubles = moved.leave(&mut one);
+        assert_eq!((one.used(), moved.troubles()), (0, [None; 2]));
+        assert_eq!(moved.report_apart(0, 3, &troubles), stayed.report(0, 3, &stayed_in));
+        moved.join(troubles, &mut other);
+        assert_eq!((other.used(), moved.troubles()), (2, [Some(1), None]));
+        stayed.enter(0, &missing, &mut stayed_in);
+        moved.enter(0, &missing, &mut other);
+        assert_eq!(moved.report(0, 4, &other), stayed.report(0, 4, &stayed_in));
+        moved.end(&mut other);
+        assert_eq!(other.used(), 1);
+    }
+
+    #[test]
+    fn a_connection_that_moves_to_a_full_room_says_so() {
+        let [mut one, mut full] = [Room::new(1).unwrap(), Room::new(0).unwrap()];
+        let (mut moved, missing) = with_a_hole(&mut one);
+        let troubles = moved.leave(&mut one);
+        moved.join(troubles, &mut full);
+        moved.enter(0, &missing, &mut full);
+        let report = moved.report(0, 4, &full);
+        assert_eq!((report.degraded.0, report.segments()), (Degraded::ROOM, 4));
     }
 }

@@ -17,6 +17,6 @@ pub use connection::Connection;
 pub use kept::Kept;
 pub use reference::Reference;
 pub use report::{Class, Count, Degraded, Report};
-pub use room::{Room, Trouble};
+pub use room::{Room, Trouble, Troubles};
 pub use rules::HOLES;
 pub use segment::{Secret, Segment};

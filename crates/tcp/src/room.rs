@@ -48,6 +48,10 @@ pub struct Trouble {
     pub(crate) originals: Originals,
 }
 
+/// What both sides of a connection had in a [`Room`], on its way into another one.
+#[derive(Debug, Default)]
+pub struct Troubles(pub(crate) [Option<Box<Trouble>>; 2]);
+
 /// Ranges of positions between the lowest and the highest that were not seen, in order.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]

@@ -4,7 +4,7 @@ use super::{Meter, NEVER, SWEPT, TCP, fetch};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
 use crate::place::{Bits, Head};
-use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index};
+use crate::{CONVERSATIONS, Direction, EndReason, Flow, Index};
 use weir_packet::Packet;
 
 /// How long a flow that has ended still takes its last acknowledgments, and what is sent again.
@@ -30,7 +30,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     pub(super) fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<Flow>) -> bool {
         let head = &self.places[at as usize].head;
         if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
-            && self.clock_ns - head.began_ns >= self.config.active_ns
+            && self.clock.since(head.began_ns) >= self.config.active_ns
             && self.active_first(head)
         {
             self.hand_out_active(at, out);
@@ -45,7 +45,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Whether nothing came for as long as a place waits.
     fn over(&self, at: u32) -> bool {
         let head = &self.places[at as usize].head;
-        self.clock_ns - head.touched_ns >= self.patience(head)
+        self.clock.since(head.touched_ns) >= self.patience(head)
     }
 
     fn patience(&self, head: &Head) -> u64 {
@@ -55,7 +55,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Whether the active timeout comes before the idle timeout.
     fn active_first(&self, head: &Head) -> bool {
-        self.config.active_ns < (head.touched_ns - head.began_ns).saturating_add(self.config.idle_ns)
+        self.config.active_ns < head.touched_ns.saturating_sub(head.began_ns).saturating_add(self.config.idle_ns)
     }
 
     /// Notes when the hand is to look into a place.
@@ -82,7 +82,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Counts ticks from now on.
     #[cold]
     fn count_ticks_anew(&mut self) {
-        self.ticks_from_ns = self.clock_ns;
+        self.ticks_from_ns = self.clock.now_ns;
         self.look_everywhere();
     }
 
@@ -95,21 +95,22 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Time goes on to `now_ns` (as packets' times are) while few packets or none come, and a quarter of the places is looked
     /// at for what is due: call it a few times a second. Before the first packet there is no time.
     pub fn wait(&mut self, now_ns: u64, out: &mut Vec<Flow>) {
-        if self.started && now_ns > self.newest_ns {
+        if self.started && now_ns > self.clock.newest_ns {
             self.advance_clock(now_ns);
         }
         for _ in 0..(self.used as usize).div_ceil(4 * SWEPT) {
             self.sweep(out);
         }
+        self.look(self.used.div_ceil(4));
     }
 
     /// The hand passes over the next places and ends what is due there.
     #[inline(always)]
     pub(super) fn sweep(&mut self, out: &mut Vec<Flow>) {
-        if self.clock_ns - self.ticks_from_ns > TICKED_NS {
+        if self.clock.now_ns - self.ticks_from_ns > TICKED_NS {
             self.count_ticks_anew();
         }
-        let now = self.tick(self.clock_ns);
+        let now = self.tick(self.clock.now_ns);
         let mut left = SWEPT.min(self.used as usize);
         while left > 0 {
             let from = self.hand as usize;
@@ -122,6 +123,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.end_found(out);
         }
         self.look_ahead(now);
+        if self.search.from < self.search.until {
+            self.look_beside();
+        }
         self.end_overflow(out);
     }
 
@@ -178,7 +182,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Ends the overflow records that are due.
     #[inline(always)]
     pub(super) fn end_overflow(&mut self, out: &mut Vec<Flow>) {
-        while let Some(flow) = self.overflow.due(self.config.active_ns, self.clock_ns) {
+        while let Some(flow) = self.overflow.due(self.config.active_ns, self.clock.now_ns) {
             self.hand_out(flow, out);
         }
     }
@@ -208,6 +212,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if self.is_connection(at) {
             self.tcp[at as usize].end(&mut self.room);
         }
+        self.vacate(at, hash);
+    }
+
+    /// Frees a place whose flow is no longer there.
+    pub(super) fn vacate(&mut self, at: u32, hash: u64) {
         self.index.remove(hash, at);
         self.places[at as usize].head.free();
         self.due[at as usize] = NEVER;
@@ -215,7 +224,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Whether a place has a connection that is analysed.
-    fn is_connection(&self, at: u32) -> bool {
+    pub(super) fn is_connection(&self, at: u32) -> bool {
         FIELDS & CONVERSATIONS != 0 && self.places[at as usize].head.protocol() == TCP
     }
 
@@ -236,13 +245,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         out.push(if self.is_connection(at) { Flow::OF_TCP } else { Flow::NONE });
         let Some(flow) = out.last_mut() else { return };
         let head = self.places[at as usize].head;
-        let initiator = Side::from(head.bits().has(1 << Bits::INITIATOR));
-        (flow.source, flow.source_port) = head.endpoint(initiator);
-        (flow.destination, flow.destination_port) = head.endpoint(1 - initiator);
-        flow.protocol = head.protocol();
-        flow.network = head.network();
+        let initiator = head.introduce(flow);
         flow.end_reason = end_reason;
-        flow.approximate = Approximate(head.bits().approximate());
         flow.interface = self.annex.interface(at as usize, head.bits());
         self.describe(at, initiator, &head, &mut flow.forward);
         self.describe(at, 1 - initiator, &head, &mut flow.reverse);
@@ -264,12 +268,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             None if narrow.packets() == 0 => return,
             None => narrow.describe(direction),
         }
-        [direction.ttl_min, direction.ttl_max] = head.ttl[side].to_le_bytes();
-        if head.protocol() == TCP {
-            direction.tcp_flags = head.control[side] & Packet::CONTROL;
-        } else {
-            direction.icmp = head.control[side].to_ne_bytes();
-        }
+        head.describe(side, direction);
         self.annex.describe(at as usize, side, head.bits(), direction);
     }
 }

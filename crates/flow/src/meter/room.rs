@@ -24,28 +24,30 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         packet: &Packet,
         out: &mut Vec<Flow>,
     ) -> Option<u32> {
-        let at = self.room(packet, out)?;
+        let at = self.room(Some(packet), out)?;
         let place = at as usize;
-        self.places[place] = Place { head: Head::new(key, side, self.clock_ns), sides: [Narrow::NONE; 2] };
+        self.places[place] = Place { head: Head::new(key, side, self.clock.now_ns), sides: [Narrow::NONE; 2] };
         if let Some(extra) = self.extras.get_mut(place) {
             *extra = key.extra;
         }
         self.set_due(at);
         self.index.insert(hash, at);
+        self.note_opened(at, hash);
         self.counters.created += 1;
         self.live.flows += 1;
         Some(at)
     }
 
-    /// A free place: else one that is due, else one that is closing, else by the policy.
-    fn room(&mut self, packet: &Packet, out: &mut Vec<Flow>) -> Option<u32> {
+    /// A free place: else one that is due, else one that is closing, else by the policy. For a new flow that begins with a packet,
+    /// or for one that came from another meter.
+    pub(super) fn room(&mut self, packet: Option<&Packet>, out: &mut Vec<Flow>) -> Option<u32> {
         if let Some(at) = self.take_free() {
             return Some(at);
         }
         let mut best: Option<((u8, u64, bool), u32)> = None;
         for _ in 0..CHOICE.min(self.config.flows as usize) {
             let at = self.advance_hand();
-            let due = self.due[at as usize] <= self.tick(self.clock_ns);
+            let due = self.due[at as usize] <= self.tick(self.clock.now_ns);
             if due && self.end_if_due(at, self.hash_of(at), out) {
                 continue;
             }
@@ -67,7 +69,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// How gladly a place is given to a new flow that begins with `packet`, lowest first; `None` for never.
-    fn rank(&self, head: &Head, packet: &Packet) -> Option<(u8, u64, bool)> {
+    fn rank(&self, head: &Head, packet: Option<&Packet>) -> Option<(u8, u64, bool)> {
         let touched_ns = head.touched_ns;
         if head.is_free() {
             // Forgotten by `drain_some`.
@@ -76,7 +78,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             return Some((CLOSING, touched_ns, false));
         }
         // An unanswered SYN is no reason to end a flow that was answered.
-        let begins = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
+        let begins = packet.is_some_and(|packet| packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN);
         let answered = head.answered();
         let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
         evict.then_some((OPEN, touched_ns, answered))
@@ -117,7 +119,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         self.counters.noted.count(Noted::Overflow);
         self.end_overflow(out);
-        if self.overflow.add(packet, approximate, self.clock_ns) {
+        if self.overflow.add(packet, approximate, self.clock.now_ns) {
             self.counters.created += 1;
             self.live.flows += 1;
         }
