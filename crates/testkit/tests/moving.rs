@@ -91,7 +91,7 @@ impl Many {
             moves: Vec::new(),
             sought: None,
             random: Random(seed | 1),
-            patience: if seed % 2 == 0 { 1 } else { 6 },
+            patience: if seed.is_multiple_of(2) { 1 } else { 6 },
             newest_ns: 0,
             out: Vec::new(),
             moved: 0,
