@@ -1,6 +1,6 @@
 //! The clock that decides when flows end (`docs/metering.md` section 5), and how the times of one clock are told by another.
 //!
-//! Always true: it never goes back. It begins far above 0, so that there is room for what happened before a meter's first
+//! Always true: it never goes back once there was a packet. It begins far above 0, so that there is room for what happened before a meter's first
 //! packet: flows that another meter has seen begin.
 
 /// A packet may be this much older than the newest before that counts as a step of time back.
@@ -46,9 +46,17 @@ impl Clock {
     /// What this clock shows, or showed, when packets had the time at which `other` showed `then_ns`. It may lie ahead: packets
     /// that the other one has seen are still on their way here.
     pub fn translate(&self, then_ns: u64, other: &Self) -> u64 {
-        let packet_time = i128::from(then_ns) - i128::from(other.now_ns) + i128::from(other.newest_ns);
-        let here = packet_time - i128::from(self.newest_ns) + i128::from(self.now_ns);
-        here.clamp(0, u64::MAX.into()) as u64
+        self.at(i128::from(then_ns) - i128::from(other.now_ns) + i128::from(other.newest_ns))
+    }
+
+    /// Stands at a packet time, be it before or after the one that it stood at.
+    pub fn set(&mut self, time_ns: u64) {
+        *self = Self { now_ns: self.at(time_ns.into()), newest_ns: time_ns };
+    }
+
+    fn at(&self, packet_time_ns: i128) -> u64 {
+        let shown = packet_time_ns - i128::from(self.newest_ns) + i128::from(self.now_ns);
+        shown.clamp(0, u64::MAX.into()) as u64
     }
 }
 
@@ -66,6 +74,9 @@ mod tests {
         assert_eq!(one.translate(BEGIN_NS - 3_000, &other), BEGIN_NS + 3_000);
         assert_eq!(one.translate(BEGIN_NS, &other), BEGIN_NS + 6_000);
         assert_eq!(one.since(BEGIN_NS + 6_000), 0);
+        let then = one.translate(BEGIN_NS, &other);
+        one.set(1_000);
+        assert_eq!((one.now_ns, one.newest_ns, one.translate(BEGIN_NS, &other)), (BEGIN_NS, 1_000, then));
     }
 
     #[test]

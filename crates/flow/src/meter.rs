@@ -152,6 +152,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     counters: Counters,
     live: Records,
     clock: Clock,
+    /// Whether there was a packet.
     started: bool,
     hash: KeyHash,
     index: I,
@@ -257,12 +258,28 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Enters a burst; records that end are appended to `out`.
     pub fn absorb(&mut self, burst: &[Packet], out: &mut Vec<Flow>) {
         if let Some(first) = burst.first()
-            && !std::mem::replace(&mut self.started, true)
+            && !self.started
         {
-            self.clock.newest_ns = first.time_ns;
-            self.annex.set_usual_interface(first.interface);
+            self.start(first);
         }
         lanes::run(self.instructions, Absorb { meter: self, burst, out });
+    }
+
+    /// The first packet of all.
+    #[cold]
+    fn start(&mut self, first: &Packet) {
+        self.started = true;
+        self.expect(first.time_ns, first.interface);
+        // It may be older than flows that were adopted before.
+        self.clock.set(first.time_ns);
+    }
+
+    /// What time it is, and what interface is the usual one, as long as there is nothing to tell by.
+    fn expect(&mut self, time_ns: u64, interface: u32) {
+        if self.used == 0 {
+            self.clock.newest_ns = time_ns;
+            self.annex.set_usual_interface(interface);
+        }
     }
 
     /// Ends every record: call at the end of input.

@@ -93,9 +93,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Time goes on to `now_ns` (as packets' times are) while few packets or none come, and a quarter of the places is looked
-    /// at for what is due: call it a few times a second. Before the first packet there is no time.
+    /// at for what is due: call it a few times a second. Before the first packet or adopted flow there is no time.
     pub fn wait(&mut self, now_ns: u64, out: &mut Vec<Flow>) {
-        if self.started && now_ns > self.clock.newest_ns {
+        if (self.started || self.used > 0) && now_ns > self.clock.newest_ns {
             self.advance_clock(now_ns);
         }
         for _ in 0..(self.used as usize).div_ceil(4 * SWEPT) {
@@ -107,7 +107,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// The hand passes over the next places and ends what is due there.
     #[inline(always)]
     pub(super) fn sweep(&mut self, out: &mut Vec<Flow>) {
-        if self.clock.now_ns - self.ticks_from_ns > TICKED_NS {
+        if self.clock.since(self.ticks_from_ns) > TICKED_NS {
             self.count_ticks_anew();
         }
         let now = self.tick(self.clock.now_ns);

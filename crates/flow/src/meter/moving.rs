@@ -54,7 +54,8 @@ struct More {
 /// The search for the flows of some parts.
 #[derive(Debug)]
 pub(super) struct Search {
-    on: bool,
+    /// Whether there is one.
+    pub on: bool,
     parts: Parts,
     /// The place that is looked at next, and the one before which all is done: what opens is listed when it does.
     pub from: u32,
@@ -186,9 +187,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// If there is no room for it, or for what it has beyond the ordinary, its record ends now, for lack of resources; if there
     /// is none for what only TCP analysis has to know, the record says so.
     pub fn adopt(&mut self, moved: Moved, out: &mut Vec<Flow>) {
-        if !std::mem::replace(&mut self.started, true) {
-            self.clock.newest_ns = moved.clock.newest_ns;
-            self.annex.set_usual_interface(moved.interface);
+        if !self.started {
+            self.expect(moved.clock.newest_ns, moved.interface);
         }
         let wide = [0, 1].into_iter().filter(|&side| moved.wide(side).is_some()).count();
         let room = if self.wide.has_room_for(wide) { self.room(None, out) } else { None };
@@ -198,10 +198,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
     }
 
-    /// A flow has come into a place: if its part is sought, the place is listed.
-    #[inline]
+    /// A flow has come into a place during a search: if its part is sought, the place is listed.
+    #[cold]
+    #[inline(never)]
     pub(super) fn note_opened(&mut self, at: u32, hash: u64) {
-        if self.search.on && self.search.parts.contains(part_of(hash)) {
+        if self.search.parts.contains(part_of(hash)) {
             self.search.list(at);
         }
     }
@@ -218,8 +219,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let from = self.search.from;
         let until = self.search.until.min(from.saturating_add(places));
         for at in from..until {
-            if !self.places[at as usize].head.is_free() {
-                self.note_opened(at, self.hash_of(at));
+            if !self.places[at as usize].head.is_free() && self.search.parts.contains(part_of(self.hash_of(at))) {
+                self.search.list(at);
             }
         }
         self.search.from = until;
@@ -281,7 +282,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let hash = self.hash_of(at);
         self.index.insert(hash, at);
         self.set_due(at);
-        self.note_opened(at, hash);
+        if self.search.on {
+            self.note_opened(at, hash);
+        }
     }
 
     /// Hands out the record of a flow for which there is no room.

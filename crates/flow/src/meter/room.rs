@@ -32,7 +32,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         }
         self.set_due(at);
         self.index.insert(hash, at);
-        self.note_opened(at, hash);
+        if self.search.on {
+            self.note_opened(at, hash);
+        }
         self.counters.created += 1;
         self.live.flows += 1;
         Some(at)

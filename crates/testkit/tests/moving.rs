@@ -1,0 +1,382 @@
+//! Several meters behind a [`Spread`], between which flows move at any moment, beside one meter that sees all packets: the same
+//! records, field by field.
+//!
+//! Every meter has a queue, as it would have on a thread of its own, and takes from it when chance lets it: so a flow comes to
+//! meters that are behind the one it left, and to meters that are ahead of it.
+
+use proptest::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use weir_capture::{Source, synth};
+use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Moved, PARTS, Parts, Policy, Spread};
+use weir_ledger::Records;
+use weir_packet::Packet;
+use weir_testkit::{compare, real, traffic};
+
+const SEEDS: u64 = 400;
+const SECOND: u64 = 1_000_000_000;
+
+/// Random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % most
+    }
+
+    /// About one part in so many.
+    fn parts(&mut self, of: u64) -> Parts {
+        let mut parts = Parts::new();
+        (0..PARTS as u16).filter(|_| self.below(of) == 0).for_each(|part| parts.insert(part));
+        parts
+    }
+}
+
+/// What a meter is told, in the order in which it is told.
+enum Told {
+    Packets(Vec<Packet>),
+    Seek(Parts),
+    Forget,
+    Release(usize),
+    Adopt(usize),
+}
+
+/// A meter and what it is still to do.
+struct Reader {
+    meter: Meter,
+    queue: VecDeque<Told>,
+}
+
+/// Flows on their way.
+#[derive(Default)]
+struct Move {
+    to: usize,
+    flows: Vec<Moved>,
+    /// What the meter has less that they left.
+    records: Records,
+    released: bool,
+    adopted: bool,
+}
+
+/// The distributor and its meters.
+struct Many {
+    spread: Spread,
+    /// The meter that each part goes to.
+    owners: [usize; PARTS],
+    readers: Vec<Reader>,
+    moves: Vec<Move>,
+    /// Parts that are sought, the meter that seeks and the one they are for.
+    sought: Option<(Parts, usize, usize)>,
+    random: Random,
+    /// Bursts between two decisions, about.
+    patience: u64,
+    newest_ns: u64,
+    out: Vec<Flow>,
+    moved: usize,
+}
+
+fn less(one: Records, other: Records) -> Records {
+    Records { flows: one.flows - other.flows, packets: one.packets - other.packets, bytes: one.bytes - other.bytes }
+}
+
+impl Many {
+    fn new(config: Config, meters: usize, seed: u64) -> Self {
+        let readers = (0..meters).map(|_| Reader { meter: Meter::new(config), queue: VecDeque::new() }).collect();
+        Self {
+            spread: Spread::new(config.secret.expect("they have one secret"), config.key).expect("there is memory"),
+            owners: std::array::from_fn(|part| part % meters),
+            readers,
+            moves: Vec::new(),
+            sought: None,
+            random: Random(seed | 1),
+            patience: if seed.is_multiple_of(2) { 1 } else { 6 },
+            newest_ns: 0,
+            out: Vec::new(),
+            moved: 0,
+        }
+    }
+
+    fn give(&mut self, burst: &[Packet]) {
+        let mut shares = vec![Vec::new(); self.readers.len()];
+        for packet in burst {
+            let mut packet = *packet;
+            let part = self.spread.part(&mut packet);
+            self.newest_ns = self.newest_ns.max(packet.time_ns);
+            shares[self.owners[usize::from(part)]].push(packet);
+        }
+        for (reader, share) in self.readers.iter_mut().zip(shares) {
+            if !share.is_empty() {
+                reader.queue.push_back(Told::Packets(share));
+            }
+        }
+        if self.random.below(self.patience) == 0 {
+            self.decide();
+        }
+        for _ in 0..self.random.below(2 * self.readers.len() as u64 + 1) {
+            let one = self.random.below(self.readers.len() as u64) as usize;
+            self.step(one);
+        }
+    }
+
+    /// The distributor begins a search, or ends one in one way or the other.
+    fn decide(&mut self) {
+        match self.sought.take() {
+            None => {
+                let meters = self.readers.len() as u64;
+                let from = self.random.below(meters) as usize;
+                let to = (from + 1 + self.random.below(meters - 1) as usize) % self.readers.len();
+                let rare = [1, 2, 20][self.random.below(3) as usize];
+                let parts = self.random.parts(rare);
+                let own = |part: &u16| parts.contains(*part) && self.owners[usize::from(*part)] == from;
+                let mut sought = Parts::new();
+                (0..PARTS as u16).filter(own).for_each(|part| sought.insert(part));
+                self.readers[from].queue.push_back(Told::Seek(sought));
+                self.sought = Some((sought, from, to));
+            }
+            Some((_, from, _)) if self.random.below(5) == 0 => self.readers[from].queue.push_back(Told::Forget),
+            Some((parts, from, to)) => {
+                self.owners.iter_mut().enumerate().filter(|(part, _)| parts.contains(*part as u16)).for_each(
+                    |(_, owner)| {
+                        assert_eq!(*owner, from);
+                        *owner = to;
+                    },
+                );
+                self.readers[from].queue.push_back(Told::Release(self.moves.len()));
+                self.readers[to].queue.push_back(Told::Adopt(self.moves.len()));
+                self.moves.push(Move { to, ..Move::default() });
+            }
+        }
+    }
+
+    /// One meter does what it is to do next. False if it has nothing to do.
+    fn step(&mut self, one: usize) -> bool {
+        let Reader { meter, queue } = &mut self.readers[one];
+        match queue.pop_front() {
+            None => {
+                if self.random.below(4) == 0 {
+                    meter.wait(self.newest_ns, &mut self.out);
+                }
+                return false;
+            }
+            Some(Told::Packets(packets)) => meter.absorb(&packets, &mut self.out),
+            Some(Told::Seek(parts)) => meter.seek(parts),
+            Some(Told::Forget) => {
+                meter.forget();
+                assert!(!meter.sought());
+            }
+            Some(Told::Release(number)) => {
+                let before = meter.live();
+                let released = &mut self.moves[number];
+                let parts_of = &self.owners;
+                meter.release(|part, moved| {
+                    assert!(usize::from(part) < parts_of.len());
+                    released.flows.push(moved);
+                });
+                released.records = less(before, meter.live());
+                released.released = true;
+                self.moved += released.flows.len();
+                if self.random.below(2) == 0 {
+                    // It need not have got so far.
+                    self.adopt(number);
+                }
+            }
+            Some(Told::Adopt(number)) if self.moves[number].released => self.adopt(number),
+            Some(adopt) => {
+                queue.push_front(adopt);
+                return false;
+            }
+        }
+        self.check();
+        true
+    }
+
+    fn adopt(&mut self, number: usize) {
+        let adopted = &mut self.moves[number];
+        if std::mem::replace(&mut adopted.adopted, true) {
+            return;
+        }
+        let meter = &mut self.readers[adopted.to].meter;
+        let (live, ended) = (meter.live(), self.out.len());
+        let created = meter.counters().created;
+        adopted.flows.drain(..).for_each(|moved| meter.adopt(moved, &mut self.out));
+        assert_eq!(self.out.len(), ended, "a flow was ended though there is room");
+        assert_eq!((less(meter.live(), live), meter.counters().created), (adopted.records, created));
+    }
+
+    /// Records created are handed out, live, or on their way.
+    fn check(&self) {
+        let created: u64 = self.readers.iter().map(|reader| reader.meter.counters().created).sum();
+        let live: u64 = self.readers.iter().map(|reader| reader.meter.live().flows).sum();
+        let on_the_way = self.moves.iter().filter(|one| one.released && !one.adopted);
+        let on_the_way: u64 = on_the_way.map(|one| one.records.flows).sum();
+        assert_eq!(created, live + on_the_way + self.out.len() as u64);
+    }
+
+    fn finish(&mut self) {
+        while self.readers.iter().any(|reader| !reader.queue.is_empty()) {
+            (0..self.readers.len()).for_each(|one| while self.step(one) {});
+        }
+        for reader in &mut self.readers {
+            reader.meter.wait(self.newest_ns, &mut self.out);
+            reader.meter.drain(&mut self.out);
+            assert_eq!(reader.meter.live(), Records::default());
+        }
+        self.check();
+    }
+}
+
+/// Every field of every record.
+fn in_full(flows: &[Flow]) -> Vec<String> {
+    let mut all: Vec<String> = flows.iter().map(|flow| format!("{flow:?}")).collect();
+    all.sort();
+    all
+}
+
+/// How many flows moved, and the records.
+fn same(
+    packets: &[Packet],
+    burst: usize,
+    config: Config,
+    meters: usize,
+    seed: u64,
+) -> Result<(usize, Vec<Flow>), String> {
+    let (one, meter) = real::meter_packets(packets, burst, config);
+    let mut many = Many::new(config, meters, seed);
+    packets.chunks(burst).for_each(|burst| many.give(burst));
+    many.finish();
+    compare::flows(&many.out, &one).map_err(|apart| format!("{meters} meters against one: {apart}"))?;
+    if in_full(&many.out) != in_full(&one) {
+        return Err("fields without a meaning differ".into());
+    }
+    let mut noted = HashMap::new();
+    for reader in &many.readers {
+        let counters = reader.meter.counters();
+        counters.noted.nonzero().for_each(|(what, count)| *noted.entry(what).or_default() += count);
+        if counters.dropped_packets > 0 {
+            return Err("packets were dropped".into());
+        }
+    }
+    compare::debug(&noted, &meter.counters().noted.nonzero().collect::<HashMap<_, u64>>())?;
+    Ok((many.moved, one))
+}
+
+/// The packets of hostile frames, in order of time, with some that need a wide record.
+fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> Vec<Packet> {
+    let (mut packets, mut newest_ns) = (Vec::new(), 0);
+    for frame in traffic::frames(steps) {
+        newest_ns = frame.time_ns.max(newest_ns);
+        let mut packet = Packet { time_ns: newest_ns, interface: frame.interface, ..Packet::default() };
+        let options = weir_packet::Options { decapsulate };
+        if weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet).is_ok() {
+            if random.below(12) == 0 {
+                packet.ip_bytes += 70_000;
+            }
+            packets.push(packet);
+        }
+    }
+    packets
+}
+
+#[test]
+fn flows_that_move_make_the_records_of_one_meter_on_hostile_traffic() {
+    let moved = std::cell::Cell::new(0);
+    let case = (traffic::steps(160), 1..8_usize, traffic::settings(), 2..6_usize, any::<u64>());
+    traffic::check(SEEDS, &case, |(steps, burst, settings, meters, seed)| {
+        let packets = hostile(&steps, settings.decode.decapsulate, &mut Random(seed | 1));
+        let config = Config { flows: 4096, ..settings.meter };
+        let (flows, _) = same(&packets, burst, config, meters, seed)?;
+        moved.set(moved.get() + flows);
+        Ok(())
+    });
+    println!("{} flows moved", moved.get());
+    assert!(
+        moved.get() > 10 * SEEDS as usize || std::env::var_os("WEIR_SEEDS").is_some(),
+        "{} flows moved",
+        moved.get()
+    );
+}
+
+/// The packets of a synthetic load.
+fn load(specification: &str) -> Vec<Packet> {
+    let mut source = synth(specification).expect("the load exists");
+    let mut packets = Vec::new();
+    while let Some(burst) = source.burst().expect("memory can be read") {
+        for frame in &burst {
+            let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
+            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
+                .expect("frames are whole");
+            packets.push(packet);
+        }
+    }
+    assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "time does not step back");
+    packets
+}
+
+/// What many connections at once make of it, so that places are found by looking at some after others.
+fn the_same_of(specification: &str) {
+    let packets = load(specification);
+    let unidirectional = KeyOptions { unidirectional: true, ..KeyOptions::default() };
+    for (meters, burst, key) in
+        [(2, 64, KeyOptions::default()), (3, 17, unidirectional), (5, 64, KeyOptions::default())]
+    {
+        let [idle_ns, active_ns] = [SECOND / 2, 2 * SECOND];
+        let config =
+            Config { flows: 1 << 14, idle_ns, active_ns, key, secret: Some(meters as u64), ..Config::default() };
+        let (moved, flows) = same(&packets, burst, config, meters, 7).unwrap_or_else(|why| panic!("{why}"));
+        let ended = |reason| flows.iter().filter(|flow| flow.end_reason == reason).count();
+        let reasons = [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow].map(ended);
+        println!("{specification}: {meters} meters, {moved} flows moved, ends {reasons:?}");
+        assert!(moved > 500 && reasons.iter().all(|&ended| ended > 10), "{moved} flows moved, ends {reasons:?}");
+    }
+}
+
+#[test]
+fn flows_that_move_make_the_records_of_one_meter_on_a_lossy_network() {
+    the_same_of(
+        "lossy,flows=600,packets=60k,loss=6%,recut=60%,reorder=4%,spurious=2%,duplicate=4%,routed=40%,keepalive=30%,\
+         zerowindow=30%,noid=50%",
+    );
+}
+
+#[test]
+fn flows_that_move_make_the_records_of_one_meter_on_an_internet_mix() {
+    the_same_of("mix,flows=4000,packets=100k,ramp=1s");
+}
+
+/// What does not fit is in a record all the same, and everything else is as it was.
+#[test]
+fn a_full_meter_ends_what_it_cannot_take_in() {
+    let packets = load("lossy,flows=500,new=500,packets=20k,loss=6%,duplicate=4%");
+    for policy in [Policy::Overflow, Policy::Drop, Policy::EvictOldestIdle] {
+        let config = Config { secret: Some(3), policy, ..Config::default() };
+        let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }));
+        let mut out = Vec::new();
+        large.absorb(&packets, &mut out);
+        let before = large.live();
+        let mut all = Parts::new();
+        (0..PARTS as u16).for_each(|part| all.insert(part));
+        let mut moved = Vec::new();
+        large.seek(all);
+        large.release(|_, flow| moved.push(flow));
+        assert_eq!((large.live(), moved.len() as u64), (Records::default(), before.flows));
+        moved.into_iter().for_each(|flow| small.adopt(flow, &mut out));
+        assert_eq!(small.counters().created, 0);
+        assert_eq!((small.live().flows, out.len() as u64), (60, large.counters().created - 60), "{policy:?}");
+        assert!(out.iter().any(|flow| flow.end_reason == EndReason::LackOfResources), "{policy:?}");
+        small.drain(&mut out);
+        assert_eq!(out.iter().map(Flow::packets).sum::<u64>(), packets.len() as u64);
+        let octets: u64 = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum();
+        assert_eq!(out.iter().map(Flow::frame_bytes).sum::<u64>(), octets);
+        // But for the reason they are the records of a meter in which all have room.
+        let mut one = real::meter_packets(&packets, packets.len(), config).0;
+        one.iter_mut().chain(&mut out).for_each(|flow| {
+            assert!(!flow.approximate.has(Approximate::OVERFLOW));
+            if flow.end_reason == EndReason::LackOfResources {
+                flow.end_reason = EndReason::Forced;
+            }
+        });
+        compare::flows(&out, &one).unwrap_or_else(|apart| panic!("{policy:?}: {apart}"));
+    }
+}
