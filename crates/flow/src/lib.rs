@@ -20,7 +20,6 @@ mod overflow;
 mod parts;
 mod place;
 mod record;
-mod spread_stub;
 mod tuning;
 mod wide;
 
@@ -30,5 +29,4 @@ pub use lanes::{Lanes, prefetch};
 pub use meter::{Config, Counters, KeyOptions, Meter, Moved, Policy};
 pub use parts::{PARTS, Parts, Spread};
 pub use record::{Approximate, Direction, EndReason, Flow};
-pub use spread_stub::{Moved, PARTS, Parts, Spread};
 pub use tuning::{ALL, CONVERSATIONS, GAPS, HEADERS, Instructions, LABELS, Pages, SIZES, Tuning};

@@ -9,9 +9,10 @@
 //! Parts are moved in steps, none of which stops anybody for long:
 //!
 //! 1. Who gives looks for the flows of those parts, among its other work ([`Task::Give`]).
-//! 2. Who takes is told to hold ([`Task::Take`]): it will not go beyond the point of the switch in any of its queues.
+//! 2. Who takes is told, too ([`Task::Take`]). Both will not go beyond the point of the switch in any of their queues.
 //! 3. Readers take the new table, each between two bursts, and say how many packets they had handed to each meter.
-//! 4. Who gives meters what it was handed until then and hands over the flows. Nothing of those parts is on its way any more.
+//! 4. Who gives meters what it was handed until then, and hands over the flows. Nothing of those parts is on its way any more, and
+//!    its clock has not passed what comes behind the switch.
 //! 5. Who takes enters them, and goes on.
 //!
 //! Always true: the packets of a flow are metered in the order in which a reader handed them over, and by one meter at a time.
@@ -71,7 +72,7 @@ struct OfReader {
     handed_in_all: Vec<AtomicU64>,
     /// Packets per part.
     packets: [AtomicU64; PARTS],
-    /// Everything up to this time was handed over, ns by the clock of live packets; 0 if it is not live.
+    /// Everything up to this time was handed over, ns by the clock that stamps packets; 0: not known.
     until_ns: AtomicU64,
 }
 
@@ -275,7 +276,7 @@ impl Out {
         (self.table, self.order, self.switch) = (table, number, switch);
     }
 
-    /// Everything that was stamped before this was handed over.
+    /// Everything that is known and was stamped before this time was handed over.
     pub fn is_at(&self, now_ns: u64) {
         self.mesh.readers[self.number].until_ns.store(now_ns, Ordering::Release);
     }
@@ -292,7 +293,6 @@ impl Drop for Out {
         let of = &self.mesh.readers[self.number];
         write(&of.handed_in_all, &self.handed);
         of.ended.store(true, Ordering::Release);
-        self.is_at(u64::MAX);
     }
 }
 
@@ -330,13 +330,19 @@ fn write(counters: &[AtomicU64], values: &[u64]) {
 }
 
 impl In {
-    /// Meters what has come: a burst of every queue at most. How many packets that was.
-    pub fn absorb(&mut self, metering: &mut Metering) -> usize {
-        let mut sum = 0;
+    /// Meters what has come: a burst of every queue at most, and nothing beyond a switch in which it gives or takes. How many packets that
+    /// was, and whether it was all, so that time may go on to where the readers are.
+    pub fn absorb(&mut self, metering: &mut Metering) -> (usize, bool) {
+        let switch = match self.doing {
+            Doing::Nothing | Doing::Seek { .. } => None,
+            Doing::Give { switch, .. } | Doing::Take { switch, .. } => Some(switch),
+        };
+        let (mut sum, mut all) = (0, switch.is_none());
         for (reader, lane) in self.lanes.iter_mut().enumerate() {
-            let mut count = lane.queue.slots().min(BURST);
+            let there = lane.queue.slots();
+            let mut count = there.min(BURST);
             // Asked after what there is: what came after the switch is seen only when the switch is.
-            if let Doing::Take { switch, .. } = self.doing
+            if let Some(switch) = switch
                 && let Some(end) = self.mesh.handed(reader, self.number, switch)
             {
                 count = count.min((end - lane.taken) as usize);
@@ -349,18 +355,26 @@ impl In {
             }
             lane.taken += count as u64;
             sum += count;
+            all &= count == there;
         }
         if sum > 0 {
             self.mesh.meters[self.number].flows.store(metering.flows(), Ordering::Relaxed);
         }
-        sum
+        (sum, all)
     }
 
-    /// The time by the clock of live packets up to which all readers have handed over everything; `None` if they are not live. To be asked
+    /// The time up to which all readers have handed over everything that they know of, by the clock that stamps packets. To be asked
     /// before [`In::absorb`].
     pub fn now_ns(&self) -> Option<u64> {
-        let times = self.mesh.readers.iter().map(|reader| reader.until_ns.load(Ordering::Acquire));
-        times.min().filter(|&now_ns| now_ns > 0 && now_ns < u64::MAX)
+        let of = |reader: &OfReader| {
+            // Asked in this order: when it has ended it comes no further.
+            let ended = reader.ended.load(Ordering::Acquire);
+            (ended, reader.until_ns.load(Ordering::Acquire))
+        };
+        let times = || self.mesh.readers.iter().map(of);
+        let at_work = times().filter(|(ended, _)| !ended).map(|(_, until_ns)| until_ns).min();
+        let now_ns = at_work.or_else(|| times().map(|(_, until_ns)| until_ns).max());
+        now_ns.filter(|&now_ns| now_ns > 0)
     }
 
     /// Whether all readers have ended. What they handed over before is there when this is said.
@@ -448,8 +462,12 @@ impl In {
         of.done.store(done, Ordering::Release);
     }
 
-    /// Whether it may end: not in the middle of a move. If so it takes no more tasks.
+    /// Whether it may end, once all readers have: nothing is left, and it is not in the middle of a move. If so it takes no more tasks.
     pub fn may_end(&mut self) -> bool {
+        // What it held back has not been looked at.
+        if self.lanes.iter().any(|lane| lane.queue.slots() > 0) {
+            return false;
+        }
         let mut post = lock(&self.mesh.meters[self.number].post);
         post.gone = matches!(self.doing, Doing::Nothing) && post.task.is_none();
         post.gone
@@ -532,8 +550,8 @@ impl Mesh {
     fn handed(&self, reader: usize, meter: usize, switch: u64) -> Option<u64> {
         let of = &self.readers[reader];
         // Asked first: whoever has ended has switched before, or never will; but that counts only if there is a switch.
-        let ended = self.switch.load(Ordering::Acquire) >= switch && of.ended.load(Ordering::Acquire);
-        if of.switched.load(Ordering::Acquire) >= switch {
+        let ended = self.switch.load(Ordering::Acquire) == switch && of.ended.load(Ordering::Acquire);
+        if of.switched.load(Ordering::Acquire) == switch {
             Some(of.handed[meter].load(Ordering::Relaxed))
         } else {
             ended.then(|| of.handed_in_all[meter].load(Ordering::Relaxed))

@@ -107,6 +107,11 @@ impl Metering {
         self.meter.live().flows
     }
 
+    /// Time has come to this.
+    pub fn is_at(&mut self, now_ns: u64) {
+        self.meter.wait(now_ns, &mut self.flows);
+    }
+
     /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
         if !self.flows.is_empty() {

@@ -259,7 +259,7 @@ mod tests {
     fn settings() -> Settings {
         let meter = weir_flow::Config {
             secret: Some(1),
-            flows: 1 << 14,
+            flows: 1 << 17,
             idle_ns: 50_000_000,
             active_ns: 200_000_000,
             ..Default::default()

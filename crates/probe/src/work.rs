@@ -72,17 +72,17 @@ pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, 
 /// A thread that reads.
 pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut out: Out, desk: &Desk, mut stop: Stop) {
     let mut packets: Packets = Box::new([Packet::default(); BURST]);
-    let (mut answered, mut looked, live) = (0, Instant::now(), source.now_ns().is_some());
+    let (mut answered, mut looked) = (0, Instant::now());
     loop {
         match reader.read(&mut *source, &mut packets) {
             Ok(Some((count, waits))) => {
                 out.hand_over(&mut packets[..count], &mut reader);
-                if let Some(last) = packets[..count].last().filter(|_| live) {
+                if let Some(last) = packets[..count].last() {
                     out.is_at(last.time_ns);
                 }
                 if waits && looked.elapsed() >= PATIENCE {
                     looked = Instant::now();
-                    out.is_at(source.now_ns().unwrap_or(0));
+                    source.now_ns().into_iter().for_each(|now_ns| out.is_at(now_ns));
                 }
             }
             Ok(None) => break,
@@ -110,12 +110,12 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk:
     loop {
         // Asked first: what was handed over before the readers ended, or before that time, is there then.
         let (last, now_ns) = (from.is_abandoned(), from.now_ns());
-        let count = from.absorb(&mut metering);
+        let (count, all) = from.absorb(&mut metering);
         from.go_on_moving(&mut metering);
         if count == 0 && last && from.may_end() {
             break;
         }
-        if count < BURST {
+        if all {
             metering.wait(|| now_ns);
         }
         idle = if count == 0 { idle.saturating_add(1) } else { 0 };
@@ -131,5 +131,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk:
             });
         }
     }
+    // What was due by the time at which the readers ended is due here, whoever had the last packets.
+    from.now_ns().into_iter().for_each(|now_ns| metering.is_at(now_ns));
     desk.end(metering.finish());
 }
