@@ -12,7 +12,7 @@ pub(crate) type Table = [u8; PARTS];
 pub(crate) const METERS: usize = u8::MAX as usize;
 
 /// Packets per meter below which chance alone makes one busier than another by some percent.
-pub(crate) const ENOUGH: u64 = 10_000;
+pub(crate) const ENOUGH: u64 = 5_000;
 /// The busiest meter may have so much more than its share before anything is moved: in thousandths.
 const TOLERATED: u64 = 40;
 /// What a move must at least win, in thousandths of a share.

@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_micros(200);
 const HURRY: Duration = Duration::from_millis(500);
 /// Flows that are moved at once, about, and parts: few, as those who take them wait meanwhile.
 const FLOWS: u64 = 20_000;
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// What moves have come to.
 #[derive(Debug, Default)]

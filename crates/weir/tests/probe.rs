@@ -28,7 +28,7 @@ fn talk(number: u16) -> [Vec<u8>; 2] {
 
 #[test]
 fn every_source_is_a_pipeline_and_all_add_up() {
-    for layout in ["fused", "split"] {
+    for layout in ["fused", "split", "spread"] {
         every_source_is_a_pipeline(layout);
     }
 }
@@ -119,7 +119,7 @@ fn queues_of_an_interface_are_pipelines_and_a_flow_is_in_one_of_them() {
     if !network() {
         return;
     }
-    for layout in ["fused", "split"] {
+    for layout in ["fused", "split", "spread"] {
         queues_are_pipelines(layout);
     }
 }
@@ -143,6 +143,10 @@ fn queues_are_pipelines(layout: &str) {
     let flows = flows(&output);
     assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
     assert!(flows.iter().all(|flow| flow["packets"] == 5 && flow["rev_packets"] == 5), "both directions meet");
+    if layout == "spread" {
+        assert!(told.contains("4 queues") && told.contains("busiest meter"), "{told}");
+        return;
+    }
     for queue in 0..4 {
         let name = format!("af_packet:right@{queue}");
         assert!(told.contains(&name), "{name}: {told}");
@@ -162,7 +166,7 @@ fn both_directions_of_a_tap_are_one_flow() {
     }
     until("the other wire carries frames", || ip("link show dev right2").contains("state UP"));
     let folder = tempfile::tempdir().unwrap();
-    for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2)] {
+    for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2), ("spread", 2)] {
         let output = folder.path().join(format!("{layout}{queues}.json"));
         let sink = format!("json:{}", output.display());
         let source = format!("af_packet:right+right2,queues={queues}");
@@ -211,7 +215,7 @@ fn the_first_flow_of_a_quiet_link_is_seen_without_another_packet() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.json");
     let sink = format!("json:{}", output.display());
-    for layout in ["fused", "split"] {
+    for layout in ["fused", "split", "spread"] {
         fs::write(&output, "").unwrap();
         a_flow_ends_by_itself(&output, &sink, layout);
     }
@@ -451,7 +455,7 @@ fn what_a_queue_lost_is_in_the_account() {
 #[test]
 fn a_pipeline_that_waits_for_a_pipe_holds_nobody_up() {
     use std::io::Write;
-    for layout in ["fused", "split"] {
+    for layout in ["fused", "split", "spread"] {
         let folder = tempfile::tempdir().unwrap();
         let told = folder.path().join("told");
         let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))

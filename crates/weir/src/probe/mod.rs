@@ -48,7 +48,10 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
     let tuned = if probe.autotune.is_some() { tune::tune(probe, &settings, &stop)? } else { Some(probe.clone()) };
-    let Some(probe) = &tuned else { return Ok(Outcome::Done) };
+    let Some(probe) = &tuned else {
+        say("stopped while it tried: nothing was metered");
+        return Ok(Outcome::Done);
+    };
     let teams = open_teams(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
     rights::raise();

@@ -24,7 +24,7 @@ const CLEARLY: f64 = 1.05;
 /// A share of packets lost that is no more than another one, in millionths.
 const ABOUT_AS_FEW: u64 = 1000;
 /// Packets of a trial below which live traffic tells nothing.
-const TOO_FEW: u64 = 10_000;
+const TOO_FEW: u64 = 1000;
 
 /// What a trial, or a turn of it, came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,9 +67,11 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
         return Err(Refusal(format!("--autotune: {} can be read only once", pipe.to_string_lossy())));
     }
     let turn = Duration::from_nanos(probe.autotune.unwrap_or(0)) / TURNS;
+    let live = probe.inputs.iter().any(|input| weir_capture::is_live(&input.to_string_lossy()));
     say(&format!(
-        "autotune: {} for each trial, in {TURNS} turns; what comes meanwhile is in no record",
-        units::span(probe.autotune.unwrap_or(0))
+        "autotune: {} for each trial, in {TURNS} turns; {}",
+        units::span(probe.autotune.unwrap_or(0)),
+        if live { "what comes meanwhile is in no record" } else { "then it is read from its beginning" }
     ));
     let mut best = probe.clone();
     for question in [layouts, pinning, blocks, batches, polling] {
@@ -159,6 +161,7 @@ fn polling(probe: &Probe) -> Vec<Candidate> {
     if !probe.inputs.iter().any(|input| weir_capture::is_live(&input.to_string_lossy())) {
         return Vec::new();
     }
+    // Of a thread that never sleeps nothing tells how much room it has: it must lose less.
     let of = |name: &str, busy_poll| Candidate { name: name.into(), probe: Probe { busy_poll, ..probe.clone() } };
     vec![of("threads sleep while nothing comes", false), of("--busy-poll", true)]
 }
