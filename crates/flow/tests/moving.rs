@@ -146,6 +146,11 @@ fn a_flow_that_moved_ends_without_a_packet_of_its_own() {
     move_all(&mut one, &mut third, &mut out);
     third.wait(110 * S, &mut out);
     assert_eq!((out.len(), third.live().flows), (3, 0));
+    // In a place that another flow has left, too.
+    other.absorb(&[udp(120 * S, 1)], &mut out);
+    move_all(&mut other, &mut one, &mut out);
+    one.wait(130 * S, &mut out);
+    assert_eq!((out.len(), one.live().flows), (4, 0));
 }
 
 #[test]
