@@ -1,7 +1,7 @@
 //! Flows that move from one meter to another, one claim each. That all of it makes the records of one meter is shown in testkit.
 
-use weir_flow::{Config, EndReason, Flow, Meter, Moved, PARTS, Parts};
-use weir_ledger::Records;
+use weir_flow::{Approximate, Config, EndReason, Flow, Meter, Moved, PARTS, Parts};
+use weir_ledger::{Noted, Records};
 use weir_packet::{Flags, Packet, mapped};
 
 const S: u64 = 1_000_000_000;
@@ -146,6 +146,11 @@ fn a_flow_that_moved_ends_without_a_packet_of_its_own() {
     move_all(&mut one, &mut third, &mut out);
     third.wait(110 * S, &mut out);
     assert_eq!((out.len(), third.live().flows), (3, 0));
+    // In a place that another flow has left, too.
+    other.absorb(&[udp(120 * S, 1)], &mut out);
+    move_all(&mut other, &mut one, &mut out);
+    one.wait(130 * S, &mut out);
+    assert_eq!((out.len(), one.live().flows), (4, 0));
 }
 
 #[test]
@@ -236,4 +241,22 @@ fn what_has_no_room_beyond_the_ordinary_ends_with_all_that_was_known_of_it() {
     // The giver has room again.
     one.absorb(&(0..4096).map(|host| giant(3, 100 + host)).collect::<Vec<_>>(), &mut out);
     assert_eq!((one.live().flows, out.len()), (4096, 1));
+}
+
+#[test]
+fn a_fragment_that_was_looked_up_is_not_looked_up_again() {
+    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let fragment = |flags| Packet { flags: Flags(flags), identification: 5, ..udp(0, 1) };
+    let later = |flags| Packet { source_port: 0, destination_port: 0, ..fragment(flags) };
+    // A first one of which the cache before the meter may no longer know: else it would be another part's.
+    meter.absorb(&[fragment(Flags::FRAGMENT_FIRST), later(Flags::FRAGMENT_LATER)], &mut out);
+    meter.absorb(&[later(Flags::FRAGMENT_LATER | Flags::LOOKED_UP)], &mut out);
+    // One that was only remembered there is not remembered here.
+    meter.absorb(&[Packet { identification: 6, ..fragment(Flags::FRAGMENT_FIRST | Flags::LOOKED_UP) }], &mut out);
+    meter.absorb(&[Packet { identification: 6, ..later(Flags::FRAGMENT_LATER) }], &mut out);
+    assert_eq!((meter.counters().noted.get(Noted::FragmentUnattributed), meter.live().flows), (2, 2));
+    meter.drain(&mut out);
+    let mut told: Vec<_> = out.iter().map(|flow| (flow.source_port, flow.packets(), flow.approximate.0)).collect();
+    told.sort_unstable();
+    assert_eq!(told, [(0, 2, Approximate::FRAGMENTS), (4000, 3, 0)]);
 }
