@@ -220,7 +220,7 @@ fn take_over(
         }
         Some(outputs.open_sinks(&probe.sinks, totals)?)
     };
-    running.change(settings, sinks);
+    running.change(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
     let differs = [
