@@ -194,7 +194,9 @@ impl Ledger {
             all.merge(self.live);
             let name = &sink.sink;
             equal(
-                format!("{name}: flows created = exported + spooled + lost + live + waiting + those while it was not open"),
+                format!(
+                    "{name}: flows created = exported + spooled + lost + live + waiting + those while it was not open"
+                ),
                 self.created,
                 all.flows,
             );

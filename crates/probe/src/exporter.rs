@@ -249,7 +249,9 @@ impl Entrance {
         // Whoever waits does not hold up who asks for an account.
         drop(outlets);
         for (offer, state) in offers.into_iter().zip(states) {
-            if let Offer::Full(queue) = offer && waits {
+            if let Offer::Full(queue) = offer
+                && waits
+            {
                 self.send(&queue, &state, batch.clone());
             }
         }
