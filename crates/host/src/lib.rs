@@ -34,7 +34,7 @@ pub use finding::{Finding, Remedy, Severity, Step};
 pub use layout::{Layout, Pipeline, Shape};
 pub use machine::Machine;
 pub use pcie::{Link, bus_octets};
-pub use placement::{Placement, Work, place};
+pub use placement::{Placement, Work, beside, place};
 pub use plan::{Demand, Export, Memory, Plan, plan};
 pub use processor::{Cpu, Idle, Node, Pages};
 pub use root::{Error, Root};

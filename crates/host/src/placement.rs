@@ -2,12 +2,15 @@
 //!
 //! In: what each source reads from, and how many threads work on it. Out: a processor for each of them, and those for whoever
 //! encodes and sends records; or why the system had better choose.
-//! Always true: every thread has a core of its own, on the node of its card; at least one core of that node is left, for records and for
+//! Always true: every thread has a core of its own, on the node of its card; two cores of that node are left, for records, interrupts and
 //! the rest of the system. Cores are taken in the order of [`cores`]: isolated ones first, that of processor 0 last.
 
 use crate::card;
 use crate::processor::{self, cores};
 use crate::root::Root;
+
+/// Cores of a node that stay free, at least.
+const LEFT: usize = 2;
 
 /// What a source reads from, and the threads that work on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,14 @@ pub struct Placement {
     pub sources: Vec<(u32, Vec<u32>)>,
     /// What is left on these nodes, for records.
     pub export: Vec<u32>,
+}
+
+/// The processors of the node that an interface, or an address on the bus, is on; none if there is but one node, or it is not known.
+pub fn beside(root: &Root, device: &str) -> Vec<u32> {
+    let nodes = processor::nodes(root);
+    let id = card::node(root, device).ok().flatten();
+    let node = nodes.iter().find(|node| nodes.len() > 1 && Some(node.id) == id);
+    node.map_or_else(Vec::new, |node| node.cpus.clone())
 }
 
 /// Chooses processors among those that are allowed.
@@ -53,10 +64,10 @@ pub fn place(root: &Root, work: &[Work], allowed: impl Fn(u32) -> bool) -> Resul
         let on_node: Vec<u32> =
             cores(&cpus, Some(node)).iter().map(|core| core[0]).filter(|&cpu| allowed(cpu)).collect();
         let free: Vec<u32> = on_node.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
-        if free.len() <= *threads {
+        if free.len() < threads + LEFT {
             let (name, has) = (devices.join(" and "), on_node.len());
             return Err(format!(
-                "node {node}, where {name} is, has {has} cores, too few for a thread each and one more"
+                "node {node}, where {name} is, has {has} cores, too few for a thread each and two more"
             ));
         }
         taken.extend(&free[..*threads]);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use weir_host::{
-    Demand, Finding, Layout, Machine, Placement, Root, Severity, Shape, Work, default_mpps_per_core, examine, place,
-    plan,
+    Demand, Finding, Layout, Machine, Placement, Root, Severity, Shape, Work, beside, default_mpps_per_core, examine,
+    place, plan,
 };
 
 fn fixtures() -> PathBuf {
@@ -335,15 +335,18 @@ fn threads_of_a_probe_have_cores_of_their_own_on_the_node_of_their_card() {
     assert_eq!((two.sources, two.export), (vec![(2, vec![12, 13]), (2, vec![14, 15])], vec![16, 17]));
     let tap = placed("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
     assert_eq!(tap.sources, [(2, vec![12, 13, 14])]);
-    let eight = placed("eight-nodes", &[("eth0", 3)], anywhere).unwrap();
-    assert_eq!(eight.sources, [(3, vec![12, 13, 14])]);
+    let root = |name: &str| Root::open(&fixtures().join(format!("{name}.txt"))).unwrap();
+    let near: Vec<u32> = (8..16).chain(24..32).collect();
+    assert_eq!((beside(&root("wrong-node"), "eth0"), beside(&root("one-node"), "eth0")), (near, vec![]));
+    let eight = placed("eight-nodes", &[("eth0", 2)], anywhere).unwrap();
+    assert_eq!(eight.sources, [(3, vec![12, 13])]);
 }
 
 #[test]
 fn where_there_is_nothing_to_choose_the_system_chooses_and_why_is_said() {
     let anywhere = |_| true;
-    let too_few = placed("eight-nodes", &[("eth0", 4)], anywhere).unwrap_err();
-    assert_eq!(too_few, "node 3, where eth0 is, has 4 cores, too few for a thread each and one more");
+    let too_few = placed("eight-nodes", &[("eth0", 3)], anywhere).unwrap_err();
+    assert_eq!(too_few, "node 3, where eth0 is, has 4 cores, too few for a thread each and two more");
     let taken = placed("four-nodes", &[("eth0", 3), ("eth1", 3)], anywhere).unwrap_err();
     assert!(taken.starts_with("node 2, where eth1 is, has 6 cores"), "{taken}");
     let confined = placed("one-node", &[("eth0", 2)], |cpu| cpu < 2).unwrap_err();

@@ -56,6 +56,15 @@ impl Lines {
     }
 }
 
+/// What it has come to, in a line for whoever looks after the program.
+pub fn status(ledger: &Ledger) -> String {
+    let line = &ledger.packets;
+    let dropped = line.dropped_card + line.dropped_kernel + line.dropped_ring + line.dropped_table_full;
+    let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum::<u64>();
+    let live = ledger.live.flows;
+    format!("{} packets received, {dropped} of them dropped; {live} flows active, {lost} records lost", line.received)
+}
+
 impl Before {
     fn since(self, before: Self) -> Self {
         Self {

@@ -2,14 +2,17 @@
 
 mod config;
 mod lines;
+mod notify;
+mod placement;
 mod rights;
 
-use crate::arguments::{Arguments, Command, Cores, Layout, Probe};
+use crate::arguments::{Arguments, Command, Layout, Probe};
 use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
 use lines::Lines;
-use rustix::thread::CpuSet;
+use notify::Manager;
+use placement::{Placement, check_cores};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +35,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     read::check_sources(&inputs, "probe")?;
+    check_twice(&inputs)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = settings(&probe.metering)?;
@@ -46,11 +50,16 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
-    let queues = open_queues(probe, &stop)?;
+    let (queues, placement) = open_queues(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
+    let mut manager = Manager::of_environment();
     rights::raise();
     rights::drop_to(&probe.user)?;
-    let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
+    if !(probe.quiet || placement.threads.is_empty() || placement.why.is_empty()) {
+        let (threads, export) = (placement.threads_in_words(), &placement.export);
+        say(&format!("pipelines on cores {threads}; outputs on {}", Placement::list(export)));
+    }
+    let export = Place { cores: placement.export, nice: EXPORTER_NICE };
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if queues.iter().any(|queue| queue.source.now_ns().is_some()) { Behind::Lose } else { Behind::Wait };
     let mut running = weir_probe::Probe::start(queues, settings, opened.take_sinks(), export, behind)
@@ -60,6 +69,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
     let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
+    manager.ready();
     while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
         if probe.duration.is_some_and(|ns| began.elapsed() >= Duration::from_nanos(ns)) {
             break;
@@ -71,11 +81,15 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
                 Err(Refusal(why)) => format!("goes on as before: {}", why.trim_end()).lines().for_each(say),
             }
         }
-        watch.tell(&running);
+        if let Some(status) = watch.tell(&running) {
+            manager.status(&status);
+        }
+        manager.alive();
     }
+    manager.stopping();
     let abandoned = running.abandoned();
     let waits = Arc::new(AtomicBool::new(true));
-    remind(waits.clone());
+    remind(waits.clone(), behind);
     let end = running.finish();
     waits.store(false, Ordering::Relaxed);
     for error in &end.errors {
@@ -107,13 +121,14 @@ fn parse(arguments: &[OsString]) -> Result<Probe, Refusal> {
     }
 }
 
-/// A queue per pipeline, open.
-fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refusal> {
-    let mut queues = Vec::new();
+/// A queue per pipeline, open, and where threads run.
+fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Queue>, Placement), Refusal> {
+    let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
+        let before = queues.len();
         if weir_capture::is_live(&name) {
-            let sources = files::open_queues(&name)?;
+            let sources = placement::beside(probe, input, || files::open_queues(&name))?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
             let named = |(number, source)| queue(format!("{short}@{number}"), source);
             queues.extend(sources.into_iter().enumerate().map(named));
@@ -121,15 +136,17 @@ fn open_queues(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Queue>, Refu
             let source = files::open_sources(&[input], stop)?;
             queues.push(queue(name, source));
         }
+        counts.push(queues.len() - before);
     }
+    let placement = Placement::choose(probe, &counts);
     // Every thread has the next core, and the first one's again behind the last.
-    let mut cores = cores(probe.cores.as_ref()).into_iter().cycle();
+    let mut cores = placement.threads.iter().copied().cycle();
     let mut place = || Place { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
     for queue in &mut queues {
         queue.place = place();
         queue.meter = (probe.layout == Layout::Split).then(&mut place);
     }
-    Ok(queues)
+    Ok((queues, placement))
 }
 
 /// A queue, wherever it is worked on.
@@ -137,21 +154,22 @@ fn queue(name: String, source: Box<dyn Source + Send>) -> Queue {
     Queue { name, source, place: Place::default(), meter: None }
 }
 
-/// Refuses cores on which this program may not run.
-fn check_cores(option: &str, list: Option<&Cores>) -> Result<(), Refusal> {
-    let Ok(there) = rustix::thread::sched_getaffinity(None) else { return Ok(()) };
-    let is_there = |core: usize| core < CpuSet::MAX_CPU && there.is_set(core);
-    match cores(list).into_iter().find(|&core| !is_there(core)) {
-        Some(core) => Err(Refusal(format!(
-            "{option}: there is no core {core} that this program may run on; there are {} of them (nproc, lscpu -e)",
-            there.count()
-        ))),
-        None => Ok(()),
+/// Refuses a source that is named twice: each of its packets would count twice. Programs that share an interface are something else, and
+/// synthetic traffic is made anew for each.
+fn check_twice(inputs: &[&OsStr]) -> Result<(), Refusal> {
+    let mut named = Vec::new();
+    for input in inputs.iter().map(|input| input.to_string_lossy()) {
+        let shares = input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout="));
+        let devices =
+            if weir_capture::is_live(&input) { weir_capture::devices(&input) } else { vec![input.into_owned()] };
+        for device in devices.into_iter().filter(|_| !shares) {
+            if named.contains(&device) {
+                return Err(Refusal(format!("{device} is named twice, and each packet would count twice")));
+            }
+            named.push(device);
+        }
     }
-}
-
-fn cores(list: Option<&Cores>) -> Vec<usize> {
-    list.map_or_else(Vec::new, |cores| cores.0.clone())
+    Ok(())
 }
 
 /// What would be done.
@@ -164,13 +182,14 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     for sink in &outputs.sinks {
         fact("sink", sink.clone());
     }
-    let list = |cores: Option<&Cores>| match cores {
-        Some(Cores(cores)) => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-        None => "wherever the system puts them".into(),
+    let asked = probe.inputs.iter().map(|input| placement::queues_asked(input)).collect::<Option<Vec<_>>>();
+    let placement = match asked {
+        Some(queues) => Placement::choose(probe, &queues),
+        None => Placement::not_yet(probe),
     };
     let threads = if probe.layout == Layout::Split { "two threads" } else { "a thread" };
-    fact("pipelines", format!("one per queue, {threads} each, on cores: {}", list(probe.cores.as_ref())));
-    fact("exporter", format!("on cores: {}", list(probe.export_cores.as_ref())));
+    fact("pipelines", format!("one per queue, {threads} each, on cores: {}", placement.threads_in_words()));
+    fact("exporter", format!("on cores: {}", placement.export_in_words()));
     let meter = settings.meter;
     fact("flows", format!("{} per pipeline", meter.flows));
     if let Some(expression) = &probe.metering.filter {
@@ -182,12 +201,18 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
 }
 
 /// Says that it waits, if it does for long.
-fn remind(waits: Arc<AtomicBool>) {
+fn remind(waits: Arc<AtomicBool>, behind: Behind) {
     const PATIENCE: Duration = Duration::from_secs(3);
     std::thread::spawn(move || {
         std::thread::sleep(PATIENCE);
         if waits.load(Ordering::Relaxed) {
-            say("waits until the outputs have taken the last records; another signal ends it at once, and loses them");
+            let until = match behind {
+                Behind::Wait => "",
+                Behind::Lose => " (one that takes nothing for 10 s is given up)",
+            };
+            say(&format!(
+                "waits until the outputs have taken the last records{until}; another signal ends it at once, and loses them"
+            ));
         }
     });
 }
@@ -250,10 +275,11 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn tell(&mut self, running: &weir_probe::Probe) {
+    /// Tells, if it is time, and gives a line of what it came to.
+    fn tell(&mut self, running: &weir_probe::Probe) -> Option<String> {
         let since = self.told.elapsed();
         if since < Duration::from_nanos(self.probe.interval) {
-            return;
+            return None;
         }
         self.told = Instant::now();
         let (ledger, answers) = running.ask();
@@ -278,6 +304,7 @@ impl Watch<'_> {
             let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, &answers);
             let _ = crate::tell(&text);
         }
+        Some(lines::status(&ledger))
     }
 
     fn source_failed(&mut self, answer: &Answer) {
