@@ -9,6 +9,7 @@
 //! the sinks say of themselves is published after each batch, so that an account can be drawn up at any moment.
 
 use crate::account::Account;
+use crate::desk::busy_ns;
 use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
@@ -87,6 +88,8 @@ struct State {
     taken: Records,
     /// When it began or ended a batch last.
     moved: Instant,
+    /// Processor time that its thread took, ns.
+    busy_ns: u64,
     /// It was told that nothing more comes, and holds nothing back.
     finished: bool,
     /// It ended early.
@@ -192,6 +195,11 @@ impl Exporter {
             ledger.sinks.iter_mut().for_each(|line| line.lose(Lost::ExporterBehind, lost));
         }
         ledger
+    }
+
+    /// Processor time that the thread of each sink took up to its last whole batch, ns: of those that are open.
+    pub(crate) fn busy_ns(&self) -> Vec<u64> {
+        lock(&self.outlets).open.iter().map(|outlet| lock(&outlet.state).busy_ns).collect()
     }
 
     /// Whether every sink has ended early, and there is one.
@@ -353,11 +361,11 @@ impl Outlet {
 impl State {
     fn new(line: SinkLine) -> Self {
         let (taken, moved) = (Records::default(), Instant::now());
-        Self { line, taken, moved, finished: false, ended: false, given_up: false, error: None }
+        Self { line, taken, moved, busy_ns: 0, finished: false, ended: false, given_up: false, error: None }
     }
 
     fn publish(&mut self, line: &SinkLine, result: Result<(), Error>, taken: Records) {
-        self.moved = Instant::now();
+        (self.moved, self.busy_ns) = (Instant::now(), busy_ns());
         if self.given_up {
             return;
         }

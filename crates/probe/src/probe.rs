@@ -165,6 +165,11 @@ impl Probe {
         both.map(|((worker, first), last)| worker.answer(first, last)).collect()
     }
 
+    /// Processor time that the thread of each sink took up to its last whole batch, ns: of those that are open.
+    pub fn sinks_busy_ns(&self) -> Vec<u64> {
+        self.exporter.busy_ns()
+    }
+
     /// Whether every source has come to its end.
     pub fn has_ended(&self) -> bool {
         self.workers.iter().flat_map(|worker| &worker.threads).all(JoinHandle::is_finished)

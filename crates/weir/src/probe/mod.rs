@@ -301,7 +301,7 @@ impl Watch<'_> {
         }
         if !self.probe.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, &answers);
+            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, (&answers, running.sinks_busy_ns()));
             let _ = crate::tell(&text);
         }
         Some(lines::status(&ledger))
