@@ -57,6 +57,14 @@ fn names(source: &str) -> Vec<String> {
     interfaces.split('+').map(|interface| format!("{scheme}:{interface}{settings}")).collect()
 }
 
+/// Whether the interface of one of [`devices`] is up and has a link; `None` if it is gone, or not the system's.
+pub fn has_link(device: &str) -> Option<bool> {
+    match device.split_once(':') {
+        Some((_, interface)) if !device.starts_with(DPDK) => crate::system::has_link(interface).ok(),
+        _ => None,
+    }
+}
+
 /// Opens a single interface.
 fn one(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     if source.starts_with(af_packet::SCHEME) {

@@ -127,10 +127,13 @@ fn an_interface_that_goes_down_changes_its_mtu_and_comes_back_keeps_its_flows() 
         for round in 1..=3 {
             send(&mut sender, 0..100);
             until("they are metered", || probe.told().contains("flows 100 active"));
+            let times = |what: &str| probe.told().matches(what).count();
             ip("link set right down");
+            until("it is told", || times("right is down or has no link; it is waited for") == round);
             ip(&format!("link set right mtu {}", 1500 + round));
             ip("link set right up");
             until_wired();
+            until("it is told", || times("right has a link again") == round);
         }
         send(&mut sender, 0..100);
         let (code, told, ledger) = probe.end();

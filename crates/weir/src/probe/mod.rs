@@ -2,6 +2,7 @@
 
 mod config;
 mod lines;
+mod links;
 mod notify;
 mod placement;
 mod rights;
@@ -11,6 +12,7 @@ use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
 use lines::Lines;
+use links::Links;
 use notify::Manager;
 use placement::{Placement, check_cores};
 use std::ffi::{OsStr, OsString};
@@ -66,7 +68,8 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         .map_err(|_| read::no_room(&config))?;
 
     rights::lower();
-    let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
+    let (lines, links) = (Lines::default(), Links::of(&probe.inputs));
+    let mut watch = Watch { probe, lines, links, told: Instant::now(), lost: 0, flawed: false };
     let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
     manager.ready();
@@ -268,6 +271,7 @@ fn take_over(
 struct Watch<'a> {
     probe: &'a Probe,
     lines: Lines,
+    links: Links,
     told: Instant,
     /// Records that sinks had lost by then.
     lost: u64,
@@ -284,6 +288,7 @@ impl Watch<'_> {
         self.told = Instant::now();
         let (ledger, answers) = running.ask();
         answers.iter().for_each(|answer| self.source_failed(answer));
+        self.links.changes().iter().for_each(|change| say(change));
         for error in running.sink_errors() {
             self.sink_failed(&error);
         }
