@@ -28,7 +28,7 @@ mod tap;
 mod write;
 
 pub use filter::{Filter, FilterError, Instruction, Selector};
-pub use live::{LIVE, is_live, live, notice};
+pub use live::{LIVE, devices, has_link, is_live, live, notice};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use source::{BURST, Burst, Error, Frame, Losses, PATIENCE, Progress, Source};

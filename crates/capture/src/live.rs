@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
-//! SCHEME:NAME+NAME[,...]           af_packet:eth0+eth1: both directions of a tap, as one
+//! SCHEME:NAME+NAME[,...]           af_packet:eth0+eth1: both directions of a tap, as one, in the order of time
 //! ```
 //! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
-use crate::tap::Tap;
+use crate::tap::{self, Tap};
 use crate::{Error, Source, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
@@ -32,17 +32,18 @@ pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
         let what = "an interface stands there twice, and each packet would count twice".into();
         return Err(Error::Live { name: source.into(), what });
     }
-    let opened = names.iter().map(|name| one(name)).collect::<Result<Vec<_>, _>>()?;
-    let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
-    if opened.iter().any(|queues| queues.len() != fewest) {
-        let what = "the interfaces have different numbers of queues: say how many with queues=".into();
-        return Err(Error::Live { name: source.into(), what });
+    if source.starts_with(af_packet::SCHEME) {
+        return af_packet::open_tap(source, &names);
     }
-    // Queue by queue, of all interfaces.
-    let mut interfaces: Vec<_> = opened.into_iter().map(Vec::into_iter).collect();
-    let tap =
-        |_| Box::new(Tap::new(interfaces.iter_mut().filter_map(Iterator::next).collect())) as Box<dyn Source + Send>;
-    Ok((0..fewest).map(tap).collect())
+    let opened = names.iter().map(|name| one(name)).collect::<Result<Vec<_>, _>>()?;
+    let queues = tap::queue_by_queue(source, opened)?;
+    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn Source + Send>).collect())
+}
+
+/// What live traffic is taken from, by its name: `af_packet:eth0` of `af_packet:eth0,queues=4`; two of a tap.
+pub fn devices(source: &str) -> Vec<String> {
+    let without_settings = |name: String| name.split(',').next().unwrap_or_default().to_owned();
+    names(source).into_iter().map(without_settings).collect()
 }
 
 /// The sources of single interfaces that a name stands for.
@@ -54,6 +55,14 @@ fn names(source: &str) -> Vec<String> {
         return vec![source.into()];
     }
     interfaces.split('+').map(|interface| format!("{scheme}:{interface}{settings}")).collect()
+}
+
+/// Whether the interface of one of [`devices`] is up and has a link; `None` if it is gone, or not the system's.
+pub fn has_link(device: &str) -> Option<bool> {
+    match device.split_once(':') {
+        Some((_, interface)) if !device.starts_with(DPDK) => crate::system::has_link(interface).ok(),
+        _ => None,
+    }
 }
 
 /// Opens a single interface.

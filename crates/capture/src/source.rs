@@ -20,7 +20,8 @@ pub struct Frame<'a> {
     pub link: u16,
     /// The capture gave no time, or one outside 1970-2554: `time_ns` is that of the frame before, or the nearest possible.
     pub time_clamped: bool,
-    /// Number of the interface within the input: 0 for pcap, the interface block's number for pcapng.
+    /// Number of the interface: within the input, 0 for pcap, the interface block's number for pcapng; of live traffic the system's
+    /// (`ip link`), for DPDK the port's.
     pub interface: u32,
 }
 
@@ -45,6 +46,14 @@ pub struct Losses {
     pub kernel: u64,
     /// Queues of our own.
     pub ring: u64,
+}
+
+impl Losses {
+    /// Those of two sources together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self { card: self.card + more.card, kernel: self.kernel + more.kernel, ring: self.ring + more.ring }
+    }
 }
 
 /// How long a live source waits for frames at most, before it hands over none.

@@ -44,6 +44,18 @@ pub(crate) fn hardware_type(name: &str) -> io::Result<u16> {
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
+/// Whether an interface is up and has a link.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn has_link(name: &str) -> io::Result<bool> {
+    const LINK: c_int = libc::IFF_UP | libc::IFF_RUNNING;
+    let mut request = request(name)?;
+    ask(libc::SIOCGIFFLAGS as c_ulong, &mut request)?;
+    // SAFETY: the kernel has written a number into the union.
+    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & LINK == LINK)
+}
+
 /// Queues on which an interface receives; `None` if its driver does not say.
 ///
 /// # Errors

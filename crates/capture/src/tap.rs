@@ -1,14 +1,14 @@
-//! Several interfaces as one: a tap gives each direction of a link on an interface of its own, and a flow is both.
+//! Several interfaces as one, whose frames are stamped when they are taken: a tap gives each direction of a link on an interface of
+//! its own, and a flow is both.
 //!
 //! ```text
-//! af_packet:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
+//! af_xdp:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
-//! In: a live source per interface. Out: their bursts in turn, with the number of the interface (0, 1, ...). Frames of
-//! one interface stay in order. Those of two are not brought into the order of their times: a block of the kernel's ring may hold
-//! one direction back for some 20 ms. What is counted of each direction does not depend on that; what TCP analysis takes from
-//! both (round trips, what was spurious, acknowledged twice or a probe) may.
+//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in order, and the times of all ascend; but
+//! of what came to two interfaces between one look and the next nobody knows which was first. What is counted of each direction does not
+//! depend on that; what TCP analysis takes from both (round trips, what was spurious, acknowledged twice or a probe) may.
 
-use crate::{Burst, Error, Losses, PATIENCE, Progress, Source};
+use crate::{BURST, Burst, Error, Losses, PATIENCE, Progress, Source};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,23 @@ pub(crate) struct Tap {
     next: usize,
     /// How often in a row nothing came.
     silent: u32,
+}
+
+/// The queues of several interfaces, queue by queue of all of them.
+///
+/// # Errors
+/// The interfaces have different numbers of queues, or are too many for a burst to hold a frame of each.
+pub(crate) fn queue_by_queue<S>(name: &str, opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, Error> {
+    let refuse = |what: &str| Error::Live { name: name.into(), what: what.into() };
+    if opened.len() > BURST {
+        return Err(refuse("these are too many interfaces for one source"));
+    }
+    let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
+    if opened.iter().any(|queues| queues.len() != fewest) {
+        return Err(refuse("the interfaces have different numbers of queues: say how many with queues="));
+    }
+    let mut interfaces: Vec<_> = opened.into_iter().map(Vec::into_iter).collect();
+    Ok((0..fewest).map(|_| interfaces.iter_mut().filter_map(Iterator::next).collect()).collect())
 }
 
 impl Tap {
@@ -52,7 +69,6 @@ impl Source for Tap {
         }
         if !burst.is_empty() {
             self.silent = 0;
-            burst.iter_mut().for_each(|frame| frame.interface = at as u32);
         }
         Ok(true)
     }
@@ -68,11 +84,7 @@ impl Source for Tap {
     }
 
     fn losses(&mut self) -> Losses {
-        self.sources.iter_mut().map(|source| source.losses()).fold(Losses::default(), |sum, more| Losses {
-            card: sum.card + more.card,
-            kernel: sum.kernel + more.kernel,
-            ring: sum.ring + more.ring,
-        })
+        self.sources.iter_mut().map(|source| source.losses()).fold(Losses::default(), Losses::plus)
     }
 
     fn stop(&mut self) {

@@ -18,6 +18,7 @@ struct Seen {
     wire_bytes: u32,
     link: u16,
     time_ns: u64,
+    interface: u32,
 }
 
 impl Seen {
@@ -56,6 +57,7 @@ fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
                 wire_bytes: frame.wire_bytes,
                 link: frame.link,
                 time_ns: frame.time_ns,
+                interface: frame.interface,
             }));
             true
         }
@@ -466,6 +468,65 @@ fn an_interface_may_go_down_come_up_change_its_mtu_and_in_the_end_be_removed() {
         [LEFT, RIGHT].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
         until_wired();
     }
+}
+
+/// A second wire, from `left2` to `right2`.
+fn second_wire() {
+    ip("link add left2 mtu 65535 type veth peer name right2 mtu 65535");
+    ["left2", "right2"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+    until("the other wire carries frames", || ip("link show dev right2").contains("state UP"));
+}
+
+/// The system's number of an interface.
+fn number_of(interface: &str) -> u32 {
+    ip(&format!("-o link show dev {interface}")).split(':').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn frames_of_a_tap_come_in_the_order_of_their_times_with_the_number_of_their_interface() {
+    if !network() {
+        return;
+    }
+    second_wire();
+    const FRAMES: u32 = 4000;
+    let mut tap = open_one("af_packet:right+right2,block=16KiB");
+    let mut senders = [Sender::new(LEFT), Sender::new("left2")];
+    for number in 0..FRAMES {
+        senders[number as usize % 2].send(&numbered(number, 100));
+    }
+    let seen = rest(&mut tap);
+    assert_eq!(seen.len(), FRAMES as usize);
+    assert!(seen.is_sorted_by_key(|seen| seen.time_ns));
+    let numbers = [number_of(RIGHT), number_of("right2")];
+    assert!(seen.iter().all(|seen| seen.interface == numbers[usize::from(seen.bytes[17] % 2)]));
+    let turns = seen.windows(2).filter(|two| two[0].interface != two[1].interface).count();
+    assert!(turns > FRAMES as usize / 4, "{turns} turns between two interfaces that had frames in turn");
+    assert_eq!(tap.losses(), weir_capture::Losses::default());
+}
+
+#[test]
+fn a_direction_of_a_tap_that_is_quiet_or_removed_holds_the_other_up_for_a_moment_only() {
+    if !network() {
+        return;
+    }
+    second_wire();
+    let mut tap = open_one("af_packet:right+right2");
+    let mut sender = Sender::new(LEFT);
+    sender.send(&numbered(0, 100));
+    assert_eq!(take_until(&mut tap, 1)[0].bytes, numbered(0, 100));
+    ip("link delete right2");
+    let (mut seen, mut troubles, started) = (0, 0, Instant::now());
+    (1..100).for_each(|number| sender.send(&numbered(number, 100)));
+    while seen < 99 || troubles == 0 {
+        match tap.burst() {
+            Ok(burst) => seen += burst.expect("one direction is left").len(),
+            Err(error) => {
+                troubles += u32::from(error.to_string().contains("af_packet:right2: the interface was removed"))
+            }
+        }
+        assert!(started.elapsed() < BOUND, "{seen} frames, {troubles} troubles");
+    }
+    assert!(rest(&mut tap).is_empty());
 }
 
 #[test]

@@ -345,7 +345,7 @@ fields! {
     tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room (segments with payload may count as acknowledgments, and their payload not at all); bits 1 to 32 in IPFIX.",
         [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
         |r| r.tcp.map_or(Value::Absent, |t| if t.degraded.0 == 0 { Value::Missing } else { Value::Degraded(t.degraded) });
-    flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",
+    flow "interface", "integer", "", "Interface that saw the first packet: its number within the input, of live traffic the system's (ip link).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| Value::Unsigned(r.flow.interface.into());
     flow "end_reason", "word", "", "Why the record ended: idle, active (timeouts), end (FIN or RST), forced (end of input), resources (full table); 1 to 5 in IPFIX.",

@@ -125,6 +125,20 @@ pub fn read(root: &Root, name: &str, named: bool) -> Card {
     }
 }
 
+/// The node of an interface, or of an address on the bus; `None` if the firmware does not say.
+///
+/// # Errors
+/// There is no card behind it, in words.
+pub fn node(root: &Root, device: &str) -> Result<Option<u32>, String> {
+    let pci = if is_pci_address(device) {
+        device.to_owned()
+    } else {
+        let place = root.link(&format!("{NET}/{device}")).unwrap_or_default();
+        slot(&place).ok_or_else(|| format!("there is no card behind {device}"))?
+    };
+    Ok(root.text(&format!("/sys/bus/pci/devices/{pci}/numa_node")).and_then(|node| node.parse().ok()))
+}
+
 /// The card's address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. What hangs on a card of another kind, as
 /// on one for USB, has none.
 fn slot(place: &str) -> Option<String> {

@@ -1,7 +1,8 @@
 //! The machine under a probe: what it is, what is wrong with it, and which core should do what.
 //!
 //! In: a [`Root`]: this machine, a folder that looks like one, or a recording of one. Out: a [`Machine`] of what could
-//! be read; [`examine`] says what is wrong with it, in words; [`plan()`] lays pipelines out on its cores.
+//! be read; [`examine`] says what is wrong with it, in words; [`plan()`] lays pipelines out on its cores, and
+//! [`place`] those of a probe that starts.
 //! Always true: nothing is guessed. What cannot be read is absent, and whoever needs it says "not known". Reading
 //! never fails and never changes anything; only [`Step::apply`] does, when it is asked to.
 //! It knows no other room: what it says of Weir's needs are figures of docs/performance.md.
@@ -17,6 +18,7 @@ mod layout;
 mod machine;
 mod numbers;
 mod pcie;
+mod placement;
 mod plan;
 mod processor;
 mod recording;
@@ -32,6 +34,7 @@ pub use finding::{Finding, Remedy, Severity, Step};
 pub use layout::{Layout, Pipeline, Shape};
 pub use machine::Machine;
 pub use pcie::{Link, bus_octets};
+pub use placement::{Placement, Work, beside, place};
 pub use plan::{Demand, Export, Memory, Plan, plan};
 pub use processor::{Cpu, Idle, Node, Pages};
 pub use root::{Error, Root};

@@ -92,12 +92,7 @@ impl Machine {
     /// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
     /// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
     pub fn cores(&self, node: Option<u32>) -> Vec<Vec<u32>> {
-        let here = |cpu: &&Cpu| node.is_none() || cpu.node == node;
-        let first = |cpu: &&Cpu| cpu.siblings.first() == Some(&cpu.id);
-        let mut firsts: Vec<&Cpu> = self.cpus.iter().filter(here).filter(first).collect();
-        firsts.sort_by_key(|cpu| (cpu.id == 0, !cpu.isolated, cpu.level3.first().copied(), cpu.id));
-        let online = |id: &u32| self.cpus.iter().any(|cpu| cpu.id == *id);
-        firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(online).collect()).collect()
+        processor::cores(&self.cpus, node)
     }
 }
 

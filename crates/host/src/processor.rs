@@ -148,6 +148,17 @@ pub fn cpus(root: &Root, nodes: &[Node]) -> Vec<Cpu> {
     online.into_iter().map(cpu).collect()
 }
 
+/// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
+/// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
+pub fn cores(cpus: &[Cpu], node: Option<u32>) -> Vec<Vec<u32>> {
+    let here = |cpu: &&Cpu| node.is_none() || cpu.node == node;
+    let first = |cpu: &&Cpu| cpu.siblings.first() == Some(&cpu.id);
+    let mut firsts: Vec<&Cpu> = cpus.iter().filter(here).filter(first).collect();
+    firsts.sort_by_key(|cpu| (cpu.id == 0, !cpu.isolated, cpu.level3.first().copied(), cpu.id));
+    let online = |id: &u32| cpus.iter().any(|cpu| cpu.id == *id);
+    firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(online).collect()).collect()
+}
+
 fn idle(root: &Root, folder: &str) -> Vec<Idle> {
     let names = root.names(&format!("{folder}/cpuidle")).into_iter().filter(|name| name.starts_with("state"));
     let states = names.filter_map(|state| {

@@ -1,7 +1,10 @@
 //! Machines of the fixtures: what is found on each, and how pipelines lie on them.
 
 use std::path::{Path, PathBuf};
-use weir_host::{Demand, Finding, Layout, Machine, Root, Severity, Shape, default_mpps_per_core, examine, plan};
+use weir_host::{
+    Demand, Finding, Layout, Machine, Placement, Root, Severity, Shape, Work, beside, default_mpps_per_core, examine,
+    place, plan,
+};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -306,4 +309,48 @@ fn a_folder_reads_as_a_machine_does() {
     assert!(findings.iter().all(|finding| finding.severity == Severity::Unknown), "{findings:#?}");
     assert!(Root::open(&folder.path().join("nowhere")).is_err());
     assert!(Root::open(&folder.path().join("sys/class/net/eth0/speed")).is_err());
+}
+
+fn placed(name: &str, work: &[(&str, usize)], allowed: impl Fn(u32) -> bool) -> Result<Placement, String> {
+    let work: Vec<Work> = work
+        .iter()
+        .map(|&(devices, threads)| Work { devices: devices.split('+').map(String::from).collect(), threads })
+        .collect();
+    place(&Root::open(&fixtures().join(format!("{name}.txt"))).unwrap(), &work, allowed)
+}
+
+#[test]
+fn threads_of_a_probe_have_cores_of_their_own_on_the_node_of_their_card() {
+    let anywhere = |_| true;
+    // Hardware threads: 0 and 8 are one core.
+    let one = placed("one-node", &[("eth0", 4)], anywhere).unwrap();
+    assert_eq!(one.sources, [(0, vec![1, 2, 3, 4])]);
+    assert_eq!(one.export, [0, 5, 6, 7, 8, 13, 14, 15]);
+    // Not where the process was started, but where the card is; by its address as well.
+    let far = placed("wrong-node", &[("eth0", 3)], anywhere).unwrap();
+    assert_eq!((&far.sources[..], far.export.len()), (&[(1, vec![8, 9, 10])][..], 10));
+    assert_eq!(placed("wrong-node", &[("0000:af:00.0", 3)], anywhere), Ok(far));
+    // Without hardware threads, two cards on one of four nodes: no core twice.
+    let two = placed("four-nodes", &[("eth0", 2), ("eth1", 2)], anywhere).unwrap();
+    assert_eq!((two.sources, two.export), (vec![(2, vec![12, 13]), (2, vec![14, 15])], vec![16, 17]));
+    let tap = placed("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
+    assert_eq!(tap.sources, [(2, vec![12, 13, 14])]);
+    let root = |name: &str| Root::open(&fixtures().join(format!("{name}.txt"))).unwrap();
+    let near: Vec<u32> = (8..16).chain(24..32).collect();
+    assert_eq!((beside(&root("wrong-node"), "eth0"), beside(&root("one-node"), "eth0")), (near, vec![]));
+    let eight = placed("eight-nodes", &[("eth0", 2)], anywhere).unwrap();
+    assert_eq!(eight.sources, [(3, vec![12, 13])]);
+}
+
+#[test]
+fn where_there_is_nothing_to_choose_the_system_chooses_and_why_is_said() {
+    let anywhere = |_| true;
+    let too_few = placed("eight-nodes", &[("eth0", 3)], anywhere).unwrap_err();
+    assert_eq!(too_few, "node 3, where eth0 is, has 4 cores, too few for a thread each and two more");
+    let taken = placed("four-nodes", &[("eth0", 3), ("eth1", 3)], anywhere).unwrap_err();
+    assert!(taken.starts_with("node 2, where eth1 is, has 6 cores"), "{taken}");
+    let confined = placed("one-node", &[("eth0", 2)], |cpu| cpu < 2).unwrap_err();
+    assert!(confined.contains("has 2 cores"), "{confined}");
+    assert_eq!(placed("one-node", &[("lo", 1)], anywhere).unwrap_err(), "there is no card behind lo");
+    assert_eq!(placed("one-node", &[], anywhere).unwrap().sources, []);
 }

@@ -101,6 +101,9 @@ pub struct SinkLine {
     /// Handed to others before this sink was opened or after it was closed, while the program ran.
     #[serde(skip_serializing_if = "Records::is_none")]
     pub not_open: Records,
+    /// On their way to this sink, or held back by it until it is finished, as a table does: only while the program runs.
+    #[serde(skip_serializing_if = "Records::is_none")]
+    pub waiting: Records,
     /// Not delivered, by reason.
     pub lost: BTreeMap<&'static str, Records>,
     /// Exported records that the format could not carry as they are, by what was changed.
@@ -119,11 +122,12 @@ impl SinkLine {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
-    /// Exported, spooled, lost, and what came while it was not open, together.
+    /// Exported, spooled, lost, waiting, and what came while it was not open, together.
     pub fn total(&self) -> Records {
         let mut all = self.exported;
         all.merge(self.spooled);
         all.merge(self.not_open);
+        all.merge(self.waiting);
         self.lost.values().for_each(|&lost| all.merge(lost));
         all
     }
@@ -190,7 +194,9 @@ impl Ledger {
             all.merge(self.live);
             let name = &sink.sink;
             equal(
-                format!("{name}: flows created = exported + spooled + lost + live + those while it was not open"),
+                format!(
+                    "{name}: flows created = exported + spooled + lost + live + waiting + those while it was not open"
+                ),
                 self.created,
                 all.flows,
             );

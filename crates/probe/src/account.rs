@@ -9,7 +9,7 @@ pub struct Account {
     pub ledger: Ledger,
     /// Records handed to the exporter.
     pub sent: Records,
-    /// Records that the exporter had no room for.
+    /// Records that no sink had room for.
     pub lost: Records,
 }
 

@@ -125,7 +125,7 @@ impl Told {
 }
 
 /// Processor time of this thread, ns.
-fn busy_ns() -> u64 {
+pub(crate) fn busy_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,139 +1,177 @@
-//! The exporter: a thread of its own that owns the sinks and is handed batches of records by every pipeline.
+//! The exporter: every sink on a thread of its own, which is handed the batches of all pipelines.
 //!
 //! ```text
-//! pipelines -> full batches -> exporter -> every sink
-//!           <- empty batches <-
+//! pipelines -> batch ─┬─> queue -> sink
+//!           <- empty ─┴─> queue -> sink
 //! ```
-//! Always true: the batches of a pipeline are taken in order, none is lost uncounted, and their memory goes around. If the sinks are
-//! slower than the pipelines, these wait, or lose records and say so. What the sinks say of themselves is published after each batch,
-//! together with what that batch held, so that an account can be drawn up at any moment.
+//! Always true: a sink has the batches of a pipeline in order, none is lost uncounted, and their memory, which the sinks share,
+//! goes around. If a sink is slower than the pipelines, these wait for it, or it loses records and says so; no other sink does. What
+//! the sinks say of themselves is published after each batch, so that an account can be drawn up at any moment.
 
 use crate::account::Account;
+use crate::desk::busy_ns;
 use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use weir_export::{Error, Sink};
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Lost, Records, SinkLine};
 
-/// Batches on their way to sinks that are waited for: few, so that their memory stays near.
+/// Batches on their way to a sink that is waited for: few, so that their memory stays near.
 const BATCHES: usize = 8;
-/// The same to sinks that are not waited for, of 128 records or more: about as many as may end at once.
+/// The same to one that is not waited for, of 128 records or more: about as many as may end at once.
 const BATCHES_LIVE: usize = 512;
 /// Empty batches that a pipeline gets back, at most.
 const EMPTY: usize = 16;
+/// How long a sink of live traffic may take nothing at the end before it is given up.
+const GIVE_UP: Duration = Duration::from_secs(10);
+/// How often it is looked whether it took something.
+const LOOK: Duration = Duration::from_millis(1);
 
-/// What a pipeline does when the sinks are slower than it is.
+/// What a pipeline does when a sink is slower than it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// Wait for them: what is read waits, too.
+    /// Wait for it: what is read waits, too.
     Wait,
-    /// Lose records, and count them: what comes by itself does not wait.
+    /// Have that sink lose records, and count them: what comes by itself does not wait.
     Lose,
 }
 
 /// The sinks, at work.
 pub struct Exporter {
-    /// `None` once the last batch is on its way.
-    full: Option<SyncSender<Work>>,
-    published: Arc<Mutex<Published>>,
-    thread: Option<JoinHandle<()>>,
+    outlets: Arc<Mutex<Outlets>>,
+    /// Where their threads run.
+    place: Place,
     behind: Behind,
 }
 
-/// A pipeline's way to the exporter.
+/// A pipeline's way to the sinks.
 pub struct Entrance {
-    full: SyncSender<Work>,
+    outlets: Arc<Mutex<Outlets>>,
     empty: Receiver<Vec<Flow>>,
     home: SyncSender<Vec<Flow>>,
     behind: Behind,
+    /// Since when nothing more comes.
+    last_since: Option<Instant>,
 }
 
-/// What the thread is given.
-enum Work {
-    /// Records, and where their memory goes back to.
-    Batch(Vec<Flow>, SyncSender<Vec<Flow>>),
-    /// Other sinks in place of those that there are, which are finished.
-    Sinks(Vec<Box<dyn Sink + Send>>),
-}
-
-/// What the sinks have done, after the last whole batch.
+/// Every sink that there is or was. Locked once per batch.
 #[derive(Default)]
-struct Published {
+struct Outlets {
+    open: Vec<Outlet>,
+    /// Those that others replaced.
+    closed: Vec<Outlet>,
+    /// What was handed over by the pipelines.
     taken: Records,
-    /// What was taken before the sinks that there are.
-    taken_before: Records,
-    /// Of sinks that were replaced, with what was taken while they were open.
-    replaced: Vec<(SinkLine, Records)>,
-    lines: Vec<SinkLine>,
-    ended: Vec<bool>,
-    errors: Vec<Error>,
+}
+
+/// The way to one sink, and the account of what was handed over while it was open.
+struct Outlet {
+    /// `None` once the last batch is on its way.
+    queue: Option<SyncSender<Arc<Batch>>>,
+    /// What was handed over.
+    offered: Records,
+    /// What of that it had no room for.
+    lost: Records,
+    state: Arc<Mutex<State>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a sink has done, after the last whole batch.
+struct State {
+    line: SinkLine,
+    /// What it was given.
+    taken: Records,
+    /// When it began or ended a batch last.
+    moved: Instant,
+    /// Processor time that its thread took, ns.
+    busy_ns: u64,
+    /// It was told that nothing more comes, and holds nothing back.
+    finished: bool,
+    /// It ended early.
+    ended: bool,
+    /// Nobody waits for it any more: what it has not told of is lost.
+    given_up: bool,
+    error: Option<Error>,
+}
+
+/// Records on their way to several sinks. The last that is done with them sends their memory home.
+struct Batch {
+    flows: Vec<Flow>,
+    home: SyncSender<Vec<Flow>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let mut flows = std::mem::take(&mut self.flows);
+        flows.clear();
+        // Nobody waits for it at the end.
+        let _ = self.home.try_send(flows);
+    }
 }
 
 impl Exporter {
-    /// Starts the thread. (A sink that panics there panics in [`Exporter::finish`].)
+    /// Starts a thread for each sink. (One that panics there panics in [`Exporter::finish`].)
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn new(mut sinks: Vec<Box<dyn Sink + Send>>, place: Place, behind: Behind) -> io::Result<Self> {
-        let (full, to_do) = sync_channel::<Work>(if behind == Behind::Lose { BATCHES_LIVE } else { BATCHES });
-        let published = Arc::new(Mutex::new(Published::default()));
-        let shared = published.clone();
-        lock(&shared).begin(&sinks);
-        let work = move || {
-            place.take();
-            for work in to_do {
-                match work {
-                    Work::Batch(mut flows, home) => {
-                        let results: Vec<_> = sinks.iter_mut().map(|sink| sink.write(&flows)).collect();
-                        lock(&shared).publish(&sinks, results, records(&flows));
-                        flows.clear();
-                        // Nobody waits for it at the end.
-                        let _ = home.try_send(flows);
-                    }
-                    Work::Sinks(others) => {
-                        let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
-                        lock(&shared).publish(&sinks, results, Records::default());
-                        sinks = others;
-                        lock(&shared).begin(&sinks);
-                    }
-                }
-            }
-            let results = sinks.iter_mut().map(|sink| sink.finish()).collect();
-            lock(&shared).publish(&sinks, results, Records::default());
-        };
-        let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
-        Ok(Self { full: Some(full), published, thread: Some(thread), behind })
+    pub fn new(sinks: Vec<Box<dyn Sink + Send>>, place: Place, behind: Behind) -> io::Result<Self> {
+        let exporter = Self { outlets: Arc::default(), place, behind };
+        exporter.replace(sinks)?;
+        Ok(exporter)
     }
 
     /// A way in for one more pipeline.
-    ///
-    /// # Panics
-    /// After [`Exporter::finish`].
     pub fn entrance(&self) -> Entrance {
         let (home, empty) = sync_channel(EMPTY);
-        let full = self.full.clone().expect("it is not finished before its pipelines are made");
-        Entrance { full, empty, home, behind: self.behind }
+        Entrance { outlets: self.outlets.clone(), empty, home, behind: self.behind, last_since: None }
     }
 
     /// Has other sinks take the place of those that there are, which are finished, behind the records that are on their way.
-    pub fn replace(&self, sinks: Vec<Box<dyn Sink + Send>>) {
-        if let Some(full) = &self.full {
-            // The thread only ends early if a sink panics, which is told when it is finished.
-            let _ = full.send(Work::Sinks(sinks));
+    ///
+    /// # Errors
+    /// The system starts no thread; all goes on as before.
+    pub fn replace(&self, sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<()> {
+        let batches = if self.behind == Behind::Lose { BATCHES_LIVE } else { BATCHES };
+        let open = sinks.into_iter().map(|sink| Outlet::new(sink, self.place.clone(), batches));
+        let open = open.collect::<io::Result<Vec<_>>>()?;
+        let mut outlets = lock(&self.outlets);
+        let mut before = std::mem::replace(&mut outlets.open, open);
+        before.iter_mut().for_each(|outlet| outlet.queue = None);
+        outlets.closed.append(&mut before);
+        Ok(())
+    }
+
+    /// Finishes every sink, when the pipelines are gone. One of live traffic that takes nothing for ten seconds is given up.
+    pub fn finish(&mut self) {
+        // A panic in a sink goes on here.
+        if let Some(panic) = self.end() {
+            resume_unwind(panic);
         }
     }
 
-    /// Finishes every sink, when the pipelines are gone.
-    pub fn finish(&mut self) {
-        self.full = None;
-        // A panic in a sink goes on here.
-        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
-            resume_unwind(panic);
+    fn end(&mut self) -> Option<Box<dyn std::any::Any + Send>> {
+        let since = Instant::now();
+        let mut threads = Vec::new();
+        for outlet in lock(&self.outlets).all_mut() {
+            outlet.queue = None;
+            threads.extend(outlet.thread.take().map(|thread| (thread, outlet.state.clone())));
         }
+        let mut panicked = None;
+        for (thread, state) in threads {
+            let waits = || self.behind == Behind::Wait || !lock(&state).is_given_up(since);
+            while self.behind == Behind::Lose && !thread.is_finished() && waits() {
+                thread::sleep(LOOK);
+            }
+            if waits() {
+                panicked = thread.join().err().or(panicked);
+            }
+        }
+        panicked
     }
 
     /// The account of everything, from those of all pipelines. These must be made later than this is called, or by pipelines
@@ -144,7 +182,7 @@ impl Exporter {
 
     /// The same. The accounts are asked for after those of the sinks, so that nothing is taken before it was sent.
     pub(crate) fn ledger_of<A: IntoIterator<Item = Account>>(&self, accounts: impl FnOnce() -> A) -> Ledger {
-        let (taken, lines) = lock(&self.published).lines();
+        let (taken, lines) = lock(&self.outlets).lines();
         let mut ledger = Ledger { sinks: lines, ..Ledger::default() };
         let (mut sent, mut lost) = (Records::default(), Records::default());
         for account in accounts() {
@@ -159,89 +197,203 @@ impl Exporter {
         ledger
     }
 
+    /// Processor time that the thread of each sink took up to its last whole batch, ns: of those that are open.
+    pub(crate) fn busy_ns(&self) -> Vec<u64> {
+        lock(&self.outlets).open.iter().map(|outlet| lock(&outlet.state).busy_ns).collect()
+    }
+
     /// Whether every sink has ended early, and there is one.
     pub fn abandoned(&self) -> bool {
-        let ended = &lock(&self.published).ended;
-        !ended.is_empty() && ended.iter().all(|&ended| ended)
+        let open = &lock(&self.outlets).open;
+        !open.is_empty() && open.iter().all(|outlet| lock(&outlet.state).ended)
     }
 
     /// Errors with which sinks ended, each told once.
     pub fn errors(&self) -> Vec<Error> {
-        std::mem::take(&mut lock(&self.published).errors)
+        lock(&self.outlets).all_mut().filter_map(|outlet| lock(&outlet.state).error.take()).collect()
     }
 }
 
 impl Drop for Exporter {
-    /// One that is dropped unfinished waits for its thread, which ends when the pipelines are gone.
+    /// One that is dropped unfinished waits for its threads.
     fn drop(&mut self) {
-        self.full = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
 impl Entrance {
     /// Nothing more comes: from now on it waits.
     pub(crate) fn wait(&mut self) {
-        self.behind = Behind::Wait;
+        self.last_since = Some(Instant::now());
     }
 
-    /// Hands over a batch and gives an empty one for it, or gives back the batch for which there was no room.
+    /// Hands over a batch and gives an empty one for it: `Err` if no sink had room, so that it is lost. What some sinks have
+    /// room for and others not counts as lost by these.
     pub(crate) fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
         let room = flows.capacity();
-        let batch = Work::Batch(flows, self.home.clone());
-        let refused = match self.behind {
-            // The thread only ends early if a sink panics, which is told when it is finished.
-            Behind::Wait => self.full.send(batch).err().map(|refused| refused.0),
-            Behind::Lose => self.full.try_send(batch).err().map(|refused| match refused {
-                TrySendError::Full(work) | TrySendError::Disconnected(work) => work,
-            }),
-        };
-        match refused {
-            Some(Work::Batch(flows, _)) => Err(flows),
-            _ => Ok(self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))),
+        let taken = self.hand_over(flows);
+        let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room));
+        if taken { Ok(empty) } else { Err(empty) }
+    }
+
+    fn hand_over(&mut self, flows: Vec<Flow>) -> bool {
+        let records = records(&flows);
+        let batch = Arc::new(Batch { flows, home: self.home.clone() });
+        let mut outlets = lock(&self.outlets);
+        let offers: Vec<_> = outlets.open.iter().map(|outlet| outlet.offer(&batch)).collect();
+        let waits = self.behind == Behind::Wait || self.last_since.is_some();
+        let takes = |offer: &Offer| matches!(offer, Offer::Taken) || (waits && matches!(offer, Offer::Full(_)));
+        if !offers.is_empty() && !offers.iter().any(takes) {
+            return false;
         }
-    }
-}
-
-impl Published {
-    /// What was taken, and the line of every sink that there is or was.
-    fn lines(&self) -> (Records, Vec<SinkLine>) {
-        let given = self.taken.without(self.taken_before);
-        let of_now = self.lines.iter().map(|line| (line, given));
-        let of_all = self.replaced.iter().map(|(line, given)| (line, *given)).chain(of_now);
-        let lines = of_all.map(|(line, given)| SinkLine { not_open: self.taken.without(given), ..line.clone() });
-        (self.taken, lines.collect())
-    }
-
-    /// Sinks begin, in place of others.
-    fn begin(&mut self, sinks: &[Box<dyn Sink + Send>]) {
-        let given = self.taken.without(self.taken_before);
-        self.replaced.extend(self.lines.drain(..).map(|line| (line, given)));
-        self.taken_before = self.taken;
-        self.lines.extend(sinks.iter().map(|sink| sink.line().clone()));
-        self.ended = vec![false; sinks.len()];
-    }
-
-    fn publish(&mut self, sinks: &[Box<dyn Sink + Send>], results: Vec<Result<(), Error>>, taken: Records) {
-        self.taken.merge(taken);
-        for (((sink, result), line), ended) in sinks.iter().zip(results).zip(&mut self.lines).zip(&mut self.ended) {
-            line.clone_from(sink.line());
-            // The error with which a sink ended is kept; later ones say nothing new.
-            if let Err(error) = result
-                && !std::mem::replace(ended, true)
-            {
-                self.errors.push(error);
+        outlets.taken.merge(records);
+        for (outlet, offer) in outlets.open.iter_mut().zip(&offers) {
+            outlet.offered.merge(records);
+            if !takes(offer) {
+                outlet.lost.merge(records);
             }
         }
+        let states: Vec<_> = outlets.open.iter().map(|outlet| outlet.state.clone()).collect();
+        // Whoever waits does not hold up who asks for an account.
+        drop(outlets);
+        for (offer, state) in offers.into_iter().zip(states) {
+            if let Offer::Full(queue) = offer
+                && waits
+            {
+                self.send(&queue, &state, batch.clone());
+            }
+        }
+        true
+    }
+
+    /// Waits until there is room for a batch; at the end of live traffic not for a sink that is given up.
+    fn send(&self, queue: &SyncSender<Arc<Batch>>, state: &Mutex<State>, mut batch: Arc<Batch>) {
+        let Some(since) = self.last_since.filter(|_| self.behind == Behind::Lose) else {
+            // The thread only ends early if a sink panics, which is told when it is finished.
+            let _ = queue.send(batch);
+            return;
+        };
+        while let Err(TrySendError::Full(refused)) = queue.try_send(batch) {
+            if lock(state).is_given_up(since) {
+                return;
+            }
+            batch = refused;
+            thread::sleep(LOOK);
+        }
     }
 }
 
-/// What is published is whole after every line of [`Published::publish`] that could panic, so a poisoned lock says
-/// nothing that the panic itself does not.
-fn lock(published: &Mutex<Published>) -> MutexGuard<'_, Published> {
-    published.lock().unwrap_or_else(PoisonError::into_inner)
+/// What became of a batch that was offered to a sink.
+enum Offer {
+    Taken,
+    /// It will have room in its queue later, perhaps.
+    Full(SyncSender<Arc<Batch>>),
+    /// It takes nothing any more.
+    Refused,
+}
+
+impl Outlets {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Outlet> {
+        self.closed.iter_mut().chain(&mut self.open)
+    }
+
+    /// What was taken, and the line of every sink that there is or was.
+    fn lines(&self) -> (Records, Vec<SinkLine>) {
+        let all = self.closed.iter().chain(&self.open);
+        let line = |outlet: &Outlet| SinkLine { not_open: self.taken.without(outlet.offered), ..outlet.line() };
+        (self.taken, all.map(line).collect())
+    }
+}
+
+impl Outlet {
+    /// Starts the thread of a sink, with a queue of so many batches.
+    fn new(mut sink: Box<dyn Sink + Send>, place: Place, batches: usize) -> io::Result<Self> {
+        let (queue, to_do) = sync_channel::<Arc<Batch>>(batches);
+        let state = Arc::new(Mutex::new(State::new(sink.line().clone())));
+        let shared = state.clone();
+        let work = move || {
+            place.take();
+            for batch in to_do {
+                lock(&shared).moved = Instant::now();
+                let result = sink.write(&batch.flows);
+                lock(&shared).publish(sink.line(), result, records(&batch.flows));
+            }
+            lock(&shared).moved = Instant::now();
+            let result = sink.finish();
+            let mut state = lock(&shared);
+            state.publish(sink.line(), result, Records::default());
+            state.finished = true;
+        };
+        let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
+        let (offered, lost) = (Records::default(), Records::default());
+        Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread) })
+    }
+
+    fn offer(&self, batch: &Arc<Batch>) -> Offer {
+        let Some(queue) = &self.queue else { return Offer::Refused };
+        match queue.try_send(batch.clone()) {
+            Ok(()) => Offer::Taken,
+            Err(TrySendError::Full(_)) => Offer::Full(queue.clone()),
+            Err(TrySendError::Disconnected(_)) => Offer::Refused,
+        }
+    }
+
+    /// What the sink says of itself, and what it did not get.
+    fn line(&self) -> SinkLine {
+        let state = lock(&self.state);
+        let (mut line, mut lost) = (state.line.clone(), self.lost);
+        let given = self.offered.without(lost);
+        if state.given_up {
+            lost.merge(given.without(line.total()));
+        } else if state.finished {
+            // What it was given and does not tell of is missing, and is not to be hidden.
+            line.waiting = given.without(state.taken);
+        } else {
+            line.waiting = given.without(line.total());
+        }
+        if lost.flows > 0 {
+            line.lose(Lost::ExporterBehind, lost);
+        }
+        line
+    }
+}
+
+impl State {
+    fn new(line: SinkLine) -> Self {
+        let (taken, moved) = (Records::default(), Instant::now());
+        Self { line, taken, moved, busy_ns: 0, finished: false, ended: false, given_up: false, error: None }
+    }
+
+    fn publish(&mut self, line: &SinkLine, result: Result<(), Error>, taken: Records) {
+        (self.moved, self.busy_ns) = (Instant::now(), busy_ns());
+        if self.given_up {
+            return;
+        }
+        self.taken.merge(taken);
+        self.line.clone_from(line);
+        // The error with which a sink ended is kept; later ones say nothing new.
+        if let Err(error) = result
+            && !std::mem::replace(&mut self.ended, true)
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Whether it is not waited for any more, as it has taken nothing for too long since a moment.
+    fn is_given_up(&mut self, since: Instant) -> bool {
+        if !self.given_up && !self.finished && self.moved.max(since).elapsed() > GIVE_UP {
+            self.given_up = true;
+            let why = format!("took nothing for {} s, and is not waited for any longer", GIVE_UP.as_secs());
+            let error = io::Error::new(io::ErrorKind::TimedOut, why);
+            self.error.get_or_insert(Error::Io { sink: self.line.sink.clone(), error });
+        }
+        self.given_up
+    }
+}
+
+/// What is locked here is whole after every line that could panic, so a poisoned lock says nothing that the panic itself does not.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records as the ledger counts them.
@@ -254,8 +406,7 @@ pub(crate) fn records(batch: &[Flow]) -> Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-    use weir_ledger::Lost;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// A sink that sleeps, fails or panics at some batch.
     struct Odd {
@@ -270,6 +421,17 @@ mod tests {
         Sleep,
         Fail,
         Panic,
+        Hang(Gate),
+    }
+
+    /// What hangs goes on when it is open.
+    #[derive(Clone, Default)]
+    struct Gate(Arc<AtomicBool>);
+
+    impl PartialEq for Gate {
+        fn eq(&self, other: &Self) -> bool {
+            Arc::ptr_eq(&self.0, &other.0)
+        }
     }
 
     fn odd(at: u32, does: Does) -> Box<dyn Sink + Send> {
@@ -287,6 +449,10 @@ mod tests {
                 return Err(Error::Io { sink: "odd".into(), error: io::ErrorKind::StorageFull.into() });
             } else if self.does == Does::Sleep {
                 thread::sleep(Duration::from_millis(1));
+            } else if let Does::Hang(gate) = &self.does {
+                while !gate.0.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
             }
             self.line.exported.merge(records(flows));
             Ok(())
@@ -316,18 +482,20 @@ mod tests {
             account.sent.merge(records(&batch(3)));
             entrance.write(batch(3)).unwrap();
             let ledger = exporter.ledger([account.clone()]);
-            assert_eq!(ledger.sinks[0].exported.flows + ledger.live.flows, 3 * sent);
-            assert_eq!(ledger.sinks[0].exported.packets + ledger.live.packets, 6 * sent);
-            assert!(ledger.live.flows <= 3 * (BATCHES as u64 + 2), "{} records wait", ledger.live.flows);
+            let line = &ledger.sinks[0];
+            assert_eq!(line.exported.flows + line.waiting.flows, 3 * sent);
+            assert_eq!(line.exported.packets + line.waiting.packets, 6 * sent);
+            assert!(line.waiting.flows <= 3 * (BATCHES as u64 + 2), "{} records wait", line.waiting.flows);
         }
         drop(entrance);
         exporter.finish();
         let ledger = exporter.ledger([account]);
-        assert_eq!((ledger.sinks[0].exported.flows, ledger.live), (297, Records::default()));
+        assert_eq!((ledger.sinks[0].exported.flows, ledger.sinks[0].waiting), (297, Records::default()));
+        assert_eq!(ledger.live, Records::default());
     }
 
     #[test]
-    fn a_pipeline_that_does_not_wait_gets_back_what_there_is_no_room_for() {
+    fn a_pipeline_that_does_not_wait_is_told_when_no_sink_has_room() {
         let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default(), Behind::Lose).unwrap();
         let mut entrance = exporter.entrance();
         let mut account = Account::default();
@@ -337,7 +505,10 @@ mod tests {
                     assert!(empty.is_empty());
                     account.sent.merge(records(&batch(3)));
                 }
-                Err(refused) => account.lost.merge(records(&refused)),
+                Err(empty) => {
+                    assert!(empty.is_empty());
+                    account.lost.merge(records(&batch(3)));
+                }
             }
         }
         drop(entrance);
@@ -347,6 +518,44 @@ mod tests {
         assert!(lost.flows > 0);
         let given = 6 * BATCHES_LIVE as u64;
         assert_eq!((line.total().flows, line.total().packets), (given, 2 * given));
+    }
+
+    #[test]
+    fn a_sink_that_hangs_holds_up_no_other_and_loses_alone() {
+        let gate = Gate::default();
+        let sinks = vec![odd(1, Does::Hang(gate.clone())), odd(u32::MAX, Does::Fail)];
+        let mut exporter = Exporter::new(sinks, Place::default(), Behind::Lose).unwrap();
+        let mut entrance = exporter.entrance();
+        let mut account = Account::default();
+        for sent in 1..2 * BATCHES_LIVE as u64 {
+            entrance.write(batch(3)).unwrap();
+            account.sent.merge(records(&batch(3)));
+            // Whoever does not hang has every batch, and both lines add up.
+            loop {
+                let ledger = exporter.ledger([account.clone()]);
+                assert!(ledger.sinks.iter().all(|line| line.total().flows == 3 * sent), "{:?}", ledger.sinks);
+                assert_eq!((ledger.live.flows, ledger.sinks[0].exported.flows), (0, 0));
+                if ledger.sinks[1].exported.flows == 3 * sent {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+        // Others take their place while it hangs, and it is waited for at the end if it goes on.
+        exporter.replace(vec![odd(u32::MAX, Does::Fail)]).unwrap();
+        entrance.wait();
+        entrance.write(batch(3)).unwrap();
+        account.sent.merge(records(&batch(3)));
+        gate.0.store(true, Ordering::Relaxed);
+        drop(entrance);
+        exporter.finish();
+        let lines = exporter.ledger([account]).sinks;
+        let given = 3 * (2 * BATCHES_LIVE as u64 - 1);
+        let lost = lines[0].lost[Lost::ExporterBehind.key()].flows;
+        assert!(lost > 0 && lost < given, "{lost} of {given}");
+        assert_eq!(lines[0].exported.flows, given - lost);
+        assert_eq!((lines[1].exported.flows, lines[2].exported.flows), (given, 3));
+        assert!(lines.iter().all(|line| line.total().flows == given + 3 && line.waiting.flows == 0), "{lines:?}");
     }
 
     #[test]
@@ -360,7 +569,7 @@ mod tests {
                 entrance.write(batch(2)).unwrap();
             }
             if round < 2 {
-                exporter.replace(vec![odd(u32::MAX, Does::Fail)]);
+                exporter.replace(vec![odd(u32::MAX, Does::Fail)]).unwrap();
             }
         }
         drop(entrance);

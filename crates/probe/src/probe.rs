@@ -1,9 +1,9 @@
 //! The probe at work: pipelines of one thread or several; they share nothing but the exporter.
 //!
 //! ```text
-//! queue 0 -> pipeline ─┐
-//! queue 1 -> pipeline ─┼─> exporter's thread -> sinks
-//! ...                 ─┘
+//! queue 0 -> pipeline ─┐   ┌─> sink
+//! queue 1 -> pipeline ─┼───┼─> sink
+//! ...                 ─┘   └─> ...
 //! ```
 //! Always true: the account of everything balances at any moment. Each pipeline gives its own between two bursts, and who takes
 //! something over is asked before who handed it over: sinks, then meters, then readers.
@@ -221,6 +221,11 @@ impl Probe {
         answers
     }
 
+    /// Processor time that the thread of each sink took up to its last whole batch, ns: of those that are open.
+    pub fn sinks_busy_ns(&self) -> Vec<u64> {
+        self.exporter.busy_ns()
+    }
+
     /// Whether every source has come to its end.
     pub fn has_ended(&self) -> bool {
         self.workers.iter().flat_map(Worker::threads).all(|thread| thread.thread.is_finished())
@@ -237,7 +242,10 @@ impl Probe {
     }
 
     /// Other timeouts, another filter and other sinks, if there are others, from now on: whatever comes when this has returned.
-    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Box<dyn Sink + Send>>>) {
+    ///
+    /// # Errors
+    /// The system starts no thread for the sinks, which stay as they were.
+    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Box<dyn Sink + Send>>>) -> io::Result<()> {
         if let Some(sinks) = &sinks {
             self.own = own(sinks);
         }
@@ -248,9 +256,7 @@ impl Probe {
         for (thread, number) in threads.iter().zip(numbers) {
             drop(thread.desk.wait(number, deadline));
         }
-        if let Some(sinks) = sinks {
-            self.exporter.replace(sinks);
-        }
+        sinks.map_or(Ok(()), |sinks| self.exporter.replace(sinks))
     }
 
     /// Takes in nothing more, meters what has come, ends every flow and finishes every sink.

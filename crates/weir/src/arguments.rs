@@ -150,11 +150,11 @@ pub struct Probe {
     #[arg(long)]
     pub busy_poll: bool,
 
-    /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: wherever the system puts them]
+    /// Cores for the pipelines' threads, one each, in turn: 2,3,4 or 2-4 [default: beside the card if it has enough]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub cores: Option<Cores>,
 
-    /// Cores for the exporter [default: wherever the system puts it]
+    /// Cores for the outputs [default: beside the card if it has enough]
     #[arg(long, value_name = "LIST", value_parser = parse_cores)]
     pub export_cores: Option<Cores>,
 

@@ -286,6 +286,9 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         if sink.spooled.flows > 0 {
             line("  + spooled", sink.spooled);
         }
+        if sink.waiting.flows > 0 {
+            line("  + on their way", sink.waiting);
+        }
         if sink.not_open.flows > 0 {
             line("  + while it was not open", sink.not_open);
         }

@@ -6,7 +6,7 @@ mod live;
 mod network;
 
 use common::{Pcap, START, arp, parts, tcp, udp, weir};
-use live::{flows, without_times};
+use live::{Probe, flows, without_times};
 use network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -112,6 +112,51 @@ fn live_flows_are_those_of_the_same_packets_in_a_file() {
             parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "--decap", "-q", "-o", &json]));
         assert_eq!(code, 0, "{told}");
         assert_eq!(without_times(&live), without_times(&flows(&output)), "{name}");
+    }
+}
+
+#[test]
+fn flows_of_four_queues_are_those_of_the_same_packets_in_a_file() {
+    if !network() {
+        return;
+    }
+    // Fragments, tags, labels, tunnels, errors of ICMP, IPv6; and conversations enough for each queue.
+    let names = [
+        "web.pcap",
+        "dns.pcap.gz",
+        "tls.pcap",
+        "ssh.pcap",
+        "sctp.pcap",
+        "ping.pcap.zst",
+        "traceroute.pcap",
+        "vlan.pcap",
+        "qinq.pcap",
+        "mpls.pcap",
+        "vxlan.pcap",
+        "gre.pcap",
+        "4in6.pcap",
+        "layer2.pcap",
+        "synth:mix,flows=300,packets=10k",
+    ];
+    let frames: Vec<Vec<u8>> = names.into_iter().flat_map(frames).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (capture, output) = (saved(&frames, folder.path()), folder.path().join("flows.json"));
+    let json = format!("json:{}", output.display());
+    let (code, _, told) = parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "-q", "-o", &json]));
+    assert_eq!(code, 0, "{told}");
+    let expected = without_times(&flows(&output));
+    assert!(expected.len() > 300, "{}", expected.len());
+    for layout in ["fused", "split"] {
+        let probe = Probe::start("af_packet:right,queues=4", &["--layer2", "--layout", layout, "-o", &json]);
+        let mut sender = Sender::new(LEFT);
+        frames.iter().for_each(|frame| sender.send(frame));
+        let (code, told, ledger) = probe.end();
+        assert_eq!(code, 0, "{told}");
+        assert_eq!(ledger["packets"]["received"], frames.len(), "{layout}: {ledger}");
+        assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{layout}: {ledger}");
+        let live = without_times(&flows(&output));
+        let new: Vec<_> = live.iter().filter(|line| !expected.contains(line)).collect();
+        assert!(live == expected, "{layout}: {} live, {} in the file; live only: {new:#?}", live.len(), expected.len());
     }
 }
 

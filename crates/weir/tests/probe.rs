@@ -183,6 +183,10 @@ fn both_directions_of_a_tap_are_one_flow() {
         let flows = flows(&output);
         assert_eq!((flows.len(), packets(&flows)), (500, 1000));
         assert!(flows.iter().all(|flow| flow["packets"] == 1 && flow["rev_packets"] == 1), "both directions meet");
+        assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "questions come before their answers");
+        let right = ip("-o link show dev right");
+        let number: u64 = right.split(':').next().unwrap().parse().unwrap();
+        assert!(flows.iter().all(|flow| flow["interface"] == number), "{number} saw the questions");
     }
 }
 

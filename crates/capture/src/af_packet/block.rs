@@ -21,6 +21,8 @@ pub(super) struct Format {
     pub link: u16,
     /// Octets kept of a frame, at most.
     pub snap: Option<u32>,
+    /// The system's number of the interface.
+    pub interface: u32,
 }
 
 /// How far a block has been read.
@@ -42,11 +44,21 @@ impl Walk {
         }
     }
 
-    /// Puts frames into a burst until it is full or the block is at its end. Returns how many could not be read,
-    /// because the block makes no sense from some place on.
-    pub fn fill<'a>(&mut self, block: &'a mut [u8], format: Format, burst: &mut Burst<'a>) -> u32 {
+    /// Puts frames into a burst until it is full or the block is at its end, or until one does not go (its time, ns, decides). Returns
+    /// how many could not be read, because the block makes no sense from some place on.
+    #[inline]
+    pub fn fill<'a>(
+        &mut self,
+        block: &'a mut [u8],
+        format: Format,
+        burst: &mut Burst<'a>,
+        mut goes: impl FnMut(u64) -> bool,
+    ) -> u32 {
         let mut rest = block.get_mut(self.at..).unwrap_or_default();
         while self.left > 0 && !burst.is_full() {
+            if time_ns(rest).is_some_and(|time_ns| !goes(time_ns)) {
+                return 0;
+            }
             let octets = match word(rest, offset_of!(libc::tpacket3_hdr, tp_next_offset)) {
                 // The last frame says 0.
                 Some(0) if self.left == 1 => rest.len(),
@@ -64,14 +76,32 @@ impl Walk {
         }
         0
     }
+
+    /// The latest time among the next frames, so many at most. The walk stays where it is.
+    pub fn latest_ns(self, block: &[u8], frames: usize) -> Option<u64> {
+        let mut at = self.at;
+        let ahead = (self.left as usize).min(frames);
+        let times = (0..ahead).map_while(|_| {
+            let frame = block.get(at..)?;
+            at += word(frame, offset_of!(libc::tpacket3_hdr, tp_next_offset))? as usize;
+            time_ns(frame)
+        });
+        times.max()
+    }
+}
+
+/// When a frame came, ns since 1970 UTC, by its header.
+fn time_ns(frame: &[u8]) -> Option<u64> {
+    let seconds = word(frame, offset_of!(libc::tpacket3_hdr, tp_sec))?;
+    let nanoseconds = word(frame, offset_of!(libc::tpacket3_hdr, tp_nsec))?;
+    Some(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds))
 }
 
 /// A frame with its header before it; `None` if the header makes no sense.
 fn read(octets: &mut [u8], format: Format) -> Option<Frame<'_>> {
     let header = |at| word(octets, at);
     let status = header(offset_of!(libc::tpacket3_hdr, tp_status))?;
-    let seconds = header(offset_of!(libc::tpacket3_hdr, tp_sec))?;
-    let nanoseconds = header(offset_of!(libc::tpacket3_hdr, tp_nsec))?;
+    let time_ns = time_ns(octets)?;
     let mut wire_bytes = header(offset_of!(libc::tpacket3_hdr, tp_len))?;
     let mut kept = header(offset_of!(libc::tpacket3_hdr, tp_snaplen))? as usize;
     let mut start = usize::from(half(octets, offset_of!(libc::tpacket3_hdr, tp_mac))?);
@@ -92,9 +122,8 @@ fn read(octets: &mut [u8], format: Format) -> Option<Frame<'_>> {
     }
     let kept = format.snap.map_or(kept, |snap| kept.min(snap as usize));
     let bytes = &octets.get(start..)?.get(..kept)?;
-    let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds);
     let wire_bytes = wire_bytes.max(kept as u32);
-    Some(Frame { bytes, time_ns, wire_bytes, link: format.link, time_clamped: false, interface: 0 })
+    Some(Frame { bytes, time_ns, wire_bytes, link: format.link, time_clamped: false, interface: format.interface })
 }
 
 fn word(octets: &[u8], at: usize) -> Option<u32> {
@@ -110,7 +139,7 @@ mod tests {
     use super::*;
     use crate::BURST;
 
-    const FORMAT: Format = Format { link: 1, snap: None };
+    const FORMAT: Format = Format { link: 1, snap: None, interface: 7 };
 
     /// EtherType and identifier of a tag that was taken off.
     type Tag = Option<(u16, u16)>;
@@ -148,7 +177,7 @@ mod tests {
         let (mut walk, mut frames, mut unreadable) = (Walk::new(block), Vec::new(), 0);
         while walk.left > 0 {
             let mut burst = Burst::new();
-            unreadable += walk.fill(block, format, &mut burst);
+            unreadable += walk.fill(block, format, &mut burst, |_| true);
             frames.extend(burst.iter().map(|frame| (frame.bytes.to_vec(), frame.wire_bytes, frame.time_ns)));
         }
         (frames, unreadable)

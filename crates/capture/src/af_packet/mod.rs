@@ -44,6 +44,7 @@ mod ring;
 mod settings;
 mod socket;
 mod steering;
+mod tap;
 
 use crate::counters::Counters;
 use crate::{Error, Source};
@@ -53,6 +54,7 @@ use ring::Ring;
 use settings::Settings;
 use socket::Socket;
 use std::io::{self, ErrorKind};
+use tap::Tap;
 
 /// The scheme of these sources.
 pub(crate) const SCHEME: &str = "af_packet:";
@@ -70,6 +72,17 @@ const HEADROOM: u32 = 16;
 pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     let queues = open_queues(source).map_err(|what| Error::Live { name: source.into(), what })?;
     Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Source + Send>).collect())
+}
+
+/// Opens the interfaces of a tap, each named as a source of its own: a source per queue, of all of them.
+///
+/// # Errors
+/// As [`open`]; or they have different numbers of queues.
+pub(crate) fn open_tap(name: &str, interfaces: &[String]) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let open = |source: &String| open_queues(source).map_err(|what| Error::Live { name: source.clone(), what });
+    let opened = interfaces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let queues = crate::tap::queue_by_queue(name, opened)?;
+    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn Source + Send>).collect())
 }
 
 fn open_queues(source: &str) -> Result<Vec<Queue>, String> {
@@ -98,7 +111,7 @@ fn open_queues(source: &str) -> Result<Vec<Queue>, String> {
         if settings.promiscuous {
             socket.promiscuous(interface.index).map_err(|error| format!("promisc=on: {error}"))?;
         }
-        let format = block::Format { link: interface.link, snap: settings.snap };
+        let format = block::Format { link: interface.link, snap: settings.snap, interface: interface.index as u32 };
         queues.push(Queue::new(source.into(), socket, ring, format, settings.hardware, card.take()));
     }
     Ok(queues)

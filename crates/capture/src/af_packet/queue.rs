@@ -14,7 +14,7 @@ use super::program;
 use super::ring::Ring;
 use super::socket::{self, Socket};
 use crate::counters::Counters;
-use crate::{Burst, Error, Losses, PATIENCE, Progress, Source};
+use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -30,8 +30,7 @@ pub(super) struct Queue {
     socket: Socket,
     ring: Ring,
     format: Format,
-    /// Times are those of the card.
-    hardware: bool,
+    handed: Handed,
     /// Of the first queue.
     card: Option<Counters>,
     /// The block that is read, or will be next.
@@ -39,11 +38,6 @@ pub(super) struct Queue {
     /// How far it was read; `None` if it was not ours yet.
     walk: Option<Walk>,
     state: State,
-    /// Time of the last frame.
-    last_ns: u64,
-    /// How far the times of frames are behind the system's clock; measured at the last frame of a burst.
-    behind_ns: u64,
-    octets: u64,
     account: Account,
     /// How long it waits for frames.
     patience: Duration,
@@ -51,13 +45,37 @@ pub(super) struct Queue {
     looked: Instant,
 }
 
+/// What was handed over.
+#[derive(Clone, Copy, Debug)]
+struct Handed {
+    /// Times are those of the card.
+    hardware: bool,
+    /// Time of the last frame.
+    last_ns: u64,
+    /// How far the times of frames are behind the system's clock; measured at the last frame of a burst.
+    behind_ns: u64,
+    packets: u64,
+    octets: u64,
+}
+
+impl Handed {
+    fn note(&mut self, frames: &[Frame<'_>]) {
+        self.packets += frames.len() as u64;
+        self.octets += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
+        if let Some(last) = frames.last() {
+            self.last_ns = last.time_ns;
+            if self.hardware {
+                self.behind_ns = socket::realtime_ns().saturating_sub(last.time_ns);
+            }
+        }
+    }
+}
+
 /// Packets since the source was opened.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// By the kernel: all that it took in or dropped.
     counted: u64,
-    /// Handed over.
-    handed: u64,
     /// Dropped by the kernel, as the ring was full.
     dropped: u64,
     /// In blocks that made no sense, or never came.
@@ -66,9 +84,20 @@ struct Account {
 
 impl Account {
     /// Counted, but neither here nor known to be lost.
-    fn open(&self) -> u64 {
-        self.counted.saturating_sub(self.handed + self.dropped + self.missing)
+    fn open(&self, handed: u64) -> u64 {
+        self.counted.saturating_sub(handed + self.dropped + self.missing)
     }
+}
+
+/// What comes next from a queue, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// Frames, the latest of them of this time, ns.
+    Frames(u64),
+    /// None for now, and none before this time, ns.
+    NoneBefore(u64),
+    /// Nothing more.
+    Ended,
 }
 
 /// What is to come.
@@ -97,24 +126,10 @@ impl Queue {
         card: Option<Counters>,
     ) -> Self {
         let (state, account) = (State::Live, Account::default());
-        let (walk, block, last_ns, behind_ns, octets) = (None, 0, 0, 0, 0);
-        Self {
-            name,
-            socket,
-            ring,
-            format,
-            hardware,
-            card,
-            block,
-            walk,
-            state,
-            last_ns,
-            behind_ns,
-            octets,
-            account,
-            patience: PATIENCE,
-            looked: Instant::now(),
-        }
+        let (walk, block) = (None, 0);
+        let handed = Handed { hardware, last_ns: 0, behind_ns: 0, packets: 0, octets: 0 };
+        let (patience, looked) = (PATIENCE, Instant::now());
+        Self { name, socket, ring, format, handed, card, block, walk, state, account, patience, looked }
     }
 
     /// Whether a frame is there to be read, without waiting.
@@ -175,7 +190,7 @@ impl Queue {
     fn end_if_drained(&mut self) -> Result<(), Error> {
         let State::Draining { since, .. } = self.state else { return Ok(()) };
         self.count();
-        let open = self.account.open();
+        let open = self.account.open(self.handed.packets);
         if open > 0 && since.elapsed() < DRAIN {
             return Ok(());
         }
@@ -202,6 +217,52 @@ impl Queue {
     fn trouble(&self, what: String) -> Error {
         Error::Live { name: self.name.clone(), what }
     }
+
+    /// What is to come next, without waiting: of so many frames at most, all of one block.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    pub fn ahead(&mut self, frames: usize) -> Result<Ahead, Error> {
+        if !self.has_frame() {
+            self.end_if_drained()?;
+            self.look_for_interface();
+            if matches!(self.state, State::Ended) {
+                return Ok(Ahead::Ended);
+            }
+            let is_unknown = self.handed.hardware && self.handed.last_ns == 0;
+            let now_ns = if is_unknown { None } else { self.now_ns() };
+            return Ok(Ahead::NoneBefore(now_ns.unwrap_or(u64::MAX)));
+        }
+        let (Some(walk), Some(block)) = (self.walk, self.ring.block(self.block)) else {
+            return Ok(Ahead::NoneBefore(0));
+        };
+        // What makes no sense is not waited for.
+        Ok(Ahead::Frames(walk.latest_ns(block, frames).unwrap_or(u64::MAX)))
+    }
+
+    /// Hands over so many of these at most, up to a time.
+    pub fn take<'a>(&'a mut self, frames: usize, until_ns: u64, burst: &mut Burst<'a>) {
+        let from = burst.len();
+        let (Some(walk), Some(block)) = (&mut self.walk, self.ring.block(self.block)) else { return };
+        let mut left = frames;
+        let goes = |time_ns| {
+            let goes = left > 0 && time_ns <= until_ns;
+            left = left.saturating_sub(1);
+            goes
+        };
+        self.account.missing += u64::from(walk.fill(block, self.format, burst, goes));
+        self.handed.note(&burst[from..]);
+        if let State::Draining { since, .. } = &mut self.state
+            && burst.len() > from
+        {
+            *since = Instant::now();
+        }
+    }
+
+    /// Whether half of the ring waits to be read.
+    pub fn is_half_full(&self) -> bool {
+        self.ring.is_ready(self.ring.half_after(self.block))
+    }
 }
 
 impl Source for Queue {
@@ -213,20 +274,13 @@ impl Source for Queue {
             *since = Instant::now();
         }
         let (Some(walk), Some(block)) = (&mut self.walk, self.ring.block(self.block)) else { return Ok(true) };
-        self.account.missing += u64::from(walk.fill(block, self.format, burst));
-        self.account.handed += burst.len() as u64;
-        self.octets += burst.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
-        if let Some(last) = burst.last() {
-            self.last_ns = last.time_ns;
-            if self.hardware {
-                self.behind_ns = socket::realtime_ns().saturating_sub(last.time_ns);
-            }
-        }
+        self.account.missing += u64::from(walk.fill(block, self.format, burst, |_| true));
+        self.handed.note(burst);
         Ok(true)
     }
 
     fn progress(&self) -> Progress {
-        Progress { done_bytes: self.octets, total_bytes: None }
+        Progress { done_bytes: self.handed.octets, total_bytes: None }
     }
 
     /// Never later than a frame that is still to come: while there are frames that were not read, the time of the last that was.
@@ -238,9 +292,10 @@ impl Source for Queue {
             None => self.ring.is_ready(self.block),
         };
         // The card's clock may be any; before its first frame nothing is known of it.
-        let is_unknown = self.hardware && self.last_ns == 0;
-        let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(self.behind_ns + HELD_NS) };
-        Some(ahead.max(self.last_ns))
+        let Handed { hardware, last_ns, behind_ns, .. } = self.handed;
+        let is_unknown = hardware && last_ns == 0;
+        let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(behind_ns + HELD_NS) };
+        Some(ahead.max(last_ns))
     }
 
     fn wait_at_most(&mut self, patience: Duration) {

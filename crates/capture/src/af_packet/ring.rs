@@ -70,6 +70,11 @@ impl Ring {
         (block + 1) % self.blocks
     }
 
+    /// Number of the block half a ring behind another.
+    pub fn half_after(&self, block: usize) -> usize {
+        (block + self.blocks / 2) % self.blocks
+    }
+
     /// Whether a block is ours.
     pub fn is_ready(&self, block: usize) -> bool {
         self.status(block).load(Ordering::Acquire) & OURS != 0

@@ -96,6 +96,7 @@ fn queues(name: &str, settings: &Settings) -> Result<Vec<Queue>, String> {
         .map(|(number, socket)| Queue {
             name: name.into(),
             number,
+            interface: interface.index,
             socket,
             snap: settings.snap.map(|octets| octets as usize),
             attached: Some(attached.clone()),
@@ -207,6 +208,8 @@ struct Queue {
     /// The source as the user wrote it.
     name: String,
     number: u32,
+    /// The system's number of the interface.
+    interface: u32,
     socket: Socket,
     snap: Option<usize>,
     /// Until it is stopped. The program goes with the last queue that is.
@@ -286,7 +289,14 @@ impl Source for Queue {
                 _ => (taken.bytes, taken.bytes.len() as u32),
             };
             self.octets += u64::from(wire_bytes);
-            burst.push(Frame { bytes, time_ns, wire_bytes, link: ETHERNET, time_clamped: false, interface: 0 });
+            burst.push(Frame {
+                bytes,
+                time_ns,
+                wire_bytes,
+                link: ETHERNET,
+                time_clamped: false,
+                interface: self.interface,
+            });
         }
         Ok(true)
     }

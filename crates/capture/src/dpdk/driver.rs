@@ -275,6 +275,11 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        self.id.into()
+    }
+
     /// What it counted since it was opened; none if it cannot say.
     #[allow(unsafe_code)]
     pub(super) fn counts(&self) -> Option<Counts> {

@@ -112,7 +112,7 @@ impl Source for Queue {
                 wire_bytes: packet.wire_bytes,
                 link: ETHERNET,
                 time_clamped: false,
-                interface: 0,
+                interface: self.receiver.port().number(),
             });
         }
         Ok(true)

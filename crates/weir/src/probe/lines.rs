@@ -9,6 +9,8 @@ use weir_probe::Answer;
 #[derive(Default)]
 pub struct Lines {
     before: Vec<Before>,
+    /// Processor time of the outputs, ns.
+    sinks_ns: Vec<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -21,13 +23,25 @@ struct Before {
 }
 
 impl Lines {
-    /// The lines of this moment, `seconds` after the ones before. With several pipelines a last line adds them up.
-    pub fn at(&mut self, now_ns: u64, seconds: f64, ledger: &Ledger, answers: &[Answer]) -> String {
+    /// The lines of this moment, `seconds` after the ones before. With several pipelines a last line adds them up. The last line has
+    /// the load of the outputs, whose processor time is given.
+    pub fn at(
+        &mut self,
+        now_ns: u64,
+        seconds: f64,
+        ledger: &Ledger,
+        (answers, sinks_ns): (&[Answer], Vec<u64>),
+    ) -> String {
         let (_, time) = units::utc(now_ns);
         let time = &time[..8];
         let name_width = answers.iter().map(|answer| answer.name.len()).max().unwrap_or(0).max(3);
         self.before.resize(answers.len(), Before::default());
         let (mut text, mut sum) = (String::new(), Before::default());
+        // Others, in their place, begin anew.
+        self.sinks_ns.resize(sinks_ns.len(), 0);
+        let since = sinks_ns.iter().zip(&self.sinks_ns).map(|(now, before)| now.saturating_sub(*before));
+        let outputs = shares(&since.collect::<Vec<_>>(), seconds);
+        self.sinks_ns = sinks_ns;
         for (answer, before) in answers.iter().zip(&mut self.before) {
             let of = &answer.account.ledger;
             let now = Before {
@@ -39,26 +53,42 @@ impl Lines {
             let new = now.since(before);
             *before = now;
             sum.add(&new);
-            let load: Vec<_> =
-                new.busy_ns.iter().map(|&ns| format!("{:.0} %", 100.0 * ns as f64 / 1e9 / seconds)).collect();
-            let mut load = load.join(" and ");
-            if let Some(balance) = answer.balance {
-                let (percent, moved) = (balance.imbalance as f64 / 10.0, balance.moved);
-                load.push_str(&format!(" | busiest meter {percent:.1} % above its share, {moved} parts moved"));
-            }
-            let state = match (answer.ended, answer.silent) {
+            let load = shares(&new.busy_ns, seconds);
+            let mut state = match (answer.ended, answer.silent) {
                 (true, _) => "ended".into(),
                 (_, true) => "no answer: waits for a pipe, or is stuck".into(),
                 _ => format!("load {load}"),
             };
+            if let (Some(balance), false) = (answer.balance, answer.ended) {
+                let (percent, moved) = (balance.imbalance as f64 / 10.0, balance.moved);
+                state.push_str(&format!(", busiest meter {percent:.1} % above its share, {moved} parts moved"));
+            }
+            if answers.len() == 1 {
+                state = format!("{state}, outputs {outputs}");
+            }
             line(&mut text, time, (&answer.name, name_width), (&new, seconds), (of, answer.account.lost.flows), &state);
         }
         if answers.len() > 1 {
             let lost = answers.iter().map(|answer| answer.account.lost.flows).sum();
-            line(&mut text, time, ("all", name_width), (&sum, seconds), (ledger, lost), "");
+            line(&mut text, time, ("all", name_width), (&sum, seconds), (ledger, lost), &format!("outputs {outputs}"));
         }
         text
     }
+}
+
+/// What it has come to, in a line for whoever looks after the program.
+pub fn status(ledger: &Ledger) -> String {
+    let line = &ledger.packets;
+    let dropped = line.dropped_card + line.dropped_kernel + line.dropped_ring + line.dropped_table_full;
+    let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum::<u64>();
+    let live = ledger.live.flows;
+    format!("{} packets received, {dropped} of them dropped; {live} flows active, {lost} records lost", line.received)
+}
+
+/// Shares of an interval: `43 % and 2 %`.
+fn shares(busy_ns: &[u64], seconds: f64) -> String {
+    let share = |ns: &u64| format!("{:.0} %", 100.0 * *ns as f64 / 1e9 / seconds);
+    busy_ns.iter().map(share).collect::<Vec<_>>().join(" and ")
 }
 
 impl Before {
@@ -80,7 +110,7 @@ impl Before {
     }
 }
 
-/// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 card 0 kernel 0 ring 0 table | load 43 %`
+/// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 card 0 kernel 0 ring 0 table | load 43 %, outputs 2 %`
 fn line(
     text: &mut String,
     time: &str,
@@ -103,5 +133,5 @@ fn line(
         line.dropped_ring,
         line.dropped_table_full,
     );
-    let _ = if state.is_empty() { writeln!(text) } else { writeln!(text, " | {state}") };
+    let _ = writeln!(text, " | {state}");
 }

@@ -2,15 +2,20 @@
 
 mod config;
 mod lines;
+mod links;
+mod notify;
+mod placement;
 mod rights;
 mod tune;
 
-use crate::arguments::{Arguments, Command, Cores, Layout, Probe};
+use crate::arguments::{Arguments, Command, Layout, Probe};
 use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
 use lines::Lines;
-use rustix::thread::CpuSet;
+use links::Links;
+use notify::Manager;
+use placement::{Placement, check_cores};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +39,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     read::check_sources(&inputs, "probe")?;
+    check_twice(&inputs)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = settings(&probe.metering)?;
@@ -52,16 +58,23 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         say("stopped while it tried: nothing was metered");
         return Ok(Outcome::Done);
     };
-    let teams = open_teams(probe, &stop)?;
+    let (teams, placement) = open_teams(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks)?;
+    let mut manager = Manager::of_environment();
     rights::raise();
     rights::drop_to(&probe.user)?;
-    let Running { probe: mut running, .. } = begin(probe, &settings, teams, opened.take_sinks())?;
+    if !(probe.quiet || placement.threads.is_empty() || placement.why.is_empty()) {
+        let (threads, export) = (placement.threads_in_words(), &placement.export);
+        say(&format!("pipelines on cores {threads}; outputs on {}", Placement::list(export)));
+    }
+    let Running { probe: mut running, behind } = begin(probe, &settings, (teams, placement), opened.take_sinks())?;
 
     rights::lower();
-    let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
+    let (lines, links) = (Lines::default(), Links::of(&probe.inputs));
+    let mut watch = Watch { probe, lines, links, told: Instant::now(), lost: 0, flawed: false };
     let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
+    manager.ready();
     while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
         if probe.duration.is_some_and(|ns| began.elapsed() >= Duration::from_nanos(ns)) {
             break;
@@ -73,11 +86,15 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
                 Err(Refusal(why)) => format!("goes on as before: {}", why.trim_end()).lines().for_each(say),
             }
         }
-        watch.tell(&running);
+        if let Some(status) = watch.tell(&running) {
+            manager.status(&status);
+        }
+        manager.alive();
     }
+    manager.stopping();
     let abandoned = running.abandoned();
     let waits = Arc::new(AtomicBool::new(true));
-    remind(waits.clone());
+    remind(waits.clone(), behind);
     let end = running.finish();
     waits.store(false, Ordering::Relaxed);
     for error in &end.errors {
@@ -96,26 +113,26 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
 /// Pipelines at work.
 struct Running {
     probe: weir_probe::Probe,
-    /// Whether any of their sources is live.
-    live: bool,
+    /// What they do when outputs are behind.
+    behind: Behind,
 }
 
 /// Starts what the arguments say.
 fn begin(
     probe: &Probe,
     settings: &Settings,
-    teams: Vec<Team>,
+    (teams, placement): (Vec<Team>, Placement),
     sinks: Vec<Box<dyn Sink + Send>>,
 ) -> Result<Running, Refusal> {
     let tuning = Tuning { ahead: probe.batch.into(), ..settings.meter.tuning };
     let meter = weir_flow::Config { tuning, ..settings.meter };
     let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
-    let export = Place { cores: cores(probe.export_cores.as_ref()), nice: EXPORTER_NICE };
+    let export = Place { cores: placement.export, nice: EXPORTER_NICE };
     let live = teams.iter().flat_map(|team| &team.queues).any(|queue| queue.source.now_ns().is_some());
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if live { Behind::Lose } else { Behind::Wait };
     let started = weir_probe::Probe::start(teams, settings, sinks, export, behind);
-    Ok(Running { probe: started.map_err(|_| read::no_room(&meter))?, live })
+    Ok(Running { probe: started.map_err(|_| read::no_room(&meter))?, behind })
 }
 
 /// The arguments with those of a file, if there is one.
@@ -134,13 +151,14 @@ fn parse(arguments: &[OsString]) -> Result<Probe, Refusal> {
     }
 }
 
-/// The pipelines, their sources open.
-fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Team>, Refusal> {
-    let mut queues = Vec::new();
+/// The pipelines, their sources open, and where threads run.
+fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Team>, Placement), Refusal> {
+    let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
+        let before = queues.len();
         if weir_capture::is_live(&name) {
-            let sources = files::open_queues(&name)?;
+            let sources = placement::beside(probe, input, || files::open_queues(&name))?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
             queues
                 .extend(sources.into_iter().enumerate().map(|(number, source)| (format!("{short}@{number}"), source)));
@@ -148,9 +166,11 @@ fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Team>, Refusa
             let source = files::open_sources(&[input], stop)?;
             queues.push((name, source));
         }
+        counts.push(queues.len() - before);
     }
+    let placement = Placement::choose(probe, &counts);
     // Every thread has the next core, and the first one's again behind the last.
-    let mut cores = cores(probe.cores.as_ref()).into_iter().cycle();
+    let mut cores = placement.threads.iter().copied().cycle();
     let mut place = || Place { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
     if probe.layout == Layout::Spread {
         let name = match &queues[..] {
@@ -158,36 +178,32 @@ fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<Vec<Team>, Refusa
             queues => format!("{} queues", queues.len()),
         };
         let queues = queues.into_iter().map(|(_, source)| Queue { source, place: place() }).collect();
-        return Ok(vec![Team { name, queues, meters: (0..probe.meters).map(|_| place()).collect() }]);
+        let team = Team { name, queues, meters: (0..probe.meters).map(|_| place()).collect() };
+        return Ok((vec![team], placement));
     }
     let team = |(name, source)| {
         let queues = vec![Queue { source, place: place() }];
         Team { name, queues, meters: if probe.layout == Layout::Split { vec![place()] } else { vec![] } }
     };
-    Ok(queues.into_iter().map(team).collect())
+    Ok((queues.into_iter().map(team).collect(), placement))
 }
 
-/// Cores on which this program may run.
-fn cores_there() -> Vec<usize> {
-    let there = rustix::thread::sched_getaffinity(None);
-    there.map_or_else(|_| vec![0], |there| (0..CpuSet::MAX_CPU).filter(|&core| there.is_set(core)).collect())
-}
-
-/// Refuses cores on which this program may not run.
-fn check_cores(option: &str, list: Option<&Cores>) -> Result<(), Refusal> {
-    let Ok(there) = rustix::thread::sched_getaffinity(None) else { return Ok(()) };
-    let is_there = |core: usize| core < CpuSet::MAX_CPU && there.is_set(core);
-    match cores(list).into_iter().find(|&core| !is_there(core)) {
-        Some(core) => Err(Refusal(format!(
-            "{option}: there is no core {core} that this program may run on; there are {} of them (nproc, lscpu -e)",
-            there.count()
-        ))),
-        None => Ok(()),
+/// Refuses a source that is named twice: each of its packets would count twice. Programs that share an interface are something else, and
+/// synthetic traffic is made anew for each.
+fn check_twice(inputs: &[&OsStr]) -> Result<(), Refusal> {
+    let mut named = Vec::new();
+    for input in inputs.iter().map(|input| input.to_string_lossy()) {
+        let shares = input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout="));
+        let devices =
+            if weir_capture::is_live(&input) { weir_capture::devices(&input) } else { vec![input.into_owned()] };
+        for device in devices.into_iter().filter(|_| !shares) {
+            if named.contains(&device) {
+                return Err(Refusal(format!("{device} is named twice, and each packet would count twice")));
+            }
+            named.push(device);
+        }
     }
-}
-
-fn cores(list: Option<&Cores>) -> Vec<usize> {
-    list.map_or_else(Vec::new, |cores| cores.0.clone())
+    Ok(())
 }
 
 /// What would be done.
@@ -200,9 +216,10 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     for sink in &outputs.sinks {
         fact("sink", sink.clone());
     }
-    let list = |cores: Option<&Cores>| match cores {
-        Some(Cores(cores)) => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-        None => "wherever the system puts them".into(),
+    let asked = probe.inputs.iter().map(|input| placement::queues_asked(input)).collect::<Option<Vec<_>>>();
+    let placement = match asked {
+        Some(queues) => Placement::choose(probe, &queues),
+        None => Placement::not_yet(probe),
     };
     let pipelines = match probe.layout {
         Layout::Fused => "one per queue, a thread each".into(),
@@ -211,8 +228,8 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
             format!("one of all queues, a thread each; {} threads meter, and share the flows", probe.meters)
         }
     };
-    fact("pipelines", format!("{pipelines}, on cores: {}", list(probe.cores.as_ref())));
-    fact("exporter", format!("on cores: {}", list(probe.export_cores.as_ref())));
+    fact("pipelines", format!("{pipelines}, on cores: {}", placement.threads_in_words()));
+    fact("exporter", format!("on cores: {}", placement.export_in_words()));
     let meter = settings.meter;
     let per = if probe.layout == Layout::Spread { "thread that meters" } else { "pipeline" };
     fact("flows", format!("{} per {per}", meter.flows));
@@ -225,12 +242,18 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
 }
 
 /// Says that it waits, if it does for long.
-fn remind(waits: Arc<AtomicBool>) {
+fn remind(waits: Arc<AtomicBool>, behind: Behind) {
     const PATIENCE: Duration = Duration::from_secs(3);
     std::thread::spawn(move || {
         std::thread::sleep(PATIENCE);
         if waits.load(Ordering::Relaxed) {
-            say("waits until the outputs have taken the last records; another signal ends it at once, and loses them");
+            let until = match behind {
+                Behind::Wait => "",
+                Behind::Lose => " (one that takes nothing for 10 s is given up)",
+            };
+            say(&format!(
+                "waits until the outputs have taken the last records{until}; another signal ends it at once, and loses them"
+            ));
         }
     });
 }
@@ -263,7 +286,7 @@ fn take_over(
         }
         Some(outputs.open_sinks(&probe.sinks, totals)?)
     };
-    running.change(settings, sinks);
+    running.change(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
     let differs = [
@@ -287,6 +310,7 @@ fn take_over(
 struct Watch<'a> {
     probe: &'a Probe,
     lines: Lines,
+    links: Links,
     told: Instant,
     /// Records that sinks had lost by then.
     lost: u64,
@@ -294,14 +318,16 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn tell(&mut self, running: &weir_probe::Probe) {
+    /// Tells, if it is time, and gives a line of what it came to.
+    fn tell(&mut self, running: &weir_probe::Probe) -> Option<String> {
         let since = self.told.elapsed();
         if since < Duration::from_nanos(self.probe.interval) {
-            return;
+            return None;
         }
         self.told = Instant::now();
         let (ledger, answers) = running.ask();
         answers.iter().for_each(|answer| self.source_failed(answer));
+        self.links.changes().iter().for_each(|change| say(change));
         for error in running.sink_errors() {
             self.sink_failed(&error);
         }
@@ -319,9 +345,10 @@ impl Watch<'_> {
         }
         if !self.probe.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, &answers);
+            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, (&answers, running.sinks_busy_ns()));
             let _ = crate::tell(&text);
         }
+        Some(lines::status(&ledger))
     }
 
     fn source_failed(&mut self, answer: &Answer) {

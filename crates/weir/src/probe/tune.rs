@@ -4,14 +4,15 @@
 //! turns, and the median of their turns counts, as neither traffic nor the machine stands still. What is simpler stays unless something
 //! else is clearly better.
 
-use super::{Running, begin, cores_there, open_teams};
+use super::placement::cores_there;
+use super::{Running, begin, open_teams};
 use crate::arguments::{Cores, Layout, Probe};
 use crate::{Refusal, say, units};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_probe::Settings;
+use weir_probe::{Behind, Settings};
 
 /// Turns of a trial.
 const TURNS: u32 = 3;
@@ -196,7 +197,8 @@ fn median(mut turns: Vec<Trial>) -> Trial {
 }
 
 fn try_one(probe: &Probe, settings: &Settings, turn: Duration, stop: &Arc<AtomicBool>) -> Result<Trial, Refusal> {
-    let Running { probe, live } = begin(probe, settings, open_teams(probe, stop)?, Vec::new())?;
+    let Running { probe, behind } = begin(probe, settings, open_teams(probe, stop)?, Vec::new())?;
+    let live = behind == Behind::Lose;
     let mut began = Instant::now();
     let mut before = State::default();
     if live {
