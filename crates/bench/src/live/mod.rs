@@ -35,6 +35,9 @@ use wire::Wire;
 /// The sources that can be measured.
 pub const LIVE: [&str; 3] = ["af_packet", "af_xdp", "dpdk"];
 
+/// Processes that want to run beside this one, on average, from which on figures say little.
+const BUSY: f64 = 0.5;
+
 /// What to measure of live sources, and how.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
@@ -69,7 +72,7 @@ pub fn live(options: &LiveOptions, say: &mut dyn FnMut(&str), show: &mut dyn FnM
     let mut traffic = Traffic::load(frames)?;
     let cores = Cores::read();
     let conditions = Conditions::read(&options.date, options.rounds, options.seconds < 1.0);
-    let surroundings = surroundings(options, &traffic, &cores);
+    let surroundings = surroundings(options, &traffic, &cores, conditions.load);
     show(&format!("{conditions}{surroundings}"));
     let (mut sources, mut wire) = (Vec::new(), None);
     for scheme in wanted {
@@ -115,7 +118,7 @@ fn wanted(names: &[String]) -> Result<Vec<&'static str>, Error> {
     names.iter().map(find).collect()
 }
 
-fn surroundings(options: &LiveOptions, traffic: &Traffic, cores: &Cores) -> Surroundings {
+fn surroundings(options: &LiveOptions, traffic: &Traffic, cores: &Cores, load: Option<f64>) -> Surroundings {
     let Cores { sender, receivers } = cores;
     let list = receivers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut placement = vec![
@@ -127,6 +130,11 @@ fn surroundings(options: &LiveOptions, traffic: &Traffic, cores: &Cores) -> Surr
         placement.push(format!("THERE IS ONE CORE: sender and receivers share it, so rates mean little ({list})"));
     } else if receivers.len() == 1 {
         placement.push("two cores: both threads of split share the one that the sender leaves".into());
+    }
+    if load.is_some_and(|load| load > BUSY) {
+        placement.push(
+            "OTHERS KEEP THE CORES BUSY (load, above): rates are lower, costs higher than they would be alone".into(),
+        );
     }
     Surroundings { traffic: traffic.about.clone(), placement, seconds: options.seconds, hertz: conditions::hertz() }
 }
