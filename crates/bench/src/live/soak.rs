@@ -95,7 +95,7 @@ fn line(elapsed: Duration, sent: &Sent, wire: u64, seen: &Seen) -> String {
     let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
     let Line { metered, dropped_card, dropped_kernel, dropped_ring, dropped_table_full, .. } = &seen.packets;
     format!(
-        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender {wire} wire {dropped_card} card {dropped_kernel} kernel {dropped_ring} ring \
+        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {wire} wire, {dropped_card} card, {dropped_kernel} kernel, {dropped_ring} ring, \
          {dropped_table_full} table  {} records  memory {:.1} MiB\n",
         elapsed.as_secs_f64(),
         frames + refused,
