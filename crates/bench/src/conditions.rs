@@ -1,6 +1,5 @@
 //! Where and how the figures were taken.
 
-use crate::Options;
 use serde::Serialize;
 use std::fmt;
 use std::fs::read_to_string;
@@ -45,6 +44,17 @@ pub fn memory_available() -> u64 {
     memory("MemAvailable").unwrap_or(4 << 30)
 }
 
+/// Octets of memory that this process has at the moment.
+pub fn memory_resident() -> u64 {
+    let text = field("/proc/self/status", "VmRSS").unwrap_or_default();
+    text.trim_end_matches(" kB").parse().map_or(0, |kib: u64| kib * 1024)
+}
+
+/// Cycles of the first core per second, as the system states them.
+pub fn hertz() -> Option<f64> {
+    field("/proc/cpuinfo", "cpu MHz")?.parse::<f64>().ok().map(|mhz| mhz * 1e6)
+}
+
 fn memory(name: &str) -> Option<u64> {
     field("/proc/meminfo", name)?.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
@@ -57,7 +67,7 @@ fn field(path: &str, name: &str) -> Option<String> {
 }
 
 impl Conditions {
-    pub fn read(options: &Options) -> Self {
+    pub fn read(date: &str, rounds: usize, quick: bool) -> Self {
         let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
         let [free_2mib_pages, free_1gib_pages] = free_pages();
         // The mode stands in brackets among all there are.
@@ -67,9 +77,9 @@ impl Conditions {
             weir_version: env!("CARGO_PKG_VERSION"),
             build: if cfg!(debug_assertions) { "debug: figures mean nothing" } else { "release" },
             compiler: env!("WEIR_COMPILER"),
-            date: options.date.clone(),
-            rounds: options.rounds,
-            quick: options.quick,
+            date: date.to_owned(),
+            rounds,
+            quick,
             processor: field("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

@@ -16,6 +16,7 @@ mod frames;
 mod harness;
 mod huge;
 mod index;
+mod live;
 mod load;
 mod meter;
 mod plot;
@@ -23,6 +24,7 @@ mod report;
 mod tables;
 mod toeplitz;
 
+pub use live::{LIVE, LiveOptions, LiveReport, live};
 pub use plot::write_plots;
 pub use report::Report;
 pub use tables::TABLES;
@@ -72,6 +74,12 @@ pub enum Error {
         /// The equation that does not hold.
         what: String,
     },
+    /// Live traffic cannot be made or taken here.
+    #[error("{0}")]
+    Live(String),
+    /// It was told to stop.
+    #[error("interrupted before the end")]
+    Interrupted,
 }
 
 /// Measures; `say` is told what goes on, and `show` the conditions and each table as soon as it is done, as text.
@@ -86,7 +94,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&s
         table.ok_or_else(|| Error::UnknownTable(name.clone()))
     };
     let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    let conditions = conditions::Conditions::read(options);
+    let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);
     let mut bench =
         harness::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
     show(&conditions.to_string());

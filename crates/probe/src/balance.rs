@@ -35,7 +35,7 @@ pub(crate) fn loads(packets: &[u64; PARTS], table: &Table, meters: usize) -> Vec
 /// By how much the busiest meter has more than its share, in thousandths of the share.
 pub(crate) fn imbalance(loads: &[u64]) -> u64 {
     let (most, all) = (loads.iter().max().copied().unwrap_or(0), loads.iter().sum::<u64>());
-    if all == 0 { 0 } else { (most * loads.len() as u64 * 1000 / all).saturating_sub(1000) }
+    (most * loads.len() as u64 * 1000).checked_div(all).unwrap_or(0).saturating_sub(1000)
 }
 
 /// Up to `most` parts to move, each with its new meter. Nobody both gives and takes.

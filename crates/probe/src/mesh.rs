@@ -97,11 +97,17 @@ struct Post {
     gone: bool,
 }
 
+/// The flows of some parts, for the meters that the table says, after the switch of this number.
+pub(crate) struct Gift {
+    pub switch: u64,
+    pub parts: Parts,
+    pub table: Table,
+}
+
 /// What a meter is to do in a move.
-#[derive(Clone)]
 pub(crate) enum Task {
-    /// Give the flows of these parts, after the switch of this number, to the meters that the table says.
-    Give { switch: u64, parts: Parts, table: Table },
+    /// Give flows to other meters.
+    Give(Box<Gift>),
     /// Take flows from so many meters after that switch, and until then nothing of what comes behind it.
     Take { switch: u64, from: usize },
     /// It does not come to that switch.
@@ -153,8 +159,8 @@ struct Lane {
 
 enum Doing {
     Nothing,
-    Seek { switch: u64, parts: Parts, table: Table },
-    Give { switch: u64, parts: Parts, table: Table },
+    Seek(Box<Gift>),
+    Give(Box<Gift>),
     Take { switch: u64, from: usize },
 }
 
@@ -333,9 +339,10 @@ impl In {
     /// Meters what has come: a burst of every queue at most, and nothing beyond a switch in which it gives or takes. How many packets that
     /// was, and whether it was all, so that time may go on to where the readers are.
     pub fn absorb(&mut self, metering: &mut Metering) -> (usize, bool) {
-        let switch = match self.doing {
-            Doing::Nothing | Doing::Seek { .. } => None,
-            Doing::Give { switch, .. } | Doing::Take { switch, .. } => Some(switch),
+        let switch = match &self.doing {
+            Doing::Nothing | Doing::Seek(_) => None,
+            Doing::Give(gift) => Some(gift.switch),
+            Doing::Take { switch, .. } => Some(*switch),
         };
         let (mut sum, mut all) = (0, switch.is_none());
         for (reader, lane) in self.lanes.iter_mut().enumerate() {
@@ -403,9 +410,9 @@ impl In {
         let mut post = lock(&of.post);
         self.given = of.given.load(Ordering::Relaxed);
         match post.task.take() {
-            Some(Task::Give { switch, parts, table }) => {
-                metering.seek(parts);
-                self.doing = Doing::Seek { switch, parts, table };
+            Some(Task::Give(gift)) => {
+                metering.seek(gift.parts);
+                self.doing = Doing::Seek(gift);
             }
             Some(Task::Take { switch, from }) => {
                 self.doing = Doing::Take { switch, from };
@@ -423,43 +430,52 @@ impl In {
     #[cold]
     fn go_on(&mut self, metering: &mut Metering) {
         let of = &self.mesh.meters[self.number];
-        let done = match self.doing {
+        let done = match std::mem::replace(&mut self.doing, Doing::Nothing) {
             Doing::Nothing => return,
-            Doing::Seek { switch, parts, table } => {
-                if metering.has_sought() {
-                    self.doing = Doing::Give { switch, parts, table };
-                    of.ready.store(switch, Ordering::Release);
-                }
+            Doing::Seek(gift) if !metering.has_sought() => {
+                self.doing = Doing::Seek(gift);
                 return;
             }
-            Doing::Give { switch, parts, table } => {
-                let past = |(reader, lane): (usize, &Lane)| {
-                    self.mesh.handed(reader, self.number, switch).is_some_and(|end| lane.taken >= end)
-                };
-                if !self.lanes.iter().enumerate().all(past) {
-                    return;
-                }
-                let to = |part: u16| usize::from(table[usize::from(part)]);
-                let takers = (0..PARTS as u16).filter(|&part| parts.contains(part)).map(to);
-                let mut gifts: BTreeMap<usize, Vec<Moved>> = takers.map(|meter| (meter, Vec::new())).collect();
-                metering.release(|part, moved| gifts.entry(to(part)).or_default().push(moved));
-                for (meter, gift) in gifts {
+            Doing::Seek(gift) => {
+                let switch = gift.switch;
+                self.doing = Doing::Give(gift);
+                of.ready.store(switch, Ordering::Release);
+                return;
+            }
+            Doing::Give(gift) if !self.is_at(gift.switch) => {
+                self.doing = Doing::Give(gift);
+                return;
+            }
+            Doing::Give(gift) => {
+                let to = |part: u16| usize::from(gift.table[usize::from(part)]);
+                let takers = (0..PARTS as u16).filter(|&part| gift.parts.contains(part)).map(to);
+                let mut given: BTreeMap<usize, Vec<Moved>> = takers.map(|meter| (meter, Vec::new())).collect();
+                metering.release(|part, moved| given.entry(to(part)).or_default().push(moved));
+                for (meter, flows) in given {
                     // Whoever waits for it is there.
-                    let _ = self.others[meter].send(gift);
+                    let _ = self.others[meter].send(flows);
                 }
-                switch
+                gift.switch
             }
             Doing::Take { switch, from } => {
                 self.taken.extend(self.inbox.try_iter());
                 if self.taken.len() < from {
+                    self.doing = Doing::Take { switch, from };
                     return;
                 }
                 self.taken.drain(..).flatten().for_each(|moved| metering.adopt(moved));
                 switch
             }
         };
-        self.doing = Doing::Nothing;
         of.done.store(done, Ordering::Release);
+    }
+
+    /// Whether all that was handed over before a switch is metered.
+    fn is_at(&self, switch: u64) -> bool {
+        let is_at = |(reader, lane): (usize, &Lane)| {
+            self.mesh.handed(reader, self.number, switch).is_some_and(|end| lane.taken >= end)
+        };
+        self.lanes.iter().enumerate().all(is_at)
     }
 
     /// Whether it may end, once all readers have: nothing is left, and it is not in the middle of a move. If so it takes no more tasks.

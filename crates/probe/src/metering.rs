@@ -11,8 +11,8 @@ use weir_packet::Packet;
 
 /// Records handed to the sinks at a time.
 const BATCH: usize = 128;
-/// While less comes than could, records leave this often, whole batch or not.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// While less comes than could, records leave this often, whole batch or not: with the time until an end is noticed less than a second.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// While less comes than could, time goes on without packets this often.
 const TICK: Duration = weir_capture::PATIENCE;
 

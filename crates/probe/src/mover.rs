@@ -4,7 +4,7 @@
 //! It has a thread of its own, which sleeps nearly always. The steps of a move stand in `mesh.rs`.
 
 use crate::balance::{ENOUGH, Table, even, imbalance, loads, moves};
-use crate::mesh::{Gone, Mesh, Task};
+use crate::mesh::{Gift, Gone, Mesh, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,22 +147,11 @@ impl Work {
 
     /// Moves parts to other meters.
     fn make(&mut self, moves: &[(u16, u8)]) -> Result<(), Gone> {
-        let mut table = self.table;
-        // What each gives, and to whom.
-        let mut gifts: BTreeMap<u8, (Parts, BTreeSet<u8>)> = BTreeMap::new();
-        for &(part, to) in moves {
-            let (parts, takers) = gifts.entry(table[usize::from(part)]).or_default();
-            parts.insert(part);
-            takers.insert(to);
-        }
-        moves.iter().for_each(|&(part, to)| table[usize::from(part)] = to);
-        let takers: BTreeSet<u8> = moves.iter().map(|&(_, to)| to).collect();
-        let all = || gifts.keys().chain(&takers).map(|&meter| usize::from(meter));
         self.begun += 1;
-        let switch = self.begun;
-        let ready = self.prepare((&gifts, &takers), &table, switch);
+        let plan = Plan::new(moves, &self.table, self.begun);
+        let ready = self.prepare(&plan);
         if !matches!(ready, Ok(true)) {
-            for meter in all() {
+            for meter in plan.meters() {
                 // Whoever has gone has nothing to forget.
                 let _ = self.mesh.give(meter, Task::Forget);
             }
@@ -170,15 +159,15 @@ impl Work {
             return ready.map(drop);
         }
         let on_the_way = self.on_the_way.lock().unwrap_or_else(PoisonError::into_inner);
-        self.mesh.order(&table, switch, true);
-        (self.table, self.switch) = (table, switch);
-        for meter in all() {
-            while !self.mesh.is_done(meter, switch)? {
+        self.mesh.order(&plan.table, plan.switch, true);
+        (self.table, self.switch) = (plan.table, plan.switch);
+        for meter in plan.meters() {
+            while !self.mesh.is_done(meter, plan.switch)? {
                 thread::sleep(NAP);
             }
         }
         drop(on_the_way);
-        self.mesh.order(&table, switch, false);
+        self.mesh.order(&self.table, self.switch, false);
         self.moves.parts.fetch_add(moves.len() as u64, Ordering::Relaxed);
         // What came meanwhile was counted by the old table.
         (self.before, self.since) = (self.mesh.packets(), Instant::now());
@@ -186,29 +175,17 @@ impl Work {
     }
 
     /// Gets everybody ready for a switch. Whether that came to be.
-    fn prepare(
-        &self,
-        (gifts, takers): (&BTreeMap<u8, (Parts, BTreeSet<u8>)>, &BTreeSet<u8>),
-        table: &Table,
-        switch: u64,
-    ) -> Result<bool, Gone> {
-        for (&meter, (parts, _)) in gifts {
-            self.mesh.give(meter.into(), Task::Give { switch, parts: *parts, table: *table })?;
+    fn prepare(&self, plan: &Plan) -> Result<bool, Gone> {
+        let Plan { switch, table, .. } = *plan;
+        for (&meter, gives) in &plan.givers {
+            self.mesh.give(meter.into(), Task::Give(Box::new(Gift { switch, parts: gives.parts, table })))?;
         }
-        for &meter in gifts.keys() {
-            while !self.mesh.is_ready(meter.into(), switch)? {
-                thread::sleep(NAP);
-            }
-        }
-        for &meter in takers {
-            let from = gifts.values().filter(|(_, takers)| takers.contains(&meter)).count();
+        self.wait_until_ready(plan.givers.keys(), switch)?;
+        for &meter in &plan.takers {
+            let from = plan.givers.values().filter(|gives| gives.to.contains(&meter)).count();
             self.mesh.give(meter.into(), Task::Take { switch, from })?;
         }
-        for &meter in takers {
-            while !self.mesh.is_ready(meter.into(), switch)? {
-                thread::sleep(NAP);
-            }
-        }
+        self.wait_until_ready(plan.takers.iter(), switch)?;
         let (order, began) = (self.mesh.order(&self.table, self.switch, true), Instant::now());
         while !self.mesh.is_taken(order) {
             if began.elapsed() >= HURRY {
@@ -217,6 +194,48 @@ impl Work {
             thread::sleep(NAP);
         }
         Ok(true)
+    }
+
+    fn wait_until_ready<'a>(&self, meters: impl Iterator<Item = &'a u8>, switch: u64) -> Result<(), Gone> {
+        for &meter in meters {
+            while !self.mesh.is_ready(meter.into(), switch)? {
+                thread::sleep(NAP);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A move: who gives what to whom.
+struct Plan {
+    switch: u64,
+    /// Who takes each part afterwards.
+    table: Table,
+    givers: BTreeMap<u8, Gives>,
+    takers: BTreeSet<u8>,
+}
+
+#[derive(Default)]
+struct Gives {
+    parts: Parts,
+    to: BTreeSet<u8>,
+}
+
+impl Plan {
+    fn new(moves: &[(u16, u8)], before: &Table, switch: u64) -> Self {
+        let (mut table, mut givers) = (*before, BTreeMap::<u8, Gives>::new());
+        for &(part, to) in moves {
+            let giver = std::mem::replace(&mut table[usize::from(part)], to);
+            let gives = givers.entry(giver).or_default();
+            gives.parts.insert(part);
+            gives.to.insert(to);
+        }
+        Self { switch, table, givers, takers: moves.iter().map(|&(_, to)| to).collect() }
+    }
+
+    /// All whom it concerns; nobody gives and takes.
+    fn meters(&self) -> impl Iterator<Item = usize> {
+        self.givers.keys().chain(&self.takers).map(|&meter| usize::from(meter))
     }
 }
 

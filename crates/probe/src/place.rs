@@ -14,7 +14,7 @@ pub struct Place {
 
 impl Place {
     /// Takes this place for the thread that runs this. What the system does not permit is left as it is.
-    pub(crate) fn take(&self) {
+    pub fn take(&self) {
         if !self.cores.is_empty() {
             let mut cores = CpuSet::new();
             self.cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| cores.set(core));

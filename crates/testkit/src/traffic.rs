@@ -246,6 +246,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
     (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), tuning).prop_map(
         |(flows, (idle_ns, active_ns), key, policy, (decapsulate, layer2, secret), tuning)| Settings {
+            busy_poll: false,
             filter: None,
             meter: Config { flows, idle_ns, active_ns, key, policy, secret: Some(secret), tuning },
             decode: weir_packet::Options { decapsulate },

@@ -491,8 +491,11 @@ Examples:
 
 /// Measure the meter on this machine, beside its ceilings
 #[derive(Debug, Args)]
-#[command(after_help = BENCH_EXAMPLES)]
+#[command(after_help = BENCH_EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Bench {
+    #[command(subcommand)]
+    pub what: Option<BenchWhat>,
+
     /// Tables to measure (see --list) [default: all, which takes half an hour]
     #[arg(value_name = "TABLE")]
     pub tables: Vec<String>,
@@ -528,11 +531,76 @@ Examples:
   weir bench flows mix                                  two tables
   weir bench --json bench.json --svg plots              all tables, for people and programs
   weir bench flows --quick                              does it work here?
+  weir bench live                                       live sources on a wire made for it (see weir bench live --help)
 
 Exit codes:
   0  done
   1  wrong use, or no memory; nothing was measured
   2  packets were lost from the books, so the figures are worth nothing; or an output could not be written";
+
+#[derive(Debug, Subcommand)]
+pub enum BenchWhat {
+    Live(BenchLive),
+}
+
+/// Measure live sources: the rate without loss, our share of the cost, idle cost, and a long run
+///
+/// Traffic is sent over a pair of virtual interfaces in a network namespace of its own, which is gone when this ends, however it ends. It
+/// takes root's rights. dpdk plays frames from memory, and takes no rights.
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_LIVE_EXAMPLES)]
+pub struct BenchLive {
+    /// Sources: af_packet, af_xdp, dpdk [default: all that can be opened here]
+    #[arg(value_name = "SOURCE")]
+    pub sources: Vec<String>,
+
+    /// Measured rounds of costs, in each of which all cases run in turn; and flows tried on a quiet link
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+
+    /// How long a trial takes, in seconds
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_seconds)]
+    pub seconds: f64,
+
+    /// What is sent: a capture, or synth:... [default: synth:mix,flows=200,packets=32k]
+    #[arg(long, value_name = "FILE")]
+    pub frames: Option<String>,
+
+    /// Then run for so many minutes below the rate without loss; the exit code is 1 if a packet was lost or memory grew
+    #[arg(long, value_name = "MINUTES", value_parser = parse_seconds)]
+    pub soak: Option<f64>,
+
+    /// How far below: so many percent of the rate without loss
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub at: u8,
+
+    /// How often the long run tells how it is
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub interval: u64,
+
+    /// Write the figures and conditions as JSON; - is standard output, in place of the text
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if (0.01..=1e5).contains(&number) => Ok(number),
+        _ => Err("must be a number from 0.01 to 100000".into()),
+    }
+}
+
+const BENCH_LIVE_EXAMPLES: &str = "\
+Examples:
+  weir bench live                                       every source that can be opened here, some minutes
+  weir bench live af_packet --frames capture.pcap       other frames
+  weir bench live af_packet --soak 10                   ... and then 10 minutes at 80 % of the rate without loss
+  weir bench live --seconds 0.1 --rounds 1              does it work here?
+
+Exit codes:
+  0  done
+  1  wrong use, or not permitted, and nothing was measured; or the long run lost a packet or its memory grew
+  2  packets were lost from the books, so the figures are worth nothing; or it was interrupted; or an output could not be written";
 
 /// Say what is wrong with this machine for a probe, why it costs packets, and what mends it
 #[derive(Debug, Args)]

@@ -1,27 +1,70 @@
 //! `weir bench`: the meter measured on this machine.
 
-use crate::arguments::Bench;
-use crate::files;
+use crate::arguments::{Bench, BenchLive, BenchWhat};
 use crate::{Outcome, Refusal, print, say, units};
-use std::fs;
+use crate::{files, read};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::time::SystemTime;
-use weir_bench::{Error, Options, TABLES};
+use std::time::{Duration, SystemTime};
+use weir_bench::{Error, LiveOptions, Options, TABLES};
 
 /// Where captures lie in a copy of the repository.
 const CAPTURES: &str = "testdata/captures";
 
 /// Measures, and writes what came out.
 pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
+    match &bench.what {
+        Some(BenchWhat::Live(arguments)) => live(arguments),
+        None => tables(bench),
+    }
+}
+
+/// Measures live sources.
+fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
+    let json = open_json(arguments.json.as_deref())?;
+    let options = LiveOptions {
+        sources: arguments.sources.clone(),
+        rounds: arguments.rounds.into(),
+        seconds: arguments.seconds,
+        frames: arguments.frames.clone(),
+        soak: arguments.soak.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
+        at: f64::from(arguments.at) / 100.0,
+        interval: Duration::from_nanos(arguments.interval),
+        date: date(),
+        stop: read::stop_signal()?,
+    };
+    let to_output = is_output(arguments.json.as_deref());
+    let mut outcome = Outcome::Done;
+    let mut show = |text: &str| {
+        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
+            outcome = Outcome::Flawed;
+        }
+    };
+    let report = match weir_bench::live(&options, &mut say, &mut show) {
+        Ok(report) => report,
+        Err(error @ (Error::LostCount { .. } | Error::Interrupted)) => {
+            say(&error.to_string());
+            return Ok(Outcome::Flawed);
+        }
+        Err(error) => return Err(Refusal(error.to_string())),
+    };
+    if to_output {
+        outcome = print((report.json() + "\n").as_bytes());
+    }
+    if !write_json(json, &report.json()) {
+        outcome = Outcome::Flawed;
+    }
+    if report.passed() { Ok(outcome) } else { Err(Refusal("the long run lost packets, or its memory grew".into())) }
+}
+
+/// Measures tables.
+fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
     if bench.list {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
-    let json = match &bench.json {
-        Some(path) if path != Path::new("-") => Some((path, files::open_for_later(path)?)),
-        _ => None,
-    };
+    let json = open_json(bench.json.as_deref())?;
     if let Some(folder) = &bench.svg {
         // Not after half an hour.
         let trial = folder.join(".weir-bench");
@@ -30,8 +73,6 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
             .and_then(|()| fs::remove_file(&trial))
             .map_err(|error| Refusal(format!("{}: {error}{}", folder.display(), files::advice(&error))))?;
     }
-    let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
-    let (day, time) = units::utc(now_ns);
     if let Some(folder) = bench.captures.as_deref().filter(|folder| !folder.is_dir()) {
         return Err(Refusal(format!("{}: no folder of captures", folder.display())));
     }
@@ -41,9 +82,9 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
         rounds: bench.rounds.into(),
         quick: bench.quick,
         captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
-        date: format!("{day} {} UTC", &time[..5]),
+        date: date(),
     };
-    let to_output = bench.json.as_deref() == Some(Path::new("-"));
+    let to_output = is_output(bench.json.as_deref());
     let mut outcome = Outcome::Done;
     let mut show = |text: &str| {
         if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
@@ -61,19 +102,44 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
     if to_output {
         outcome = print((report.json() + "\n").as_bytes());
     }
-    let mut written = |path: &Path, result: std::io::Result<()>| {
-        if let Err(error) = result {
-            say(&format!("{}: {error}{}", path.display(), files::advice(&error)));
-            outcome = Outcome::Flawed;
-        }
-    };
-    if let Some((path, mut file)) = json {
-        // A pipe has no length.
-        let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
-        written(path, emptied.and_then(|()| file.write_all(report.json().as_bytes())));
+    if !write_json(json, &report.json()) {
+        outcome = Outcome::Flawed;
     }
-    if let Some(folder) = &bench.svg {
-        written(folder, weir_bench::write_plots(&report, folder).map(|_| ()));
+    if let Some(folder) = &bench.svg
+        && let Err(error) = weir_bench::write_plots(&report, folder)
+    {
+        say(&format!("{}: {error}{}", folder.display(), files::advice(&error)));
+        outcome = Outcome::Flawed;
     }
     Ok(outcome)
+}
+
+/// Today, and what time it is.
+fn date() -> String {
+    let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
+    let (day, time) = units::utc(now_ns);
+    format!("{day} {} UTC", &time[..5])
+}
+
+fn is_output(json: Option<&Path>) -> bool {
+    json == Some(Path::new("-"))
+}
+
+/// Opens the file for a report before anything is measured, if it goes to one.
+fn open_json(path: Option<&Path>) -> Result<Option<(&Path, File)>, Refusal> {
+    path.filter(|path| !is_output(Some(path))).map(|path| Ok((path, files::open_for_later(path)?))).transpose()
+}
+
+/// Writes it. Whether that went well; if not, it was said.
+fn write_json(json: Option<(&Path, File)>, text: &str) -> bool {
+    let Some((path, mut file)) = json else { return true };
+    // A pipe has no length.
+    let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
+    match emptied.and_then(|()| file.write_all(text.as_bytes())) {
+        Ok(()) => true,
+        Err(error) => {
+            say(&format!("{}: {error}{}", path.display(), files::advice(&error)));
+            false
+        }
+    }
 }

@@ -24,7 +24,10 @@ pub fn man(man: &Man) -> Result<Outcome, Refusal> {
     command.build();
     let Some(folder) = &man.output else { return Ok(print(&page(&command))) };
     let written = std::fs::create_dir_all(folder).and_then(|()| {
-        [&command].into_iter().chain(command.get_subcommands()).try_for_each(|command| {
+        let below = || command.get_subcommands();
+        let mut all =
+            [&command].into_iter().chain(below()).chain(below().flat_map(|command| command.get_subcommands()));
+        all.try_for_each(|command| {
             let name = command.get_display_name().unwrap_or(command.get_name());
             std::fs::write(folder.join(format!("{name}.1")), page(command))
         })

@@ -19,6 +19,8 @@ fn every_command_has_help_with_examples() {
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
     }
+    let (code, out, _) = parts(&weir(["bench", "live", "--help"]));
+    assert!(code == 0 && out.contains("Examples:") && out.contains("weir bench live"), "{out}");
     let (code, out, _) = parts(&weir(["--help"]));
     assert_eq!(code, 0);
     assert!(out.contains("Exit codes:"), "{out}");
@@ -97,7 +99,8 @@ fn there_is_a_manual_page_for_every_command() {
     let pages = folder.path().join("man1");
     let (code, _, err) = parts(&weir(["man".as_ref(), "-o".as_ref(), pages.as_os_str()]));
     assert_eq!(code, 0, "{err}");
-    for page in ["weir", "weir-read", "weir-tcp", "weir-synth", "weir-doctor", "weir-plan", "weir-fields", "weir-man"] {
+    for page in ["", "-read", "-tcp", "-synth", "-bench", "-bench-live", "-doctor", "-plan", "-fields", "-man"] {
+        let page = format!("weir{page}");
         let text = std::fs::read_to_string(pages.join(format!("{page}.1"))).unwrap();
         assert!(text.contains("Examples:"), "{page}");
     }

@@ -1,0 +1,201 @@
+//! `weir bench live`: that it works, keeps its books, and leaves nothing behind. How fast it is, no test says.
+
+mod common;
+
+use common::parts;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes.
+const BOUND: Duration = Duration::from_secs(300);
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["bench", "live"]).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// What it said, or nothing where it may not make a network or open a source, with a loud reason.
+fn measured(output: &Output) -> Option<(i32, String, String)> {
+    let (code, out, err) = parts(output);
+    for reason in ["no network namespace", "ip: ", "not permitted", "CONFIG_XDP_SOCKETS"] {
+        if code == 1 && err.contains(reason) {
+            eprintln!("SKIPPED: {err}");
+            return None;
+        }
+    }
+    Some((code, out, err))
+}
+
+/// Sums of all trials, which are printed and hold.
+fn balanced(report: &Value, text: &str) {
+    assert_eq!(report["balanced"], true);
+    for source in report["sources"].as_array().unwrap() {
+        let balance = &source["balance"];
+        let of = |name: &str| balance[name].as_u64().unwrap();
+        let fates = ["metered", "undecoded", "filtered", "refused", "wire", "card", "kernel", "ring", "table"];
+        assert!(of("sent") > 0, "{balance}");
+        assert_eq!(of("sent"), fates.into_iter().map(of).sum::<u64>(), "{balance}");
+        let line = format!(
+            "balance      {}, {} trials: {} sent = ",
+            source["source"].as_str().unwrap(),
+            of("runs"),
+            of("sent")
+        );
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+/// Network namespaces that have a name, and interfaces here.
+fn networks() -> [usize; 2] {
+    ["/run/netns", "/sys/class/net"].map(|folder| fs::read_dir(folder).map_or(0, Iterator::count))
+}
+
+fn source_is_measured(source: &str) -> Option<(Value, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("live.json");
+    let before = networks();
+    let quick = [source, "--seconds", "0.05", "--rounds", "2", "--json", json.to_str().unwrap()];
+    let (code, out, err) = measured(&bench(&quick).output().unwrap())?;
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(networks(), before);
+    let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    balanced(&report, &out);
+    let measured = &report["sources"][0];
+    let consumers = ["null consumer", "fused", "split"];
+    for (table, cost) in [("rates", "pps"), ("costs", "ns")] {
+        let cases = measured[table].as_array().unwrap();
+        for (consumer, pinned) in consumers.iter().flat_map(|consumer| [(consumer, true), (consumer, false)]) {
+            let of = cases.iter().find(|case| case["consumer"] == **consumer && case["pinned"] == pinned).unwrap();
+            assert!(of[cost].is_number() || of[cost]["median"].as_f64().unwrap() > 0.0, "{of}");
+            assert_eq!(of["of_null"].is_object(), table == "costs" && *consumer != "null consumer", "{of}");
+        }
+    }
+    for stage in ["source", "decode", "meter", "export"] {
+        assert!(measured["stages"].as_array().unwrap().iter().any(|of| of["stage"] == stage), "{stage}: {measured}");
+    }
+    for (idle, consumer) in measured["idle"].as_array().unwrap().iter().zip(consumers) {
+        assert_eq!(idle["consumer"], consumer);
+        assert!(idle["load"].as_f64().unwrap() >= 0.0, "{idle}");
+    }
+    Some((report, out))
+}
+
+#[test]
+fn af_packet_is_measured_and_every_frame_is_accounted_for() {
+    let Some((report, out)) = source_is_measured("af_packet") else { return };
+    for consumer in &report["sources"][0]["idle"].as_array().unwrap()[1..] {
+        assert_eq!(consumer["flows"], 2, "{consumer}");
+    }
+    for words in ["the rate without loss", "x null consumer", "a quiet link", "record after a flow's end"] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
+
+#[test]
+fn af_xdp_is_measured_and_every_frame_is_accounted_for() {
+    source_is_measured("af_xdp");
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn dpdk_is_measured_and_every_frame_is_accounted_for() {
+    assert!(source_is_measured("dpdk").is_some());
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_weir_without_dpdk_says_so_before_it_measures() {
+    let (code, _, err) = parts(&bench(&["dpdk"]).output().unwrap());
+    assert!(code == 1 && err.contains("built without DPDK"), "{code}: {err}");
+}
+
+#[test]
+fn a_long_run_tells_how_it_is_and_ends_with_a_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("live.json");
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures/web.pcap");
+    let mut command = bench(&["af_packet", "--seconds", "0.05", "--rounds", "1", "--soak", "0.03", "--at", "10"]);
+    command.args(["--interval", "200ms", "--frames"]).arg(capture).arg("--json").arg(&json);
+    let Some((code, out, err)) = measured(&command.output().unwrap()) else { return };
+    let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    balanced(&report, &out);
+    let soak = &report["sources"][0]["soak"];
+    let lost: u64 = ["refused", "wire", "card", "kernel", "ring", "table"]
+        .iter()
+        .map(|who| soak["balance"][who].as_u64().unwrap())
+        .sum();
+    assert_eq!(soak["passed"], lost == 0, "{soak}");
+    assert_eq!(code, i32::from(lost > 0), "{err}");
+    let [metered, sent] = ["metered", "sent"].map(|of| soak["balance"][of].as_u64().unwrap());
+    assert!(sent > 0 && metered + lost == sent, "{soak}");
+    // It is too short for its memory to be judged.
+    assert!(soak["flat"].is_null() && out.contains("verdict"), "{out}");
+    assert!(out.lines().filter(|line| line.contains(" metered  lost: ")).count() >= 1, "{out}");
+}
+
+#[test]
+fn interrupted_it_ends_and_leaves_nothing_behind() {
+    let before = networks();
+    let mut child = bench(&["af_packet", "--seconds", "1", "--rounds", "1000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ours = network_of("self");
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() && network_of(&child.id().to_string()) == ours {
+        assert!(began.elapsed() < BOUND, "it makes no network");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // SAFETY: the process was started here, and nobody has waited for it yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let Some((code, _, err)) = measured(&child.wait_with_output().unwrap()) else { return };
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("interrupted before the end"), "{err}");
+    assert_eq!(networks(), before);
+}
+
+/// The network namespace of a process, as the system numbers it; none once it has ended.
+fn network_of(process: &str) -> Option<std::path::PathBuf> {
+    fs::read_link(format!("/proc/{process}/ns/net")).ok()
+}
+
+#[test]
+fn what_is_not_permitted_is_said_with_what_it_takes() {
+    // SAFETY: the call takes no memory.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: not root, who alone can run it as somebody else");
+        return;
+    }
+    // Where everybody may run it.
+    let folder = tempfile::tempdir_in("/tmp").unwrap();
+    let weir = folder.path().join("weir");
+    fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).unwrap();
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(weir);
+    command.args(["bench", "live", "af_packet"]).uid(65534).gid(65534);
+    let (code, _, err) = parts(&command.output().unwrap());
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("CAP_SYS_ADMIN") && err.contains("run it as root"), "{err}");
+}
+
+#[test]
+fn wrong_use_is_refused_before_anything_is_measured() {
+    for (arguments, reason) in [
+        (&["eth0"][..], "no source 'eth0' to measure: there are af_packet, af_xdp, dpdk"),
+        (&["--rounds", "0"], "--rounds"),
+        (&["--seconds", "0"], "must be a number from 0.01"),
+        (&["--at", "101"], "101"),
+        (&["--frames", "/nonsense.pcap"], "/nonsense.pcap"),
+        (&["--frames", "synth:nonsense"], "nonsense"),
+    ] {
+        let (code, out, err) = parts(&bench(arguments).output().unwrap());
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains(reason), "{arguments:?}: {err}");
+    }
+}
