@@ -348,6 +348,9 @@ fields! {
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input.",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| Value::Unsigned(r.flow.interface.into());
+    flow "queue_lost", "integer", "packets", "Packets that the record's queue may have lost during its life, of whatever flow: no more are missing in it (metering.md section 7). Not sent in IPFIX if 0.",
+        [Element::own(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
+        |r| Value::Unsigned(r.flow.queue_lost);
     flow "end_reason", "word", "", "Why the record ended: idle, active (timeouts), end (FIN or RST), forced (end of input), resources (full table); 1 to 5 in IPFIX.",
         [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
         |r| Value::Code(r.flow.end_reason as u8, r.flow.end_reason.name());

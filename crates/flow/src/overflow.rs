@@ -102,6 +102,7 @@ impl Overflow {
             forward: sum.direction,
             reverse: Direction::default(),
             tcp: None,
+            queue_lost: 0,
         })
     }
 }

@@ -288,6 +288,9 @@ pub struct Flow {
     /// What both directions told by TCP, that of [`Flow::forward`] first; `None` for other protocols and overflow
     /// records.
     pub tcp: Option<[Report; 2]>,
+    /// Packets that its queue may have lost between its first and its last packet: an upper bound of those of this flow that are
+    /// missing here. The meter leaves it at 0; whoever reads the source knows.
+    pub queue_lost: u64,
 }
 
 impl Flow {
@@ -305,6 +308,7 @@ impl Flow {
         forward: Direction::NONE,
         reverse: Direction::NONE,
         tcp: None,
+        queue_lost: 0,
     };
     /// Of a TCP connection in which nothing came.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([Report::NONE; 2]), ..Self::NONE };

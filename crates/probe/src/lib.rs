@@ -7,6 +7,8 @@
 mod account;
 mod desk;
 mod exporter;
+mod history;
+mod looks;
 mod metering;
 mod own;
 mod pipeline;

@@ -2,6 +2,7 @@
 
 use crate::account::Account;
 use crate::exporter::{Entrance, records};
+use crate::looks::Histories;
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,7 +25,11 @@ pub(crate) struct Metering {
     exported: Instant,
     /// When time went on without packets last.
     waited: Instant,
+    /// Records have waited long enough.
+    overdue: bool,
     entrance: Entrance,
+    /// What its readers lost, and when.
+    pub histories: Histories,
     sent: Records,
     lost: Records,
 }
@@ -34,13 +39,15 @@ impl Metering {
     ///
     /// # Errors
     /// The system has not that much.
-    pub fn new(settings: &Settings, entrance: Entrance) -> io::Result<Self> {
+    pub fn new(settings: &Settings, entrance: Entrance, histories: Histories) -> io::Result<Self> {
         Ok(Self {
             meter: Meter::try_new(settings.meter)?,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
+            overdue: false,
             entrance,
+            histories,
             sent: Records::default(),
             lost: Records::default(),
         })
@@ -54,12 +61,21 @@ impl Metering {
     #[inline]
     pub fn absorb(&mut self, packets: &[Packet]) {
         self.meter.absorb(packets, &mut self.flows);
-        if self.flows.len() >= BATCH {
+    }
+
+    /// Hands records on if there are enough, or they have waited for long. If the histories do not cover one, `look` is to see to that.
+    #[inline]
+    pub fn export_when_due(&mut self, look: impl FnOnce(&mut Histories, u64)) {
+        if self.flows.len() >= BATCH || self.overdue {
+            let end_ns = self.flows.iter().map(Flow::end_ns).max().unwrap_or(0);
+            if !self.histories.cover(end_ns) {
+                look(&mut self.histories, end_ns);
+            }
             self.export();
         }
     }
 
-    /// What is done while there is little to do: records leave, and end, without a packet that says how late it is. `now_ns` is
+    /// What is done while there is little to do: records end, and are to leave, without a packet that says how late it is. `now_ns` is
     /// asked by the clock of live packets, if they are.
     pub fn wait(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
@@ -69,14 +85,15 @@ impl Metering {
                 self.meter.wait(now_ns, &mut self.flows);
             }
         }
-        if now - self.exported >= PATIENCE {
-            self.export();
-        }
+        self.overdue = now - self.exported >= PATIENCE;
     }
 
     /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
         if !self.flows.is_empty() {
+            for flow in &mut self.flows {
+                flow.queue_lost = self.histories.lost_between(flow.start_ns(), flow.end_ns());
+            }
             let batch = std::mem::take(&mut self.flows);
             let records = records(&batch);
             match self.entrance.write(batch) {
@@ -91,7 +108,7 @@ impl Metering {
                 }
             }
         }
-        self.exported = Instant::now();
+        (self.exported, self.overdue) = (Instant::now(), false);
     }
 
     /// The account of this half: what it took in, and what became of that.

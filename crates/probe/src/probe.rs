@@ -11,6 +11,7 @@
 use crate::account::Account;
 use crate::desk::{Desk, Report};
 use crate::exporter::{Behind, Exporter};
+use crate::looks::{self, Histories};
 use crate::metering::Metering;
 use crate::own::Own;
 use crate::pipeline::Pipeline;
@@ -127,10 +128,11 @@ impl Probe {
             })?;
             return Ok(worker);
         };
-        let (out, from) = work::queue(behind);
+        let (teller, listener) = looks::looks();
+        let (out, from) = work::queue(behind, teller);
         let reader = Reader::new(&settings);
         worker.add(format!("weir-meter-{number}"), meter, move || {
-            let metering = Metering::new(&settings, entrance)?;
+            let metering = Metering::new(&settings, entrance, Histories::from(vec![listener]))?;
             Ok(move |desk: &Desk| work::meter(metering, from, desk))
         })?;
         worker.add(format!("weir-read-{number}"), place, move || {

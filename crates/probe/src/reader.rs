@@ -6,11 +6,16 @@
 //! Per packet it counts and decodes; it allocates nothing, takes no lock and makes no system call.
 
 use crate::account::Account;
+use crate::history::Look;
 use crate::own::Own;
 use crate::settings::Settings;
-use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
+use std::time::Instant;
+use weir_capture::{BURST, Burst, FilterError, Frame, Losses, PATIENCE, Selector, Source};
 use weir_ledger::{Ledger, Noted, Refused};
 use weir_packet::{Network, Notes, Packet};
+
+/// How often a live source is asked what it lost, by the time of its packets while they come in full bursts.
+const LOOK_NS: u64 = PATIENCE.as_nanos() as u64;
 
 /// The packets of a burst.
 pub(crate) type Packets = Box<[Packet; BURST]>;
@@ -25,12 +30,33 @@ pub(crate) struct Reader {
     pub ledger: Ledger,
     /// What the source has lost so far.
     losses: Losses,
+    /// Whether the source is live, once that is known.
+    live: Option<bool>,
+    /// Time of the newest packet that was read, and of the one that was the newest at the last look.
+    newest_ns: u64,
+    looked_ns: u64,
+    /// When that look was.
+    looked: Instant,
+    /// The last burst was not full.
+    waits: bool,
 }
 
 impl Reader {
     pub fn new(settings: &Settings) -> Self {
         let Settings { filter, decode, layer2, own, .. } = settings.clone();
-        Self { filter, decode, layer2, own, ledger: Ledger::default(), losses: Losses::default() }
+        Self {
+            filter,
+            decode,
+            layer2,
+            own,
+            ledger: Ledger::default(),
+            losses: Losses::default(),
+            live: None,
+            newest_ns: 0,
+            looked_ns: 0,
+            looked: Instant::now(),
+            waits: false,
+        }
     }
 
     /// Takes over what can change while it runs.
@@ -62,17 +88,30 @@ impl Reader {
     ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
         let mut burst = Burst::new();
         if !source.fill(&mut burst)? {
-            drop(burst);
-            self.look(source);
             return Ok(None);
         }
-        let waits = !burst.is_full();
+        self.waits = !burst.is_full();
+        self.newest_ns = burst.last().map_or(self.newest_ns, |frame| frame.time_ns);
         self.select(&mut burst);
-        Ok(Some((self.decode(&burst, packets), waits)))
+        Ok(Some((self.decode(&burst, packets), self.waits)))
     }
 
-    /// Asks a live source what it lost. The octets of what nobody saw are not known.
-    pub fn look(&mut self, source: &mut dyn Source) {
+    /// Whether it is time to look what a live source lost: before the next burst, so that the account of all that was read is whole.
+    #[inline]
+    pub fn is_time_to_look(&self) -> bool {
+        match self.live {
+            None => true,
+            Some(false) => false,
+            Some(true) => {
+                self.newest_ns.abs_diff(self.looked_ns) >= LOOK_NS || self.waits && self.looked.elapsed() >= PATIENCE
+            }
+        }
+    }
+
+    /// Asks a live source what it lost. The octets of what nobody saw are not known. `None` of a capture.
+    pub fn look(&mut self, source: &mut dyn Source) -> Option<Look> {
+        // Asked first: what is lost from here on is younger.
+        let settled_ns = source.now_ns().map_or(self.newest_ns, |now_ns| now_ns.max(self.newest_ns));
         let before = std::mem::replace(&mut self.losses, source.losses());
         let (losses, line) = (self.losses, &mut self.ledger.packets);
         let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
@@ -80,6 +119,12 @@ impl Reader {
         line.dropped_kernel += new[1];
         line.dropped_ring += new[2];
         line.received += new.iter().sum::<u64>();
+        let lost = line.dropped_card + line.dropped_kernel + line.dropped_ring;
+        // Asked last: what was lost meanwhile is told by the next look, and was there by then.
+        let latest_ns = source.latest_ns();
+        self.live = Some(latest_ns.is_some());
+        (self.looked_ns, self.looked) = (self.newest_ns, Instant::now());
+        latest_ns.map(|latest_ns| Look { answers: 0, settled_ns, latest_ns, lost })
     }
 
     /// Packets that were read and then found no room in a queue of ours.

@@ -8,6 +8,7 @@
 
 use crate::desk::Desk;
 use crate::exporter::Behind;
+use crate::looks::{Histories, Teller};
 use crate::metering::Metering;
 use crate::pipeline::Pipeline;
 use crate::reader::{Packets, Reader};
@@ -74,6 +75,7 @@ pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, 
 pub(crate) struct Out {
     queue: Producer<Packet>,
     clock: Arc<AtomicU64>,
+    looks: Teller,
     behind: Behind,
 }
 
@@ -84,11 +86,11 @@ pub(crate) struct In {
     clock: Arc<AtomicU64>,
 }
 
-/// A queue between two threads.
-pub(crate) fn queue(behind: Behind) -> (Out, In) {
+/// A queue between two threads, of which the first tells its looks this way.
+pub(crate) fn queue(behind: Behind, looks: Teller) -> (Out, In) {
     let (producer, consumer) = RingBuffer::new(QUEUE);
     let clock = Arc::new(AtomicU64::new(0));
-    (Out { queue: producer, clock: clock.clone(), behind }, In { queue: consumer, clock })
+    (Out { queue: producer, clock: clock.clone(), looks, behind }, In { queue: consumer, clock })
 }
 
 /// The first of two threads.
@@ -96,6 +98,9 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
     let mut packets: Packets = Box::new([Packet::default(); BURST]);
     let (mut answered, mut looked) = (0, Instant::now());
     loop {
+        if reader.is_time_to_look() || out.looks.is_asked() {
+            out.look(&mut reader, &mut *source);
+        }
         match reader.read(&mut *source, &mut packets) {
             Ok(Some((count, waits))) => {
                 out.hand_over(&packets[..count], &mut reader);
@@ -109,7 +114,7 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
         }
         if let Some(number) = desk.question(&mut answered) {
             desk.answer(number, |change| {
-                reader.look(&mut *source);
+                out.look(&mut reader, &mut *source);
                 change.iter().for_each(|settings| reader.change(settings));
                 (reader.account(), reader.filter_errors().iter().map(ToString::to_string).collect())
             });
@@ -118,10 +123,19 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
             break;
         }
     }
+    if let Some(look) = reader.look(&mut *source) {
+        out.looks.finish(look);
+    }
     desk.end(reader.account());
 }
 
 impl Out {
+    fn look(&mut self, reader: &mut Reader, source: &mut dyn Source) {
+        if let Some(look) = reader.look(source) {
+            self.looks.tell(look);
+        }
+    }
+
     fn hand_over(&mut self, mut packets: &[Packet], reader: &mut Reader) {
         loop {
             let room = self.queue.slots().min(packets.len());
@@ -152,6 +166,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
             metering.absorb(first);
             metering.absorb(second);
             chunk.commit_all();
+            metering.histories.hear();
         }
         if count == 0 && last {
             break;
@@ -159,6 +174,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
         if count < BURST {
             metering.wait(|| Some(from.clock.load(Ordering::Relaxed)).filter(|&now_ns| now_ns > 0));
         }
+        metering.export_when_due(Histories::ask);
         idle = if count == 0 { idle.saturating_add(1) } else { 0 };
         if idle > LOOKS {
             thread::sleep(NAPS[1].min(NAPS[0] * (1 << (idle - LOOKS).min(10))));
@@ -172,5 +188,6 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
             });
         }
     }
+    metering.histories.hear();
     desk.end(metering.finish());
 }

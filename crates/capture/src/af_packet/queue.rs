@@ -43,6 +43,8 @@ pub(super) struct Queue {
     last_ns: u64,
     /// How far the times of frames are behind the system's clock; measured at the last frame of a burst.
     behind_ns: u64,
+    /// The least of it so far: by so much the card's clock is behind; 0 for times by the system's.
+    least_behind_ns: u64,
     octets: u64,
     account: Account,
     /// How long it waits for frames.
@@ -96,6 +98,7 @@ impl Queue {
     ) -> Self {
         let (state, account) = (State::Live, Account::default());
         let (walk, block, last_ns, behind_ns, octets) = (None, 0, 0, 0, 0);
+        let least_behind_ns = if hardware { u64::MAX } else { 0 };
         Self {
             name,
             socket,
@@ -108,6 +111,7 @@ impl Queue {
             state,
             last_ns,
             behind_ns,
+            least_behind_ns,
             octets,
             account,
             patience: PATIENCE,
@@ -211,6 +215,7 @@ impl Source for Queue {
             self.last_ns = last.time_ns;
             if self.hardware {
                 self.behind_ns = socket::realtime_ns().saturating_sub(last.time_ns);
+                self.least_behind_ns = self.least_behind_ns.min(self.behind_ns);
             }
         }
         Ok(true)
@@ -232,6 +237,12 @@ impl Source for Queue {
         let is_unknown = self.hardware && self.last_ns == 0;
         let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(self.behind_ns + HELD_NS) };
         Some(ahead.max(self.last_ns))
+    }
+
+    fn latest_ns(&self) -> Option<u64> {
+        // By how much the card's clock is behind is known as exactly as the frame tells that waited least.
+        let ahead = if self.hardware { HELD_NS } else { 0 };
+        Some(socket::realtime_ns().saturating_sub(self.least_behind_ns) + ahead)
     }
 
     fn wait_at_most(&mut self, patience: Duration) {

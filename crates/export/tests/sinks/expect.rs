@@ -51,6 +51,7 @@ pub fn netflow9(flow: &Flow) -> Vec<Record> {
             "tunnel",
             "outer",
             "approximate",
+            "queueLost",
             "tcpU",
             "tcpS",
             "tcpF",
@@ -84,6 +85,9 @@ fn record(flow: &Flow) -> Record {
     put("flowEndNanoseconds", number(ntp(end)));
     put("ingressInterface", number(flow.interface.into()));
     put("flowEndReason", number(flow.end_reason as u64));
+    if flow.queue_lost != 0 {
+        put("queueLostPackets", number(flow.queue_lost));
+    }
     if flow.approximate.0 != 0 {
         put("approximateRecord", number(flow.approximate.0.into()));
     }

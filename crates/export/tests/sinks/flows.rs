@@ -155,12 +155,12 @@ pub fn flow() -> impl Strategy<Value = Flow> {
         let approximate = prop_oneof![3 => Just(0u8), 1 => 0u8..64];
         (
             (address(network), address(network), any::<u16>(), any::<u16>(), protocol),
-            (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8),
+            (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8, prop_oneof![Just(0), any::<u64>()]),
             (direction(), direction(), [report(), report()]),
         )
             .prop_map(move |(key, rest, (forward, reverse, reports))| {
                 let (source, destination, mut source_port, mut destination_port, mut protocol) = key;
-                let (end_reason, approximate, interface, sides) = rest;
+                let (end_reason, approximate, interface, sides, queue_lost) = rest;
                 match network {
                     Network::Layer2 => {
                         protocol = 255;
@@ -183,6 +183,7 @@ pub fn flow() -> impl Strategy<Value = Flow> {
                     forward: if sides == 2 { Direction::default() } else { forward },
                     reverse: if sides == 1 { Direction::default() } else { reverse },
                     tcp: (protocol == 6 && network != Network::Layer2).then_some(reports),
+                    queue_lost,
                 }
             })
     })

@@ -1,0 +1,182 @@
+//! How a metering half learns what its readers saw: looks, on the same thread or from another one.
+//!
+//! ```text
+//! reader  -> looks, ten times a second and when asked -> metering: a history for each reader
+//!         <- a question, before records leave whose end the newest look does not cover <-
+//! ```
+//! Always true: a look comes before the packets that were read after it; when there is no room for one, the next tells the same and more.
+
+use crate::history::{History, Look};
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Looks on their way: those of 6 s.
+const QUEUE: usize = 64;
+/// How long a metering half sleeps between two looks whether its question was answered.
+const NAP: Duration = Duration::from_micros(50);
+
+/// The reader's end.
+pub(crate) struct Teller {
+    queue: Producer<Look>,
+    asked: Arc<AtomicU64>,
+    answered: u64,
+}
+
+/// The end of a metering half that has a thread of its own.
+pub(crate) struct Listener {
+    queue: Consumer<Look>,
+    asked: Arc<AtomicU64>,
+}
+
+/// A way between two threads.
+pub(crate) fn looks() -> (Teller, Listener) {
+    let (producer, consumer) = RingBuffer::new(QUEUE);
+    let asked = Arc::new(AtomicU64::new(0));
+    (Teller { queue: producer, asked: asked.clone(), answered: 0 }, Listener { queue: consumer, asked })
+}
+
+impl Teller {
+    /// Whether a look is asked for. One load of memory that is rarely written.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != self.answered
+    }
+
+    /// Tells of a look that was made after [`Teller::is_asked`] was asked, if there is room for it.
+    pub fn tell(&mut self, look: Look) {
+        let asked = self.asked.load(Ordering::Relaxed);
+        if self.queue.push(Look { answers: asked, ..look }).is_ok() {
+            self.answered = asked;
+        }
+    }
+
+    /// The last look: waits until there is room for it, or nobody to hear it.
+    pub fn finish(mut self, look: Look) {
+        while self.queue.is_full() && !self.queue.is_abandoned() {
+            thread::sleep(NAP);
+        }
+        self.tell(look);
+    }
+}
+
+/// Histories of all readers of a metering half.
+pub(crate) struct Histories(Vec<(Option<Listener>, History)>);
+
+impl Histories {
+    /// Of one reader on the same thread.
+    pub fn here() -> Self {
+        Self(vec![(None, History::default())])
+    }
+
+    /// Of readers on threads of their own.
+    pub fn from(listeners: Vec<Listener>) -> Self {
+        Self(listeners.into_iter().map(|listener| (Some(listener), History::default())).collect())
+    }
+
+    /// Takes note of a look of the reader on the same thread.
+    pub fn note(&mut self, look: Look) {
+        if let Some((_, history)) = self.0.first_mut() {
+            history.note(look);
+        }
+    }
+
+    /// Takes note of what readers on other threads told meanwhile.
+    pub fn hear(&mut self) {
+        for (listener, history) in &mut self.0 {
+            if let Some(listener) = listener {
+                listener.hear(history);
+            }
+        }
+    }
+
+    /// Asks readers on other threads that did not tell of all until a time, and waits for them: each answers before its next burst.
+    pub fn ask(&mut self, time_ns: u64) {
+        for (listener, history) in &mut self.0 {
+            if let Some(listener) = listener {
+                listener.ask(history, time_ns);
+            }
+        }
+    }
+
+    /// Whether all that was lost until a time is known.
+    pub fn cover(&self, time_ns: u64) -> bool {
+        self.0.iter().all(|(_, history)| history.covers(time_ns))
+    }
+
+    /// Packets that may have been lost between two times, by all readers.
+    pub fn lost_between(&self, first_ns: u64, last_ns: u64) -> u64 {
+        self.0.iter().map(|(_, history)| history.lost_between(first_ns, last_ns)).sum()
+    }
+}
+
+impl Listener {
+    fn hear(&mut self, history: &mut History) {
+        while let Ok(look) = self.queue.pop() {
+            history.note(look);
+        }
+    }
+
+    fn ask(&mut self, history: &mut History, time_ns: u64) {
+        self.hear(history);
+        if history.covers(time_ns) {
+            return;
+        }
+        let question = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        loop {
+            // Asked first: what was told before the reader ended is there then.
+            let last = self.queue.is_abandoned();
+            self.hear(history);
+            if history.answered() >= question || last {
+                return;
+            }
+            thread::sleep(NAP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(settled_ns: u64, lost: u64) -> Look {
+        Look { settled_ns, latest_ns: settled_ns, lost, ..Look::default() }
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_told_by_the_next() {
+        let (mut teller, listener) = looks();
+        let mut histories = Histories::from(vec![listener]);
+        (1..=2 * QUEUE as u64).for_each(|at| teller.tell(look(at, at)));
+        histories.hear();
+        assert_eq!(histories.lost_between(0, u64::MAX), QUEUE as u64);
+        teller.tell(look(1000, 1000));
+        histories.hear();
+        assert_eq!(histories.lost_between(0, u64::MAX), 1000);
+    }
+
+    #[test]
+    fn a_question_waits_for_the_answer_of_every_reader_or_its_end() {
+        let (teller, first) = looks();
+        let (mut other, second) = looks();
+        let mut histories = Histories::from(vec![first, second]);
+        let mut teller = teller;
+        teller.tell(look(10, 0));
+        other.tell(look(10, 0));
+        histories.hear();
+        assert!(histories.cover(10) && !histories.cover(11));
+        let answering = thread::spawn(move || {
+            while !other.is_asked() {
+                thread::yield_now();
+            }
+            other.tell(look(20, 5));
+            other
+        });
+        let ending = thread::spawn(move || teller.finish(look(15, 2)));
+        histories.ask(12);
+        assert_eq!(histories.lost_between(0, u64::MAX), 7);
+        ending.join().unwrap();
+        assert!(!answering.join().unwrap().is_asked());
+    }
+}
