@@ -6,6 +6,7 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;
+mod detail;
 mod fragments;
 mod hash;
 mod index;
@@ -21,6 +22,7 @@ mod record;
 mod tuning;
 mod wide;
 
+pub use detail::Detail;
 pub use hash::KeyHash;
 pub use index::{Hpc, Index};
 pub use lanes::{Lanes, prefetch};
