@@ -23,6 +23,8 @@ pub(crate) struct Teller {
     queue: Producer<Look>,
     asked: Arc<AtomicU64>,
     answered: u64,
+    /// Rungs of looks that there was no room for.
+    untold: Option<[u8; 2]>,
 }
 
 /// The end of a metering half that has a thread of its own.
@@ -35,7 +37,7 @@ pub(crate) struct Listener {
 pub(crate) fn looks() -> (Teller, Listener) {
     let (producer, consumer) = RingBuffer::new(QUEUE);
     let asked = Arc::new(AtomicU64::new(0));
-    (Teller { queue: producer, asked: asked.clone(), answered: 0 }, Listener { queue: consumer, asked })
+    (Teller { queue: producer, asked: asked.clone(), answered: 0, untold: None }, Listener { queue: consumer, asked })
 }
 
 impl Teller {
@@ -47,8 +49,12 @@ impl Teller {
     /// Tells of a look that was made after [`Teller::is_asked`] was asked, if there is room for it.
     pub fn tell(&mut self, look: Look) {
         let asked = self.asked.load(Ordering::Relaxed);
-        if self.queue.push(Look { answers: asked, ..look }).is_ok() {
-            self.answered = asked;
+        let rungs =
+            self.untold.map_or(look.rungs, |[lowest, highest]| [lowest.min(look.rungs[0]), highest.max(look.rungs[1])]);
+        if self.queue.push(Look { answers: asked, rungs, ..look }).is_ok() {
+            (self.answered, self.untold) = (asked, None);
+        } else {
+            self.untold = Some(rungs);
         }
     }
 
@@ -105,6 +111,22 @@ impl Histories {
         self.0.iter().all(|(_, history)| history.covers(time_ns))
     }
 
+    /// The rungs that readers stood on between two times: the lowest and the highest.
+    pub fn rungs_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
+        let of_each = self.0.iter().map(|(_, history)| history.rungs_between(first_ns, last_ns));
+        of_each.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])]).unwrap_or_default()
+    }
+
+    /// Whether nothing was lost or given up so far.
+    pub fn are_empty(&self) -> bool {
+        self.0.iter().all(|(_, history)| history.is_empty())
+    }
+
+    /// The highest rung that a reader stands on now.
+    pub fn rung(&self) -> u8 {
+        self.0.iter().map(|(_, history)| history.rung()).max().unwrap_or_default()
+    }
+
     /// Packets that may have been lost between two times, by all readers.
     pub fn lost_between(&self, first_ns: u64, last_ns: u64) -> u64 {
         self.0.iter().map(|(_, history)| history.lost_between(first_ns, last_ns)).sum()
@@ -148,12 +170,13 @@ mod tests {
     fn what_there_was_no_room_for_is_told_by_the_next() {
         let (mut teller, listener) = looks();
         let mut histories = Histories::from(vec![listener]);
-        (1..=2 * QUEUE as u64).for_each(|at| teller.tell(look(at, at)));
+        (1..=2 * QUEUE as u64).for_each(|at| teller.tell(Look { rungs: [(at > 100).into(); 2], ..look(at, at) }));
         histories.hear();
         assert_eq!(histories.lost_between(0, u64::MAX), QUEUE as u64);
         teller.tell(look(1000, 1000));
         histories.hear();
         assert_eq!(histories.lost_between(0, u64::MAX), 1000);
+        assert_eq!(histories.rungs_between(0, 1000), [0, 1]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use crate::account::Account;
 use crate::exporter::{Entrance, records};
+use crate::history::Look;
+use crate::ladder::{Measures, Overload};
 use crate::looks::Histories;
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Flow, Meter};
-use weir_ledger::{Ledger, Records};
+use weir_flow::{Approximate, Flow, Meter};
+use weir_ledger::{self as ledger, Ledger, Records};
 use weir_packet::Packet;
 
 /// Records handed to the sinks at a time.
@@ -28,8 +30,15 @@ pub(crate) struct Metering {
     /// Records have waited long enough.
     overdue: bool,
     entrance: Entrance,
-    /// What its readers lost, and when.
-    pub histories: Histories,
+    /// What its readers lost and gave up, and when.
+    histories: Histories,
+    /// The rung that it stands on if no reader says otherwise, and the one that it stands on now.
+    ground: u8,
+    rung: u8,
+    /// One packet in so many is metered on any rung.
+    sample: u32,
+    /// Records that lack something.
+    overload: ledger::Overload,
     sent: Records,
     lost: Records,
 }
@@ -40,14 +49,21 @@ impl Metering {
     /// # Errors
     /// The system has not that much.
     pub fn new(settings: &Settings, entrance: Entrance, histories: Histories) -> io::Result<Self> {
+        let ground = if let Overload::Rung(rung) = settings.overload { rung } else { 0 };
+        let mut meter = Meter::try_new(settings.meter)?;
+        meter.set_detail(Measures::of(ground, settings.sample.max(1)).detail);
         Ok(Self {
-            meter: Meter::try_new(settings.meter)?,
+            meter,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
             overdue: false,
             entrance,
             histories,
+            ground,
+            rung: ground,
+            sample: settings.sample.max(1),
+            overload: ledger::Overload::default(),
             sent: Records::default(),
             lost: Records::default(),
         })
@@ -56,6 +72,26 @@ impl Metering {
     /// Takes over what can change while it runs: timeouts, also of flows that there are.
     pub fn change(&mut self, settings: &Settings) {
         self.meter.set_timeouts(settings.meter.idle_ns, settings.meter.active_ns);
+    }
+
+    /// Takes note of a look of the reader on the same thread.
+    pub fn note(&mut self, look: Look) {
+        self.histories.note(look);
+        self.follow();
+    }
+
+    /// Takes note of what readers on other threads told.
+    pub fn hear(&mut self) {
+        self.histories.hear();
+        self.follow();
+    }
+
+    /// Follows its readers to the highest rung that one of them stands on.
+    fn follow(&mut self) {
+        let rung = self.histories.rung().max(self.ground);
+        if rung != std::mem::replace(&mut self.rung, rung) {
+            self.meter.set_detail(Measures::of(rung, self.sample).detail);
+        }
     }
 
     #[inline]
@@ -70,6 +106,7 @@ impl Metering {
             let end_ns = self.flows.iter().map(Flow::end_ns).max().unwrap_or(0);
             if !self.histories.cover(end_ns) {
                 look(&mut self.histories, end_ns);
+                self.follow();
             }
             self.export();
         }
@@ -88,12 +125,41 @@ impl Metering {
         self.overdue = now - self.exported >= PATIENCE;
     }
 
+    /// Notes in the records that are to leave what their readers lost and gave up while they lived.
+    fn describe(&mut self) {
+        let nothing = self.ground == 0 && self.sample == 1 && self.histories.are_empty();
+        for flow in &mut self.flows {
+            self.overload.unanalysed_flows += u64::from(flow.approximate.has(Approximate::UNANALYSED));
+            if nothing {
+                continue;
+            }
+            let (start_ns, end_ns) = (flow.start_ns(), flow.end_ns());
+            flow.queue_lost = self.histories.lost_between(start_ns, end_ns);
+            let [lowest, highest] = self.histories.rungs_between(start_ns, end_ns).map(|rung| rung.max(self.ground));
+            let populations = [lowest, highest].map(|rung| Measures::of(rung, self.sample).population);
+            let marks = &mut flow.approximate.0;
+            if populations[1] > 1 {
+                flow.sampling = Some(populations);
+                *marks |= Approximate::SAMPLED;
+                // A connection of which packets were left out is not judged.
+                if flow.tcp.take().is_some() {
+                    *marks |= Approximate::UNANALYSED;
+                    self.overload.unanalysed_flows += 1;
+                }
+                self.overload.sampled_flows += 1;
+            }
+            if highest > 0 {
+                let [_, at_first] = self.histories.rungs_between(start_ns, start_ns);
+                let newcomers = Measures::of(at_first.max(self.ground), 1).detail.newcomers;
+                *marks |= if newcomers { 0 } else { Approximate::AGGREGATED };
+            }
+        }
+    }
+
     /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
         if !self.flows.is_empty() {
-            for flow in &mut self.flows {
-                flow.queue_lost = self.histories.lost_between(flow.start_ns(), flow.end_ns());
-            }
+            self.describe();
             let batch = std::mem::take(&mut self.flows);
             let records = records(&batch);
             match self.entrance.write(batch) {
@@ -121,6 +187,7 @@ impl Metering {
         ledger.created = counters.created;
         ledger.live = self.meter.live();
         ledger.live.merge(records(&self.flows));
+        ledger.overload = self.overload;
         Account { ledger, sent: self.sent, lost: self.lost }
     }
 

@@ -53,15 +53,16 @@ impl Pipeline {
             self.metering.wait(|| source.now_ns());
         }
         let reader = &mut self.reader;
-        self.metering
-            .export_when_due(|histories, _| reader.look(source).into_iter().for_each(|look| histories.note(look)));
+        self.metering.export_when_due(|histories, _| {
+            reader.look(source, false).into_iter().for_each(|look| histories.note(look))
+        });
         Ok(true)
     }
 
     /// Asks a live source what it lost.
     pub fn look(&mut self, source: &mut dyn Source) {
-        if let Some(look) = self.reader.look(source) {
-            self.metering.histories.note(look);
+        if let Some(look) = self.reader.look(source, false) {
+            self.metering.note(look);
         }
     }
 

@@ -123,7 +123,7 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
             break;
         }
     }
-    if let Some(look) = reader.look(&mut *source) {
+    if let Some(look) = reader.look(&mut *source, false) {
         out.looks.finish(look);
     }
     desk.end(reader.account());
@@ -131,7 +131,9 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
 
 impl Out {
     fn look(&mut self, reader: &mut Reader, source: &mut dyn Source) {
-        if let Some(look) = reader.look(source) {
+        // Three quarters of it.
+        let is_full = self.queue.slots() < QUEUE / 4;
+        if let Some(look) = reader.look(source, is_full) {
             self.looks.tell(look);
         }
     }
@@ -166,7 +168,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
             metering.absorb(first);
             metering.absorb(second);
             chunk.commit_all();
-            metering.histories.hear();
+            metering.hear();
         }
         if count == 0 && last {
             break;
@@ -188,6 +190,6 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, desk: &Desk) {
             });
         }
     }
-    metering.histories.hear();
+    metering.hear();
     desk.end(metering.finish());
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod lines;
+mod overload;
 mod rights;
 
 use crate::arguments::{Arguments, Command, Cores, Layout, Probe};
@@ -34,7 +35,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     read::check_sources(&inputs, "probe")?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = settings(&probe.metering)?;
+    let settings = Settings { overload: probe.overload, sample: probe.sample, ..settings(&probe.metering)? };
     let config = settings.meter;
     check_cores("--cores", probe.cores.as_ref())?;
     check_cores("--export-cores", probe.export_cores.as_ref())?;
@@ -57,7 +58,8 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         .map_err(|_| read::no_room(&config))?;
 
     rights::lower();
-    let mut watch = Watch { probe, lines: Lines::default(), told: Instant::now(), lost: 0, flawed: false };
+    let (lines, rungs) = (Lines::default(), Vec::new());
+    let mut watch = Watch { probe, lines, rungs, told: Instant::now(), lost: 0, flawed: false };
     let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
     while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
@@ -177,6 +179,7 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         fact("filter", expression.clone());
     }
     fact("timeouts", format!("idle {}, active {}", units::span(meter.idle_ns), units::span(meter.active_ns)));
+    fact("overload", overload::plan(settings.overload, settings.sample));
     fact("rights", format!("those of {} once everything is open", probe.user));
     text
 }
@@ -227,6 +230,8 @@ fn take_over(
         ("input", probe.inputs != current.inputs),
         ("flows", probe.metering.flows != current.metering.flows),
         ("layout", probe.layout != current.layout),
+        ("overload", probe.overload != current.overload),
+        ("sample", probe.sample != current.sample),
         ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
         ("user", probe.user != current.user),
     ];
@@ -244,6 +249,8 @@ struct Watch<'a> {
     probe: &'a Probe,
     lines: Lines,
     told: Instant,
+    /// The rung of each pipeline, as it was told.
+    rungs: Vec<u8>,
     /// Records that sinks had lost by then.
     lost: u64,
     flawed: bool,
@@ -258,6 +265,7 @@ impl Watch<'_> {
         self.told = Instant::now();
         let (ledger, answers) = running.ask();
         answers.iter().for_each(|answer| self.source_failed(answer));
+        overload::changes(&mut self.rungs, &answers, self.probe.sample).iter().for_each(|change| say(change));
         for error in running.sink_errors() {
             self.sink_failed(&error);
         }
