@@ -87,6 +87,12 @@ pub trait Source {
         None
     }
 
+    /// No frame that has come by now, read or not, has a later time than this, ns since 1970 UTC; one that is stamped when it is read
+    /// has an earlier one than this was a tenth of a second later. Of live sources only.
+    fn latest_ns(&self) -> Option<u64> {
+        self.now_ns()
+    }
+
     /// What was lost so far; of live sources, which may ask the system.
     fn losses(&mut self) -> Losses {
         Losses::default()

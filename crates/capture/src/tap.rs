@@ -83,6 +83,10 @@ impl Source for Tap {
         self.sources.iter().filter_map(|source| source.now_ns()).min()
     }
 
+    fn latest_ns(&self) -> Option<u64> {
+        self.sources.iter().filter_map(|source| source.latest_ns()).max()
+    }
+
     fn losses(&mut self) -> Losses {
         self.sources.iter_mut().map(|source| source.losses()).fold(Losses::default(), Losses::plus)
     }

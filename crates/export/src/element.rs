@@ -172,6 +172,11 @@ impl Element {
         Self { least: 1 << (8 * octets), ..self }
     }
 
+    /// Only for numbers that are not 0.
+    pub const fn not_zero(self) -> Self {
+        Self { least: 1, ..self }
+    }
+
     /// Whether a format has it.
     #[inline(always)]
     pub fn is_of(&self, format: Formats) -> bool {

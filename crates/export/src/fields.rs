@@ -348,14 +348,24 @@ fields! {
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input, of live traffic the system's (ip link).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| Value::Unsigned(r.flow.interface.into());
+    flow "queue_lost", "integer", "packets", "Packets that the record's queue may have lost during its life, of whatever flow: no more are missing in it (metering.md section 7). Not sent in IPFIX if 0.",
+        [Element::own(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
+        |r| Value::Unsigned(r.flow.queue_lost);
+    flow "sampling_min", "integer", "packets", "While it lived one packet in so many was metered, or in more (overload.md); absent if all were.",
+        [Element::own(53, "samplingPopulationMinimum", Unsigned32, Semantics::Quantity, Units::Packets)],
+        |r| r.flow.sampling.map_or(Value::Absent, |[least, _]| Value::Unsigned(least.into()));
+    flow "sampling_max", "integer", "packets", "The same, or in fewer. The number of packets was about `packets` times something between the two.",
+        [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
+         Element::iana(310, "samplingPopulation", Unsigned32)],
+        |r| r.flow.sampling.map_or(Value::Absent, |[_, most]| Value::Unsigned(most.into()));
     flow "end_reason", "word", "", "Why the record ended: idle, active (timeouts), end (FIN or RST), forced (end of input), resources (full table); 1 to 5 in IPFIX.",
         [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
         |r| Value::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID version 1 with seed 0; none for overflow records.",
         [],
         |r| community_id::of(r.flow).map_or(Value::Absent, Value::Text);
-    flow "approximate", "words", "", "In which way the record is not exact, words with a space between: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments; bits 1 to 32 in IPFIX.",
-        [Element::own(13, "approximateRecord", Unsigned8, Semantics::Flags, Units::None)],
+    flow "approximate", "words", "", "In which way the record is not exact, words with a space between: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
+        [Element::own(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { Value::Absent } else { Value::Words(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for IEEE 802.3 without SNAP.",
         [Element::iana(256, "ethernetType", Unsigned16).also_netflow9()],
@@ -381,6 +391,15 @@ fields! {
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
             |d| d.tunnel_id.map_or(Value::Absent, |id| Value::Unsigned(1 << 56 | u64::from(id))));
+    flow "sampling_max", "integer", "", "How packets were chosen: 2, at random.",
+        [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
+        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(2));
+    flow "sampling_max", "integer", "", "How packets were chosen: 3, random n-out-of-N sampling (RFC 5475 section 5.2.1).",
+        [Element::iana(304, "selectorAlgorithm", Unsigned16)],
+        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(3));
+    flow "sampling_max", "integer", "packets", "Packets chosen of each so many: 1.",
+        [Element::iana(309, "samplingSize", Unsigned32)],
+        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(1));
     flow "src_ip", "integer", "", "1: the source is the initiator; 2: the record is the way back of a two-way flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| Value::Unsigned(if r.from_responder { 2 } else { 1 });

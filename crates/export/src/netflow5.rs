@@ -1,7 +1,7 @@
 //! NetFlow v5: 24 octets of header and up to 30 records of 48, IPv4 only, one-way, counters of 32 bits.
 //!
 //! A direction with more packets or octets than 32 bits hold is split into records whose sums are exact. All records of a
-//! flow are in one datagram; only a flow that needs more than one has datagrams of its own, and is lost if one of them is.
+//! flow are in one datagram, which has records of one sampling rate; only a flow that needs more than one has datagrams of its own, and is lost if one of them is.
 
 use crate::account::{Carried, records};
 use crate::element::uptime;
@@ -32,6 +32,8 @@ pub(crate) struct Netflow5 {
     /// Records before this datagram.
     sequence: u32,
     uptime: Uptime,
+    /// One packet in so many was metered, of all records in the datagram; 0: all were.
+    sampling: u16,
     line: SinkLine,
 }
 
@@ -46,6 +48,7 @@ impl Netflow5 {
             carried: Carried::default(),
             sequence: 0,
             uptime: Uptime::default(),
+            sampling: 0,
             line: SinkLine { sink: sink.into(), ..SinkLine::default() },
         }
     }
@@ -58,9 +61,12 @@ impl Netflow5 {
         }
         let count: u64 = one_way(flow).map(|(part, _)| shares(&part.forward)).sum();
         let carried = Carried::one(flow, count);
-        if self.held() as u64 + count > self.limit as u64 || !self.uptime.fits(flow) {
+        // Two bits for the kind, which is 2 for random, and 14 for the number.
+        let sampling = flow.sampling.map_or(0, |[_, most]| 2 << 14 | most.min((1 << 14) - 1) as u16);
+        if self.held() as u64 + count > self.limit as u64 || !self.uptime.fits(flow) || sampling != self.sampling {
             self.send();
         }
+        self.sampling = sampling;
         self.uptime.enter(flow, &mut self.line);
         if count <= self.limit as u64 {
             one_way(flow).for_each(|(part, _)| {
@@ -144,6 +150,7 @@ impl Netflow5 {
         header[8..12].copy_from_slice(&seconds.to_be_bytes());
         header[16..20].copy_from_slice(&self.sequence.to_be_bytes());
         header[21] = self.engine;
+        header[22..24].copy_from_slice(&self.sampling.to_be_bytes());
         self.sequence = self.sequence.wrapping_add(records as u32);
         let carried = std::mem::take(&mut self.carried);
         let sent = self.datagrams.send(&self.octets, carried, &mut self.line);

@@ -153,7 +153,9 @@ mod tests {
             }
             let columns = &registry[&element.number];
             let (name, data_type, status) = (columns[1], columns[2], columns[5]);
-            assert_eq!((name, data_type, status), (element.name, element.data_type.name(), "current"));
+            assert_eq!((name, data_type), (element.name, element.data_type.name()));
+            // Collectors of NetFlow v9 know what IPFIX has other elements for by now.
+            assert!(status == "current" || element.formats == Formats::Netflow9, "{name} is {status}");
         }
     }
 

@@ -257,7 +257,7 @@ mod tests {
         let words = names
             .chain(tunnels.iter().filter_map(|tunnel| tunnel.name()))
             .chain(reasons.iter().map(|reason| reason.name()))
-            .chain(Approximate(0xff).names());
+            .chain(Approximate(0xffff).names());
         for word in words {
             assert!(word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'), "{word}");
         }

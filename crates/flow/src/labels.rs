@@ -145,7 +145,15 @@ impl Annex {
 
     /// Keeps what a packet was inside of if it is the first of its record (`opens`) or direction (`begins`), else
     /// compares. The bits of [`Approximate`] for what differs.
-    pub fn enter(&mut self, at: usize, side: usize, bits: &mut Bits, opens: bool, begins: bool, packet: &Packet) -> u8 {
+    pub fn enter(
+        &mut self,
+        at: usize,
+        side: usize,
+        bits: &mut Bits,
+        opens: bool,
+        begins: bool,
+        packet: &Packet,
+    ) -> u16 {
         let labels = &mut self.labels[at];
         if !bits.has(Bits::LABELLED) {
             bits.0 |= Bits::LABELLED;
@@ -175,7 +183,7 @@ impl Annex {
         approximate
     }
 
-    fn enter_tunnel(&mut self, at: usize, side: usize, bits: &mut Bits, begins: bool, packet: &Packet) -> u8 {
+    fn enter_tunnel(&mut self, at: usize, side: usize, bits: &mut Bits, begins: bool, packet: &Packet) -> u16 {
         let tunnels = &mut self.tunnels[at];
         if !bits.has(Bits::TUNNELLED) {
             bits.0 |= Bits::TUNNELLED;

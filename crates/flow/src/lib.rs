@@ -7,6 +7,7 @@
 
 mod bounded;
 mod clock;
+mod detail;
 mod fragments;
 mod hash;
 mod index;
@@ -23,6 +24,7 @@ mod record;
 mod tuning;
 mod wide;
 
+pub use detail::Detail;
 pub use hash::KeyHash;
 pub use index::{Hpc, Index};
 pub use lanes::{Lanes, prefetch};

@@ -22,6 +22,7 @@ pub use moving::Moved;
 
 use crate::bounded::list;
 use crate::clock::Clock;
+use crate::detail::{Detail, Marks, Newcomers};
 use crate::fragments::Fragments;
 use crate::hash::KeyHash;
 use crate::key::{Extra, Key, Side};
@@ -181,6 +182,12 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     fragments: Fragments,
     overflow: Overflow,
     search: Search,
+    detail: Detail,
+    /// Places of which TCP analysis left out a packet of the record.
+    unanalysed: Marks,
+    /// By the clock: a connection whose record began before may have had packets that TCP analysis never saw; without analysis all of them.
+    whole_from_ns: u64,
+    newcomers: Newcomers,
 }
 
 impl Meter {
@@ -198,13 +205,14 @@ impl Meter {
         let flows = config.flows.clamp(1, MOST) as usize;
         let extra = if config.key.more() { size_of::<Extra>() } else { 0 };
         let of_table = size_of::<Place>() + 2 * size_of::<u32>() + extra + size_of::<Connection>();
-        let fixed = Wide::octets() + Fragments::octets() + Overflow::octets_for(config.policy != Policy::Drop);
+        let fixed = Wide::octets() + Fragments::octets() + Overflow::octets_for() + Newcomers::octets();
         let annex: usize = Annex::octets_for(flows).iter().sum();
         Hpc::<10, 1>::octets_for(flows)
             + flows * of_table
             + annex
             + Room::octets_for(troubled(flows))
             + Search::octets_for(flows)
+            + Marks::octets_for(flows)
             + fixed
     }
 }
@@ -250,7 +258,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             wide: Wide::new()?,
             fragments: Fragments::new(hash.random())?,
             search: Search::new(flows)?,
-            overflow: Overflow::new(hash.random(), config.policy != Policy::Drop)?,
+            overflow: Overflow::new(hash.random())?,
+            detail: Detail::ALL,
+            unanalysed: Marks::new(flows)?,
+            whole_from_ns: 0,
+            newcomers: Newcomers::new()?,
             hash,
         })
     }
@@ -262,7 +274,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         {
             self.start(first);
         }
-        lanes::run(self.instructions, Absorb { meter: self, burst, out });
+        // Two functions, so that the usual one is not the worse for the other.
+        if self.detail.analysis {
+            lanes::run(self.instructions, Absorb::<_, FIELDS, true> { meter: self, burst, out });
+        } else {
+            lanes::run(self.instructions, Absorb::<_, FIELDS, false> { meter: self, burst, out });
+        }
     }
 
     /// The first packet of all.
@@ -316,6 +333,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         out.len() >= enough
     }
 
+    /// How much it finds out from now on. With TCP analysis comes the promise that it sees every packet from now on; before that some
+    /// may have been missing (as sampling does), so that connections known by then stay without it for their record.
+    pub fn set_detail(&mut self, detail: Detail) {
+        match (self.detail.analysis, detail.analysis) {
+            (false, true) => self.whole_from_ns = self.clock.now_ns + 1,
+            (true, false) => self.whole_from_ns = u64::MAX,
+            _ => {}
+        }
+        self.detail = detail;
+    }
+
     /// Records in the table now, with their packets and octets.
     pub fn live(&self) -> Records {
         self.live
@@ -332,13 +360,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let [labels, _] = self.annex.octets();
         let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
-        table + lists + labels + Wide::octets() + Fragments::octets() + self.overflow.octets()
+        table + lists + labels + Wide::octets() + Fragments::octets() + self.overflow.octets() + Newcomers::octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
     /// 1.5 KiB for each direction that is in trouble.
     pub fn memory_for_tcp(&self) -> usize {
-        self.tcp.octets() + self.room.octets()
+        self.tcp.octets() + self.room.octets() + self.unanalysed.octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what records of tunnelled packets touch.
@@ -362,14 +390,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 }
 
-/// [`Meter::absorb`] in the best instruction set.
-struct Absorb<'a, I, const FIELDS: u8> {
+/// [`Meter::absorb`] in the best instruction set, with TCP analysis or without.
+struct Absorb<'a, I, const FIELDS: u8, const ANALYSE: bool> {
     meter: &'a mut Meter<I, FIELDS>,
     burst: &'a [Packet],
     out: &'a mut Vec<Flow>,
 }
 
-impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
+impl<I: Index, const FIELDS: u8, const ANALYSE: bool> lanes::Work for Absorb<'_, I, FIELDS, ANALYSE> {
     #[inline(always)]
     fn run(self, lanes: impl Lanes) {
         let Self { meter, burst, out } = self;
@@ -377,8 +405,8 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
             for together in group.chunks(meter.config.tuning.ahead) {
                 // The usual key on a path of its own, where its options are constants.
                 match meter.config.key {
-                    KeyOptions::USUAL => meter.enter_together(together, KeyOptions::USUAL, lanes, out),
-                    options => meter.enter_together(together, options, lanes, out),
+                    KeyOptions::USUAL => meter.enter_together::<ANALYSE>(together, KeyOptions::USUAL, lanes, out),
+                    options => meter.enter_together::<ANALYSE>(together, options, lanes, out),
                 }
             }
             meter.sweep(out);
@@ -387,9 +415,15 @@ impl<I: Index, const FIELDS: u8> lanes::Work for Absorb<'_, I, FIELDS> {
 }
 
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
-    /// Enters up to [`GROUP`] packets in three passes.
+    /// Enters up to [`GROUP`] packets in three passes, with TCP analysis or without.
     #[inline(always)]
-    fn enter_together(&mut self, packets: &[Packet], options: KeyOptions, lanes: impl Lanes, out: &mut Vec<Flow>) {
+    fn enter_together<const ANALYSE: bool>(
+        &mut self,
+        packets: &[Packet],
+        options: KeyOptions,
+        lanes: impl Lanes,
+        out: &mut Vec<Flow>,
+    ) {
         let mut spots = [Spot::default(); GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
             let (hash, side, rest) = self.hash.look(packet, options);
@@ -410,7 +444,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 prefetch(&place.head);
                 prefetch(&place.sides[spot.side & 1]);
             }
-            if FIELDS & CONVERSATIONS != 0
+            if ANALYSE
+                && FIELDS & CONVERSATIONS != 0
                 && packet.protocol == TCP
                 && let Some(connection) = self.tcp.get(spot.likely as usize)
             {
@@ -423,12 +458,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.live.packets += packets.len() as u64;
         self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (spot, packet) in spots.iter().zip(packets) {
-            self.enter(spot, packet, options, out);
+            self.enter::<ANALYSE>(spot, packet, options, out);
         }
     }
 
     #[inline(always)]
-    fn enter(&mut self, spot: &Spot, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
+    fn enter<const ANALYSE: bool>(&mut self, spot: &Spot, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
         self.advance_clock(packet.time_ns);
         let (side, likely) = (spot.side & 1, spot.likely);
         let key = Key::from_side(packet, side, spot.rest, options);
@@ -447,14 +482,16 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.turn(likely, side, packet);
                 self.analyse(likely, side, packet);
-            } else if FIELDS & CONVERSATIONS != 0
-                && packet.protocol == TCP
-                && !self
+            } else if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP {
+                if !ANALYSE {
+                    self.unanalysed.set(likely);
+                } else if !self
                     .tcp
                     .get_mut(likely as usize)
                     .is_some_and(|connection| connection.usual(side, packet, &self.room))
-            {
-                self.analyse(likely, side, packet);
+                {
+                    self.analyse(likely, side, packet);
+                }
             }
         } else {
             self.enter_other(spot, packet, out);
@@ -496,9 +533,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let at = if refused {
             None
         } else {
-            known
-                .filter(|&at| self.still_of_flow(at, hash, packet, out))
-                .or_else(|| self.admit(&key, hash, side, packet, out))
+            known.filter(|&at| self.still_of_flow(at, hash, packet, out)).or_else(|| {
+                if !self.detail.newcomers && !self.newcomers.enter(hash) {
+                    approximate |= Approximate::AGGREGATED;
+                    return None;
+                }
+                self.admit(&key, hash, side, packet, out)
+            })
         };
         let entered = at.is_some_and(|at| {
             let place = &mut self.places[at as usize];
@@ -519,7 +560,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Enters a packet that was entered into a record into the connection that the record is of, if it is one.
     #[inline(never)]
     fn analyse(&mut self, at: u32, side: Side, packet: &Packet) {
-        if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP {
+        if FIELDS & CONVERSATIONS == 0 || packet.protocol != TCP {
+            return;
+        }
+        if self.places[at as usize].head.began_ns < self.whole_from_ns {
+            self.unanalysed.set(at);
+        } else {
             self.tcp[at as usize].enter(side, packet, &mut self.room);
         }
     }
@@ -533,9 +579,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Enters a packet into a place that is ready for it, whatever it needs: labels, a wide record, the next record of
     /// a flow that goes on. False if it needs a wide record and there is no room for one.
-    fn add(&mut self, at: u32, side: Side, approximate: u8, packet: &Packet) -> bool {
+    fn add(&mut self, at: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
         let place = &mut self.places[at as usize];
         if place.head.bits().has(Bits::WAITING) {
+            if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP && place.head.began_ns < self.whole_from_ns {
+                self.tcp[at as usize].end(&mut self.room);
+            }
             place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
             place.head.began_ns = self.clock.now_ns;
             place.head.control = [0; 2];

@@ -8,6 +8,8 @@ use weir_packet::{Network, Packet, mapped};
 
 /// Records by prefix and port; beyond them, one per network and protocol.
 const RECORDS: usize = 1 << 14;
+/// With the few catch-all records: 3 networks of 256 protocols.
+const ROOM: usize = RECORDS + 3 * 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Name {
@@ -23,7 +25,7 @@ struct Name {
 struct Sum {
     direction: Direction,
     interface: u32,
-    approximate: u8,
+    approximate: u16,
 }
 
 /// The overflow records of one meter.
@@ -37,20 +39,13 @@ pub(crate) struct Overflow {
 impl Overflow {
     /// # Errors
     /// The system has no memory for it.
-    pub fn new(hasher: ahash::RandomState, needed: bool) -> Result<Self, TryReserveError> {
-        let room = Self::room(needed);
-        Ok(Self { sums: table(room, hasher)?, order: list(room)?.into() })
-    }
-
-    fn room(needed: bool) -> usize {
-        // The few catch-all records come on top: 3 networks of 256 protocols.
-        if needed { RECORDS + 3 * 256 } else { 0 }
+    pub fn new(hasher: ahash::RandomState) -> Result<Self, TryReserveError> {
+        Ok(Self { sums: table(ROOM, hasher)?, order: list(ROOM)?.into() })
     }
 
     /// Octets of memory that one takes.
-    pub fn octets_for(needed: bool) -> usize {
-        let room = Self::room(needed);
-        table_room(room) * size_of::<(Name, Sum)>() + room * size_of::<(u64, Name)>()
+    pub fn octets_for() -> usize {
+        table_room(ROOM) * size_of::<(Name, Sum)>() + ROOM * size_of::<(u64, Name)>()
     }
 
     /// Octets of memory taken.
@@ -59,7 +54,7 @@ impl Overflow {
     }
 
     /// Enters a packet. True if that opened a record.
-    pub fn add(&mut self, packet: &Packet, approximate: u8, clock_ns: u64) -> bool {
+    pub fn add(&mut self, packet: &Packet, approximate: u16, clock_ns: u64) -> bool {
         let mut name = name(packet);
         if self.sums.len() >= RECORDS && !self.sums.contains_key(&name) {
             let any = if name.network == Network::Ipv4 { mapped([0; 4]) } else { [0; 16] };
@@ -102,6 +97,8 @@ impl Overflow {
             forward: sum.direction,
             reverse: Direction::default(),
             tcp: None,
+            queue_lost: 0,
+            sampling: None,
         })
     }
 }
@@ -153,7 +150,7 @@ mod tests {
 
     #[test]
     fn hosts_of_one_prefix_and_port_share_a_record() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap();
         assert!(overflow.add(&packet(1, 53), 0, 0));
         assert!(!overflow.add(&packet(2, 53), 0, 0));
         assert!(overflow.add(&packet(2, 123), 0, 5));
@@ -168,7 +165,7 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_one_record_per_protocol_takes_the_rest() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap();
         for number in 0..RECORDS as u32 + 1000 {
             let [_, a, b, c] = number.to_be_bytes();
             let source = mapped([a, b, c, 1]);
@@ -183,7 +180,7 @@ mod tests {
 
     #[test]
     fn other_outer_addresses_are_another_tunnel() {
-        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4), true).unwrap();
+        let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap();
         for outer in [1, 2] {
             overflow.add(
                 &Packet { tunnel_type: weir_packet::TunnelType::Gre, outer_source: [outer; 16], ..packet(1, 53) },

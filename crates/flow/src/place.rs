@@ -70,7 +70,7 @@ impl Bits {
     pub const TUNNELLED: u16 = 1 << 9;
     /// One side or both are wide.
     pub const WIDE: u16 = 1 << 10;
-    /// [`crate::Approximate`] without its lowest bit (overflow records are elsewhere); shift of five bits.
+    /// [`crate::Approximate`] without its lowest bit (overflow records are elsewhere) and those from the seventh on; shift of five bits.
     pub const APPROXIMATE: u32 = 11;
 
     /// What belongs to the flow and not to one of its records.
@@ -81,14 +81,14 @@ impl Bits {
         self.0 & bit != 0
     }
 
-    pub fn approximate(self) -> u8 {
-        (self.0 >> Self::APPROXIMATE) as u8 * 2
+    pub fn approximate(self) -> u16 {
+        (self.0 >> Self::APPROXIMATE) * 2
     }
 
     /// Adds bits of [`crate::Approximate`].
     #[inline(always)]
-    pub fn approximate_too(&mut self, approximate: u8) {
-        self.0 |= u16::from(approximate / 2) << Self::APPROXIMATE;
+    pub fn approximate_too(&mut self, approximate: u16) {
+        self.0 |= (approximate / 2) << Self::APPROXIMATE;
     }
 }
 

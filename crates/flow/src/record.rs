@@ -36,33 +36,43 @@ impl EndReason {
 
 /// In which way a record is not exact: a set of bits, 0 for an exact one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Approximate(pub u8);
+pub struct Approximate(pub u16);
 
 impl Approximate {
     /// An overflow record: many flows summed per prefix and port because the table was full.
-    pub const OVERFLOW: u8 = 1;
+    pub const OVERFLOW: u16 = 1;
     /// Packets of one direction had different VLAN identifiers; the first is given.
-    pub const MIXED_VLAN: u8 = 2;
+    pub const MIXED_VLAN: u16 = 2;
     /// Packets of one direction had different MPLS labels; the first is given.
-    pub const MIXED_MPLS: u8 = 4;
+    pub const MIXED_MPLS: u16 = 4;
     /// Packets of one direction came through different tunnels; the first is given.
-    pub const MIXED_TUNNEL: u8 = 8;
+    pub const MIXED_TUNNEL: u16 = 8;
     /// Packets came in on different interfaces; the first is given.
-    pub const MIXED_INTERFACE: u8 = 16;
+    pub const MIXED_INTERFACE: u16 = 16;
     /// Some packets are fragments whose first fragment was not seen.
-    pub const FRAGMENTS: u8 = 32;
+    pub const FRAGMENTS: u16 = 32;
+    /// TCP analysis left out packets of it: it has nothing of TCP but control bits.
+    pub const UNANALYSED: u16 = 64;
+    /// Packets were sampled while it lived, see [`Flow::sampling`].
+    pub const SAMPLED: u16 = 128;
+    /// With [`Approximate::OVERFLOW`]: a sum of new flows, under overload. Without: it began then, and its first packets may be in
+    /// such a sum.
+    pub const AGGREGATED: u16 = 256;
 
-    const NAMES: [(u8, &'static str); 6] = [
+    const NAMES: [(u16, &'static str); 9] = [
         (Self::OVERFLOW, "overflow"),
         (Self::MIXED_VLAN, "mixed_vlan"),
         (Self::MIXED_MPLS, "mixed_mpls"),
         (Self::MIXED_TUNNEL, "mixed_tunnel"),
         (Self::MIXED_INTERFACE, "mixed_interface"),
         (Self::FRAGMENTS, "fragments"),
+        (Self::UNANALYSED, "unanalysed"),
+        (Self::SAMPLED, "sampled"),
+        (Self::AGGREGATED, "aggregated"),
     ];
 
     /// Whether a bit is set.
-    pub fn has(self, bit: u8) -> bool {
+    pub fn has(self, bit: u16) -> bool {
         self.0 & bit != 0
     }
 
@@ -230,7 +240,7 @@ pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
 }
 
 /// The bits of [`Approximate`] for what a packet has other than its direction's first packet.
-pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u8 {
+pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u16 {
     let d = direction;
     if d.packets == 0 {
         return 0;
@@ -288,6 +298,12 @@ pub struct Flow {
     /// What both directions told by TCP, that of [`Flow::forward`] first; `None` for other protocols and overflow
     /// records.
     pub tcp: Option<[Report; 2]>,
+    /// Packets that its queue may have lost between its first and its last packet: an upper bound of those of this flow that are
+    /// missing here. The meter leaves it at 0; whoever reads the source knows.
+    pub queue_lost: u64,
+    /// While it lived one packet in so many was metered, at times in fewer (the first figure) and at times in more (the
+    /// second); `None` if all were. The meter leaves it at `None`.
+    pub sampling: Option<[u32; 2]>,
 }
 
 impl Flow {
@@ -305,6 +321,8 @@ impl Flow {
         forward: Direction::NONE,
         reverse: Direction::NONE,
         tcp: None,
+        queue_lost: 0,
+        sampling: None,
     };
     /// Of a TCP connection in which nothing came.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([Report::NONE; 2]), ..Self::NONE };

@@ -21,6 +21,8 @@ pub struct Line {
     pub refused: Tally<Refused, { Refused::ALL.len() }>,
     /// Left out by a filter.
     pub filtered: u64,
+    /// Left out by sampling, under overload or as it was asked for.
+    pub sampled_out: u64,
     /// Entered into a flow record.
     pub metered: u64,
 }
@@ -34,6 +36,7 @@ impl Line {
         self.dropped_table_full += other.dropped_table_full;
         self.refused.merge(&other.refused);
         self.filtered += other.filtered;
+        self.sampled_out += other.sampled_out;
         self.metered += other.metered;
     }
 
@@ -44,7 +47,37 @@ impl Line {
             + self.dropped_table_full
             + self.refused.total()
             + self.filtered
+            + self.sampled_out
             + self.metered
+    }
+}
+
+/// What was given up under overload (docs/overload.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Overload {
+    /// The rung of now, of several pipelines the highest; 0 while nothing is given up.
+    pub rung: u8,
+    /// Since when, ns since 1970 UTC; 0: from the beginning.
+    pub since_ns: u64,
+    /// The highest rung there was.
+    pub highest: u8,
+    /// Steps up and down.
+    pub steps: u64,
+    /// Records without TCP analysis of all of their packets, as far as they were handed on.
+    pub unanalysed_flows: u64,
+    /// Records during whose life packets were sampled.
+    pub sampled_flows: u64,
+}
+
+impl Overload {
+    fn merge(&mut self, other: Self) {
+        if other.rung > self.rung {
+            (self.rung, self.since_ns) = (other.rung, other.since_ns);
+        }
+        self.highest = self.highest.max(other.highest);
+        self.steps += other.steps;
+        self.unanalysed_flows += other.unanalysed_flows;
+        self.sampled_flows += other.sampled_flows;
     }
 }
 
@@ -148,6 +181,8 @@ pub struct Ledger {
     pub created: u64,
     /// Flow records still in the table, with their packets and octets.
     pub live: Records,
+    /// What was given up under overload.
+    pub overload: Overload,
     /// One line per sink.
     pub sinks: Vec<SinkLine>,
 }
@@ -174,6 +209,7 @@ impl Ledger {
         self.noted.merge(&other.noted);
         self.created += other.created;
         self.live.merge(other.live);
+        self.overload.merge(other.overload);
     }
 
     /// The equations that do not hold; empty when the ledger balances.
@@ -185,7 +221,11 @@ impl Ledger {
             }
         };
         for (what, line) in [("packets", &self.packets), ("bytes", &self.bytes)] {
-            equal(format!("{what} received = dropped + refused + filtered + metered"), line.received, line.accounted());
+            equal(
+                format!("{what} received = dropped + refused + filtered + sampled out + metered"),
+                line.received,
+                line.accounted(),
+            );
         }
         let non_ip: u64 = self.ethertypes.values().sum();
         equal("non-IP frames = sum over EtherTypes".into(), self.packets.refused.get(Refused::NonIp), non_ip);
@@ -228,6 +268,7 @@ impl Ledger {
             flows: Flows<'a>,
             noted: &'a Tally<Noted, { Noted::ALL.len() }>,
             ethertypes: BTreeMap<String, u64>,
+            overload: Overload,
             sinks: &'a [SinkLine],
             balanced: bool,
         }
@@ -245,6 +286,7 @@ impl Ledger {
             },
             noted: &self.noted,
             ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
+            overload: self.overload,
             sinks: &self.sinks,
             balanced: self.balanced(),
         }

@@ -82,6 +82,8 @@ reasons! {
         TimeClamped = "time_assumed",
         /// The table was full: summed per prefix and port into an overflow record.
         Overflow = "overflow",
+        /// Under overload: of a new flow, and summed per prefix and port into an overflow record.
+        Aggregated = "aggregated",
         /// The table was full: its new flow took the place of one that was still open, whose record ended early.
         Evicted = "flow_evicted",
     }

@@ -20,6 +20,8 @@
 
 use crate::balance::{METERS, Table, even};
 use crate::exporter::Behind;
+use crate::history::Look;
+use crate::looks::{Listener, Teller, looks};
 use crate::metering::Metering;
 use crate::reader::Reader;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -125,6 +127,8 @@ pub(crate) struct Out {
     queues: Vec<Producer<Packet>>,
     /// Packets handed to each meter.
     handed: Vec<u64>,
+    /// How each meter is told what was lost.
+    looks: Vec<Teller>,
     behind: Behind,
     /// How long the source waits for frames while nothing is moved.
     patience: Duration,
@@ -164,6 +168,9 @@ enum Doing {
     Take { switch: u64, from: usize },
 }
 
+/// A meter's end, and where it is told what its readers lost.
+pub(crate) type Entry = (In, Vec<Listener>);
+
 /// A mesh of so many meters for readers whose sources wait for frames for `patience`, and that tell parts apart by `key` and the hash's `secret`.
 ///
 /// # Errors
@@ -174,7 +181,7 @@ pub(crate) fn mesh(
     behind: Behind,
     patience: Duration,
     (secret, key): (u64, KeyOptions),
-) -> io::Result<(Arc<Mesh>, Vec<Out>, Vec<In>)> {
+) -> io::Result<(Arc<Mesh>, Vec<Out>, Vec<Entry>)> {
     assert!((1..=METERS).contains(&meters) && readers >= 1, "a mesh has two sides");
     let counters = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let of_reader = |_| OfReader {
@@ -211,14 +218,18 @@ pub(crate) fn mesh(
         others: senders.clone(),
         taken: Vec::new(),
     };
-    let mut ins: Vec<In> = inboxes.into_iter().enumerate().map(of_inbox).collect();
+    let of_inbox = |inbox| (of_inbox(inbox), Vec::new());
+    let mut ins: Vec<Entry> = inboxes.into_iter().enumerate().map(of_inbox).collect();
     let mut outs = Vec::new();
     for number in 0..readers {
-        let mut queues = Vec::new();
-        for from in &mut ins {
+        let (mut queues, mut tellers) = (Vec::new(), Vec::new());
+        for (from, listeners) in &mut ins {
             let (producer, consumer) = RingBuffer::new(QUEUE);
             from.lanes.push(Lane { queue: consumer, taken: 0 });
             queues.push(producer);
+            let (teller, listener) = looks();
+            tellers.push(teller);
+            listeners.push(listener);
         }
         let spread = if meters > 1 { Some(Spread::new(secret, key)?) } else { None };
         let (handed, table) = (vec![0; meters], even(meters));
@@ -227,6 +238,7 @@ pub(crate) fn mesh(
             number,
             queues,
             handed,
+            looks: tellers,
             behind,
             patience,
             spread,
@@ -280,6 +292,26 @@ impl Out {
         }
         of.taken.store(number, Ordering::Release);
         (self.table, self.order, self.switch) = (table, number, switch);
+    }
+
+    /// Whether a meter asks what was lost.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.looks.iter().any(Teller::is_asked)
+    }
+
+    /// Looks what was lost, and tells all meters.
+    pub fn look(&mut self, reader: &mut Reader, source: &mut dyn Source) {
+        // Three quarters of a queue.
+        let is_full = self.queues.iter().any(|queue| queue.slots() < QUEUE / 4);
+        if let Some(look) = reader.look(source, is_full) {
+            self.looks.iter_mut().for_each(|teller| teller.tell(look));
+        }
+    }
+
+    /// Tells the last that there is to tell.
+    pub fn finish(&mut self, look: Look) {
+        self.looks.iter_mut().for_each(|teller| teller.finish(look));
     }
 
     /// Everything that is known and was stamped before this time was handed over.

@@ -2,15 +2,20 @@
 
 use crate::account::Account;
 use crate::exporter::{Entrance, records};
+use crate::history::Look;
+use crate::ladder::{Measures, Overload};
+use crate::looks::Histories;
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Flow, Meter, Moved, Parts};
-use weir_ledger::{Ledger, Records};
+use weir_flow::{Approximate, Flow, Meter, Moved, Parts};
+use weir_ledger::{self as ledger, Ledger, Records};
 use weir_packet::Packet;
 
 /// Records handed to the sinks at a time.
 const BATCH: usize = 128;
+/// Records that wait for readers to tell what they lost, about.
+const HELD: usize = 64 * BATCH;
 /// While less comes than could, records leave this often, whole batch or not: with the time until an end is noticed less than a second.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// While less comes than could, time goes on without packets this often.
@@ -24,7 +29,18 @@ pub(crate) struct Metering {
     exported: Instant,
     /// When time went on without packets last.
     waited: Instant,
+    /// Records have waited long enough.
+    overdue: bool,
     entrance: Entrance,
+    /// What its readers lost and gave up, and when.
+    histories: Histories,
+    /// The rung that it stands on if no reader says otherwise, and the one that it stands on now.
+    ground: u8,
+    rung: u8,
+    /// One packet in so many is metered on any rung.
+    sample: u32,
+    /// Records that lack something.
+    overload: ledger::Overload,
     sent: Records,
     lost: Records,
 }
@@ -34,13 +50,22 @@ impl Metering {
     ///
     /// # Errors
     /// The system has not that much.
-    pub fn new(settings: &Settings, entrance: Entrance) -> io::Result<Self> {
+    pub fn new(settings: &Settings, entrance: Entrance, histories: Histories) -> io::Result<Self> {
+        let ground = if let Overload::Rung(rung) = settings.overload { rung } else { 0 };
+        let mut meter = Meter::try_new(settings.meter)?;
+        meter.set_detail(Measures::of(ground, settings.sample.max(1)).detail);
         Ok(Self {
-            meter: Meter::try_new(settings.meter)?,
+            meter,
             flows: Vec::with_capacity(2 * BATCH),
             exported: Instant::now(),
             waited: Instant::now(),
+            overdue: false,
             entrance,
+            histories,
+            ground,
+            rung: ground,
+            sample: settings.sample.max(1),
+            overload: ledger::Overload::default(),
             sent: Records::default(),
             lost: Records::default(),
         })
@@ -51,15 +76,50 @@ impl Metering {
         self.meter.set_timeouts(settings.meter.idle_ns, settings.meter.active_ns);
     }
 
+    /// Takes note of a look of the reader on the same thread.
+    pub fn note(&mut self, look: Look) {
+        self.histories.note(look);
+        self.follow();
+    }
+
+    /// Takes note of what readers on other threads told.
+    pub fn hear(&mut self) {
+        self.histories.hear();
+        self.follow();
+    }
+
+    /// Follows its readers to the highest rung that one of them stands on.
+    fn follow(&mut self) {
+        let rung = self.histories.rung().max(self.ground);
+        if rung != std::mem::replace(&mut self.rung, rung) {
+            self.meter.set_detail(Measures::of(rung, self.sample).detail);
+        }
+    }
+
     #[inline]
     pub fn absorb(&mut self, packets: &[Packet]) {
         self.meter.absorb(packets, &mut self.flows);
-        if self.flows.len() >= BATCH {
+    }
+
+    /// Hands records on if there are enough, or they have waited for long. If the histories do not cover one, `look` is to see to that; it
+    /// may come later, unless it is told that there are too many.
+    #[inline]
+    pub fn export_when_due(&mut self, look: impl FnOnce(&mut Histories, u64, bool)) {
+        if self.flows.len() >= BATCH || self.overdue {
+            let end_ns = self.flows.iter().map(Flow::end_ns).max().unwrap_or(0);
+            if !self.histories.cover(end_ns) {
+                let too_many = self.flows.len() >= HELD;
+                look(&mut self.histories, end_ns, too_many);
+                self.follow();
+                if !too_many && !self.histories.cover(end_ns) {
+                    return;
+                }
+            }
             self.export();
         }
     }
 
-    /// What is done while there is little to do: records leave, and end, without a packet that says how late it is. `now_ns` is
+    /// What is done while there is little to do: records end, and are to leave, without a packet that says how late it is. `now_ns` is
     /// asked by the clock of live packets, if they are.
     pub fn wait(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
@@ -69,8 +129,37 @@ impl Metering {
                 self.meter.wait(now_ns, &mut self.flows);
             }
         }
-        if now - self.exported >= PATIENCE {
-            self.export();
+        self.overdue = now - self.exported >= PATIENCE;
+    }
+
+    /// Notes in the records that are to leave what their readers lost and gave up while they lived.
+    fn describe(&mut self) {
+        let nothing = self.ground == 0 && self.sample == 1 && self.histories.are_empty();
+        for flow in &mut self.flows {
+            self.overload.unanalysed_flows += u64::from(flow.approximate.has(Approximate::UNANALYSED));
+            if nothing {
+                continue;
+            }
+            let (start_ns, end_ns) = (flow.start_ns(), flow.end_ns());
+            flow.queue_lost = self.histories.lost_between(start_ns, end_ns);
+            let [lowest, highest] = self.histories.rungs_between(start_ns, end_ns).map(|rung| rung.max(self.ground));
+            let populations = [lowest, highest].map(|rung| Measures::of(rung, self.sample).population);
+            let marks = &mut flow.approximate.0;
+            if populations[1] > 1 {
+                flow.sampling = Some(populations);
+                *marks |= Approximate::SAMPLED;
+                // A connection of which packets were left out is not judged.
+                if flow.tcp.take().is_some() {
+                    *marks |= Approximate::UNANALYSED;
+                    self.overload.unanalysed_flows += 1;
+                }
+                self.overload.sampled_flows += 1;
+            }
+            if highest > 0 {
+                let [_, at_first] = self.histories.rungs_between(start_ns, start_ns);
+                let newcomers = Measures::of(at_first.max(self.ground), 1).detail.newcomers;
+                *marks |= if newcomers { 0 } else { Approximate::AGGREGATED };
+            }
         }
     }
 
@@ -97,9 +186,6 @@ impl Metering {
     /// Takes in a flow that another one gave away.
     pub fn adopt(&mut self, moved: Moved) {
         self.meter.adopt(moved, &mut self.flows);
-        if self.flows.len() >= BATCH {
-            self.export();
-        }
     }
 
     /// Flows in the table.
@@ -115,6 +201,7 @@ impl Metering {
     /// Hands the records that have ended to the exporter.
     fn export(&mut self) {
         if !self.flows.is_empty() {
+            self.describe();
             let batch = std::mem::take(&mut self.flows);
             let records = records(&batch);
             match self.entrance.write(batch) {
@@ -129,7 +216,7 @@ impl Metering {
                 }
             }
         }
-        self.exported = Instant::now();
+        (self.exported, self.overdue) = (Instant::now(), false);
     }
 
     /// The account of this half: what it took in, and what became of that.
@@ -142,6 +229,7 @@ impl Metering {
         ledger.created = counters.created;
         ledger.live = self.meter.live();
         ledger.live.merge(records(&self.flows));
+        ledger.overload = self.overload;
         Account { ledger, sent: self.sent, lost: self.lost }
     }
 

@@ -244,6 +244,7 @@ mod tests {
     use super::*;
     use crate::desk::Desk;
     use crate::exporter::{Behind, Exporter};
+    use crate::looks::Histories;
     use crate::mesh::mesh;
     use crate::metering::Metering;
     use crate::pipeline::Pipeline;
@@ -329,8 +330,8 @@ mod tests {
             (random >> 33) as usize % below
         };
         thread::scope(|scope| {
-            for from in ins {
-                let metering = Metering::new(&settings, exporter.entrance()).unwrap();
+            for (from, listeners) in ins {
+                let metering = Metering::new(&settings, exporter.entrance(), Histories::from(listeners)).unwrap();
                 scope.spawn(move || work::meter(metering, from, false, &Desk::default()));
             }
             for (source, out) in sources.into_iter().zip(outs) {

@@ -8,6 +8,7 @@
 
 use crate::account::Account;
 use crate::exporter::Entrance;
+use crate::looks::Histories;
 use crate::metering::Metering;
 use crate::reader::{Packets, Reader};
 use crate::settings::Settings;
@@ -29,7 +30,7 @@ impl Pipeline {
     /// The system has not that much.
     pub fn new(settings: Settings, entrance: Entrance) -> io::Result<Self> {
         Ok(Self {
-            metering: Metering::new(&settings, entrance)?,
+            metering: Metering::new(&settings, entrance, Histories::here())?,
             packets: Box::new([Packet::default(); BURST]),
             reader: Reader::new(&settings),
         })
@@ -40,17 +41,29 @@ impl Pipeline {
     /// # Errors
     /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::fill`].
     pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
-        let Some((packets, waits)) = self.reader.read(source, &mut self.packets)? else { return Ok(false) };
+        if self.reader.is_time_to_look() {
+            self.look(source);
+        }
+        let Some((packets, waits)) = self.reader.read(source, &mut self.packets)? else {
+            self.look(source);
+            return Ok(false);
+        };
         self.metering.absorb(&self.packets[..packets]);
         if waits {
             self.metering.wait(|| source.now_ns());
         }
+        let reader = &mut self.reader;
+        self.metering.export_when_due(|histories, _, _| {
+            reader.look(source, false).into_iter().for_each(|look| histories.note(look))
+        });
         Ok(true)
     }
 
     /// Asks a live source what it lost.
     pub fn look(&mut self, source: &mut dyn Source) {
-        self.reader.look(source);
+        if let Some(look) = self.reader.look(source, false) {
+            self.metering.note(look);
+        }
     }
 
     /// Takes over what can change while it runs: timeouts, also of flows that there are; the filter; what is our own.

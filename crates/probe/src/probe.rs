@@ -11,6 +11,7 @@
 use crate::account::Account;
 use crate::desk::{Desk, Report};
 use crate::exporter::{Behind, Exporter};
+use crate::looks::Histories;
 use crate::mesh::mesh;
 use crate::metering::Metering;
 use crate::mover::Mover;
@@ -168,10 +169,10 @@ impl Probe {
         let settings = Settings { meter: weir_flow::Config { secret: Some(secret), ..settings.meter }, ..settings };
         let (mesh, outs, ins) = mesh(queues.len(), meters.len(), behind, patience, (secret, settings.meter.key))?;
         let of_meters = self.workers.iter().map(|worker| worker.meters.len()).sum::<usize>()..;
-        for ((number, place), from) in zip(zip(of_meters, meters), ins) {
+        for ((number, place), (from, listeners)) in zip(zip(of_meters, meters), ins) {
             let (settings, entrance) = (settings.clone(), self.exporter.entrance());
             worker.meters.push(Thread::start(format!("weir-meter-{number}"), place, move || {
-                let metering = Metering::new(&settings, entrance)?;
+                let metering = Metering::new(&settings, entrance, Histories::from(listeners))?;
                 Ok(move |desk: &Desk| work::meter(metering, from, settings.busy_poll, desk))
             })?);
         }

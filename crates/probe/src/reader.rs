@@ -1,16 +1,23 @@
 //! The first half of a pipeline: frames in, packets out, and an account of those that become none.
 //!
 //! ```text
-//! burst of frames -> leave out what the filter does not keep -> decode each, or count why not -> packets
+//! burst of frames -> sample, if that is asked for or must be -> leave out what the filter does not keep -> decode each, or count why not -> packets
 //! ```
 //! Per packet it counts and decodes; it allocates nothing, takes no lock and makes no system call.
 
 use crate::account::Account;
+use crate::history::Look;
+use crate::ladder::{Ladder, Measures, Overload, Pressure};
 use crate::own::Own;
+use crate::sampler::Sampler;
 use crate::settings::Settings;
-use weir_capture::{BURST, Burst, FilterError, Frame, Losses, Selector, Source};
+use std::time::Instant;
+use weir_capture::{BURST, Burst, FilterError, Frame, Losses, PATIENCE, Selector, Source};
 use weir_ledger::{Ledger, Noted, Refused};
 use weir_packet::{Network, Notes, Packet};
+
+/// How often a live source is asked what it lost, by the time of its packets while they come in full bursts.
+const LOOK_NS: u64 = PATIENCE.as_nanos() as u64;
 
 /// The packets of a burst.
 pub(crate) type Packets = Box<[Packet; BURST]>;
@@ -25,12 +32,57 @@ pub(crate) struct Reader {
     pub ledger: Ledger,
     /// What the source has lost so far.
     losses: Losses,
+    /// Whether the source is live, once that is known.
+    live: Option<bool>,
+    /// Time of the newest packet that was read, and of the one that was the newest at the last look.
+    newest_ns: u64,
+    looked_ns: u64,
+    /// When that look was.
+    looked: Instant,
+    /// The last burst was not full.
+    waits: bool,
+    /// If detail is given up under overload.
+    ladder: Option<Ladder>,
+    rung: u8,
+    /// One packet in so many is metered on any rung.
+    sample: u32,
+    /// If not all packets are metered.
+    sampler: Option<Sampler>,
+    /// When the load was judged last, and what the account said then: packets read, and lost.
+    judged_ns: u64,
+    before: [u64; 2],
 }
 
 impl Reader {
     pub fn new(settings: &Settings) -> Self {
-        let Settings { filter, decode, layer2, own, .. } = settings.clone();
-        Self { filter, decode, layer2, own, ledger: Ledger::default(), losses: Losses::default() }
+        let Settings { filter, decode, layer2, own, overload, sample, .. } = settings.clone();
+        let (ladder, rung) = match overload {
+            Overload::Lose => (None, 0),
+            Overload::Shed => (Some(Ladder::new()), 0),
+            Overload::Rung(rung) => (None, rung),
+        };
+        let mut reader = Self {
+            filter,
+            decode,
+            layer2,
+            own,
+            ledger: Ledger::default(),
+            losses: Losses::default(),
+            live: None,
+            newest_ns: 0,
+            looked_ns: 0,
+            looked: Instant::now(),
+            waits: false,
+            ladder,
+            rung: 0,
+            sample: sample.max(1),
+            sampler: None,
+            judged_ns: 0,
+            before: [0; 2],
+        };
+        reader.stand_on(rung);
+        (reader.ledger.overload.rung, reader.ledger.overload.highest) = (rung, rung);
+        reader
     }
 
     /// Takes over what can change while it runs.
@@ -62,17 +114,32 @@ impl Reader {
     ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
         let mut burst = Burst::new();
         if !source.fill(&mut burst)? {
-            drop(burst);
-            self.look(source);
             return Ok(None);
         }
-        let waits = !burst.is_full();
+        self.waits = !burst.is_full();
+        self.newest_ns = burst.last().map_or(self.newest_ns, |frame| frame.time_ns);
+        self.thin_out(&mut burst);
         self.select(&mut burst);
-        Ok(Some((self.decode(&burst, packets), waits)))
+        Ok(Some((self.decode(&burst, packets), self.waits)))
     }
 
-    /// Asks a live source what it lost. The octets of what nobody saw are not known.
-    pub fn look(&mut self, source: &mut dyn Source) {
+    /// Whether it is time to look what a live source lost: before the next burst, so that the account of all that was read is whole.
+    #[inline]
+    pub fn is_time_to_look(&self) -> bool {
+        match self.live {
+            None => true,
+            Some(false) => false,
+            Some(true) => {
+                self.newest_ns.abs_diff(self.looked_ns) >= LOOK_NS || self.waits && self.looked.elapsed() >= PATIENCE
+            }
+        }
+    }
+
+    /// Asks a live source what it lost. The octets of what nobody saw are not known. `None` of a capture.
+    /// `queue_is_full`: a queue of ours has little room left.
+    pub fn look(&mut self, source: &mut dyn Source, queue_is_full: bool) -> Option<Look> {
+        // Asked first: what is lost from here on is younger.
+        let settled_ns = source.now_ns().map_or(self.newest_ns, |now_ns| now_ns.max(self.newest_ns));
         let before = std::mem::replace(&mut self.losses, source.losses());
         let (losses, line) = (self.losses, &mut self.ledger.packets);
         let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
@@ -80,6 +147,55 @@ impl Reader {
         line.dropped_kernel += new[1];
         line.dropped_ring += new[2];
         line.received += new.iter().sum::<u64>();
+        let lost = line.dropped_card + line.dropped_kernel + line.dropped_ring;
+        // Asked last: what was lost meanwhile is told by the next look, and was there by then.
+        let latest_ns = source.latest_ns();
+        self.live = Some(latest_ns.is_some());
+        (self.looked_ns, self.looked) = (self.newest_ns, Instant::now());
+        let stood = self.rung;
+        let now = [line.received - lost, lost];
+        let latest_ns = latest_ns?;
+        // Looks that the meter asks for may follow each other closely: the measures of a rung need time to tell.
+        if let Some(ladder) = &mut self.ladder
+            && latest_ns.abs_diff(self.judged_ns) >= LOOK_NS / 2
+        {
+            self.judged_ns = latest_ns;
+            let before = std::mem::replace(&mut self.before, now);
+            ladder.look(
+                latest_ns,
+                Pressure::of(now[1].saturating_sub(before[1]), now[0].saturating_sub(before[0]), queue_is_full),
+            );
+            let rung = ladder.rung();
+            if rung != stood {
+                self.stand_on(rung);
+                let told = &mut self.ledger.overload;
+                (told.rung, told.since_ns, told.highest) = (rung, latest_ns, told.highest.max(rung));
+                told.steps += 1;
+            }
+        }
+        Some(Look { answers: 0, settled_ns, latest_ns, lost, rungs: [stood; 2], rung: self.rung })
+    }
+
+    /// Takes the measures of a rung from the next burst on.
+    fn stand_on(&mut self, rung: u8) {
+        self.rung = rung;
+        let Measures { population, .. } = Measures::of(rung, self.sample);
+        self.sampler = (population > 1).then(|| Sampler::new(population));
+    }
+
+    /// Leaves out, and counts, what is not sampled.
+    fn thin_out(&mut self, burst: &mut Burst<'_>) {
+        let Some(sampler) = &mut self.sampler else { return };
+        let (packets, mut wire_bytes) = (burst.len(), 0);
+        burst.retain(|frame| {
+            let takes = sampler.takes();
+            wire_bytes += if takes { 0 } else { u64::from(frame.wire_bytes) };
+            takes
+        });
+        let left_out = (packets - burst.len()) as u64;
+        let Ledger { packets, bytes, .. } = &mut self.ledger;
+        (packets.received, packets.sampled_out) = (packets.received + left_out, packets.sampled_out + left_out);
+        (bytes.received, bytes.sampled_out) = (bytes.received + wire_bytes, bytes.sampled_out + wire_bytes);
     }
 
     /// Packets that were read and then found no room in a queue of ours.

@@ -1,5 +1,6 @@
 //! What pipelines are told.
 
+use crate::ladder::Overload;
 use crate::own::Own;
 use weir_capture::Selector;
 
@@ -18,4 +19,8 @@ pub struct Settings {
     pub busy_poll: bool,
     /// What is not metered because our sinks send it; it counts as filtered.
     pub own: Own,
+    /// What is done when more comes than can be metered.
+    pub overload: Overload,
+    /// One packet in so many is metered, chosen at random; all if it is 0 or 1. Under overload it may be fewer.
+    pub sample: u32,
 }

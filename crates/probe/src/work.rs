@@ -7,6 +7,7 @@
 //! ```
 
 use crate::desk::Desk;
+use crate::looks::Histories;
 use crate::mesh::{In, Out};
 use crate::metering::Metering;
 use crate::pipeline::Pipeline;
@@ -74,6 +75,9 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
     let mut packets: Packets = Box::new([Packet::default(); BURST]);
     let (mut answered, mut looked) = (0, Instant::now());
     loop {
+        if reader.is_time_to_look() || out.is_asked() {
+            out.look(&mut reader, &mut *source);
+        }
         match reader.read(&mut *source, &mut packets) {
             Ok(Some((count, waits))) => {
                 out.hand_over(&mut packets[..count], &mut reader);
@@ -90,7 +94,7 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
         }
         if let Some(number) = desk.question(&mut answered) {
             desk.answer(number, |change| {
-                reader.look(&mut *source);
+                out.look(&mut reader, &mut *source);
                 change.iter().for_each(|settings| reader.change(settings));
                 (reader.account(), reader.filter_errors().iter().map(ToString::to_string).collect())
             });
@@ -99,6 +103,9 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
         if stop.is_now(&mut *source) || out.is_abandoned() {
             break;
         }
+    }
+    if let Some(look) = reader.look(&mut *source, false) {
+        out.finish(look);
     }
     drop(out);
     desk.end(reader.account());
@@ -111,6 +118,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk:
         // Asked first: what was handed over before the readers ended, or before that time, is there then.
         let (last, now_ns) = (from.is_abandoned(), from.now_ns());
         let (count, all) = from.absorb(&mut metering);
+        metering.hear();
         from.go_on_moving(&mut metering);
         if count == 0 && last && from.may_end() {
             break;
@@ -118,6 +126,7 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk:
         if all {
             metering.wait(|| now_ns);
         }
+        metering.export_when_due(Histories::ask);
         idle = if count == 0 { idle.saturating_add(1) } else { 0 };
         if idle > LOOKS && !busy_poll {
             thread::sleep(NAPS[1].min(NAPS[0] * (1 << (idle - LOOKS).min(10))));
@@ -133,5 +142,6 @@ pub(crate) fn meter(mut metering: Metering, mut from: In, busy_poll: bool, desk:
     }
     // What was due by the time at which the readers ended is due here, whoever had the last packets.
     from.now_ns().into_iter().for_each(|now_ns| metering.is_at(now_ns));
+    metering.hear();
     desk.end(metering.finish());
 }

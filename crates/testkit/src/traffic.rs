@@ -252,6 +252,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             decode: weir_packet::Options { decapsulate },
             layer2,
             own: Own::default(),
+            ..Settings::default()
         },
     )
 }

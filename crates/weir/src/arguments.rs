@@ -4,6 +4,7 @@ use crate::units::{parse_count, parse_duration, parse_flows, parse_length, parse
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use weir_probe::Overload;
 
 /// Exact flow records from network traffic: every packet and byte accounted for.
 #[derive(Debug, Parser)]
@@ -133,6 +134,16 @@ pub struct Probe {
     #[arg(long, value_name = "LAYOUT", default_value = "fused")]
     pub layout: Layout,
 
+    /// What is done when more comes than can be metered: shed, give up TCP analysis, then records of small new flows, then
+    /// sample, step by step, and come back (docs/overload.md); lose, lose packets, and count them; or a number, stay on that
+    /// rung of the ladder, 0 to 12
+    #[arg(long, value_name = "WHAT", default_value = "shed", value_parser = parse_overload)]
+    pub overload: Overload,
+
+    /// Meter one packet in N, chosen at random, with k or M; records say so, and have no TCP analysis. Under overload it may be fewer
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sample)]
+    pub sample: u32,
+
     /// Threads that meter, with --layout spread
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
     pub meters: u8,
@@ -198,6 +209,26 @@ Exit codes:
   0  done
   1  wrong use, or a source or sink that cannot be opened; nothing was metered
   2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
+
+/// `shed`, `lose`, or a rung.
+fn parse_overload(text: &str) -> Result<Overload, String> {
+    match (text, text.parse::<u8>()) {
+        ("shed", _) => Ok(Overload::Shed),
+        ("lose", _) => Ok(Overload::Lose),
+        (_, Ok(rung)) if rung <= 12 => Ok(Overload::Rung(rung)),
+        _ => Err("shed, lose, or the number of a rung from 0 to 12 must stand there (docs/overload.md)".into()),
+    }
+}
+
+/// One packet in so many.
+fn parse_sample(text: &str) -> Result<u32, String> {
+    // What the header of NetFlow v5 has room for.
+    const MOST: u64 = (1 << 14) - 1;
+    match parse_number(text)? {
+        number @ 1..=MOST => Ok(number as u32),
+        _ => Err(format!("one packet in N, from 1 (all) to {MOST}")),
+    }
+}
 
 /// Threads of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

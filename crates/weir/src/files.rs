@@ -63,6 +63,10 @@ impl Source for Live {
         self.source.now_ns()
     }
 
+    fn latest_ns(&self) -> Option<u64> {
+        self.source.latest_ns()
+    }
+
     fn losses(&mut self) -> Losses {
         self.source.losses()
     }

@@ -12,7 +12,7 @@ use weir_capture::Selector;
 use weir_export::Sink;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::{Own, Settings};
+use weir_probe::{Overload, Own, Settings};
 
 /// The sinks, and what goes to standard output.
 pub struct Outputs {
@@ -145,6 +145,9 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
         decode: weir_packet::Options { decapsulate: metering.decap },
         layer2: metering.layer2,
         own: Own::default(),
+        // Of live traffic only, see `weir probe`.
+        overload: Overload::Lose,
+        sample: 1,
     })
 }
 

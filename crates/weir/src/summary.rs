@@ -260,6 +260,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         ("dropped between stages", |line| line.dropped_ring),
         ("dropped, table full", |line| line.dropped_table_full),
         ("filtered", |line| line.filtered),
+        ("sampled out", |line| line.sampled_out),
     ] {
         if figure(packets) > 0 {
             line(&format!("- {name}"), figure(packets), figure(bytes));
@@ -271,6 +272,19 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
     line("= metered", packets.metered, bytes.metered);
     for (noted, count) in ledger.noted.nonzero() {
         let _ = writeln!(text, "{:<32} {count:>20}", format!("  of these noted, {}", noted.key()));
+    }
+    let overload = &ledger.overload;
+    if overload.highest > 0 {
+        let steps = format!("on rung {}, at most {}, {} steps", overload.rung, overload.highest, overload.steps);
+        let _ = writeln!(text, "{:<32} {steps}", "overload (docs/overload.md)");
+    }
+    for (name, flows) in [
+        ("  records without TCP analysis", overload.unanalysed_flows),
+        ("  records that were sampled", overload.sampled_flows),
+    ] {
+        if flows > 0 {
+            let _ = writeln!(text, "{name:<32} {flows:>20}");
+        }
     }
     let _ = writeln!(text, "{:<32} {:>20} {:>20} {:>20}", "records", "flows", "packets", "bytes on the wire");
     let mut line = |name: &str, records: Records| {

@@ -457,6 +457,64 @@ fn what_a_queue_lost_is_in_the_account() {
 }
 
 #[test]
+fn a_record_says_how_many_packets_its_queue_lost_during_its_life() {
+    if !network() {
+        return;
+    }
+    for layout in ["fused", "split"] {
+        what_a_record_says_of_losses(layout);
+    }
+}
+
+fn what_a_record_says_of_losses(layout: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("flows.json");
+    let sink = format!("json:{}", output.display());
+    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &["-o", &sink, "--layout", layout]);
+    let mut sender = Sender::new(LEFT);
+    let mut talk_of = |number| talk(number).iter().for_each(|frame| sender.send(frame));
+    // Looks are made several times a second, and the line tells that they were.
+    let told = |flows: u32| {
+        let what = format!("flows {flows} active");
+        until("it was looked at", || {
+            probe.told().lines().rev().take(4).filter(|line| line.contains(&what)).count() == 4
+        });
+    };
+    (1..=2).for_each(&mut talk_of);
+    told(2);
+    probe.signal(libc::SIGSTOP);
+    (1000..3000).for_each(&mut talk_of);
+    probe.signal(libc::SIGCONT);
+    until("it tells of losses", || {
+        probe.told().lines().any(|line| line.contains("drops") && !line.contains(" 0 kernel"))
+    });
+    // The first one goes on, and another begins.
+    talk_of(1);
+    let active = |text: &str| -> Option<u32> {
+        let line = text.lines().rev().find(|line| line.contains("flows "))?;
+        line.split("flows ").nth(1)?.split(' ').next()?.parse().ok()
+    };
+    let before = active(&probe.told()).unwrap();
+    told(before);
+    talk_of(3);
+    told(before + 1);
+    let (_, told, ledger) = probe.end();
+    let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
+    assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{told}");
+    let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_card");
+    assert!(lost > 1000, "{ledger}");
+    let flows = flows(&output);
+    let says = |host: u64| {
+        let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
+        flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()
+    };
+    assert_eq!(says(1), lost, "it lived through all of it");
+    assert_eq!([says(2), says(3)], [0, 0], "before and after: {layout}");
+    let largest = flows.iter().map(|flow| flow["queue_lost"].as_u64().unwrap()).max();
+    assert_eq!(largest, Some(lost), "no record says more than was lost");
+}
+
+#[test]
 fn a_pipeline_that_waits_for_a_pipe_holds_nobody_up() {
     use std::io::Write;
     for layout in ["fused", "split", "spread"] {

@@ -675,7 +675,7 @@ fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
         let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
         let (code, out, err) = parts(&weir);
         assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
-        let reason = "weir: --flows 100000: a table of that size, with TCP analysis, may need up to 175 MB of memory, \
+        let reason = "weir: --flows 100000: a table of that size, with TCP analysis, may need up to 176 MB of memory, \
                       which this machine does not give: choose fewer\n";
         assert_eq!(err, reason, "{kilobytes}");
     }

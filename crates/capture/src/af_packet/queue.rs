@@ -55,6 +55,8 @@ struct Handed {
     /// How far the times of frames are behind the system's clock; measured at the last frame of a burst.
     behind_ns: u64,
     packets: u64,
+    /// The least of it so far: by so much the card's clock is behind; 0 for times by the system's.
+    least_behind_ns: u64,
     octets: u64,
 }
 
@@ -66,6 +68,7 @@ impl Handed {
             self.last_ns = last.time_ns;
             if self.hardware {
                 self.behind_ns = socket::realtime_ns().saturating_sub(last.time_ns);
+                self.least_behind_ns = self.least_behind_ns.min(self.behind_ns);
             }
         }
     }
@@ -127,7 +130,8 @@ impl Queue {
     ) -> Self {
         let (state, account) = (State::Live, Account::default());
         let (walk, block) = (None, 0);
-        let handed = Handed { hardware, last_ns: 0, behind_ns: 0, packets: 0, octets: 0 };
+        let least_behind_ns = if hardware { u64::MAX } else { 0 };
+        let handed = Handed { hardware, last_ns: 0, behind_ns: 0, least_behind_ns, packets: 0, octets: 0 };
         let (patience, looked) = (PATIENCE, Instant::now());
         Self { name, socket, ring, format, handed, card, block, walk, state, account, patience, looked }
     }
@@ -296,6 +300,12 @@ impl Source for Queue {
         let is_unknown = hardware && last_ns == 0;
         let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(behind_ns + HELD_NS) };
         Some(ahead.max(last_ns))
+    }
+
+    fn latest_ns(&self) -> Option<u64> {
+        // By how much the card's clock is behind is known as exactly as the frame tells that waited least.
+        let ahead = if self.handed.hardware { HELD_NS } else { 0 };
+        Some(socket::realtime_ns().saturating_sub(self.handed.least_behind_ns) + ahead)
     }
 
     fn wait_at_most(&mut self, patience: Duration) {

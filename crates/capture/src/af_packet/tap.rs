@@ -82,6 +82,10 @@ impl Source for Tap {
         self.queues.iter().filter_map(Source::now_ns).min()
     }
 
+    fn latest_ns(&self) -> Option<u64> {
+        self.queues.iter().filter_map(Source::latest_ns).max()
+    }
+
     fn losses(&mut self) -> Losses {
         self.queues.iter_mut().map(Source::losses).fold(Losses::default(), Losses::plus)
     }

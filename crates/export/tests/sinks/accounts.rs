@@ -127,7 +127,7 @@ fn a_collector_that_comes_later_is_sent_the_templates_again() {
         let octets = listener.recv(&mut datagram).unwrap();
         records = decoder.message(&datagram[..octets]);
     }
-    assert_eq!((records.len(), decoder.types_seen), (1, 101));
+    assert_eq!((records.len(), decoder.types_seen), (1, 103));
     assert_eq!((sink.line().exported.flows, lost(&*sink, Lost::Refused).flows), (1, 1));
 }
 

@@ -37,6 +37,9 @@ pub fn ipfix(flow: &Flow, uniflow: bool) -> Vec<Record> {
     let both = records.len() == 2;
     for (at, record) in records.iter_mut().enumerate() {
         let back = flow.forward.packets == 0 && flow.reverse.packets > 0 || both && at == 1;
+        for name in ["samplingInterval", "samplingAlgorithm"] {
+            record.remove(name);
+        }
         record.insert("biflowDirection".into(), Value::Unsigned(if back { 2 } else { 1 }));
     }
     records
@@ -51,6 +54,10 @@ pub fn netflow9(flow: &Flow) -> Vec<Record> {
             "tunnel",
             "outer",
             "approximate",
+            "queueLost",
+            "samplingPopulation",
+            "samplingSize",
+            "selectorAlgorithm",
             "tcpU",
             "tcpS",
             "tcpF",
@@ -84,6 +91,17 @@ fn record(flow: &Flow) -> Record {
     put("flowEndNanoseconds", number(ntp(end)));
     put("ingressInterface", number(flow.interface.into()));
     put("flowEndReason", number(flow.end_reason as u64));
+    if let Some([least, most]) = flow.sampling {
+        put("samplingPopulationMinimum", number(least.into()));
+        put("samplingPopulation", number(most.into()));
+        put("samplingSize", number(1));
+        put("selectorAlgorithm", number(3));
+        put("samplingInterval", number(most.into()));
+        put("samplingAlgorithm", number(2));
+    }
+    if flow.queue_lost != 0 {
+        put("queueLostPackets", number(flow.queue_lost));
+    }
     if flow.approximate.0 != 0 {
         put("approximateRecord", number(flow.approximate.0.into()));
     }

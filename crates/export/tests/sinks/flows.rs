@@ -152,15 +152,16 @@ pub fn flow() -> impl Strategy<Value = Flow> {
             4 => prop::sample::select(vec![6u8, 17, 1, 58, 132, 33, 136, 47, 50]),
             1 => any::<u8>(),
         ];
-        let approximate = prop_oneof![3 => Just(0u8), 1 => 0u8..64];
+        let approximate = prop_oneof![3 => Just(0u16), 1 => 0u16..512];
+        let sampling = prop_oneof![3 => Just(None), 1 => (1..100u32, 0..16_000u32).prop_map(|(least, more)| Some([least, least + more]))];
         (
             (address(network), address(network), any::<u16>(), any::<u16>(), protocol),
-            (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8),
+            (prop::sample::select(&REASONS[..]), approximate, any::<u32>(), 0..3u8, prop_oneof![Just(0), any::<u64>()], sampling),
             (direction(), direction(), [report(), report()]),
         )
             .prop_map(move |(key, rest, (forward, reverse, reports))| {
                 let (source, destination, mut source_port, mut destination_port, mut protocol) = key;
-                let (end_reason, approximate, interface, sides) = rest;
+                let (end_reason, approximate, interface, sides, queue_lost, sampling) = rest;
                 match network {
                     Network::Layer2 => {
                         protocol = 255;
@@ -182,7 +183,10 @@ pub fn flow() -> impl Strategy<Value = Flow> {
                     interface,
                     forward: if sides == 2 { Direction::default() } else { forward },
                     reverse: if sides == 1 { Direction::default() } else { reverse },
-                    tcp: (protocol == 6 && network != Network::Layer2).then_some(reports),
+                    // A connection of which packets were left out is not judged.
+                    tcp: (protocol == 6 && network != Network::Layer2 && sampling.is_none()).then_some(reports),
+                    queue_lost,
+                    sampling,
                 }
             })
     })

@@ -25,6 +25,8 @@ struct Row {
     /// Milliseconds since 1970.
     start_ms: u64,
     end_ms: u64,
+    /// Of the datagram: kind and number.
+    sampling: u16,
 }
 
 fn decode(datagrams: &[Vec<u8>]) -> Vec<Row> {
@@ -54,6 +56,7 @@ fn decode(datagrams: &[Vec<u8>]) -> Vec<Row> {
                 bytes: record.d_octets.into(),
                 start_ms: boot_ms + u64::from(record.first),
                 end_ms: boot_ms + u64::from(record.last),
+                sampling: header.sampling_interval,
             });
         }
     }
@@ -84,6 +87,7 @@ fn expected(part: &Flow) -> Row {
         bytes: d.bytes,
         start_ms: part.start_ns() / 1_000_000,
         end_ms: part.end_ns() / 1_000_000,
+        sampling: part.sampling.map_or(0, |[_, most]| 2 << 14 | most as u16),
     }
 }
 

@@ -34,6 +34,9 @@ fn expected(flow: &Flow) -> Map<String, Value> {
     put("dst_port", ports.then(|| json!(flow.destination_port)));
     put("protocol", ip.then(|| json!(flow.protocol)));
     put("interface", Some(json!(flow.interface)));
+    put("queue_lost", Some(json!(flow.queue_lost)));
+    put("sampling_min", flow.sampling.map(|[least, _]| json!(least)));
+    put("sampling_max", flow.sampling.map(|[_, most]| json!(most)));
     put("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
     let words: Vec<&str> = flow.approximate.names().collect();
     put("approximate", (!words.is_empty()).then(|| json!(words.join(" "))));
@@ -173,6 +176,9 @@ fn names_are_those_of_the_design() {
         "dst_port",
         "protocol",
         "interface",
+        "queue_lost",
+        "sampling_min",
+        "sampling_max",
         "end_reason",
         "community_id",
         "approximate",
@@ -253,7 +259,7 @@ fn names_are_those_of_the_design() {
     ] {
         assert!(names.contains(&name) && names.contains(&format!("rev_{name}").as_str()), "{name}");
     }
-    assert_eq!(names.len(), 15 + 2 * (24 + 43));
+    assert_eq!(names.len(), 18 + 2 * (24 + 43));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Meter, NEVER, SWEPT, TCP, fetch};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
 use crate::place::{Bits, Head};
-use crate::{CONVERSATIONS, Direction, EndReason, Flow, Index};
+use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index};
 use weir_packet::Packet;
 
 /// How long a flow that has ended still takes its last acknowledgments, and what is sent again.
@@ -189,9 +189,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Hands out the record of a flow that goes on after the active timeout.
     fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
+        let unanalysed = self.unanalysed.has(at);
         self.hand_out_record(at, EndReason::Active, out);
         if self.is_connection(at) {
-            self.tcp[at as usize].next_record(&mut self.room);
+            let head = &self.places[at as usize].head;
+            let connection = &mut self.tcp[at as usize];
+            if !unanalysed && head.began_ns >= self.whole_from_ns {
+                connection.next_record(&mut self.room);
+            } else {
+                // What it knows is not whole: it begins as one of which the beginning was not seen.
+                connection.end(&mut self.room);
+            }
         }
         let head = &mut self.places[at as usize].head;
         head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
@@ -242,11 +250,16 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Hands out the record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
     fn hand_out_record(&mut self, at: u32, end_reason: EndReason, out: &mut Vec<Flow>) {
         // A record has more than a KiB: it is written where it stays.
-        out.push(if self.is_connection(at) { Flow::OF_TCP } else { Flow::NONE });
+        let unanalysed = self.unanalysed.has(at);
+        out.push(if self.is_connection(at) && !unanalysed { Flow::OF_TCP } else { Flow::NONE });
         let Some(flow) = out.last_mut() else { return };
         let head = self.places[at as usize].head;
         let initiator = head.introduce(flow);
         flow.end_reason = end_reason;
+        if unanalysed {
+            flow.approximate.0 |= Approximate::UNANALYSED;
+            self.unanalysed.clear(at);
+        }
         flow.interface = self.annex.interface(at as usize, head.bits());
         self.describe(at, initiator, &head, &mut flow.forward);
         self.describe(at, 1 - initiator, &head, &mut flow.reverse);

@@ -16,7 +16,7 @@ use crate::lanes::prefetch;
 use crate::memory::Memory;
 use crate::parts::part_of;
 use crate::place::{Bits, Place};
-use crate::{CONVERSATIONS, Direction, EndReason, Flow, Index, Pages, Parts};
+use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index, Pages, Parts};
 use std::io;
 use weir_ledger::Records;
 use weir_tcp::{Connection, Troubles};
@@ -39,6 +39,8 @@ pub struct Moved {
     clock: Clock,
     /// The usual interface there.
     interface: u32,
+    /// TCP analysis has missed a packet of its record.
+    unanalysed: bool,
     more: Option<Box<More>>,
 }
 
@@ -230,9 +232,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let place = self.places[at as usize];
         let bits = place.head.bits();
         let (mut connection, mut troubles) = (Connection::NEW, Troubles::default());
+        let mut unanalysed = false;
         if self.is_connection(at) {
             std::mem::swap(&mut connection, &mut self.tcp[at as usize]);
+            unanalysed = self.unanalysed.has(at) || place.head.began_ns < self.whole_from_ns;
+            if unanalysed {
+                // What is known of it is not whole.
+                connection.end(&mut self.room);
+                connection = Connection::NEW;
+            }
             troubles = connection.leave(&mut self.room);
+            self.unanalysed.clear(at);
         }
         let inside = self.annex.copy(at as usize, bits);
         let wide = if bits.has(Bits::WIDE) { [0, 1].map(|side| self.wide.take(at, side)) } else { [None; 2] };
@@ -244,6 +254,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             extra: self.extras.get(at as usize).copied().unwrap_or(Extra::NONE),
             clock: self.clock,
             interface: self.annex.usual_interface(),
+            unanalysed,
             more: rare.then(|| Box::new(More { inside, wide })),
         };
         let Records { flows, packets, bytes } = moved.records();
@@ -256,7 +267,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     fn put_in(&mut self, at: u32, moved: Moved) {
         self.live.merge(moved.records());
-        let Moved { mut place, mut connection, troubles, extra, clock, interface, more } = moved;
+        let Moved { mut place, mut connection, troubles, extra, clock, interface, unanalysed, more } = moved;
         let (inside, wide) = more.map_or((None, [None; 2]), |more| (more.inside, more.wide));
         for (side, direction) in wide.into_iter().enumerate() {
             if let Some(direction) = direction {
@@ -268,6 +279,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         head.touched_ns = self.clock.translate(head.touched_ns, &clock);
         let mut bits = head.bits();
         if !bits.has(Bits::WAITING) {
+            if unanalysed {
+                self.unanalysed.set(at);
+            }
             self.annex.put(at as usize, &mut bits, inside, interface);
         }
         head.set_bits(bits);
@@ -308,7 +322,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 }
             }
         }
-        if FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP {
+        if moved.unanalysed {
+            flow.approximate.0 |= Approximate::UNANALYSED;
+        } else if FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP {
             let packets = [flow.forward.packets, flow.reverse.packets];
             let report = |side, packets| moved.connection.report_apart(side, packets, &moved.troubles);
             flow.tcp = Some([report(initiator, packets[0]), report(1 - initiator, packets[1])]);

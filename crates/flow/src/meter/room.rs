@@ -3,7 +3,7 @@
 use super::{Meter, Policy};
 use crate::key::{Key, Side};
 use crate::place::{Bits, Head, Narrow, Place};
-use crate::{EndReason, Flow, Index};
+use crate::{Approximate, EndReason, Flow, Index};
 use weir_ledger::Noted;
 use weir_packet::Packet;
 
@@ -110,8 +110,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// A packet that finds no room.
     #[cold]
-    pub(super) fn refuse(&mut self, packet: &Packet, approximate: u8, out: &mut Vec<Flow>) {
-        if self.config.policy == Policy::Drop {
+    pub(super) fn refuse(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<Flow>) {
+        let summed = approximate & Approximate::AGGREGATED != 0;
+        if self.config.policy == Policy::Drop && !summed {
             let bytes = u64::from(packet.frame_bytes);
             self.counters.dropped_packets += 1;
             self.counters.dropped_bytes += bytes;
@@ -119,7 +120,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.live.bytes -= bytes;
             return;
         }
-        self.counters.noted.count(Noted::Overflow);
+        self.counters.noted.count(if summed { Noted::Aggregated } else { Noted::Overflow });
         self.end_overflow(out);
         if self.overflow.add(packet, approximate, self.clock.now_ns) {
             self.counters.created += 1;

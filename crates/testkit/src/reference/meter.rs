@@ -487,7 +487,7 @@ fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> Flow
 
 fn flow(record: &Record, end_reason: EndReason) -> Flow {
     let mut approximate = 0;
-    let mut flag = |set: bool, bit: u8| approximate |= if set { bit } else { 0 };
+    let mut flag = |set: bool, bit: u16| approximate |= if set { bit } else { 0 };
     flag(record.unattributed, Approximate::FRAGMENTS);
     flag(mixed(&record.interfaces, |&interface| interface), Approximate::MIXED_INTERFACE);
     for packets in [&record.forward, &record.reverse] {

@@ -1,5 +1,6 @@
 //! A line per pipeline, again and again: what came, what left, what was lost, how busy it is.
 
+use super::overload;
 use crate::units;
 use std::fmt::Write;
 use weir_ledger::Ledger;
@@ -133,5 +134,8 @@ fn line(
         line.dropped_ring,
         line.dropped_table_full,
     );
+    if ledger.overload.rung > 0 {
+        let _ = write!(text, " | {}", overload::short(&ledger.overload));
+    }
     let _ = writeln!(text, " | {state}");
 }

@@ -4,6 +4,7 @@ mod config;
 mod lines;
 mod links;
 mod notify;
+mod overload;
 mod placement;
 mod rights;
 mod tune;
@@ -42,7 +43,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     check_twice(&inputs)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = settings(&probe.metering)?;
+    let settings = Settings { overload: probe.overload, sample: probe.sample, ..settings(&probe.metering)? };
     check_cores("--cores", probe.cores.as_ref())?;
     check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
@@ -70,8 +71,8 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let Running { probe: mut running, behind } = begin(probe, &settings, (teams, placement), opened.take_sinks())?;
 
     rights::lower();
-    let (lines, links) = (Lines::default(), Links::of(&probe.inputs));
-    let mut watch = Watch { probe, lines, links, told: Instant::now(), lost: 0, flawed: false };
+    let (lines, links, rungs) = (Lines::default(), Links::of(&probe.inputs), Vec::new());
+    let mut watch = Watch { probe, lines, links, rungs, told: Instant::now(), lost: 0, flawed: false };
     let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
     let began = Instant::now();
     manager.ready();
@@ -237,6 +238,7 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         fact("filter", expression.clone());
     }
     fact("timeouts", format!("idle {}, active {}", units::span(meter.idle_ns), units::span(meter.active_ns)));
+    fact("overload", overload::plan(settings.overload, settings.sample));
     fact("rights", format!("those of {} once everything is open", probe.user));
     text
 }
@@ -293,6 +295,8 @@ fn take_over(
         ("input", probe.inputs != current.inputs),
         ("flows", probe.metering.flows != current.metering.flows),
         ("layout", (probe.layout, probe.meters) != (current.layout, current.meters)),
+        ("overload", probe.overload != current.overload),
+        ("sample", probe.sample != current.sample),
         ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
         ("busy-poll", probe.busy_poll != current.busy_poll),
         ("user", probe.user != current.user),
@@ -312,6 +316,8 @@ struct Watch<'a> {
     lines: Lines,
     links: Links,
     told: Instant,
+    /// The rung of each pipeline, as it was told.
+    rungs: Vec<u8>,
     /// Records that sinks had lost by then.
     lost: u64,
     flawed: bool,
@@ -328,6 +334,7 @@ impl Watch<'_> {
         let (ledger, answers) = running.ask();
         answers.iter().for_each(|answer| self.source_failed(answer));
         self.links.changes().iter().for_each(|change| say(change));
+        overload::changes(&mut self.rungs, &answers, self.probe.sample).iter().for_each(|change| say(change));
         for error in running.sink_errors() {
             self.sink_failed(&error);
         }

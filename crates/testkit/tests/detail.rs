@@ -1,0 +1,146 @@
+//! The meter while detail is given up and taken up again, on traffic in which nothing is lost: no packet goes astray, and TCP analysis
+//! invents nothing.
+
+use std::collections::BTreeMap;
+use weir_capture::{Source, synth};
+use weir_flow::{Approximate, Config, Detail, Flow, Meter};
+use weir_ledger::Noted;
+use weir_packet::Packet;
+use weir_tcp::{Class, Report};
+
+const TCP: u8 = 6;
+
+fn load(specification: &str) -> Vec<Packet> {
+    let mut source = synth(specification).expect("the load exists");
+    let mut packets = Vec::new();
+    while let Some(burst) = source.burst().expect("memory can be read") {
+        for frame in &burst {
+            let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
+            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
+                .expect("frames are whole");
+            packets.push(packet);
+        }
+    }
+    packets
+}
+
+/// What only happens where packets are missing.
+fn missing(report: &Report) -> u64 {
+    let unseen = report.of(Class::UnseenRetransmission).segments + report.of(Class::OutOfOrder).segments;
+    unseen + report.missing_bytes + report.largest_hole + u64::from(report.degraded.0)
+}
+
+fn config(active_ns: u64) -> Config {
+    Config { flows: 4096, idle_ns: 2_000_000_000, active_ns, secret: Some(7), ..Config::default() }
+}
+
+/// Some of everything: what is metered in each of the parts of the load.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    All,
+    Unanalysed,
+    /// One packet in three comes, the others were left out before.
+    Sampled,
+}
+
+#[test]
+fn analysis_that_is_switched_off_and_on_invents_no_losses() {
+    let packets = load("mix,flows=200,packets=60k,seed=5");
+    let span_ns = packets.last().unwrap().time_ns - packets[0].time_ns;
+    for active_ns in [span_ns / 40, span_ns / 7, span_ns] {
+        let mut whole = Vec::new();
+        let mut meter = Meter::new(config(active_ns));
+        packets.chunks(64).for_each(|burst| meter.absorb(burst, &mut whole));
+        meter.drain(&mut whole);
+        let reports = |flows: &[Flow]| flows.iter().filter_map(|flow| flow.tcp).flatten().collect::<Vec<_>>();
+        assert!(reports(&whole).iter().all(|report| missing(report) == 0), "the load has no losses");
+
+        for length in [300, 2000, 9000] {
+            let mut meter = Meter::new(config(active_ns));
+            let (mut flows, mut given, mut before) = (Vec::new(), 0, Part::All);
+            for (number, part) in packets.chunks(length).enumerate() {
+                let now = [Part::All, Part::Unanalysed, Part::All, Part::Sampled, Part::Sampled][number % 5];
+                if now != before {
+                    meter.set_detail(Detail { analysis: now == Part::All, newcomers: true });
+                    before = now;
+                }
+                let comes = |(at, _): &(usize, &Packet)| now != Part::Sampled || at % 3 == 1;
+                let came: Vec<Packet> = part.iter().enumerate().filter(comes).map(|(_, packet)| *packet).collect();
+                given += came.len() as u64;
+                came.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+            }
+            meter.drain(&mut flows);
+            assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), given);
+            for flow in flows.iter().filter(|flow| flow.protocol == TCP) {
+                assert_eq!(flow.tcp.is_none(), flow.approximate.has(Approximate::UNANALYSED));
+            }
+            let left = reports(&flows);
+            assert!(left.len() > 20, "some records are analysed: {}", left.len());
+            let wrong: Vec<_> = left.iter().filter(|report| missing(report) > 0).collect();
+            assert!(
+                wrong.is_empty(),
+                "active {active_ns}, parts of {length}: {} of {}: {:?}",
+                wrong.len(),
+                left.len(),
+                wrong[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact() {
+    let packets = load("mix,flows=2000,packets=100k,seed=9");
+    let (known, new) = packets.split_at(packets.len() / 3);
+    let mut meter = Meter::new(config(u64::MAX >> 1));
+    let mut flows = Vec::new();
+    known.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+    meter.set_detail(Detail { analysis: false, newcomers: false });
+    new.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+    meter.drain(&mut flows);
+    assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), packets.len() as u64, "every packet is in a record");
+
+    let is_sum = |flow: &&Flow| flow.approximate.has(Approximate::AGGREGATED);
+    let in_sums: u64 = flows.iter().filter(is_sum).map(Flow::packets).sum();
+    assert_eq!(meter.counters().noted.get(Noted::Aggregated), in_sums);
+    assert!(flows.iter().filter(is_sum).all(|flow| flow.approximate.has(Approximate::OVERFLOW) && flow.tcp.is_none()));
+
+    // Flows by their ends, without those that have more than one record.
+    let mut exact = Vec::new();
+    let mut all = Meter::new(config(u64::MAX >> 1));
+    packets.chunks(64).for_each(|burst| all.absorb(burst, &mut exact));
+    all.drain(&mut exact);
+    let by_ends = |flows: &[Flow]| {
+        let mut counts = BTreeMap::<_, Vec<u64>>::new();
+        for flow in flows.iter().filter(|flow| !flow.approximate.has(Approximate::OVERFLOW)) {
+            counts.entry(ends(flow)).or_default().push(flow.packets());
+        }
+        counts
+    };
+    let (metered, truth) = (by_ends(&flows), by_ends(&exact));
+    let began_ns = new[0].time_ns;
+    let (mut same, mut late) = (0, 0);
+    for flow in exact.iter().filter(|flow| flow.end_ns() > began_ns) {
+        let who = ends(flow);
+        if truth[&who].len() > 1 {
+            continue;
+        }
+        if flow.start_ns() < began_ns {
+            assert_eq!(metered.get(&who), Some(&vec![flow.packets()]), "known before");
+            same += 1;
+        } else if flow.packets() > 100 {
+            // The first eight, and those that came when another flow had taken its count.
+            let packets: u64 = metered.get(&who).into_iter().flatten().sum();
+            assert!(packets + 24 >= flow.packets() && packets + 8 <= flow.packets(), "{packets} of {}", flow.packets());
+            late += 1;
+        }
+    }
+    assert!(same > 50 && late > 5, "{same} known, {late} large ones that began later");
+}
+
+/// The ends of a flow, whoever began.
+fn ends(flow: &Flow) -> ([([u8; 16], u16); 2], u8) {
+    let mut ends = [(flow.source, flow.source_port), (flow.destination, flow.destination_port)];
+    ends.sort();
+    (ends, flow.protocol)
+}
