@@ -1,6 +1,6 @@
 //! Flows that move from one meter to another, one claim each. That all of it makes the records of one meter is shown in testkit.
 
-use weir_flow::{Approximate, Config, EndReason, Flow, Meter, Moved, PARTS, Parts};
+use weir_flow::{Approximate, Config, Detail, EndReason, Flow, Meter, Moved, PARTS, Parts};
 use weir_ledger::{Noted, Records};
 use weir_packet::{Flags, Packet, mapped};
 
@@ -259,4 +259,39 @@ fn a_fragment_that_was_looked_up_is_not_looked_up_again() {
     let mut told: Vec<_> = out.iter().map(|flow| (flow.source_port, flow.packets(), flow.approximate.0)).collect();
     told.sort_unstable();
     assert_eq!(told, [(0, 2, Approximate::FRAGMENTS), (4000, 3, 0)]);
+}
+
+/// A segment of a connection, 100 octets each.
+fn segment(time_ns: u64, number: u32) -> Packet {
+    Packet {
+        protocol: 6,
+        control: 0x10,
+        sequence: 100 * number,
+        ip_bytes: 140,
+        frame_bytes: 154,
+        flags: Flags(Flags::PORTS | Flags::TCP),
+        ..udp(time_ns, 7)
+    }
+}
+
+#[test]
+fn a_connection_that_was_not_analysed_moves_as_such_until_its_record_ends() {
+    let marked = |flow: &Flow| (flow.tcp.is_some(), flow.approximate.has(Approximate::UNANALYSED));
+    for seen_by_analysis in [true, false] {
+        let [mut one, mut other] = [(); 2].map(|()| Meter::new(config()));
+        let mut out = Vec::new();
+        one.set_detail(Detail { analysis: seen_by_analysis, ..Detail::ALL });
+        one.absorb(&[segment(0, 1), segment(S, 2)], &mut out);
+        one.set_detail(Detail::ALL);
+        move_all(&mut one, &mut other, &mut out);
+        (2..62).for_each(|at| other.absorb(&[segment(at * S, 1 + at as u32)], &mut out));
+        assert_eq!(out.len(), 1, "the active timeout");
+        assert_eq!(marked(&out[0]), (seen_by_analysis, !seen_by_analysis));
+        other.drain(&mut out);
+        assert_eq!(marked(&out[1]), (true, false), "its next record is whole");
+        // What was taken out left nothing behind for who comes next.
+        one.absorb(&[segment(S, 9)], &mut out);
+        one.drain(&mut out);
+        assert_eq!(marked(&out[2]), (true, false));
+    }
 }

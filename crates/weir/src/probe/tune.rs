@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_probe::{Behind, Settings};
+use weir_probe::{Behind, Overload, Settings};
 
 /// Turns of a trial.
 const TURNS: u32 = 3;
@@ -68,6 +68,8 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
         return Err(Refusal(format!("--autotune: {} can be read only once", pipe.to_string_lossy())));
     }
     let turn = Duration::from_nanos(probe.autotune.unwrap_or(0)) / TURNS;
+    // What is too much is to be seen as lost.
+    let settings = &Settings { overload: Overload::Lose, ..settings.clone() };
     let live = probe.inputs.iter().any(|input| weir_capture::is_live(&input.to_string_lossy()));
     say(&format!(
         "autotune: {} for each trial, in {TURNS} turns; {}",
