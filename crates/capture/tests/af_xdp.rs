@@ -375,7 +375,8 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
                 seen.queues, seen.losses
             );
             assert_eq!(seen.errors, Vec::<String>::new());
-            assert!(seen.losses.kernel > 0, "{case}");
+            // A driver's thread that hardly runs refuses nearly all, and the little that it takes may find room.
+            assert!(seen.losses.kernel > 0 || on_threads && refused > 0, "{case}");
             assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
             eprintln!("{case}");
             assert_eq!(all, seen.frames() + seen.losses.kernel + passed, "{case}");

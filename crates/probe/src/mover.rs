@@ -1,7 +1,7 @@
 //! The mover: looks now and then how much each meter of a mesh has to do, and moves flows from those that have more to those that
 //! have less.
 //!
-//! It has a thread of its own, which sleeps nearly always. The steps of a move stand in `mesh.rs`.
+//! It has a thread of its own, which sleeps nearly always. The steps of a move stand in `mesh/mod.rs`.
 
 use crate::balance::{ENOUGH, Table, even, imbalance, loads, moves};
 use crate::mesh::{Gift, Gone, Mesh, Task};

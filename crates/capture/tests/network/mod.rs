@@ -61,10 +61,15 @@ pub fn ip(arguments: &str) -> String {
 }
 
 /// Waits until something holds.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(BOUND, what, holds);
+}
+
+/// The same of something that takes its time by itself.
+pub fn until_within(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < BOUND, "{what}");
+        assert!(started.elapsed() < bound, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
