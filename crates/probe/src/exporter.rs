@@ -49,6 +49,14 @@ pub struct Exporter {
     behind: Behind,
 }
 
+/// A sink after a change.
+pub enum Change {
+    /// The one that had this number before, from 0, goes on.
+    Keep(usize),
+    /// This one begins.
+    Open(Box<dyn Sink + Send>),
+}
+
 /// A pipeline's way to the sinks.
 pub struct Entrance {
     outlets: Arc<Mutex<Outlets>>,
@@ -121,7 +129,7 @@ impl Exporter {
     /// The system starts no thread.
     pub fn new(sinks: Vec<Box<dyn Sink + Send>>, place: Place, behind: Behind) -> io::Result<Self> {
         let exporter = Self { outlets: Arc::default(), place, behind };
-        exporter.replace(sinks)?;
+        exporter.replace(sinks.into_iter().map(Change::Open).collect())?;
         Ok(exporter)
     }
 
@@ -131,18 +139,26 @@ impl Exporter {
         Entrance { outlets: self.outlets.clone(), empty, home, behind: self.behind, last_since: None }
     }
 
-    /// Has other sinks take the place of those that there are, which are finished, behind the records that are on their way.
+    /// Has other sinks take the place of those that there are. Of these, in their order, some are kept; the others are finished, behind the
+    /// records that are on their way.
     ///
     /// # Errors
     /// The system starts no thread; all goes on as before.
-    pub fn replace(&self, sinks: Vec<Box<dyn Sink + Send>>) -> io::Result<()> {
+    pub fn replace(&self, sinks: Vec<Change>) -> io::Result<()> {
         let batches = if self.behind == Behind::Lose { BATCHES_LIVE } else { BATCHES };
-        let open = sinks.into_iter().map(|sink| Outlet::new(sink, self.place.clone(), batches));
-        let open = open.collect::<io::Result<Vec<_>>>()?;
+        let prepare = |change| match change {
+            Change::Keep(number) => Ok(Err(number)),
+            Change::Open(sink) => Outlet::new(sink, self.place.clone(), batches).map(Ok),
+        };
+        let prepared = sinks.into_iter().map(prepare).collect::<io::Result<Vec<_>>>()?;
         let mut outlets = lock(&self.outlets);
-        let mut before = std::mem::replace(&mut outlets.open, open);
-        before.iter_mut().for_each(|outlet| outlet.queue = None);
-        outlets.closed.append(&mut before);
+        let mut before: Vec<_> = std::mem::take(&mut outlets.open).into_iter().map(Some).collect();
+        let kept =
+            |prepared: Result<Outlet, usize>| prepared.map_or_else(|number| before.get_mut(number)?.take(), Some);
+        outlets.open = prepared.into_iter().filter_map(kept).collect();
+        let mut others: Vec<_> = before.into_iter().flatten().collect();
+        others.iter_mut().for_each(|outlet| outlet.queue = None);
+        outlets.closed.append(&mut others);
         Ok(())
     }
 
@@ -542,7 +558,7 @@ mod tests {
             }
         }
         // Others take their place while it hangs, and it is waited for at the end if it goes on.
-        exporter.replace(vec![odd(u32::MAX, Does::Fail)]).unwrap();
+        exporter.replace(vec![Change::Open(odd(u32::MAX, Does::Fail))]).unwrap();
         entrance.wait();
         entrance.write(batch(3)).unwrap();
         account.sent.merge(records(&batch(3)));
@@ -569,7 +585,7 @@ mod tests {
                 entrance.write(batch(2)).unwrap();
             }
             if round < 2 {
-                exporter.replace(vec![odd(u32::MAX, Does::Fail)]).unwrap();
+                exporter.replace(vec![Change::Open(odd(u32::MAX, Does::Fail))]).unwrap();
             }
         }
         drop(entrance);
@@ -580,6 +596,30 @@ mod tests {
             .map(|line| [line.exported, line.not_open, line.total()].map(|records| records.flows))
             .collect();
         assert_eq!(told, [[2, 10, 12], [4, 8, 12], [6, 6, 12]]);
+    }
+
+    #[test]
+    fn sinks_that_are_kept_go_on_beside_those_that_come_and_go() {
+        let named = |name: &str| {
+            let line = SinkLine { sink: name.into(), ..SinkLine::default() };
+            Box::new(Odd { line, batches: 0, at: u32::MAX, does: Does::Fail }) as Box<dyn Sink + Send>
+        };
+        let mut exporter = Exporter::new(vec![named("a"), named("b")], Place::default(), Behind::Wait).unwrap();
+        let (mut entrance, mut account) = (exporter.entrance(), Account::default());
+        let mut write = |flows| {
+            account.sent.merge(records(&batch(flows)));
+            entrance.write(batch(flows)).unwrap();
+        };
+        write(1);
+        exporter.replace(vec![Change::Open(named("c")), Change::Keep(1)]).unwrap();
+        write(10);
+        exporter.replace(vec![Change::Keep(1), Change::Keep(0)]).unwrap();
+        write(100);
+        drop(entrance);
+        exporter.finish();
+        let lines = exporter.ledger([account]).sinks;
+        let told = lines.iter().map(|line| (line.sink.as_str(), line.exported.flows, line.not_open.flows));
+        assert_eq!(told.collect::<Vec<_>>(), [("a", 1, 110), ("b", 111, 0), ("c", 110, 1)]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod settings;
 mod work;
 
 pub use account::Account;
-pub use exporter::{Behind, Entrance, Exporter};
+pub use exporter::{Behind, Change, Entrance, Exporter};
 pub use ladder::{Measures, Overload};
 pub use own::Own;
 pub use pipeline::Pipeline;

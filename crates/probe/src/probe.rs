@@ -10,7 +10,7 @@
 
 use crate::account::Account;
 use crate::desk::{Desk, Report};
-use crate::exporter::{Behind, Exporter};
+use crate::exporter::{Behind, Change, Exporter};
 use crate::looks::Histories;
 use crate::mesh::mesh;
 use crate::metering::Metering;
@@ -24,6 +24,7 @@ use crate::work::{self, Stop};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::iter::zip;
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +62,8 @@ pub struct Probe {
     workers: Vec<Worker>,
     exporter: Exporter,
     stop: Arc<AtomicBool>,
-    /// What the sinks send.
+    /// Between whom each sink sends, if it does, and all of it.
+    datagrams: Vec<Option<[SocketAddr; 2]>>,
     own: Own,
 }
 
@@ -135,10 +137,11 @@ impl Probe {
         export: Place,
         behind: Behind,
     ) -> io::Result<Self> {
-        let own = own(&sinks);
+        let datagrams: Vec<_> = sinks.iter().map(|sink| sink.datagrams()).collect();
+        let own = Own::new(datagrams.iter().copied().flatten());
         let settings = Settings { own: own.clone(), ..settings };
         let exporter = Exporter::new(sinks, export, behind)?;
-        let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default(), own };
+        let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default(), datagrams, own };
         for team in teams {
             // What was started before ends with the probe.
             let worker = probe.begin(team, settings.clone(), behind)?;
@@ -246,9 +249,14 @@ impl Probe {
     ///
     /// # Errors
     /// The system starts no thread for the sinks, which stay as they were.
-    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Box<dyn Sink + Send>>>) -> io::Result<()> {
+    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Change>>) -> io::Result<()> {
         if let Some(sinks) = &sinks {
-            self.own = own(sinks);
+            let datagrams = |change: &Change| match change {
+                Change::Keep(number) => self.datagrams.get(*number).copied().flatten(),
+                Change::Open(sink) => sink.datagrams(),
+            };
+            self.datagrams = sinks.iter().map(datagrams).collect();
+            self.own = Own::new(self.datagrams.iter().copied().flatten());
         }
         let settings = Settings { own: self.own.clone(), ..settings };
         let threads: Vec<_> = self.workers.iter().flat_map(Worker::threads).collect();
@@ -368,9 +376,4 @@ impl Worker {
             more_errors: all().map(|(report, _)| report.more_errors).sum(),
         }
     }
-}
-
-/// What sinks send.
-fn own(sinks: &[Box<dyn Sink + Send>]) -> Own {
-    Own::new(sinks.iter().filter_map(|sink| sink.datagrams()))
 }

@@ -144,9 +144,9 @@ pub struct Probe {
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sample)]
     pub sample: u32,
 
-    /// Threads that meter, with --layout spread
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
-    pub meters: u8,
+    /// Threads that meter, with --layout spread [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub meters: Option<u8>,
 
     /// Packets whose memory is fetched together, 1 to 64
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -206,7 +206,7 @@ Signals: SIGINT and SIGTERM end it: what has come is metered, every flow is ende
 once. SIGHUP reads the file of --config again and takes over timeouts, filter and sinks.
 
 Exit codes:
-  0  done
+  0  done (also when the reader of an output went away)
   1  wrong use, or a source or sink that cannot be opened; nothing was metered
   2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
 

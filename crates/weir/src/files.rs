@@ -4,14 +4,17 @@
 use crate::arguments;
 use crate::table::Table;
 use crate::{Refusal, say};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use weir_capture::{Burst, Error, Losses, Progress, Source};
 use weir_export::{ExportOptions, Sink};
 
@@ -308,6 +311,37 @@ pub fn open_sink(sink: &str, sinks: &arguments::Sinks) -> Result<Box<dyn Sink + 
         };
         Refusal(format!("{error}{what_to_do}"))
     })
+}
+
+/// Waits until somebody reads a sink that is a named pipe, and says so if it is long: opening it would wait as well, and hear no signal. The
+/// pipe, which must stay open until the sink is, or the reader would take it for the end; nothing of any other sink.
+///
+/// # Errors
+/// It was told to stop before.
+pub fn wait_for_reader(sink: &str, stop: &AtomicBool) -> Result<Option<File>, Refusal> {
+    const LOOK: Duration = Duration::from_millis(20);
+    const SILENT: Duration = Duration::from_secs(1);
+    let Target::File(path) = Target::of_sink(sink) else { return Ok(None) };
+    if !fs::metadata(&path).is_ok_and(|about| about.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let (began, mut told) = (Instant::now(), false);
+    loop {
+        match File::options().write(true).custom_flags(flags).open(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
+            // What else may be wrong is told by who opens it for good.
+            opened => return Ok(opened.ok()),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Refusal(format!("{sink}: nobody reads this pipe")));
+        }
+        if !told && began.elapsed() >= SILENT {
+            told = true;
+            say(&format!("{sink}: waits until somebody reads this pipe"));
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// Opens a file that is written later, so that what is in it stays until then.

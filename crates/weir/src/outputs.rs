@@ -7,12 +7,13 @@ use crate::{Outcome, Refusal, say};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Selector;
 use weir_export::Sink;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::{Overload, Own, Settings};
+use weir_probe::{Change, Overload, Own, Settings};
 
 /// The sinks, and what goes to standard output.
 pub struct Outputs {
@@ -58,27 +59,46 @@ impl Outputs {
         Self { sinks, targets, on_standard_output, stats: stats.map(Path::to_path_buf) }
     }
 
-    /// Opens all of it.
-    pub fn open(&self, sinks: &arguments::Sinks) -> Result<Opened, Refusal> {
+    /// Opens all of it. Pipes wait for who reads them, until `stop`.
+    pub fn open(&self, sinks: &arguments::Sinks, stop: &AtomicBool) -> Result<Opened, Refusal> {
         let totals = Arc::new(Mutex::new(Totals::default()));
-        let sinks = self.open_sinks(sinks, &totals)?;
+        let wait = |sink: &String| files::wait_for_reader(sink, stop);
+        let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
+        let mut opened = self.sinks.iter().map(|sink| files::open_sink(sink, sinks)).collect::<Result<Vec<_>, _>>()?;
+        drop(pipes);
+        let first = opened.remove(0);
+        opened.insert(0, Box::new(Observed { sink: first, totals: totals.clone() }));
         let stats = match &self.stats {
             Some(path) if path != Path::new("-") => Some(files::create(path)?),
             _ => None,
         };
-        Ok(Opened { sinks, totals, stats })
+        Ok(Opened { sinks: opened, totals, stats })
     }
 
-    /// Opens the sinks, of which the first one's records are added up.
-    pub fn open_sinks(
+    /// Opens the sinks but for those that are `kept`, each under the number that it had. Records of the first that is opened are added
+    /// up, if that is asked for.
+    ///
+    /// # Errors
+    /// One cannot be opened; a pipe that nobody reads is not waited for.
+    pub fn change_sinks(
         &self,
         sinks: &arguments::Sinks,
-        totals: &Arc<Mutex<Totals>>,
-    ) -> Result<Vec<Box<dyn Sink + Send>>, Refusal> {
-        let mut opened = self.sinks.iter().map(|sink| files::open_sink(sink, sinks)).collect::<Result<Vec<_>, _>>()?;
-        let first = opened.remove(0);
-        opened.insert(0, Box::new(Observed { sink: first, totals: totals.clone() }));
-        Ok(opened)
+        kept: impl Fn(&String) -> Option<usize>,
+        mut totals: Option<&Arc<Mutex<Totals>>>,
+    ) -> Result<Vec<Change>, Refusal> {
+        let open = |sink| {
+            if let Some(before) = kept(sink) {
+                return Ok(Change::Keep(before));
+            }
+            let pipe = files::wait_for_reader(sink, &AtomicBool::new(true))?;
+            let opened = files::open_sink(sink, sinks)?;
+            drop(pipe);
+            Ok(Change::Open(match totals.take() {
+                Some(totals) => Box::new(Observed { sink: opened, totals: totals.clone() }),
+                None => opened,
+            }))
+        };
+        self.sinks.iter().map(open).collect()
     }
 
     /// Tells what a run came to: the summary behind the table if there is one, the ledger in words if it was asked for or has

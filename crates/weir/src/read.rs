@@ -31,7 +31,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     <weir_flow::Meter>::try_new(settings.meter).map_err(|_| no_room(&settings.meter))?;
     let stop = stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
-    let mut opened = outputs.open(&read.sinks)?;
+    let mut opened = outputs.open(&read.sinks, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(opened.take_sinks(), Place::default(), Behind::Wait)
@@ -61,7 +61,8 @@ pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Ref
     }
     if sources.is_empty() {
         let help = format!("(weir {command} --help)");
-        return Err(Refusal(format!("nothing to read: name a capture file, or - for standard input {help}")));
+        let what = if command == "probe" { "a source: -i af_packet:eth0, a capture" } else { "a capture file" };
+        return Err(Refusal(format!("nothing to read: name {what}, or - for standard input {help}")));
     }
     if sources.iter().filter(|&&source| source == "-").count() > 1 {
         return Err(Refusal("standard input (-) can be read only once".into()));

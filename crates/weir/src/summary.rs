@@ -145,7 +145,13 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         };
         let (ip, wire) = (totals.bytes, totals.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", human(ip), human(wire)));
-        fact("flows", totals.flows.to_string());
+        let of_all = match ledger.created {
+            all if all > totals.flows => {
+                format!(" of {all}: what the first output took; the ledger has all of it (-v)")
+            }
+            _ => String::new(),
+        };
+        fact("flows", format!("{}{of_all}", totals.flows));
         fact("span", when(totals.first_ns, totals.last_ns));
         if let Some(rate) = rate(totals, metered) {
             fact("mean rate", rate);

@@ -20,7 +20,7 @@ fn a_capture_is_tried_in_every_way_and_then_metered_whole() {
     let (code, _, told) = parts(&weir([
         "probe",
         "-i",
-        "synth:mix,flows=500,packets=100k",
+        "synth:mix,flows=500,packets=1M",
         "--autotune=300ms",
         "-o",
         &sink,
@@ -35,9 +35,9 @@ fn a_capture_is_tried_in_every_way_and_then_metered_whole() {
     assert!(told.contains("autotune: from now on as with --layout"), "{told}");
     assert!(!told.contains("--busy-poll"), "a capture does not sleep: {told}");
     let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
-    assert_eq!((&ledger["balanced"], &ledger["packets"]["metered"]), (&true.into(), &100_000.into()), "{ledger}");
+    assert_eq!((&ledger["balanced"], &ledger["packets"]["metered"]), (&true.into(), &1_000_000.into()), "{ledger}");
     let packets = |flow: &Value| flow["packets"].as_u64().unwrap() + flow["rev_packets"].as_u64().unwrap_or(0);
-    assert_eq!(flows(&output).iter().map(packets).sum::<u64>(), 100_000);
+    assert_eq!(flows(&output).iter().map(packets).sum::<u64>(), 1_000_000);
 }
 
 #[test]
@@ -49,6 +49,9 @@ fn what_can_be_read_only_once_is_not_tried() {
     assert!(told.contains("- can be read only once"), "{told}");
     let (code, _, told) = parts(&weir(["probe", "-i", capture.to_str().unwrap(), "--autotune=30ms", "-q"]));
     assert_eq!(code, 0, "{told}");
+    let (code, _, told) = parts(&weir(["probe", "-i", capture.to_str().unwrap(), "--autotune"]));
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("too little in the capture to tell one from another"), "{told}");
 }
 
 /// Tells the sender, whatever becomes of the test.

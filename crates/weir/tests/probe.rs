@@ -567,3 +567,100 @@ fn a_capture_that_is_damaged_is_told_and_the_others_go_on() {
     assert!(told.contains("cut.pcap"), "{told}");
     assert!(out.contains(&format!("packets    {} received", 1 + common::SMALL_PACKETS)), "{out}");
 }
+
+#[test]
+fn sighup_opens_and_closes_sinks_beside_one_that_stays_and_names_what_needs_another_start() {
+    if !network() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    open_to_all(folder.path());
+    let [stays, comes, file] = ["stays.json", "comes.json", "probe.toml"].map(|name| folder.path().join(name));
+    let write = |sinks: &[&Path], more: &str| {
+        let sinks: Vec<_> = sinks.iter().map(|sink| format!("\"json:{}\"", sink.display())).collect();
+        fs::write(&file, format!("output = [{}]\nidle = \"200ms\"\n{more}", sinks.join(", "))).unwrap();
+        open_to_all(&file);
+    };
+    write(&[&stays], "");
+    let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
+    let mut sender = Sender::new(LEFT);
+    let mut round = |from: u16| (from..from + 50).for_each(|at| talk(at).iter().for_each(|frame| sender.send(frame)));
+    let reload = |times: usize| {
+        probe.signal(libc::SIGHUP);
+        until("it is read again", || probe.told().matches("read again").count() == times);
+    };
+    round(0);
+    until("the first has them", || flows(&stays).len() == 50);
+    write(&[&comes, &stays], "decap = true\ninterval = \"300ms\"\nfull = \"drop\"\n");
+    reload(1);
+    assert!(probe.told().contains("needs another start: decap, full, interval"), "{}", probe.told());
+    round(50);
+    until("both have them", || [&stays, &comes].map(|sink| flows(sink).len()) == [100, 50]);
+    write(&[&stays], "");
+    reload(2);
+    round(100);
+    until("the one that stays has them", || flows(&stays).len() == 150);
+    let (code, told, ledger) = probe.end();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(told.matches("needs another start").count(), 1, "nothing is otherwise any more: {told}");
+    assert_eq!(flows(&comes).len(), 50);
+    assert!(told.contains("flows      150\n"), "each record is added up once: {told}");
+    let sinks = ledger["sinks"].as_array().unwrap();
+    let told: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
+    assert_eq!(told, [[50, 100], [150, 0]], "{ledger}");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_yet_is_waited_for_until_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let sink = format!("json:{}", pipe.display());
+    let begin = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["probe", "-i", "synth:velan,flows=10,packets=1000", "-q", "-o", &sink]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut waits = begin();
+    let mut told = std::io::BufReader::new(waits.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    assert!(line.contains("waits until somebody reads this pipe"), "{line}");
+    // SAFETY: the process was started here, and nobody has waited for it yet.
+    assert_eq!(unsafe { libc::kill(waits.id() as i32, libc::SIGTERM) }, 0);
+    assert_eq!(waits.wait().unwrap().code(), Some(1));
+    // Who is read goes on.
+    let mut read = begin();
+    let text = fs::read_to_string(&pipe).unwrap();
+    assert_eq!((read.wait().unwrap().code(), text.lines().count()), (Some(0), 10));
+}
+
+#[test]
+fn what_would_be_ignored_is_refused_and_what_would_be_done_is_told() {
+    let (code, _, told) = parts(&weir(["probe", "-i", "synth:mix", "--meters", "3"]));
+    assert!(code == 1 && told.contains("only with --layout spread"), "{told}");
+    let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9"];
+    let (code, plan, _) = parts(&weir(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more)));
+    assert_eq!(code, 0);
+    for fact in ["3 threads meter", "2.00s for each trial", "all the time, 9 packets' memory"] {
+        assert!(plan.contains(fact), "{fact}: {plan}");
+    }
+    if rustix_is_root() && Command::new("setpriv").arg("--version").output().is_ok() {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid",
+            "65534",
+            "--clear-groups",
+            env!("CARGO_BIN_EXE_weir"),
+            "probe",
+            "-i",
+            "synth:mix,packets=9",
+        ]);
+        let output = command.args(["--user", "daemon", "-o", "json:/dev/null"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        // Where that user may not even run it there is nothing to see.
+        if output.status.code() != Some(126) && !told.contains("failed to execute") {
+            assert!(output.status.code() == Some(1) && told.contains("only root can become another user"), "{told}");
+        }
+    }
+}

@@ -71,7 +71,7 @@ impl In {
             if let Some(switch) = switch
                 && let Some(end) = self.mesh.handed(reader, self.number, switch)
             {
-                count = count.min((end - lane.taken) as usize);
+                count = count.min(end.saturating_sub(lane.taken) as usize);
             }
             if let Ok(chunk) = lane.queue.read_chunk(count) {
                 let (first, second) = chunk.as_slices();

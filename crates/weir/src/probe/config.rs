@@ -77,6 +77,21 @@ pub fn as_file(arguments: &[OsString]) -> Result<String, Refusal> {
     Ok(text)
 }
 
+/// Names of the options that are set otherwise in the one than in the other.
+pub fn differing(one: &[OsString], other: &[OsString]) -> Result<Vec<String>, Refusal> {
+    let [one, other] = [one, other].map(|arguments| matches(arguments).map_err(|error| Refusal(error.to_string())));
+    let (one, other) = (one?, other?);
+    let whole = Arguments::command();
+    let command = whole.find_subcommand(COMMAND).expect("there is such a command");
+    let differs = |option: &&Arg| {
+        let id = option.get_id().as_str();
+        let values =
+            |matches: &ArgMatches| matches.get_raw(id).map(|values| values.map(OsString::from).collect::<Vec<_>>());
+        values(&one) != values(&other)
+    };
+    Ok(options(command).filter(differs).filter_map(Arg::get_long).map(str::to_owned).collect())
+}
+
 /// Options that make sense in a file.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     const NOT: [&str; 5] = ["config", "check", "print-config", "help", "version"];

@@ -9,7 +9,7 @@ mod placement;
 mod rights;
 mod tune;
 
-use crate::arguments::{Arguments, Command, Layout, Probe};
+use crate::arguments::{Arguments, Command, Layout, Probe, Sinks};
 use crate::outputs::{Ending, Outputs, settings};
 use crate::{Outcome, Refusal, files, read, say, units};
 use clap::Parser;
@@ -44,6 +44,9 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = Settings { overload: probe.overload, sample: probe.sample, ..settings(&probe.metering)? };
+    if probe.meters.is_some() && probe.layout != Layout::Spread {
+        return Err(Refusal("--meters: only with --layout spread do threads share the metering".into()));
+    }
     check_cores("--cores", probe.cores.as_ref())?;
     check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
@@ -56,11 +59,10 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
     let tuned = if probe.autotune.is_some() { tune::tune(probe, &settings, &stop)? } else { Some(probe.clone()) };
     let Some(probe) = &tuned else {
-        say("stopped while it tried: nothing was metered");
-        return Ok(Outcome::Done);
+        return Err(Refusal("stopped while it tried: nothing was metered".into()));
     };
     let (teams, placement) = open_teams(probe, &stop)?;
-    let mut opened = outputs.open(&probe.sinks)?;
+    let mut opened = outputs.open(&probe.sinks, &stop)?;
     let mut manager = Manager::of_environment();
     rights::raise();
     rights::drop_to(&probe.user)?;
@@ -73,7 +75,9 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     rights::lower();
     let (lines, links, rungs) = (Lines::default(), Links::of(&probe.inputs), Vec::new());
     let mut watch = Watch { probe, lines, links, rungs, told: Instant::now(), lost: 0, flawed: false };
-    let (mut current, mut written) = (parse(&whole)?, outputs.sinks.clone());
+    let mut current =
+        Current { probe: parse(&whole)?, began: whole.clone(), written: outputs.sinks.clone(), observed: None };
+    current.observed = outputs.sinks.first().cloned();
     let began = Instant::now();
     manager.ready();
     while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
@@ -82,7 +86,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         }
         std::thread::sleep(LOOK);
         if reload.swap(false, Ordering::Relaxed) {
-            match take_over(given, &arguments, (&mut current, &mut written), &mut running, opened.totals()) {
+            match take_over(given, &arguments, &mut current, &mut running, opened.totals()) {
                 Ok(what) => what.lines().for_each(say),
                 Err(Refusal(why)) => format!("goes on as before: {}", why.trim_end()).lines().for_each(say),
             }
@@ -152,6 +156,11 @@ fn parse(arguments: &[OsString]) -> Result<Probe, Refusal> {
     }
 }
 
+/// Threads that meter for all queues.
+fn meters(probe: &Probe) -> u8 {
+    probe.meters.unwrap_or(2)
+}
+
 /// The pipelines, their sources open, and where threads run.
 fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Team>, Placement), Refusal> {
     let (mut queues, mut counts) = (Vec::new(), Vec::new());
@@ -179,7 +188,7 @@ fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Team>, Place
             queues => format!("{} queues", queues.len()),
         };
         let queues = queues.into_iter().map(|(_, source)| Queue { source, place: place() }).collect();
-        let team = Team { name, queues, meters: (0..probe.meters).map(|_| place()).collect() };
+        let team = Team { name, queues, meters: (0..meters(probe)).map(|_| place()).collect() };
         return Ok((vec![team], placement));
     }
     let team = |(name, source)| {
@@ -226,7 +235,7 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         Layout::Fused => "one per queue, a thread each".into(),
         Layout::Split => "one per queue, two threads each".into(),
         Layout::Spread => {
-            format!("one of all queues, a thread each; {} threads meter, and share the flows", probe.meters)
+            format!("one of all queues, a thread each; {} threads meter, and share the flows", meters(probe))
         }
     };
     fact("pipelines", format!("{pipelines}, on cores: {}", placement.threads_in_words()));
@@ -238,6 +247,14 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
         fact("filter", expression.clone());
     }
     fact("timeouts", format!("idle {}, active {}", units::span(meter.idle_ns), units::span(meter.active_ns)));
+    if let Some(ns) = probe.autotune {
+        fact(
+            "autotune",
+            format!("first, {} for each trial; layout, cores, batch and polling may become others", units::span(ns)),
+        );
+    }
+    let polling = if probe.busy_poll { "all the time" } else { "sleep while nothing comes" };
+    fact("threads", format!("{polling}, {} packets' memory fetched together", probe.batch));
     fact("overload", overload::plan(settings.overload, settings.sample));
     fact("rights", format!("those of {} once everything is open", probe.user));
     text
@@ -260,50 +277,61 @@ fn remind(waits: Arc<AtomicBool>, behind: Behind) {
     });
 }
 
+/// What is in force, but for what needs another start.
+struct Current {
+    probe: Probe,
+    /// The arguments that it began with.
+    began: Vec<OsString>,
+    /// Sinks that this run has opened.
+    written: Vec<String>,
+    /// The one of which records are added up for the summary.
+    observed: Option<String>,
+}
+
 /// Takes over what the file says now: timeouts, filter, and sinks if they are others.
 fn take_over(
     given: &Probe,
     arguments: &[OsString],
-    (current, written): (&mut Probe, &mut Vec<String>),
+    Current { probe: current, began: latest, written, observed }: &mut Current,
     running: &mut weir_probe::Probe,
     totals: &Arc<std::sync::Mutex<crate::summary::Totals>>,
 ) -> Result<String, Refusal> {
     let Some(path) = &given.config else {
         return Err(Refusal("there is no --config to read again".into()));
     };
-    let probe = parse(&with_config(given, arguments)?)?;
+    let whole = with_config(given, arguments)?;
+    let probe = parse(&whole)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     let settings = settings(&probe.metering)?;
     let meter = settings.meter;
-    let sinks = if probe.sinks == current.sinks {
-        None
-    } else {
-        // A file that is opened again is emptied.
-        let is_file = |sink: &&String| matches!(files::Target::of_sink(sink), files::Target::File(_));
-        let mut named = probe.sinks.outputs.iter().filter(is_file);
-        if let Some(again) = named.find(|sink| written.contains(sink)) {
-            return Err(Refusal(format!(
-                "{again} was written, and to open it again would empty it: give it another name, or leave the outputs as they are"
-            )));
-        }
-        Some(outputs.open_sinks(&probe.sinks, totals)?)
-    };
+    let before = Outputs::of(&current.sinks.outputs, current.stats.as_deref());
+    let as_before = Sinks { outputs: current.sinks.outputs.clone(), ..probe.sinks.clone() } == current.sinks;
+    let kept = |sink: &String| before.sinks.iter().position(|there| there == sink).filter(|_| as_before);
+    // A file that is opened again is emptied.
+    let is_file = |sink: &&String| matches!(files::Target::of_sink(sink), files::Target::File(_));
+    let mut opened_again = outputs.sinks.iter().filter(|sink| kept(sink).is_none()).filter(is_file);
+    if let Some(again) = opened_again.find(|sink| written.contains(sink)) {
+        let why = if as_before { "" } else { " (top, uniflow or domain is another)" };
+        return Err(Refusal(format!(
+            "{again} was written, and to open it again{why} would empty it: give it another name, or leave it as it is"
+        )));
+    }
+    let same = as_before && outputs.sinks == before.sinks;
+    let is_new = |sink: &&String| kept(sink).is_none();
+    let stays = observed.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
+    let totals = if stays { None } else { Some(totals) };
+    let sinks = if same { None } else { Some(outputs.change_sinks(&probe.sinks, kept, totals)?) };
     running.change(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
-    let differs = [
-        ("input", probe.inputs != current.inputs),
-        ("flows", probe.metering.flows != current.metering.flows),
-        ("layout", (probe.layout, probe.meters) != (current.layout, current.meters)),
-        ("overload", probe.overload != current.overload),
-        ("sample", probe.sample != current.sample),
-        ("cores", probe.cores != current.cores || probe.export_cores != current.export_cores),
-        ("busy-poll", probe.busy_poll != current.busy_poll),
-        ("user", probe.user != current.user),
-    ];
-    let names: Vec<_> = differs.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+    const TAKEN_OVER: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
+    let mut names = config::differing(latest, &whole)?;
+    names.retain(|name| !TAKEN_OVER.contains(&name.as_str()));
     if !names.is_empty() {
         text.push_str(&format!("\nnot taken over, as it needs another start: {}", names.join(", ")));
+    }
+    if !stays {
+        *observed = outputs.sinks.iter().find(is_new).cloned();
     }
     current.sinks = probe.sinks;
     written.extend(outputs.sinks);
@@ -361,7 +389,8 @@ impl Watch<'_> {
     fn source_failed(&mut self, answer: &Answer) {
         for error in &answer.errors {
             self.flawed = true;
-            say(error);
+            // Queues of one source say the same.
+            say(&format!("{}: {error}", answer.name));
         }
         if answer.more_errors > 0 {
             say(&format!("{}: {} more such lines", answer.name, answer.more_errors));

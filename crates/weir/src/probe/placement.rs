@@ -41,7 +41,7 @@ impl Placement {
     fn beside_cards(root: &Root, probe: &Probe, queues: &[usize]) -> Result<Self, String> {
         let threads = if probe.layout == Layout::Split { 2 } else { 1 };
         // Threads that meter for all stand beside the first card.
-        let meters = if probe.layout == Layout::Spread { probe.meters.into() } else { 0 };
+        let meters = if probe.layout == Layout::Spread { super::meters(probe).into() } else { 0 };
         let work = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
             let devices = devices(input);
             if devices.is_empty() {

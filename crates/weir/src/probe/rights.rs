@@ -5,6 +5,8 @@ use rustix::process::{Gid, Uid, geteuid, setpriority_process};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use std::fs;
 
+/// Whose rights are kept if nobody says.
+const DEFAULT_USER: &str = "nobody";
 /// How far threads may be raised above others, as `nice` has it.
 pub const MOST_URGENT: i32 = -10;
 
@@ -25,11 +27,18 @@ pub fn lower() {
 /// There is no such user, or the system refuses.
 pub fn drop_to(user: &str) -> Result<(), Refusal> {
     let failed = |what: &str, error| Refusal(format!("--user {user}: cannot {what}: {error}"));
-    if geteuid().is_root() && user != "root" && user != "0" {
+    let is_default = user == DEFAULT_USER;
+    if !geteuid().is_root() {
+        // Nobody asked for another user if it is the one that stands there by itself.
+        if !is_default && ids(user)?.0 != geteuid().as_raw() {
+            return Err(Refusal(format!("--user {user}: only root can become another user; leave it out")));
+        }
+    } else if user != "root" && user != "0" {
         let (uid, gid) = ids(user)?;
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
-        set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("take its group", error))?;
-        set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("take its name", error))?;
+        set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("take its group (which takes CAP_SETGID)", error))?;
+        set_thread_uid(Uid::from_raw(uid))
+            .map_err(|error| failed("become that user (which takes CAP_SETUID)", error))?;
     }
     set_no_new_privs(true).map_err(|error| failed("forbid to regain rights", error))
 }

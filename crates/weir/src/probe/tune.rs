@@ -19,11 +19,13 @@ const TURNS: u32 = 3;
 /// What a trial leaves out at its beginning: memory is touched for the first time.
 const WARM: Duration = Duration::from_millis(50);
 /// How often it looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(10);
+const LOOK: Duration = Duration::from_millis(1);
 /// Something else must be so much better, as a factor.
 const CLEARLY: f64 = 1.05;
 /// A share of packets lost that is no more than another one, in millionths.
 const ABOUT_AS_FEW: u64 = 1000;
+/// A capture must last so long, or the whole turn.
+const SHORTEST: Duration = Duration::from_millis(100);
 /// Packets of a trial below which live traffic tells nothing.
 const TOO_FEW: u64 = 1000;
 
@@ -45,6 +47,11 @@ impl Trial {
     /// Millionths of all packets.
     fn lost_share(&self) -> u64 {
         self.lost * 1_000_000 / (self.packets + self.lost).max(1)
+    }
+
+    /// Whether it tells nothing: hardly any live traffic came, or a capture was over at once.
+    fn is_too_little(&self, turn: Duration) -> bool {
+        if self.live { self.packets < TOO_FEW } else { self.seconds < turn.min(SHORTEST).as_secs_f64() }
     }
 
     /// Packets a second at which its busiest thread has no time left; of a capture, packets a second.
@@ -72,8 +79,9 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
     let settings = &Settings { overload: Overload::Lose, ..settings.clone() };
     let live = probe.inputs.iter().any(|input| weir_capture::is_live(&input.to_string_lossy()));
     say(&format!(
-        "autotune: {} for each trial, in {TURNS} turns; {}",
+        "autotune: {} for each trial, {TURNS} turns of {}; {}",
         units::span(probe.autotune.unwrap_or(0)),
+        units::span(turn.as_nanos() as u64),
         if live { "what comes meanwhile is in no record" } else { "then it is read from its beginning" }
     ));
     let mut best = probe.clone();
@@ -89,8 +97,12 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
         }
         let Some(candidate) = candidates.into_iter().nth(chosen) else { continue };
         best = candidate.probe;
-        if trials.iter().all(|trial| trial.live && trial.packets < TOO_FEW) {
-            say("autotune: there is too little traffic to tell one from another; all stays as it was");
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let too_little = if live { "traffic" } else { "in the capture" };
+        if trials.iter().all(|trial| trial.is_too_little(turn)) {
+            say(&format!("autotune: there is too little {too_little} to tell one from another; all stays as it was"));
             return Ok(Some(Probe { autotune: None, ..probe.clone() }));
         }
     }
@@ -108,15 +120,15 @@ fn is_pipe(input: &OsString) -> bool {
 fn layouts(probe: &Probe) -> Vec<Candidate> {
     let cores = cores_there().len();
     let spread = cores.saturating_sub(1).clamp(2, 8) as u8;
-    let of = |layout, meters: u8| {
+    let of = |layout, meters: Option<u8>| {
         let name = match layout {
             Layout::Fused => "--layout fused".into(),
             Layout::Split => "--layout split".into(),
-            Layout::Spread => format!("--layout spread --meters {meters}"),
+            Layout::Spread => format!("--layout spread --meters {}", meters.unwrap_or_default()),
         };
         Candidate { name, probe: Probe { layout, meters, ..probe.clone() } }
     };
-    vec![of(Layout::Fused, probe.meters), of(Layout::Split, probe.meters), of(Layout::Spread, spread)]
+    vec![of(Layout::Fused, None), of(Layout::Split, None), of(Layout::Spread, probe.meters.or(Some(spread)))]
 }
 
 /// Every thread on a core of its own, or wherever the system puts it.
@@ -266,13 +278,14 @@ fn choose(trials: &[Trial]) -> (usize, String) {
 fn line(name: &str, trial: &Trial, chosen: Option<&String>) -> String {
     let packets = units::rate(trial.packets as f64 / trial.seconds.max(1e-9), "packets/s");
     let lost = trial.lost_share() as f64 / 10_000.0;
-    let cost = 1e9 * trial.busy_seconds / trial.packets.max(1) as f64;
+    let cost = match trial.packets {
+        0 => "no packets".into(),
+        packets => format!("{:.0} ns of processor time per packet", 1e9 * trial.busy_seconds / packets as f64),
+    };
     let room = units::rate(trial.room(), "packets/s");
     let room = if trial.live { format!("room for {room}") } else { "all threads together".into() };
     let chosen = chosen.map_or_else(String::new, |why| format!("  <- taken: {why}"));
-    format!(
-        "autotune: {name:<36} {packets:>15}, {lost:.2} % lost, {cost:.0} ns of processor time per packet, {room}{chosen}"
-    )
+    format!("autotune: {name:<36} {packets:>15}, {lost:.2} % lost, {cost}, {room}{chosen}")
 }
 
 /// What is other than it was, as options.
@@ -285,7 +298,7 @@ fn as_options(best: &Probe, before: &Probe) -> String {
     let layout = match best.layout {
         Layout::Fused => "fused".into(),
         Layout::Split => "split".into(),
-        Layout::Spread => format!("spread --meters {}", best.meters),
+        Layout::Spread => format!("spread --meters {}", super::meters(best)),
     };
     option("--layout", layout);
     if let Some(cores) = &best.cores {
