@@ -71,9 +71,8 @@ pub struct Overload {
 
 impl Overload {
     fn merge(&mut self, other: Self) {
-        if other.rung > self.rung {
-            (self.rung, self.since_ns) = (other.rung, other.since_ns);
-        }
+        // The highest rung, and since when the last one stands there.
+        (self.rung, self.since_ns) = (self.rung, self.since_ns).max((other.rung, other.since_ns));
         self.highest = self.highest.max(other.highest);
         self.steps += other.steps;
         self.unanalysed_flows += other.unanalysed_flows;

@@ -66,6 +66,14 @@ impl Probe {
     }
 }
 
+impl Drop for Probe {
+    /// It does not outlive a test that failed.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Objects in a file, one a line; the last may be on its way.
 pub fn flows(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
