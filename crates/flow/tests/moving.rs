@@ -290,7 +290,7 @@ fn a_connection_that_was_not_analysed_moves_as_such_until_its_record_ends() {
         other.drain(&mut out);
         assert_eq!(marked(&out[1]), (true, false), "its next record is whole");
         // What was taken out left nothing behind for who comes next.
-        one.absorb(&[segment(S, 9)], &mut out);
+        one.absorb(&[segment(3 * S, 9)], &mut out);
         one.drain(&mut out);
         assert_eq!(marked(&out[2]), (true, false));
     }
