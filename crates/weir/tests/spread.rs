@@ -67,10 +67,9 @@ fn an_elephant_among_mice_is_balanced_and_no_flow_is_split() {
     let (code, told, ledger) = probe.end();
     assert_eq!(code, 0, "{told}");
     let imbalances = imbalances(&told);
-    let most = imbalances.iter().copied().fold(0.0, f64::max);
-    assert!(most > 30.0, "it was uneven: {imbalances:?}");
     assert!(imbalances.last().is_some_and(|&percent| percent < 10.0), "it became even: {imbalances:?}");
-    assert!(moved(&told) > 0, "{told}");
+    // A meter has 128 parts at first; the one with the elephant has to give most of them away. (A line may come when that is done.)
+    assert!(moved(&told) >= 64, "it was uneven: {told}");
     eprintln!("{rounds} rounds of 250 000 packets; percent above a share, line by line: {imbalances:?}");
     assert_eq!(ledger["packets"]["metered"], rounds * 250_000, "{ledger}");
 
