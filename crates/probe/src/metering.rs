@@ -25,6 +25,9 @@ const TICK: Duration = weir_capture::PATIENCE;
 pub(crate) struct Metering {
     meter: Meter,
     flows: Vec<Flow>,
+    /// Of so many of them the latest end is known, ns.
+    looked_at: usize,
+    end_ns: u64,
     /// When records were handed to the sinks last.
     exported: Instant,
     /// When time went on without packets last.
@@ -57,6 +60,8 @@ impl Metering {
         Ok(Self {
             meter,
             flows: Vec::with_capacity(2 * BATCH),
+            looked_at: 0,
+            end_ns: 0,
             exported: Instant::now(),
             waited: Instant::now(),
             overdue: false,
@@ -106,7 +111,9 @@ impl Metering {
     #[inline]
     pub fn export_when_due(&mut self, look: impl FnOnce(&mut Histories, u64, bool)) {
         if self.flows.len() >= BATCH || self.overdue {
-            let end_ns = self.flows.iter().map(Flow::end_ns).max().unwrap_or(0);
+            let new = &self.flows[self.looked_at..];
+            let end_ns = new.iter().map(Flow::end_ns).fold(self.end_ns, u64::max);
+            (self.looked_at, self.end_ns) = (self.flows.len(), end_ns);
             if !self.histories.cover(end_ns) {
                 let too_many = self.flows.len() >= HELD;
                 look(&mut self.histories, end_ns, too_many);
@@ -216,6 +223,7 @@ impl Metering {
                 }
             }
         }
+        (self.looked_at, self.end_ns) = (0, 0);
         (self.exported, self.overdue) = (Instant::now(), false);
     }
 

@@ -29,6 +29,23 @@ pub struct RawFrame {
     pub bytes: Vec<u8>,
 }
 
+/// The packets of a source whose frames are whole, as a synthetic load's are.
+///
+/// # Panics
+/// One is not.
+pub fn packets(source: &mut dyn weir_capture::Source) -> Vec<weir_packet::Packet> {
+    let mut packets = Vec::new();
+    while let Some(burst) = source.burst().expect("it can be read") {
+        for frame in &burst {
+            let mut packet = weir_packet::Packet { time_ns: frame.time_ns, ..Default::default() };
+            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
+                .expect("frames are whole");
+            packets.push(packet);
+        }
+    }
+    packets
+}
+
 impl std::fmt::Debug for RawFrame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ns, link {}, interface {}, ", self.time_ns, self.link, self.interface)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_capture::{Source, TrueTcp, synth};
+use weir_capture::{TrueTcp, synth};
 use weir_flow::{Config, Flow, Meter};
 use weir_gpu::{Choice, Engine, Options};
 use weir_packet::Packet;
@@ -15,15 +15,7 @@ type Told = BTreeMap<(SocketAddr, SocketAddr), TrueTcp>;
 /// The packets of a load, and the truth.
 fn load(specification: &str) -> (Vec<Packet>, Told) {
     let mut source = synth(specification).expect("the load exists").with_truth();
-    let mut packets = Vec::new();
-    while let Some(burst) = source.burst().expect("memory can be read") {
-        for frame in &burst {
-            let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
-                .expect("frames are whole");
-            packets.push(packet);
-        }
-    }
+    let packets = weir_testkit::packets(&mut source);
     let mut truth = Told::new();
     for (flow, [there, back]) in source.truth().iter().zip(source.true_tcp()) {
         let client = SocketAddr::new(flow.source, flow.source_port);

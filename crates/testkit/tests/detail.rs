@@ -2,7 +2,7 @@
 //! invents nothing.
 
 use std::collections::BTreeMap;
-use weir_capture::{Source, synth};
+use weir_capture::synth;
 use weir_flow::{Approximate, Config, Detail, Flow, Meter};
 use weir_ledger::Noted;
 use weir_packet::Packet;
@@ -11,17 +11,7 @@ use weir_tcp::{Class, Report};
 const TCP: u8 = 6;
 
 fn load(specification: &str) -> Vec<Packet> {
-    let mut source = synth(specification).expect("the load exists");
-    let mut packets = Vec::new();
-    while let Some(burst) = source.burst().expect("memory can be read") {
-        for frame in &burst {
-            let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
-                .expect("frames are whole");
-            packets.push(packet);
-        }
-    }
-    packets
+    weir_testkit::packets(&mut synth(specification).expect("the load exists"))
 }
 
 /// What only happens where packets are missing.

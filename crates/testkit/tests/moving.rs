@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
-use weir_capture::{Source, synth};
+use weir_capture::synth;
 use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Moved, PARTS, Parts, Policy, Spread};
 use weir_ledger::Records;
 use weir_packet::Packet;
@@ -307,16 +307,7 @@ fn flows_that_move_make_the_records_of_one_meter_on_hostile_traffic() {
 
 /// The packets of a synthetic load.
 fn load(specification: &str) -> Vec<Packet> {
-    let mut source = synth(specification).expect("the load exists");
-    let mut packets = Vec::new();
-    while let Some(burst) = source.burst().expect("memory can be read") {
-        for frame in &burst {
-            let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
-                .expect("frames are whole");
-            packets.push(packet);
-        }
-    }
+    let packets = weir_testkit::packets(&mut synth(specification).expect("the load exists"));
     assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "time does not step back");
     packets
 }

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use weir_bench::{Error, LiveOptions, Options, TABLES};
+use weir_bench::{Error, LiveOptions, LiveReport, Options, Report, TABLES};
 
 /// Where captures lie in a copy of the repository.
 const CAPTURES: &str = "testdata/captures";
@@ -22,7 +22,6 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
 
 /// Measures live sources.
 fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
-    let json = open_json(arguments.json.as_deref())?;
     let options = LiveOptions {
         sources: arguments.sources.clone(),
         rounds: arguments.rounds.into(),
@@ -34,27 +33,9 @@ fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
         date: date(),
         stop: read::stop_signal()?,
     };
-    let to_output = is_output(arguments.json.as_deref());
-    let mut outcome = Outcome::Done;
-    let mut show = |text: &str| {
-        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
-            outcome = Outcome::Flawed;
-        }
-    };
-    let report = match weir_bench::live(&options, &mut say, &mut show) {
-        Ok(report) => report,
-        Err(error @ (Error::LostCount { .. } | Error::Interrupted)) => {
-            say(&error.to_string());
-            return Ok(Outcome::Flawed);
-        }
-        Err(error) => return Err(Refusal(error.to_string())),
-    };
-    if to_output {
-        outcome = print((report.json() + "\n").as_bytes());
-    }
-    if !write_json(json, &report.json()) {
-        outcome = Outcome::Flawed;
-    }
+    let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut say, show);
+    let (report, outcome) = tell(arguments.json.as_deref(), measure, LiveReport::json)?;
+    let Some(report) = report else { return Ok(outcome) };
     if report.passed() { Ok(outcome) } else { Err(Refusal("the long run lost packets, or its memory grew".into())) }
 }
 
@@ -64,7 +45,6 @@ fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
-    let json = open_json(bench.json.as_deref())?;
     if let Some(folder) = &bench.svg {
         // Not after half an hour.
         let trial = folder.join(".weir-bench");
@@ -84,27 +64,9 @@ fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
         captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
         date: date(),
     };
-    let to_output = is_output(bench.json.as_deref());
-    let mut outcome = Outcome::Done;
-    let mut show = |text: &str| {
-        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
-            outcome = Outcome::Flawed;
-        }
-    };
-    let report = match weir_bench::run(&options, &mut say, &mut show) {
-        Ok(report) => report,
-        Err(error @ Error::LostCount { .. }) => {
-            say(&error.to_string());
-            return Ok(Outcome::Flawed);
-        }
-        Err(error) => return Err(Refusal(error.to_string())),
-    };
-    if to_output {
-        outcome = print((report.json() + "\n").as_bytes());
-    }
-    if !write_json(json, &report.json()) {
-        outcome = Outcome::Flawed;
-    }
+    let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut say, show);
+    let (report, mut outcome) = tell(bench.json.as_deref(), measure, Report::json)?;
+    let Some(report) = report else { return Ok(outcome) };
     if let Some(folder) = &bench.svg
         && let Err(error) = weir_bench::write_plots(&report, folder)
     {
@@ -112,6 +74,36 @@ fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
         outcome = Outcome::Flawed;
     }
     Ok(outcome)
+}
+
+/// Measures, tells as it goes, and writes the report: `None` of one that counts packets as lost, or was interrupted.
+fn tell<R>(
+    json: Option<&Path>,
+    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R, Error>,
+    as_json: fn(&R) -> String,
+) -> Result<(Option<R>, Outcome), Refusal> {
+    let file = open_json(json)?;
+    let (to_output, mut outcome) = (is_output(json), Outcome::Done);
+    let mut show = |text: &str| {
+        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
+            outcome = Outcome::Flawed;
+        }
+    };
+    let report = match measure(&mut show) {
+        Ok(report) => report,
+        Err(error @ (Error::LostCount { .. } | Error::Interrupted)) => {
+            say(&error.to_string());
+            return Ok((None, Outcome::Flawed));
+        }
+        Err(error) => return Err(Refusal(error.to_string())),
+    };
+    if to_output {
+        outcome = print((as_json(&report) + "\n").as_bytes());
+    }
+    if !write_json(file, &as_json(&report)) {
+        outcome = Outcome::Flawed;
+    }
+    Ok((Some(report), outcome))
 }
 
 /// Today, and what time it is.
