@@ -5,8 +5,9 @@
 
 use crate::Error;
 use crate::huge::Huge;
-use weir_capture::{BURST, Burst, Frame, Progress, Source, Synth};
+use weir_capture::{BURST, Burst, Frame, Progress, Source};
 use weir_flow::prefetch;
+use weir_trafficgen::Synth;
 
 /// Room that any burst of a synthetic load finds enough.
 const ROOM: usize = 1 << 17;
@@ -44,9 +45,9 @@ impl Frames {
     /// the same frames again, later.
     pub fn new(specification: &str, packets: usize) -> Result<Self, Error> {
         let specification = format!("{specification},packets=100G");
-        let source = weir_capture::synth(&specification)?;
+        let source = weir_trafficgen::synth(&specification)?;
         // The first frames tell how long they are.
-        let (mut trial, mut longest) = (weir_capture::synth(&specification)?, 0);
+        let (mut trial, mut longest) = (weir_trafficgen::synth(&specification)?, 0);
         for _ in 0..64 {
             let burst = trial.burst()?.unwrap_or_default();
             longest = burst.iter().map(|frame| frame.bytes.len()).fold(longest, usize::max);
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_walked_is_what_was_made() {
         for specification in ["velan,flows=10,new=1M", "mix,flows=50,snap=96", "mix,flows=50"] {
-            let mut made = weir_capture::synth(&format!("{specification},packets=100G")).unwrap();
+            let mut made = weir_trafficgen::synth(&format!("{specification},packets=100G")).unwrap();
             let mut frames = Frames::that_go_on(specification, 640).unwrap();
             for _ in 0..3 {
                 let mut walk = frames.walk();

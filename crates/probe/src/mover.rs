@@ -252,10 +252,11 @@ mod tests {
     use crate::reader::Reader;
     use crate::settings::Settings;
     use crate::work::{self, Stop};
-    use weir_capture::{Source, synth};
+    use weir_capture::Source;
     use weir_export::Sink;
     use weir_flow::Flow;
     use weir_ledger::SinkLine;
+    use weir_trafficgen::synth;
 
     /// Keeps every record.
     struct Kept(SinkLine, Arc<Mutex<Vec<Flow>>>);

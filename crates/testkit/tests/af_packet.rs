@@ -62,7 +62,7 @@ fn traffic() -> Vec<Vec<u8>> {
     for path in paths {
         frames.extend(real::frames(&mut *weir_capture::open(&path).unwrap()).0);
     }
-    frames.extend(real::frames(&mut weir_capture::synth("mix,flows=500,packets=20k,seed=5").unwrap()).0);
+    frames.extend(real::frames(&mut weir_trafficgen::synth("mix,flows=500,packets=20k,seed=5").unwrap()).0);
     frames.retain(|frame| frame.link == 1 && frame.bytes.len() > 14);
     frames.into_iter().map(|frame| frame.bytes).collect()
 }

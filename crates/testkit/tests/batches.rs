@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_capture::{TrueTcp, synth};
 use weir_flow::{Config, Flow, Meter};
-use weir_gpu::{Choice, Engine, Options};
 use weir_packet::Packet;
 use weir_tcp::{Class, Report};
+use weir_tcp_batch::{Choice, Engine, Options};
+use weir_trafficgen::{TrueTcp, synth};
 
 /// What both directions told, by their senders and receivers.
 type Told = BTreeMap<(SocketAddr, SocketAddr), TrueTcp>;

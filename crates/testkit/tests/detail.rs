@@ -2,11 +2,11 @@
 //! invents nothing.
 
 use std::collections::BTreeMap;
-use weir_capture::synth;
 use weir_flow::{Approximate, Config, Detail, Flow, Meter};
 use weir_ledger::Noted;
 use weir_packet::Packet;
 use weir_tcp::{Class, Report};
+use weir_trafficgen::synth;
 
 const TCP: u8 = 6;
 

@@ -40,13 +40,29 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("capture", &[]),
         ("tcp", &["packet"]),
         ("flow", &["ledger", "packet", "tcp"]),
-        ("gpu", &["packet", "tcp"]),
+        ("tcp-batch", &["packet", "tcp"]),
+        ("trafficgen", &["capture"]),
         ("export", &["flow", "ledger", "packet", "tcp"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
-        ("bench", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe"]),
+        ("bench", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp-batch", "trafficgen"]),
         ("host", &[]),
-        ("weir", &["bench", "capture", "export", "flow", "gpu", "host", "ledger", "packet", "probe", "tcp"]),
-        ("testkit", &["capture", "export", "flow", "gpu", "ledger", "packet", "probe", "tcp"]),
+        (
+            "weir",
+            &[
+                "bench",
+                "capture",
+                "export",
+                "flow",
+                "host",
+                "ledger",
+                "packet",
+                "probe",
+                "tcp",
+                "tcp-batch",
+                "trafficgen",
+            ],
+        ),
+        ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp", "tcp-batch", "trafficgen"]),
     ]);
     let manifests = manifests();
     assert_eq!(manifests.keys().collect::<Vec<_>>(), arrows.keys().collect::<Vec<_>>(), "rooms of the house");
@@ -72,7 +88,7 @@ fn the_test_room_is_for_tests_only() {
 #[test]
 fn only_rooms_that_need_it_may_hold_unsafe_code() {
     // Mapped files, libpcap's compiler, rings of the kernel, DPDK; the table's memory and instructions; the driver of a card; in all, fetching ahead.
-    const MAY: [&str; 3] = ["capture", "flow", "gpu"];
+    const MAY: [&str; 3] = ["capture", "flow", "tcp-batch"];
     for name in manifests().keys() {
         let sources = crates().join(name).join("src");
         let root = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());

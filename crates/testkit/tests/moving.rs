@@ -6,11 +6,11 @@
 
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
-use weir_capture::synth;
 use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Moved, PARTS, Parts, Policy, Spread};
 use weir_ledger::Records;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
+use weir_trafficgen::synth;
 
 const SEEDS: u64 = 400;
 const SECOND: u64 = 1_000_000_000;

@@ -125,7 +125,7 @@ fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<d
 
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, String> {
     if let Some(specification) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
-        return match weir_capture::synth(specification) {
+        return match weir_trafficgen::synth(specification) {
             Ok(synth) => Ok(Box::new(synth)),
             Err(error) => Err(format!("synth:{specification}: {error}")),
         };

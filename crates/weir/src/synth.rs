@@ -16,7 +16,7 @@ const SNAP_LENGTH: u32 = 65_535;
 /// Writes the capture, and the true flows if asked.
 pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
     let specification = synth.spec.strip_prefix("synth:").unwrap_or(&synth.spec);
-    let mut source = weir_capture::synth(specification).map_err(|error| Refusal(error.to_string()))?;
+    let mut source = weir_trafficgen::synth(specification).map_err(|error| Refusal(error.to_string()))?;
     if synth.truth.is_some() {
         source = source.with_truth();
     }
@@ -54,7 +54,7 @@ pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
         && let Err(error) =
-            weir_capture::write_truth(source.truth(), source.true_tcp(), &mut truth).and_then(|()| truth.flush())
+            weir_trafficgen::write_truth(source.truth(), source.true_tcp(), &mut truth).and_then(|()| truth.flush())
         && failed(path, &error) == Outcome::Flawed
     {
         outcome = Outcome::Flawed;

@@ -35,7 +35,7 @@ fn frames() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let captures = ["web.pcap", "dns.pcap.gz", "tls.pcap", "ssh.pcap"];
     let opened = captures.map(|name| weir_capture::open(&folder.join(name)).unwrap());
-    let mix: Box<dyn weir_capture::Source> = Box::new(weir_capture::synth("mix,flows=300,packets=10k").unwrap());
+    let mix: Box<dyn weir_capture::Source> = Box::new(weir_trafficgen::synth("mix,flows=300,packets=10k").unwrap());
     for mut source in opened.into_iter().map(|source| source as Box<dyn weir_capture::Source>).chain([mix]) {
         while let Some(burst) = source.burst().unwrap() {
             let has_ports = |bytes: &[u8]| {

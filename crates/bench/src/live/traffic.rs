@@ -29,7 +29,7 @@ impl Traffic {
     /// Frames of a capture, or of `synth:...`.
     pub fn load(source: &str) -> Result<Self, Error> {
         let mut frames: Box<dyn Source> = match source.strip_prefix("synth:") {
-            Some(specification) => Box::new(weir_capture::synth(specification)?),
+            Some(specification) => Box::new(weir_trafficgen::synth(specification)?),
             None => weir_capture::open(Path::new(source))?,
         };
         let (mut octets, mut ends, mut others) = (Vec::new(), Vec::new(), 0_u64);

@@ -7,8 +7,8 @@ use crate::harness::{Bench, Group, Run, Work};
 use crate::load::{RATE, VELAN, config, needed, velan};
 use crate::meter::{Fused, Preparsed};
 use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
-use weir_capture::VELAN_PRESETS;
 use weir_flow::Config;
+use weir_trafficgen::VELAN_PRESETS;
 
 /// Flows of the load that `flows` holds every row against.
 const ANCHOR_FLOWS: usize = 100_000;

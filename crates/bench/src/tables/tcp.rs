@@ -8,8 +8,8 @@ use crate::load::{RATE, config};
 use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
-use weir_gpu::{Choice, Engine, Options};
 use weir_packet::{Flags, Packet, mapped};
+use weir_tcp_batch::{Choice, Engine, Options};
 
 const WITHOUT: &str = "no TCP analysis";
 /// The meter without TCP analysis.

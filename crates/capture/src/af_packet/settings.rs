@@ -1,6 +1,6 @@
 //! What the user wrote behind `af_packet:`.
 
-use crate::synth::spec::{SpecError, Values};
+use crate::settings::{SpecError, Values};
 
 const KEYS: &[&str] = &["queues", "block", "blocks", "snap", "promisc", "timestamps", "fanout"];
 /// The pages of which every processor here can make blocks.

@@ -1,6 +1,6 @@
 //! What the user wrote behind `af_xdp:`.
 
-use crate::synth::spec::{SpecError, Values};
+use crate::settings::{SpecError, Values};
 
 const KEYS: &[&str] = &["queues", "mode", "attach", "snap", "frames"];
 /// Frames of a queue, at most: 4 GiB of memory.

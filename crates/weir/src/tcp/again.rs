@@ -99,12 +99,12 @@ mod tests {
     use std::fs;
     use std::path::Path;
     use weir_capture::{PcapWriter, Source};
-    use weir_gpu::{Choice, Engine, Options};
+    use weir_tcp_batch::{Choice, Engine, Options};
 
     /// Connections in trouble, as a capture of the first packets of those that a seed makes.
     fn capture(path: &Path, [seed, packets]: [usize; 2]) {
         let specification = format!("lossy,flows=3,packets=2k,loss=5%,duplicate=3%,seed={seed}");
-        let mut synth = weir_capture::synth(&specification).unwrap();
+        let mut synth = weir_trafficgen::synth(&specification).unwrap();
         let mut writer = PcapWriter::new(fs::File::create(path).unwrap(), 1, 262_144).unwrap();
         let mut number = 0;
         while let Some(burst) = synth.burst().unwrap() {

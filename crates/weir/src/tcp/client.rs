@@ -4,8 +4,8 @@
 use super::input::opens;
 use ahash::RandomState;
 use std::collections::HashMap;
-use weir_gpu::{Conversation, Key};
 use weir_packet::{Flags, Packet};
+use weir_tcp_batch::{Conversation, Key};
 
 /// Which side is the client, of every pair of ends; 50 to 110 octets each.
 pub struct Clients {

@@ -5,9 +5,9 @@ use crate::arguments::TcpSort;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, Flow};
-use weir_gpu::Conversation;
 use weir_packet::{Network, mapped};
 use weir_tcp::{Class, Kept, Report};
+use weir_tcp_batch::Conversation;
 
 /// Packets that a connection has at least, so that a share of its segments says something.
 const ENOUGH_PACKETS: u64 = 20;

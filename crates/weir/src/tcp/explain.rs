@@ -394,8 +394,8 @@ fn letters(control: u16) -> String {
 mod tests {
     use super::super::client::Clients;
     use super::*;
-    use weir_gpu::Conversation;
     use weir_tcp::Count;
+    use weir_tcp_batch::Conversation;
 
     #[test]
     fn a_difference_is_named_by_its_fields_and_both_values() {

@@ -3,7 +3,7 @@
 use crate::{Refusal, units};
 use std::fs::read_to_string;
 use std::path::Path;
-use weir_gpu::Options;
+use weir_tcp_batch::Options;
 
 /// What a connection takes in the engine, and later in the list: the larger of both, with what lists grow by.
 const CONNECTION: u64 = 700;

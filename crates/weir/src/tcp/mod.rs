@@ -36,9 +36,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use totals::Totals;
-use weir_gpu::{Choice, Conversation, Engine, Options};
 use weir_ledger::{Records, SinkLine};
 use weir_packet::Packet;
+use weir_tcp_batch::{Choice, Conversation, Engine, Options};
 
 /// Everything that a run found.
 pub struct Findings {
@@ -182,7 +182,8 @@ fn find(
     let account = engine.finish(&mut done);
     // A machine without a card is nothing to speak of, if nobody asks; a card that does not work is.
     let asked = tcp.verbose || tcp.engine.is_some();
-    if let Some(note) = account.note.filter(|note| !tcp.quiet && (asked || !note.ends_with(weir_gpu::NO_DRIVER))) {
+    if let Some(note) = account.note.filter(|note| !tcp.quiet && (asked || !note.ends_with(weir_tcp_batch::NO_DRIVER)))
+    {
         say(&note);
     }
     if tcp.verbose {

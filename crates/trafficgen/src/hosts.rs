@@ -1,7 +1,7 @@
 //! Who speaks with whom: addresses and ports of conversations, no two of them the same.
 
-use super::frame::Endpoint;
-use super::random::{Random, scramble};
+use crate::frame::Endpoint;
+use crate::random::{Random, scramble};
 
 /// Client addresses: 100.64.0.0/10 (RFC 6598) and 2001:db8:1::/48 (RFC 3849), 22 bits of each.
 const CLIENTS: u32 = u32::from_be_bytes([100, 64, 0, 0]);

@@ -64,6 +64,7 @@
 //!
 //! Segments carry no timestamps, and acknowledgments no SACK. From hosts without identification acknowledgments alone
 //! and RSTs are not copied: a copy could not be told from the same said twice.
+#![forbid(unsafe_code)]
 
 mod frame;
 mod hosts;
@@ -71,23 +72,20 @@ mod lossy;
 mod mix;
 mod random;
 mod schedule;
-pub(crate) mod spec;
 mod tcp_truth;
 mod truth;
 mod velan;
 
-pub use spec::SpecError;
 pub use tcp_truth::TrueTcp;
 pub use truth::{TrueDirection, TrueFlow, write_truth};
 pub use velan::{VELAN_PRESETS, VelanPreset};
 
-use crate::source::{Burst, Error, Frame, Progress, Source};
 use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
-use spec::{Values, nearest};
 use truth::Truth;
 use velan::Velan;
+use weir_capture::{Burst, Error, Frame, Progress, Source, SpecError, Values, nearest};
 
 const LOADS: &[&str] = &["velan", "mix", "lossy"];
 

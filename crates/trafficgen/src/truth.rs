@@ -1,7 +1,7 @@
 //! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
 
-use super::frame::Endpoint;
-use super::tcp_truth::TrueTcp;
+use crate::frame::Endpoint;
+use crate::tcp_truth::TrueTcp;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -2,7 +2,8 @@
 //! frames and by their times alone, octet by octet.
 
 use std::collections::HashMap;
-use weir_capture::{Source, TrueTcp, synth};
+use weir_capture::Source;
+use weir_trafficgen::{TrueTcp, synth};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Copies come within this time, behind so many other frames of their direction at most.

@@ -4,7 +4,8 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
-use weir_capture::{PcapWriter, Source, SpecError, Synth, TrueDirection, TrueFlow, VELAN_PRESETS, synth, write_truth};
+use weir_capture::{PcapWriter, Source, SpecError};
+use weir_trafficgen::{Synth, TrueDirection, TrueFlow, VELAN_PRESETS, synth, write_truth};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const FIN: u16 = 1;

@@ -4,12 +4,12 @@
 //! The number of a flow is dealt out bit by bit, in turn to the source and the destination, and the ports
 //! never change: every flow has a tuple of its own, and a weak hash has a hard time.
 
-use super::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
-use super::random::Random;
-use super::spec::{SpecError, Values};
-use super::truth::{TrueDirection, TrueFlow, Truth};
-use super::{Bounds, SECOND_NS, START_NS};
+use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
+use crate::random::Random;
+use crate::truth::{TrueDirection, TrueFlow, Truth};
+use crate::{Bounds, SECOND_NS, START_NS};
 use std::net::Ipv4Addr;
+use weir_capture::{SpecError, Values};
 
 const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "new", "snap"];
 

@@ -3,9 +3,9 @@
 //! Why a segment was sent is known from its sender; whether its octets are new to the probe only here. Where both
 //! say something about its class they must agree, and that is asserted.
 
-use super::super::frame::{ACK, FIN, RST, SYN};
-use super::super::tcp_truth::TrueTcp;
 use super::octets::Octets;
+use crate::frame::{ACK, FIN, RST, SYN};
+use crate::tcp_truth::TrueTcp;
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -103,8 +103,8 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::Random;
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn turns_come_in_the_order_of_time_whatever_the_buckets() {

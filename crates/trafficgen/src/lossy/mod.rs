@@ -15,16 +15,16 @@ mod octets;
 mod probe;
 mod side;
 
-use super::frame::{Slot, TCP};
-use super::hosts::Hosts;
-use super::random::{Random, Share, scramble};
-use super::schedule::Schedule;
-use super::spec::{SpecError, Values};
-use super::tcp_truth::TrueTcp;
-use super::truth::{TrueFlow, Truth};
-use super::{Bounds, SECOND_NS, START_NS};
+use crate::frame::{Slot, TCP};
+use crate::hosts::Hosts;
+use crate::random::{Random, Share, scramble};
+use crate::schedule::Schedule;
+use crate::tcp_truth::TrueTcp;
+use crate::truth::{TrueFlow, Truth};
+use crate::{Bounds, SECOND_NS, START_NS};
 use conversation::{Conversation, Draft};
 use side::{Dice, Exchange, Side, Ways};
+use weir_capture::{SpecError, Values};
 
 const KEYS: &[&str] = &[
     "flows",
@@ -100,7 +100,7 @@ impl Lossy {
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
         let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
         let share = |key, tenths_of_a_percent: u64| {
-            Ok(values.share(key)?.unwrap_or(Share(tenths_of_a_percent * Share::ALL.0 / 1_000)))
+            Ok(values.share_in_billionths(key)?.map_or(Share(tenths_of_a_percent * Share::ALL.0 / 1_000), Share))
         };
         let shares = Shares {
             ipv6: share("ipv6", 300)?,

@@ -10,13 +10,13 @@
 //! How long conversations last is drawn without memory (exponential, mean `flows / new`), so that new ones begin at
 //! the stated rate from the moment on when all participants have begun. Nothing is lost, repeated or out of order.
 
-use super::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
-use super::hosts::Hosts;
-use super::random::{Random, Share};
-use super::schedule::Schedule;
-use super::spec::{SpecError, Values};
-use super::truth::{TrueFlow, Truth};
-use super::{Bounds, SECOND_NS, START_NS};
+use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
+use crate::hosts::Hosts;
+use crate::random::{Random, Share};
+use crate::schedule::Schedule;
+use crate::truth::{TrueFlow, Truth};
+use crate::{Bounds, SECOND_NS, START_NS};
+use weir_capture::{SpecError, Values};
 
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
 
@@ -205,9 +205,9 @@ impl Mix {
             opened: 0,
             mean_life_ns: flows * SECOND_NS / new,
             hosts: Hosts::new(flows, seed),
-            ipv6: values.share("ipv6")?.unwrap_or(Share::percent(30)),
-            udp: values.share("udp")?.unwrap_or(Share::percent(40)),
-            rst: values.share("rst")?.unwrap_or(Share::percent(10)),
+            ipv6: values.share_in_billionths("ipv6")?.map_or(Share::percent(30), Share),
+            udp: values.share_in_billionths("udp")?.map_or(Share::percent(40), Share),
+            rst: values.share_in_billionths("rst")?.map_or(Share::percent(10), Share),
         };
         for participant in 0..flows {
             let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);

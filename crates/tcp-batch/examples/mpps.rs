@@ -3,8 +3,8 @@
 //! usage: mpps [auto|cpu|gpu] [PACKETS] [CONNECTIONS] [BATCH]
 
 use std::time::Instant;
-use weir_gpu::{Choice, Engine, Options};
 use weir_packet::{Flags, Packet, mapped};
+use weir_tcp_batch::{Choice, Engine, Options};
 
 /// In the first one connections begin and memory is new.
 const ROUNDS: usize = 12;

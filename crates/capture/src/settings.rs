@@ -1,6 +1,5 @@
-//! A load in words: `velan,flows=131072,size=64` becomes names and values.
-
-use super::random::Share;
+//! Settings as text, for sources: parses the `key=value` pairs of `af_packet:eth0,queues=4` or
+//! `velan,flows=131072,size=64`.
 
 /// A specification that makes no sense, with what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,17 +56,13 @@ fn guess(near: &Option<&'static str>) -> String {
 
 /// The values of one load, as written.
 #[derive(Debug)]
-pub(crate) struct Values<'a> {
+pub struct Values<'a> {
     pairs: Vec<(&'static str, &'a str)>,
 }
 
 impl<'a> Values<'a> {
     /// Takes the text behind the load's name apart.
-    pub(crate) fn parse(
-        load: &'static str,
-        known: &'static [&'static str],
-        text: Option<&'a str>,
-    ) -> Result<Self, SpecError> {
+    pub fn parse(load: &'static str, known: &'static [&'static str], text: Option<&'a str>) -> Result<Self, SpecError> {
         let mut values = Self { pairs: Vec::new() };
         for part in text.into_iter().flat_map(|text| text.split(',')) {
             let not_a_pair = || SpecError::NotAPair { part: part.into() };
@@ -84,12 +79,12 @@ impl<'a> Values<'a> {
     }
 
     /// What was written for a key, if anything.
-    pub(crate) fn get(&self, key: &'static str) -> Option<&'a str> {
+    pub fn get(&self, key: &'static str) -> Option<&'a str> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|&(_, value)| value)
     }
 
     /// A whole number within bounds, with k, M or G behind it or not.
-    pub(crate) fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
         self.value(key, &format!("must be a whole number from {low} to {high}; k, M and G are understood"), |value| {
             scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number))
@@ -97,7 +92,7 @@ impl<'a> Values<'a> {
     }
 
     /// Octets within bounds, with KiB, MiB or GiB behind the number or not; k, M and G mean the same.
-    pub(crate) fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
         const KIB: u64 = 1024;
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -115,7 +110,7 @@ impl<'a> Values<'a> {
     }
 
     /// A time span in ns, within bounds; a plain number is seconds.
-    pub(crate) fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1_000_000_000),
             ("ms", 1_000_000),
@@ -130,20 +125,20 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// A part of the whole: 0.3 or 30%.
-    pub(super) fn share(&self, key: &'static str) -> Result<Option<Share>, SpecError> {
-        const UNITS: &[(&str, u64)] = &[("", Share::ALL.0), ("%", Share::ALL.0 / 100)];
+    /// A share of a whole (`0.3` or `30%`), in billionths.
+    ///
+    /// # Errors
+    /// The value is no number from 0 to 1.
+    pub fn share_in_billionths(&self, key: &'static str) -> Result<Option<u64>, SpecError> {
+        const WHOLE: u64 = 1_000_000_000;
+        const UNITS: &[(&str, u64)] = &[("", WHOLE), ("%", WHOLE / 100)];
         self.value(key, "must be a share from 0 to 1, or from 0% to 100%", |value| {
-            scaled(value, UNITS).map(Share).filter(|&share| share <= Share::ALL)
+            scaled(value, UNITS).filter(|&share| share <= WHOLE)
         })
     }
 
     /// One of a few words.
-    pub(crate) fn choice<T: Copy>(
-        &self,
-        key: &'static str,
-        words: &[(&'static str, T)],
-    ) -> Result<Option<T>, SpecError> {
+    pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, SpecError> {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         self.value(key, &format!("must be one of: {}", known.join(", ")), |value| {
             words.iter().find(|(word, _)| *word == value).map(|&(_, meaning)| meaning)
@@ -177,7 +172,7 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
 }
 
 /// The word that takes the fewest changes to become, if those are few.
-pub(crate) fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
+pub fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
     // Nobody mistypes a name into something much longer; comparing would take the product of both lengths.
     let written: Vec<char> = written.chars().take(32).collect();
     let closest = known.iter().map(|&word| (changes(&written, word), word)).min()?;
@@ -232,10 +227,10 @@ mod tests {
             [("0.3", 300_000_000), ("30%", 300_000_000), ("1", 1_000_000_000), ("0", 0), ("12.5%", 125_000_000)]
         {
             let text = format!("share={text}");
-            assert_eq!(values(&text).unwrap().share("share").unwrap(), Some(Share(share)));
+            assert_eq!(values(&text).unwrap().share_in_billionths("share").unwrap(), Some(share));
         }
         for text in ["share=1.1", "share=101%", "share=%", "share="] {
-            assert!(values(text).unwrap().share("share").is_err(), "{text}");
+            assert!(values(text).unwrap().share_in_billionths("share").is_err(), "{text}");
         }
         for (text, ns) in
             [("500ms", 500_000_000), ("2", 2_000_000_000), ("1.5s", 1_500_000_000), ("5m", 300_000_000_000)]

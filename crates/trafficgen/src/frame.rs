@@ -1,8 +1,8 @@
 //! Frames made of nothing: Ethernet, IPv4 or IPv6, TCP or UDP, with right checksums. All but the first octets of a
 //! payload are zeros: they add nothing to a checksum and so cost nothing.
 
-use crate::source::BURST;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use weir_capture::BURST;
 
 /// Octets of the longest headers and what opens the payload: Ethernet, IPv6, TCP with the options of a SYN, 4.
 const HEADERS: usize = 96;

@@ -45,8 +45,8 @@ impl Octets {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::random::Random;
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn a_set_of_ranges_is_what_a_table_of_octets_is() {

@@ -5,9 +5,9 @@
 //! ```
 //! The next step is taken when nothing is on its way and no timer runs, so that it meets both sides at rest.
 
-use super::super::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use super::probe::{Copied, Probe, Segment, Why};
 use super::side::{Dice, Exchange, NEVER, Place, Side};
+use crate::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use std::cmp::Reverse;
 
 const MILLISECOND_NS: u64 = 1_000_000;

@@ -8,11 +8,11 @@
 //!   until then. So nothing that is only late is sent again, and nothing comes again within 10 ms of its hole;
 //! - what no acknowledgment tells of is repaired after a round trip and 200 ms in which nothing was sent.
 
-use super::super::frame::{ACK, FIN, PSH, WINDOW};
-use super::super::random::Random;
 use super::Shares;
 use super::octets::Octets;
 use super::probe::{Copied, Segment, Why};
+use crate::frame::{ACK, FIN, PSH, WINDOW};
+use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
