@@ -8,7 +8,7 @@ use weir_export::Sink;
 use weir_flow::{ALL, Config, Flow, Hpc, Index, Meter};
 use weir_ledger::{Ledger, Records, SinkLine};
 use weir_packet::{Network, Packet};
-use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// Packets per burst.
 const BURST: usize = weir_capture::BURST;
@@ -32,9 +32,9 @@ impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
-        let exporter =
-            Exporter::new(vec![Box::new(Counter::default())], Place::default(), Behind::Wait).map_err(failed)?;
-        let pipeline = Pipeline::new(settings, exporter.entrance()).map_err(failed)?;
+        let exporter = Exporter::new(vec![Box::new(Counter::default())], CpuAffinity::default(), BackPressure::Block)
+            .map_err(failed)?;
+        let pipeline = Pipeline::new(settings, exporter.handle()).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 
@@ -55,7 +55,7 @@ impl Work<Frames> for Fused {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         let mut source = frames.replay();
         let (result, seconds) = timed(|| {
-            while self.pipeline.step(&mut source)? {}
+            while self.pipeline.process_burst(&mut source)? {}
             Ok::<_, weir_capture::Error>(())
         });
         result?;

@@ -55,11 +55,11 @@ impl Line {
 /// What was given up under overload (docs/overload.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overload {
-    /// The rung of now, of several pipelines the highest; 0 while nothing is given up.
-    pub rung: u8,
+    /// The level of now, of several pipelines the highest; 0 while nothing is given up.
+    pub level: u8,
     /// Since when, ns since 1970 UTC; 0: from the beginning.
     pub since_ns: u64,
-    /// The highest rung there was.
+    /// The highest level there was.
     pub highest: u8,
     /// Steps up and down.
     pub steps: u64,
@@ -71,8 +71,8 @@ pub struct Overload {
 
 impl Overload {
     fn merge(&mut self, other: Self) {
-        // The highest rung, and since when the last one stands there.
-        (self.rung, self.since_ns) = (self.rung, self.since_ns).max((other.rung, other.since_ns));
+        // The highest level, and since when the last one stands there.
+        (self.level, self.since_ns) = (self.level, self.since_ns).max((other.level, other.since_ns));
         self.highest = self.highest.max(other.highest);
         self.steps += other.steps;
         self.unanalysed_flows += other.unanalysed_flows;

@@ -9,8 +9,8 @@
 //! the sinks say of themselves is published after each batch, so that an account can be drawn up at any moment.
 
 use crate::account::Account;
+use crate::affinity::CpuAffinity;
 use crate::desk::busy_ns;
-use crate::place::Place;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -34,23 +34,23 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// What a pipeline does when a sink is slower than it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
-    /// Wait for it: what is read waits, too.
-    Wait,
-    /// Have that sink lose records, and count them: what comes by itself does not wait.
-    Lose,
+pub enum BackPressure {
+    /// Wait for it: the source waits, too. For captures.
+    Block,
+    /// Drop the records for that sink and count them. For live traffic, which does not wait.
+    Drop,
 }
 
 /// The sinks, at work.
 pub struct Exporter {
-    outlets: Arc<Mutex<Outlets>>,
+    outlets: Arc<Mutex<SinkWorkers>>,
     /// Where their threads run.
-    place: Place,
-    behind: Behind,
+    affinity: CpuAffinity,
+    behind: BackPressure,
 }
 
 /// A sink after a change.
-pub enum Change {
+pub enum SinkChange {
     /// The one that had this number before, from 0, goes on.
     Keep(usize),
     /// This one begins.
@@ -58,27 +58,27 @@ pub enum Change {
 }
 
 /// A pipeline's way to the sinks.
-pub struct Entrance {
-    outlets: Arc<Mutex<Outlets>>,
+pub struct ExportHandle {
+    outlets: Arc<Mutex<SinkWorkers>>,
     empty: Receiver<Vec<Flow>>,
     home: SyncSender<Vec<Flow>>,
-    behind: Behind,
+    behind: BackPressure,
     /// Since when nothing more comes.
     last_since: Option<Instant>,
 }
 
 /// Every sink that there is or was. Locked once per batch.
 #[derive(Default)]
-struct Outlets {
-    open: Vec<Outlet>,
+struct SinkWorkers {
+    open: Vec<SinkWorker>,
     /// Those that others replaced.
-    closed: Vec<Outlet>,
+    closed: Vec<SinkWorker>,
     /// What was handed over by the pipelines.
     taken: Records,
 }
 
 /// The way to one sink, and the account of what was handed over while it was open.
-struct Outlet {
+struct SinkWorker {
     /// `None` once the last batch is on its way.
     queue: Option<SyncSender<Arc<Batch>>>,
     /// What was handed over.
@@ -127,34 +127,34 @@ impl Exporter {
     ///
     /// # Errors
     /// The system starts no thread.
-    pub fn new(sinks: Vec<Box<dyn Sink + Send>>, place: Place, behind: Behind) -> io::Result<Self> {
-        let exporter = Self { outlets: Arc::default(), place, behind };
-        exporter.replace(sinks.into_iter().map(Change::Open).collect())?;
+    pub fn new(sinks: Vec<Box<dyn Sink + Send>>, affinity: CpuAffinity, behind: BackPressure) -> io::Result<Self> {
+        let exporter = Self { outlets: Arc::default(), affinity, behind };
+        exporter.replace_sinks(sinks.into_iter().map(SinkChange::Open).collect())?;
         Ok(exporter)
     }
 
     /// A way in for one more pipeline.
-    pub fn entrance(&self) -> Entrance {
+    pub fn handle(&self) -> ExportHandle {
         let (home, empty) = sync_channel(EMPTY);
-        Entrance { outlets: self.outlets.clone(), empty, home, behind: self.behind, last_since: None }
+        ExportHandle { outlets: self.outlets.clone(), empty, home, behind: self.behind, last_since: None }
     }
 
-    /// Has other sinks take the place of those that there are. Of these, in their order, some are kept; the others are finished, behind the
+    /// Has other sinks take the affinity of those that there are. Of these, in their order, some are kept; the others are finished, behind the
     /// records that are on their way.
     ///
     /// # Errors
     /// The system starts no thread; all goes on as before.
-    pub fn replace(&self, sinks: Vec<Change>) -> io::Result<()> {
-        let batches = if self.behind == Behind::Lose { BATCHES_LIVE } else { BATCHES };
+    pub fn replace_sinks(&self, sinks: Vec<SinkChange>) -> io::Result<()> {
+        let batches = if self.behind == BackPressure::Drop { BATCHES_LIVE } else { BATCHES };
         let prepare = |change| match change {
-            Change::Keep(number) => Ok(Err(number)),
-            Change::Open(sink) => Outlet::new(sink, self.place.clone(), batches).map(Ok),
+            SinkChange::Keep(number) => Ok(Err(number)),
+            SinkChange::Open(sink) => SinkWorker::new(sink, self.affinity.clone(), batches).map(Ok),
         };
         let prepared = sinks.into_iter().map(prepare).collect::<io::Result<Vec<_>>>()?;
         let mut outlets = lock(&self.outlets);
         let mut before: Vec<_> = std::mem::take(&mut outlets.open).into_iter().map(Some).collect();
         let kept =
-            |prepared: Result<Outlet, usize>| prepared.map_or_else(|number| before.get_mut(number)?.take(), Some);
+            |prepared: Result<SinkWorker, usize>| prepared.map_or_else(|number| before.get_mut(number)?.take(), Some);
         outlets.open = prepared.into_iter().filter_map(kept).collect();
         let mut others: Vec<_> = before.into_iter().flatten().collect();
         others.iter_mut().for_each(|outlet| outlet.queue = None);
@@ -179,8 +179,8 @@ impl Exporter {
         }
         let mut panicked = None;
         for (thread, state) in threads {
-            let waits = || self.behind == Behind::Wait || !lock(&state).is_given_up(since);
-            while self.behind == Behind::Lose && !thread.is_finished() && waits() {
+            let waits = || self.behind == BackPressure::Block || !lock(&state).is_given_up(since);
+            while self.behind == BackPressure::Drop && !thread.is_finished() && waits() {
                 thread::sleep(LOOK);
             }
             if waits() {
@@ -219,13 +219,13 @@ impl Exporter {
     }
 
     /// Whether every sink has ended early, and there is one.
-    pub fn abandoned(&self) -> bool {
+    pub fn all_sinks_failed(&self) -> bool {
         let open = &lock(&self.outlets).open;
         !open.is_empty() && open.iter().all(|outlet| lock(&outlet.state).ended)
     }
 
     /// Errors with which sinks ended, each told once.
-    pub fn errors(&self) -> Vec<Error> {
+    pub fn take_errors(&self) -> Vec<Error> {
         lock(&self.outlets).all_mut().filter_map(|outlet| lock(&outlet.state).error.take()).collect()
     }
 }
@@ -237,7 +237,7 @@ impl Drop for Exporter {
     }
 }
 
-impl Entrance {
+impl ExportHandle {
     /// Nothing more comes: from now on it waits.
     pub(crate) fn wait(&mut self) {
         self.last_since = Some(Instant::now());
@@ -257,7 +257,7 @@ impl Entrance {
         let batch = Arc::new(Batch { flows, home: self.home.clone() });
         let mut outlets = lock(&self.outlets);
         let offers: Vec<_> = outlets.open.iter().map(|outlet| outlet.offer(&batch)).collect();
-        let waits = self.behind == Behind::Wait || self.last_since.is_some();
+        let waits = self.behind == BackPressure::Block || self.last_since.is_some();
         let takes = |offer: &Offer| matches!(offer, Offer::Taken) || (waits && matches!(offer, Offer::Full(_)));
         if !offers.is_empty() && !offers.iter().any(takes) {
             return false;
@@ -284,7 +284,7 @@ impl Entrance {
 
     /// Waits until there is room for a batch; at the end of live traffic not for a sink that is given up.
     fn send(&self, queue: &SyncSender<Arc<Batch>>, state: &Mutex<State>, mut batch: Arc<Batch>) {
-        let Some(since) = self.last_since.filter(|_| self.behind == Behind::Lose) else {
+        let Some(since) = self.last_since.filter(|_| self.behind == BackPressure::Drop) else {
             // The thread only ends early if a sink panics, which is told when it is finished.
             let _ = queue.send(batch);
             return;
@@ -308,27 +308,27 @@ enum Offer {
     Refused,
 }
 
-impl Outlets {
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Outlet> {
+impl SinkWorkers {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
         self.closed.iter_mut().chain(&mut self.open)
     }
 
     /// What was taken, and the line of every sink that there is or was.
     fn lines(&self) -> (Records, Vec<SinkLine>) {
         let all = self.closed.iter().chain(&self.open);
-        let line = |outlet: &Outlet| SinkLine { not_open: self.taken.without(outlet.offered), ..outlet.line() };
+        let line = |outlet: &SinkWorker| SinkLine { not_open: self.taken.without(outlet.offered), ..outlet.line() };
         (self.taken, all.map(line).collect())
     }
 }
 
-impl Outlet {
+impl SinkWorker {
     /// Starts the thread of a sink, with a queue of so many batches.
-    fn new(mut sink: Box<dyn Sink + Send>, place: Place, batches: usize) -> io::Result<Self> {
+    fn new(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, batches: usize) -> io::Result<Self> {
         let (queue, to_do) = sync_channel::<Arc<Batch>>(batches);
         let state = Arc::new(Mutex::new(State::new(sink.line().clone())));
         let shared = state.clone();
         let work = move || {
-            place.take();
+            affinity.apply();
             for batch in to_do {
                 lock(&shared).moved = Instant::now();
                 let result = sink.write(&batch.flows);
@@ -491,19 +491,20 @@ mod tests {
 
     #[test]
     fn a_slow_sink_is_waited_for_and_the_account_balances_at_any_moment() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default(), Behind::Wait).unwrap();
-        let mut entrance = exporter.entrance();
+        let mut exporter =
+            Exporter::new(vec![odd(1, Does::Sleep)], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut handle = exporter.handle();
         let mut account = Account::default();
         for sent in 1..100_u64 {
             account.sent.merge(records(&batch(3)));
-            entrance.write(batch(3)).unwrap();
+            handle.write(batch(3)).unwrap();
             let ledger = exporter.ledger([account.clone()]);
             let line = &ledger.sinks[0];
             assert_eq!(line.exported.flows + line.waiting.flows, 3 * sent);
             assert_eq!(line.exported.packets + line.waiting.packets, 6 * sent);
             assert!(line.waiting.flows <= 3 * (BATCHES as u64 + 2), "{} records wait", line.waiting.flows);
         }
-        drop(entrance);
+        drop(handle);
         exporter.finish();
         let ledger = exporter.ledger([account]);
         assert_eq!((ledger.sinks[0].exported.flows, ledger.sinks[0].waiting), (297, Records::default()));
@@ -512,11 +513,12 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_does_not_wait_is_told_when_no_sink_has_room() {
-        let mut exporter = Exporter::new(vec![odd(1, Does::Sleep)], Place::default(), Behind::Lose).unwrap();
-        let mut entrance = exporter.entrance();
+        let mut exporter =
+            Exporter::new(vec![odd(1, Does::Sleep)], CpuAffinity::default(), BackPressure::Drop).unwrap();
+        let mut handle = exporter.handle();
         let mut account = Account::default();
         for _ in 0..2 * BATCHES_LIVE {
-            match entrance.write(batch(3)) {
+            match handle.write(batch(3)) {
                 Ok(empty) => {
                     assert!(empty.is_empty());
                     account.sent.merge(records(&batch(3)));
@@ -527,7 +529,7 @@ mod tests {
                 }
             }
         }
-        drop(entrance);
+        drop(handle);
         exporter.finish();
         let line = &exporter.ledger([account]).sinks[0];
         let lost = line.lost[Lost::ExporterBehind.key()];
@@ -540,11 +542,11 @@ mod tests {
     fn a_sink_that_hangs_holds_up_no_other_and_loses_alone() {
         let gate = Gate::default();
         let sinks = vec![odd(1, Does::Hang(gate.clone())), odd(u32::MAX, Does::Fail)];
-        let mut exporter = Exporter::new(sinks, Place::default(), Behind::Lose).unwrap();
-        let mut entrance = exporter.entrance();
+        let mut exporter = Exporter::new(sinks, CpuAffinity::default(), BackPressure::Drop).unwrap();
+        let mut handle = exporter.handle();
         let mut account = Account::default();
         for sent in 1..2 * BATCHES_LIVE as u64 {
-            entrance.write(batch(3)).unwrap();
+            handle.write(batch(3)).unwrap();
             account.sent.merge(records(&batch(3)));
             // Whoever does not hang has every batch, and both lines add up.
             loop {
@@ -558,12 +560,12 @@ mod tests {
             }
         }
         // Others take their place while it hangs, and it is waited for at the end if it goes on.
-        exporter.replace(vec![Change::Open(odd(u32::MAX, Does::Fail))]).unwrap();
-        entrance.wait();
-        entrance.write(batch(3)).unwrap();
+        exporter.replace_sinks(vec![SinkChange::Open(odd(u32::MAX, Does::Fail))]).unwrap();
+        handle.wait();
+        handle.write(batch(3)).unwrap();
         account.sent.merge(records(&batch(3)));
         gate.0.store(true, Ordering::Relaxed);
-        drop(entrance);
+        drop(handle);
         exporter.finish();
         let lines = exporter.ledger([account]).sinks;
         let given = 3 * (2 * BATCHES_LIVE as u64 - 1);
@@ -576,19 +578,20 @@ mod tests {
 
     #[test]
     fn sinks_that_are_replaced_keep_their_line_and_the_account_balances() {
-        let mut exporter = Exporter::new(vec![odd(u32::MAX, Does::Fail)], Place::default(), Behind::Wait).unwrap();
-        let mut entrance = exporter.entrance();
+        let mut exporter =
+            Exporter::new(vec![odd(u32::MAX, Does::Fail)], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut handle = exporter.handle();
         let mut account = Account::default();
         for round in 0..3_u32 {
             for _ in 0..=round {
                 account.sent.merge(records(&batch(2)));
-                entrance.write(batch(2)).unwrap();
+                handle.write(batch(2)).unwrap();
             }
             if round < 2 {
-                exporter.replace(vec![Change::Open(odd(u32::MAX, Does::Fail))]).unwrap();
+                exporter.replace_sinks(vec![SinkChange::Open(odd(u32::MAX, Does::Fail))]).unwrap();
             }
         }
-        drop(entrance);
+        drop(handle);
         exporter.finish();
         let sinks = exporter.ledger([account]).sinks;
         let told: Vec<_> = sinks
@@ -604,18 +607,19 @@ mod tests {
             let line = SinkLine { sink: name.into(), ..SinkLine::default() };
             Box::new(Odd { line, batches: 0, at: u32::MAX, does: Does::Fail }) as Box<dyn Sink + Send>
         };
-        let mut exporter = Exporter::new(vec![named("a"), named("b")], Place::default(), Behind::Wait).unwrap();
-        let (mut entrance, mut account) = (exporter.entrance(), Account::default());
+        let mut exporter =
+            Exporter::new(vec![named("a"), named("b")], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let (mut handle, mut account) = (exporter.handle(), Account::default());
         let mut write = |flows| {
             account.sent.merge(records(&batch(flows)));
-            entrance.write(batch(flows)).unwrap();
+            handle.write(batch(flows)).unwrap();
         };
         write(1);
-        exporter.replace(vec![Change::Open(named("c")), Change::Keep(1)]).unwrap();
+        exporter.replace_sinks(vec![SinkChange::Open(named("c")), SinkChange::Keep(1)]).unwrap();
         write(10);
-        exporter.replace(vec![Change::Keep(1), Change::Keep(0)]).unwrap();
+        exporter.replace_sinks(vec![SinkChange::Keep(1), SinkChange::Keep(0)]).unwrap();
         write(100);
-        drop(entrance);
+        drop(handle);
         exporter.finish();
         let lines = exporter.ledger([account]).sinks;
         let told = lines.iter().map(|line| (line.sink.as_str(), line.exported.flows, line.not_open.flows));
@@ -624,13 +628,13 @@ mod tests {
 
     #[test]
     fn batches_go_around() {
-        let exporter = Exporter::new(vec![], Place::default(), Behind::Wait).unwrap();
-        let mut entrance = exporter.entrance();
+        let exporter = Exporter::new(vec![], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut handle = exporter.handle();
         let (mut batch, mut new) = (Vec::with_capacity(7), 0);
         for _ in 0..1000 {
             // One that was on its way before has more room.
             batch.reserve_exact(7);
-            let empty = entrance.write(batch).unwrap();
+            let empty = handle.write(batch).unwrap();
             new += u32::from(empty.capacity() == 7);
             batch = empty;
             batch.reserve_exact(9);
@@ -640,32 +644,37 @@ mod tests {
 
     #[test]
     fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
-        let mut exporter =
-            Exporter::new(vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)], Place::default(), Behind::Wait).unwrap();
-        let mut entrance = exporter.entrance();
+        let mut exporter = Exporter::new(
+            vec![odd(3, Does::Fail), odd(u32::MAX, Does::Fail)],
+            CpuAffinity::default(),
+            BackPressure::Block,
+        )
+        .unwrap();
+        let mut handle = exporter.handle();
         let sent = records(&batch(10));
         for _ in 0..10 {
-            entrance.write(batch(1)).unwrap();
+            handle.write(batch(1)).unwrap();
         }
-        drop(entrance);
+        drop(handle);
         exporter.finish();
-        assert_eq!((exporter.errors().len(), exporter.errors().len()), (1, 0));
-        assert!(!exporter.abandoned());
+        assert_eq!((exporter.take_errors().len(), exporter.take_errors().len()), (1, 0));
+        assert!(!exporter.all_sinks_failed());
         let lines = exporter.ledger([Account { sent, ..Account::default() }]).sinks;
         assert_eq!(lines.iter().map(|line| line.exported.flows).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(lines[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], Place::default(), Behind::Wait).unwrap();
-        alone.entrance().write(batch(1)).unwrap();
+        let mut alone = Exporter::new(vec![odd(1, Does::Fail)], CpuAffinity::default(), BackPressure::Block).unwrap();
+        alone.handle().write(batch(1)).unwrap();
         alone.finish();
-        assert!(alone.abandoned());
+        assert!(alone.all_sinks_failed());
     }
 
     #[test]
     #[should_panic(expected = "a sink that panics")]
     fn a_sink_that_panics_is_neither_silent_nor_waited_for() {
-        let mut exporter = Exporter::new(vec![odd(2, Does::Panic)], Place::default(), Behind::Wait).unwrap();
-        let mut entrance = exporter.entrance();
-        while entrance.write(batch(1)).is_ok() {}
+        let mut exporter =
+            Exporter::new(vec![odd(2, Does::Panic)], CpuAffinity::default(), BackPressure::Block).unwrap();
+        let mut handle = exporter.handle();
+        while handle.write(batch(1)).is_ok() {}
         exporter.finish();
     }
 }

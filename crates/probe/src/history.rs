@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-/// Times on other rungs that are told apart.
+/// Times on other levels that are told apart.
 const SPANS: usize = 256;
 /// Episodes that are told apart: those of 100 s in which something is lost all the time.
 const EPISODES: usize = 1024;
@@ -30,16 +30,16 @@ pub(crate) struct Look {
     pub latest_ns: u64,
     /// Packets lost until then: by the card, the kernel, the source, and on the way to the meter.
     pub lost: u64,
-    /// The rungs that it stood on since the look before, the lowest and the highest.
-    pub rungs: [u8; 2],
-    /// The rung from now on.
-    pub rung: u8,
+    /// The levels that it stood on since the look before, the lowest and the highest.
+    pub levels: [u8; 2],
+    /// The level from now on.
+    pub level: u8,
 }
 
 /// What one reader lost, and gave up.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Times on rungs above 0, in order.
+    /// Times on levels above 0, in order.
     spans: VecDeque<Span>,
     /// In order, by their beginnings and by their ends.
     episodes: VecDeque<Episode>,
@@ -47,14 +47,14 @@ pub(crate) struct History {
     live: bool,
 }
 
-/// A time on some rungs.
+/// A time on some levels.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     /// Packets of this time were not read then yet.
     from_ns: u64,
     /// These were.
     to_ns: u64,
-    rungs: [u8; 2],
+    levels: [u8; 2],
 }
 
 /// Between two looks something was lost.
@@ -80,10 +80,10 @@ impl History {
         {
             last.to_ns = look.latest_ns.max(last.earliest_end_ns);
         }
-        if look.rungs[1] > 0 {
+        if look.levels[1] > 0 {
             // Time may have been set back.
             let from_ns = before.settled_ns.min(look.settled_ns);
-            self.climb(Span { from_ns, to_ns: look.settled_ns.max(before.settled_ns), rungs: look.rungs });
+            self.climb(Span { from_ns, to_ns: look.settled_ns.max(before.settled_ns), levels: look.levels });
         }
         let lost = look.lost.saturating_sub(before.lost);
         if lost > 0 {
@@ -114,35 +114,35 @@ impl History {
 
     fn climb(&mut self, new: Span) {
         match self.spans.back_mut() {
-            Some(last) if last.to_ns == new.from_ns && last.rungs == new.rungs => last.to_ns = new.to_ns,
+            Some(last) if last.to_ns == new.from_ns && last.levels == new.levels => last.to_ns = new.to_ns,
             _ => self.spans.push_back(new),
         }
         if self.spans.len() > SPANS
             && let Some(oldest) = self.spans.pop_front()
             && let Some(next) = self.spans.front_mut()
         {
-            let between = if oldest.to_ns < next.from_ns { 0 } else { oldest.rungs[0] };
+            let between = if oldest.to_ns < next.from_ns { 0 } else { oldest.levels[0] };
             *next = Span {
                 from_ns: oldest.from_ns.min(next.from_ns),
                 to_ns: oldest.to_ns.max(next.to_ns),
-                rungs: [next.rungs[0].min(between), next.rungs[1].max(oldest.rungs[1])],
+                levels: [next.levels[0].min(between), next.levels[1].max(oldest.levels[1])],
             };
         }
     }
 
-    /// The rungs that it stood on between two times, both included: the lowest and the highest.
-    pub fn rungs_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
+    /// The levels that it stood on between two times, both included: the lowest and the highest.
+    pub fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
         if self.spans.is_empty() {
             return [0; 2];
         }
         // What is younger than `known_ns` and no younger than the last packet is in spans.
-        let (mut rungs, mut known_ns) = ([u8::MAX, 0], last_ns);
+        let (mut levels, mut known_ns) = ([u8::MAX, 0], last_ns);
         for span in self.spans.iter().filter(|span| span.from_ns <= last_ns && span.to_ns >= first_ns).rev() {
-            let lowest = if span.to_ns < known_ns { 0 } else { span.rungs[0] };
-            rungs = [rungs[0].min(lowest), rungs[1].max(span.rungs[1])];
+            let lowest = if span.to_ns < known_ns { 0 } else { span.levels[0] };
+            levels = [levels[0].min(lowest), levels[1].max(span.levels[1])];
             known_ns = known_ns.min(span.from_ns);
         }
-        [if known_ns < first_ns { rungs[0] } else { 0 }, rungs[1]]
+        [if known_ns < first_ns { levels[0] } else { 0 }, levels[1]]
     }
 
     /// Whether nothing was lost or given up so far.
@@ -150,9 +150,9 @@ impl History {
         self.episodes.is_empty() && self.spans.is_empty()
     }
 
-    /// The rung it stands on now.
-    pub fn rung(&self) -> u8 {
-        self.newest.rung
+    /// The level it stands on now.
+    pub fn level(&self) -> u8 {
+        self.newest.level
     }
 
     /// Whether all that was lost until a time is known here, or nothing ever will be.
@@ -247,34 +247,34 @@ mod tests {
         assert!(between(&history, 250, 5060) >= 9);
     }
 
-    /// The same without losses, on a rung since the look before.
-    fn on(at: u64, rung: u8) -> Look {
-        Look { rungs: [rung; 2], rung, ..look(at, 0) }
+    /// The same without losses, on a level since the look before.
+    fn on(at: u64, level: u8) -> Look {
+        Look { levels: [level; 2], level, ..look(at, 0) }
     }
 
     #[test]
-    fn the_rungs_of_a_record_are_those_of_its_life() {
+    fn the_levels_of_a_record_are_those_of_its_life() {
         let history =
             of(&[on(100, 0), on(200, 0), on(300, 1), on(400, 3), on(500, 3), on(600, 0), on(700, 2), on(800, 0)]);
-        let rungs = |first: u64, last: u64| history.rungs_between(first * MS, last * MS);
-        assert_eq!(rungs(0, 199), [0, 0]);
-        assert_eq!(rungs(150, 250), [0, 1]);
-        assert_eq!(rungs(201, 250), [1, 1]);
-        assert_eq!(rungs(250, 450), [1, 3]);
-        assert_eq!(rungs(301, 500), [3, 3]);
-        assert_eq!(rungs(301, 501), [0, 3], "it lived on when all was over");
-        assert_eq!(rungs(450, 650), [0, 3], "with all between");
-        assert_eq!(rungs(701, 900), [0, 0]);
+        let levels = |first: u64, last: u64| history.levels_between(first * MS, last * MS);
+        assert_eq!(levels(0, 199), [0, 0]);
+        assert_eq!(levels(150, 250), [0, 1]);
+        assert_eq!(levels(201, 250), [1, 1]);
+        assert_eq!(levels(250, 450), [1, 3]);
+        assert_eq!(levels(301, 500), [3, 3]);
+        assert_eq!(levels(301, 501), [0, 3], "it lived on when all was over");
+        assert_eq!(levels(450, 650), [0, 3], "with all between");
+        assert_eq!(levels(701, 900), [0, 0]);
     }
 
     #[test]
-    fn rungs_of_long_ago_are_told_together() {
+    fn levels_of_long_ago_are_told_together() {
         let looks: Vec<_> = (1..=8 * SPANS as u64).map(|at| on(100 * at, [0, 1, 0, 5][at as usize % 4])).collect();
         let history = of(&looks);
         assert_eq!(history.spans.len(), SPANS);
-        assert_eq!(history.rungs_between(250 * MS, 260 * MS), [0, 5]);
+        assert_eq!(history.levels_between(250 * MS, 260 * MS), [0, 5]);
         let last = 100 * (8 * SPANS as u64 - 1);
-        assert_eq!(history.rungs_between((last - 50) * MS, (last - 40) * MS), [5, 5]);
+        assert_eq!(history.levels_between((last - 50) * MS, (last - 40) * MS), [5, 5]);
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! What is given up under overload, in which order, and when it comes back (docs/overload.md).
 //!
 //! ```text
-//! a look, ten times a second: what was lost since the one before -> up one rung, down one, or stay
+//! a look, ten times a second: what was lost since the one before -> up one level, down one, or stay
 //! ```
-//! In: time and [`Pressure`]. Out: a rung. It knows no source, no meter and no clock.
+//! In: time and [`Pressure`]. Out: a level. It knows no source, no meter and no clock.
 
 use weir_flow::Detail;
 
-/// The highest rung.
+/// The highest level.
 pub(crate) const TOP: u8 = 12;
-/// The highest rung on which every packet is metered.
+/// The highest level on which every packet is metered.
 const WHOLE: u8 = 2;
-/// How long there is no pressure before it goes down a rung: at first, and at most.
+/// How long there is no pressure before it goes down a level: at first, and at most.
 const PATIENCE_NS: [u64; 2] = [5_000_000_000, 320_000_000_000];
 /// Losses are much from this share of what came on: one in so many.
 const MUCH: u64 = 100;
@@ -19,30 +19,30 @@ const MUCH: u64 = 100;
 /// What pipelines do when more comes than they can meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overload {
-    /// Lose packets, and count them.
+    /// Drop packets and count them.
     #[default]
-    Lose,
+    Drop,
     /// Give up detail, step by step, and take it up again. Only live sources come under overload: captures wait.
     Shed,
-    /// Stay on a rung, whatever comes: 0 to 12.
-    Rung(u8),
+    /// Stay on a level, whatever comes: 0 to 12.
+    Level(u8),
 }
 
-/// What is metered on a rung.
+/// What is metered on a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measures {
+pub struct LevelSettings {
     /// What the meter finds out.
     pub detail: Detail,
     /// One packet in so many is metered, chosen at random; 1: all.
     pub population: u32,
 }
 
-impl Measures {
-    /// Those of a rung. If one packet in `sample` is metered on any rung, no connection is seen whole.
-    pub fn of(rung: u8, sample: u32) -> Self {
-        let of_rung = 1 << u32::from(rung.min(TOP).saturating_sub(WHOLE));
-        let population = sample.max(of_rung);
-        Self { detail: Detail { analysis: rung < 1 && population == 1, newcomers: rung < WHOLE }, population }
+impl LevelSettings {
+    /// Those of a level. If one packet in `sample` is metered on any level, no connection is seen whole.
+    pub fn of(level: u8, sample: u32) -> Self {
+        let of_level = 1 << u32::from(level.min(TOP).saturating_sub(WHOLE));
+        let population = sample.max(of_level);
+        Self { detail: Detail { analysis: level < 1 && population == 1, newcomers: level < WHOLE }, population }
     }
 }
 
@@ -72,7 +72,7 @@ impl Pressure {
 /// Where a reader stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ladder {
-    rung: u8,
+    level: u8,
     /// Since when there is no pressure.
     quiet_ns: Option<u64>,
     /// How long that must be.
@@ -84,27 +84,27 @@ pub(crate) struct Ladder {
 impl Ladder {
     /// On the ground.
     pub fn new() -> Self {
-        Self { rung: 0, quiet_ns: None, patience_ns: PATIENCE_NS[0], went_down_ns: None }
+        Self { level: 0, quiet_ns: None, patience_ns: PATIENCE_NS[0], went_down_ns: None }
     }
 
-    /// The rung it stands on.
-    pub fn rung(&self) -> u8 {
-        self.rung
+    /// The level it stands on.
+    pub fn level(&self) -> u8 {
+        self.level
     }
 
-    /// Takes note of a look. Few losses end at the rung on which every packet is still metered: to sample half of the traffic
+    /// Takes note of a look. Few losses end at the level on which every packet is still metered: to sample half of the traffic
     /// away for them would be worse.
     pub fn look(&mut self, now_ns: u64, pressure: Pressure) {
         let top = match pressure {
             Pressure::None => return self.rest(now_ns),
-            Pressure::Some => WHOLE.max(self.rung),
+            Pressure::Some => WHOLE.max(self.level),
             Pressure::Much => TOP,
         };
         self.quiet_ns = None;
-        if self.rung == top {
+        if self.level == top {
             return;
         }
-        self.rung += 1;
+        self.level += 1;
         // It went down too early.
         if let Some(went_down_ns) = self.went_down_ns.take()
             && now_ns.abs_diff(went_down_ns) < self.patience_ns
@@ -120,11 +120,11 @@ impl Ladder {
         if now_ns - quiet_ns < self.patience_ns {
             return;
         }
-        if self.rung == 0 {
+        if self.level == 0 {
             self.patience_ns = PATIENCE_NS[0];
             return;
         }
-        self.rung -= 1;
+        self.level -= 1;
         (self.quiet_ns, self.went_down_ns) = (Some(now_ns), Some(now_ns));
     }
 }
@@ -135,21 +135,21 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// Looks ten times a second from a second on, for so long; the rungs after each.
+    /// Looks ten times a second from a second on, for so long; the levels after each.
     fn looks(ladder: &mut Ladder, from_s: u64, seconds: u64, pressure: Pressure) -> Vec<u8> {
         let look = |at| {
             ladder.look(from_s * S + at * S / 10, pressure);
-            ladder.rung()
+            ladder.level()
         };
         (0..10 * seconds).map(look).collect()
     }
 
     #[test]
-    fn a_rung_a_look_under_much_pressure_and_no_further_than_the_top() {
+    fn a_level_a_look_under_much_pressure_and_no_further_than_the_top() {
         let mut ladder = Ladder::new();
-        let rungs = looks(&mut ladder, 0, 2, Pressure::Much);
-        assert_eq!(rungs[..4], [1, 2, 3, 4]);
-        assert_eq!(rungs[19], TOP);
+        let levels = looks(&mut ladder, 0, 2, Pressure::Much);
+        assert_eq!(levels[..4], [1, 2, 3, 4]);
+        assert_eq!(levels[19], TOP);
     }
 
     #[test]
@@ -165,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn down_a_rung_after_every_five_quiet_seconds() {
+    fn down_a_level_after_every_five_quiet_seconds() {
         let mut ladder = Ladder::new();
         looks(&mut ladder, 0, 1, Pressure::Much);
-        assert_eq!(ladder.rung(), 10);
-        let rungs = looks(&mut ladder, 1, 60, Pressure::None);
-        let at = |rung| rungs.iter().position(|&at| at == rung).unwrap();
+        assert_eq!(ladder.level(), 10);
+        let levels = looks(&mut ladder, 1, 60, Pressure::None);
+        let at = |level| levels.iter().position(|&at| at == level).unwrap();
         assert_eq!([at(9), at(8), at(7), at(0)], [50, 100, 150, 500]);
     }
 
@@ -180,7 +180,7 @@ mod tests {
         looks(&mut ladder, 0, 1, Pressure::Some);
         for _ in 0..9 {
             let began_s = now_s;
-            while ladder.rung() == 2 {
+            while ladder.level() == 2 {
                 ladder.look(now_s * S, Pressure::None);
                 now_s += 1;
             }
@@ -189,7 +189,7 @@ mod tests {
         }
         assert_eq!(stays, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
         looks(&mut ladder, now_s, 2000, Pressure::None);
-        assert_eq!((ladder.rung(), ladder.patience_ns), (0, PATIENCE_NS[0]), "forgotten after a long quiet time");
+        assert_eq!((ladder.level(), ladder.patience_ns), (0, PATIENCE_NS[0]), "forgotten after a long quiet time");
     }
 
     #[test]
@@ -198,13 +198,13 @@ mod tests {
         looks(&mut ladder, 1000, 1, Pressure::Some);
         looks(&mut ladder, 1001, 1, Pressure::None);
         looks(&mut ladder, 0, 11, Pressure::None);
-        assert_eq!(ladder.rung(), 0);
+        assert_eq!(ladder.level(), 0);
     }
 
     #[test]
-    fn every_rung_has_what_the_page_says() {
-        let of = |rung| {
-            let Measures { detail, population } = Measures::of(rung, 1);
+    fn every_level_has_what_the_page_says() {
+        let of = |level| {
+            let LevelSettings { detail, population } = LevelSettings::of(level, 1);
             (detail.analysis, detail.newcomers, population)
         };
         assert_eq!(
@@ -212,7 +212,10 @@ mod tests {
             [(true, true, 1), (false, true, 1), (false, false, 1), (false, false, 2), (false, false, 4)]
         );
         assert_eq!(of(TOP), (false, false, 1024));
-        assert_eq!(Measures::of(0, 7), Measures { detail: Detail { analysis: false, newcomers: true }, population: 7 });
-        assert_eq!(Measures::of(4, 3).population, 4);
+        assert_eq!(
+            LevelSettings::of(0, 7),
+            LevelSettings { detail: Detail { analysis: false, newcomers: true }, population: 7 }
+        );
+        assert_eq!(LevelSettings::of(4, 3).population, 4);
     }
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod affinity;
 mod balance;
 mod desk;
 mod exporter;
@@ -14,20 +15,19 @@ mod looks;
 mod mesh;
 mod metering;
 mod mover;
-mod own;
 mod pipeline;
-mod place;
 mod probe;
 mod reader;
 mod sampler;
+mod self_traffic;
 mod settings;
 mod work;
 
 pub use account::Account;
-pub use exporter::{Behind, Change, Entrance, Exporter};
-pub use ladder::{Measures, Overload};
-pub use own::Own;
+pub use affinity::CpuAffinity;
+pub use exporter::{BackPressure, ExportHandle, Exporter, SinkChange};
+pub use ladder::{LevelSettings, Overload};
 pub use pipeline::Pipeline;
-pub use place::Place;
-pub use probe::{Answer, Balance, End, Probe, Queue, Team};
+pub use probe::{FinalReport, LoadBalance, PipelineStatus, Probe, ReceiveQueue, WorkerGroup};
+pub use self_traffic::SelfTrafficFilter;
 pub use settings::Settings;

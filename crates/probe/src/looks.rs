@@ -56,12 +56,13 @@ impl Teller {
     /// Tells of a look that was made after [`Teller::is_asked`] was asked, if there is room for it.
     pub fn tell(&mut self, look: Look) {
         let asked = self.asked.load(Ordering::Relaxed);
-        let rungs =
-            self.untold.map_or(look.rungs, |[lowest, highest]| [lowest.min(look.rungs[0]), highest.max(look.rungs[1])]);
-        if self.queue.push(Look { answers: asked, rungs, ..look }).is_ok() {
+        let levels = self
+            .untold
+            .map_or(look.levels, |[lowest, highest]| [lowest.min(look.levels[0]), highest.max(look.levels[1])]);
+        if self.queue.push(Look { answers: asked, levels, ..look }).is_ok() {
             (self.answered, self.untold) = (asked, None);
         } else {
-            self.untold = Some(rungs);
+            self.untold = Some(levels);
         }
     }
 
@@ -121,9 +122,9 @@ impl Histories {
         self.0.iter().all(|(listener, history)| history.covers(time_ns) || ended(listener))
     }
 
-    /// The rungs that readers stood on between two times: the lowest and the highest.
-    pub fn rungs_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
-        let of_each = self.0.iter().map(|(_, history)| history.rungs_between(first_ns, last_ns));
+    /// The levels that readers stood on between two times: the lowest and the highest.
+    pub fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
+        let of_each = self.0.iter().map(|(_, history)| history.levels_between(first_ns, last_ns));
         of_each.reduce(|one, other| [one[0].min(other[0]), one[1].max(other[1])]).unwrap_or_default()
     }
 
@@ -132,9 +133,9 @@ impl Histories {
         self.0.iter().all(|(_, history)| history.is_empty())
     }
 
-    /// The highest rung that a reader stands on now.
-    pub fn rung(&self) -> u8 {
-        self.0.iter().map(|(_, history)| history.rung()).max().unwrap_or_default()
+    /// The highest level that a reader stands on now.
+    pub fn level(&self) -> u8 {
+        self.0.iter().map(|(_, history)| history.level()).max().unwrap_or_default()
     }
 
     /// Packets that may have been lost between two times, by all readers.
@@ -180,13 +181,13 @@ mod tests {
     fn what_there_was_no_room_for_is_told_by_the_next() {
         let (mut teller, listener) = looks();
         let mut histories = Histories::from(vec![listener]);
-        (1..=2 * QUEUE as u64).for_each(|at| teller.tell(Look { rungs: [(at > 100).into(); 2], ..look(at, at) }));
+        (1..=2 * QUEUE as u64).for_each(|at| teller.tell(Look { levels: [(at > 100).into(); 2], ..look(at, at) }));
         histories.hear();
         assert_eq!(histories.lost_between(0, u64::MAX), QUEUE as u64);
         teller.tell(look(1000, 1000));
         histories.hear();
         assert_eq!(histories.lost_between(0, u64::MAX), 1000);
-        assert_eq!(histories.rungs_between(0, 1000), [0, 1]);
+        assert_eq!(histories.levels_between(0, 1000), [0, 1]);
     }
 
     #[test]

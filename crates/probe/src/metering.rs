@@ -1,9 +1,9 @@
 //! The second half of a pipeline: packets in, records out to the exporter, in batches.
 
 use crate::account::Account;
-use crate::exporter::{Entrance, records};
+use crate::exporter::{ExportHandle, records};
 use crate::history::Look;
-use crate::ladder::{Measures, Overload};
+use crate::ladder::{LevelSettings, Overload};
 use crate::looks::Histories;
 use crate::settings::Settings;
 use std::io;
@@ -34,13 +34,13 @@ pub(crate) struct Metering {
     waited: Instant,
     /// Records have waited long enough.
     overdue: bool,
-    entrance: Entrance,
+    handle: ExportHandle,
     /// What its readers lost and gave up, and when.
     histories: Histories,
-    /// The rung that it stands on if no reader says otherwise, and the one that it stands on now.
+    /// The level that it stands on if no reader says otherwise, and the one that it stands on now.
     ground: u8,
-    rung: u8,
-    /// One packet in so many is metered on any rung.
+    level: u8,
+    /// One packet in so many is metered on any level.
     sample: u32,
     /// Records that lack something.
     overload: ledger::Overload,
@@ -53,10 +53,10 @@ impl Metering {
     ///
     /// # Errors
     /// The system has not that much.
-    pub fn new(settings: &Settings, entrance: Entrance, histories: Histories) -> io::Result<Self> {
-        let ground = if let Overload::Rung(rung) = settings.overload { rung } else { 0 };
+    pub fn new(settings: &Settings, handle: ExportHandle, histories: Histories) -> io::Result<Self> {
+        let ground = if let Overload::Level(level) = settings.overload { level } else { 0 };
         let mut meter = Meter::try_new(settings.meter)?;
-        meter.set_detail(Measures::of(ground, settings.sample.max(1)).detail);
+        meter.set_detail(LevelSettings::of(ground, settings.sample_one_in.max(1)).detail);
         Ok(Self {
             meter,
             flows: Vec::with_capacity(2 * BATCH),
@@ -65,11 +65,11 @@ impl Metering {
             exported: Instant::now(),
             waited: Instant::now(),
             overdue: false,
-            entrance,
+            handle,
             histories,
             ground,
-            rung: ground,
-            sample: settings.sample.max(1),
+            level: ground,
+            sample: settings.sample_one_in.max(1),
             overload: ledger::Overload::default(),
             sent: Records::default(),
             lost: Records::default(),
@@ -93,11 +93,11 @@ impl Metering {
         self.follow();
     }
 
-    /// Follows its readers to the highest rung that one of them stands on.
+    /// Follows its readers to the highest level that one of them stands on.
     fn follow(&mut self) {
-        let rung = self.histories.rung().max(self.ground);
-        if rung != std::mem::replace(&mut self.rung, rung) {
-            self.meter.set_detail(Measures::of(rung, self.sample).detail);
+        let level = self.histories.level().max(self.ground);
+        if level != std::mem::replace(&mut self.level, level) {
+            self.meter.set_detail(LevelSettings::of(level, self.sample).detail);
         }
     }
 
@@ -149,8 +149,8 @@ impl Metering {
             }
             let (start_ns, end_ns) = (flow.start_ns(), flow.end_ns());
             flow.queue_lost = self.histories.lost_between(start_ns, end_ns);
-            let [lowest, highest] = self.histories.rungs_between(start_ns, end_ns).map(|rung| rung.max(self.ground));
-            let populations = [lowest, highest].map(|rung| Measures::of(rung, self.sample).population);
+            let [lowest, highest] = self.histories.levels_between(start_ns, end_ns).map(|level| level.max(self.ground));
+            let populations = [lowest, highest].map(|level| LevelSettings::of(level, self.sample).population);
             let marks = &mut flow.approximate.0;
             if populations[1] > 1 {
                 flow.sampling = Some(populations);
@@ -163,8 +163,8 @@ impl Metering {
                 self.overload.sampled_flows += 1;
             }
             if highest > 0 {
-                let [_, at_first] = self.histories.rungs_between(start_ns, start_ns);
-                let newcomers = Measures::of(at_first.max(self.ground), 1).detail.newcomers;
+                let [_, at_first] = self.histories.levels_between(start_ns, start_ns);
+                let newcomers = LevelSettings::of(at_first.max(self.ground), 1).detail.newcomers;
                 *marks |= if newcomers { 0 } else { Approximate::AGGREGATED };
             }
         }
@@ -211,7 +211,7 @@ impl Metering {
             self.describe();
             let batch = std::mem::take(&mut self.flows);
             let records = records(&batch);
-            match self.entrance.write(batch) {
+            match self.handle.write(batch) {
                 Ok(empty) => {
                     self.sent.merge(records);
                     self.flows = empty;
@@ -243,7 +243,7 @@ impl Metering {
 
     /// Ends every flow, hands over the last records, and gives the final account.
     pub fn finish(mut self) -> Account {
-        self.entrance.wait();
+        self.handle.wait();
         while self.meter.drain_some(BATCH, &mut self.flows) {
             self.export();
         }

@@ -242,13 +242,13 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::affinity::CpuAffinity;
     use crate::desk::Desk;
-    use crate::exporter::{Behind, Exporter};
+    use crate::exporter::{BackPressure, Exporter};
     use crate::looks::Histories;
     use crate::mesh::mesh;
     use crate::metering::Metering;
     use crate::pipeline::Pipeline;
-    use crate::place::Place;
     use crate::reader::Reader;
     use crate::settings::Settings;
     use crate::work::{self, Stop};
@@ -291,7 +291,7 @@ mod tests {
     fn exporter() -> (Exporter, Arc<Mutex<Vec<Flow>>>) {
         let flows = Arc::<Mutex<Vec<Flow>>>::default();
         let kept = Kept(SinkLine { sink: "kept".into(), ..SinkLine::default() }, flows.clone());
-        (Exporter::new(vec![Box::new(kept)], Place::default(), Behind::Wait).unwrap(), flows)
+        (Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
     }
 
     fn told(flows: &Mutex<Vec<Flow>>) -> Vec<String> {
@@ -302,8 +302,8 @@ mod tests {
 
     fn of_one_meter(source: &mut dyn Source) -> Vec<String> {
         let (mut exporter, flows) = exporter();
-        let mut pipeline = Pipeline::new(settings(), exporter.entrance()).unwrap();
-        while pipeline.step(source).unwrap() {}
+        let mut pipeline = Pipeline::new(settings(), exporter.handle()).unwrap();
+        while pipeline.process_burst(source).unwrap() {}
         pipeline.finish();
         exporter.finish();
         told(&flows)
@@ -314,7 +314,7 @@ mod tests {
         let (mut exporter, flows) = exporter();
         let settings = settings();
         let (mesh, outs, ins) =
-            mesh(sources.len(), meters, Behind::Wait, weir_capture::PATIENCE, (1, settings.meter.key)).unwrap();
+            mesh(sources.len(), meters, BackPressure::Block, weir_capture::PATIENCE, (1, settings.meter.key)).unwrap();
         let mut work = Work {
             before: mesh.packets(),
             mesh: mesh.clone(),
@@ -332,7 +332,7 @@ mod tests {
         };
         thread::scope(|scope| {
             for (from, listeners) in ins {
-                let metering = Metering::new(&settings, exporter.entrance(), Histories::from(listeners)).unwrap();
+                let metering = Metering::new(&settings, exporter.handle(), Histories::from(listeners)).unwrap();
                 scope.spawn(move || work::meter(metering, from, false, &Desk::default()));
             }
             for (source, out) in sources.into_iter().zip(outs) {
@@ -350,7 +350,7 @@ mod tests {
             }
         });
         exporter.finish();
-        assert!(exporter.errors().is_empty());
+        assert!(exporter.take_errors().is_empty());
         (work.moves.so_far()[0], told(&flows))
     }
 

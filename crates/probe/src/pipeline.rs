@@ -7,7 +7,7 @@
 //! nothing, takes no lock and makes no system call. Records leave it in batches.
 
 use crate::account::Account;
-use crate::exporter::Entrance;
+use crate::exporter::ExportHandle;
 use crate::looks::Histories;
 use crate::metering::Metering;
 use crate::reader::{Packets, Reader};
@@ -28,9 +28,9 @@ impl Pipeline {
     ///
     /// # Errors
     /// The system has not that much.
-    pub fn new(settings: Settings, entrance: Entrance) -> io::Result<Self> {
+    pub fn new(settings: Settings, handle: ExportHandle) -> io::Result<Self> {
         Ok(Self {
-            metering: Metering::new(&settings, entrance, Histories::here())?,
+            metering: Metering::new(&settings, handle, Histories::here())?,
             packets: Box::new([Packet::default(); BURST]),
             reader: Reader::new(&settings),
         })
@@ -40,12 +40,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::fill`].
-    pub fn step(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
+    pub fn process_burst(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
         if self.reader.is_time_to_look() {
-            self.look(source);
+            self.record_losses(source);
         }
         let Some((packets, waits)) = self.reader.read(source, &mut self.packets)? else {
-            self.look(source);
+            self.record_losses(source);
             return Ok(false);
         };
         self.metering.absorb(&self.packets[..packets]);
@@ -60,20 +60,20 @@ impl Pipeline {
     }
 
     /// Asks a live source what it lost.
-    pub fn look(&mut self, source: &mut dyn Source) {
+    pub fn record_losses(&mut self, source: &mut dyn Source) {
         if let Some(look) = self.reader.look(source, false) {
             self.metering.note(look);
         }
     }
 
     /// Takes over what can change while it runs: timeouts, also of flows that there are; the filter; what is our own.
-    pub fn change(&mut self, settings: &Settings) {
+    pub fn reconfigure(&mut self, settings: &Settings) {
         self.reader.change(settings);
         self.metering.change(settings);
     }
 
     /// Link types for which the filter means nothing, each told once.
-    pub fn filter_errors(&mut self) -> Vec<FilterError> {
+    pub fn take_filter_errors(&mut self) -> Vec<FilterError> {
         self.reader.filter_errors()
     }
 

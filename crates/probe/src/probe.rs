@@ -9,16 +9,16 @@
 //! something over is asked before who handed it over: sinks, then meters, then readers.
 
 use crate::account::Account;
+use crate::affinity::CpuAffinity;
 use crate::desk::{Desk, Report};
-use crate::exporter::{Behind, Change, Exporter};
+use crate::exporter::{BackPressure, Exporter, SinkChange};
 use crate::looks::Histories;
 use crate::mesh::mesh;
 use crate::metering::Metering;
 use crate::mover::Mover;
-use crate::own::Own;
 use crate::pipeline::Pipeline;
-use crate::place::Place;
 use crate::reader::Reader;
+use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
 use crate::work::{self, Stop};
 use std::hash::{BuildHasher, RandomState};
@@ -39,22 +39,22 @@ use weir_ledger::Ledger;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Queues that are worked on together, and where.
-pub struct Team {
+pub struct WorkerGroup {
     /// As people know it: `af_packet:eth0@1`.
     pub name: String,
     /// A thread for each reads it.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<ReceiveQueue>,
     /// Where threads run that meter what those read. A flow is metered by one of them, whichever queue its packets come from, and
     /// moves to another if they are loaded unevenly. None: each thread that reads meters, too (fused).
-    pub meters: Vec<Place>,
+    pub meters: Vec<CpuAffinity>,
 }
 
 /// A queue, and where it is read.
-pub struct Queue {
+pub struct ReceiveQueue {
     /// Its packets.
     pub source: Box<dyn Source + Send>,
     /// Where its thread runs.
-    pub place: Place,
+    pub affinity: CpuAffinity,
 }
 
 /// Pipelines at work.
@@ -64,25 +64,25 @@ pub struct Probe {
     stop: Arc<AtomicBool>,
     /// Between whom each sink sends, if it does, and all of it.
     datagrams: Vec<Option<[SocketAddr; 2]>>,
-    own: Own,
+    own: SelfTrafficFilter,
 }
 
 /// What a pipeline says of itself.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
-    /// Its name, see [`Team::name`].
+pub struct PipelineStatus {
+    /// Its name, see [`WorkerGroup::name`].
     pub name: String,
     /// What it has done, the last that is known of it.
     pub account: Account,
     /// Processor time that each of its threads took, ns: those that read, then those that meter.
-    pub busy_ns: Vec<u64>,
+    pub cpu_time_ns: Vec<u64>,
     /// How even the load of several meters is.
-    pub balance: Option<Balance>,
+    pub balance: Option<LoadBalance>,
     /// It did not answer in time, as one does that waits for a pipe: what stands here is what it said before, and the account of
     /// everything need not balance.
-    pub silent: bool,
+    pub timed_out: bool,
     /// Its source has ended, and everything of it is handed over.
-    pub ended: bool,
+    pub finished: bool,
     /// What went wrong since it was asked last, the first of it.
     pub errors: Vec<String>,
     /// More that went wrong.
@@ -91,21 +91,21 @@ pub struct Answer {
 
 /// How even the load of the meters of a pipeline is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Balance {
+pub struct LoadBalance {
     /// By how much the busiest meter had more packets than its share when that was looked at last, in thousandths of the share.
-    pub imbalance: u64,
-    /// Parts of all flows (512 in all) that were moved from one meter to another so far.
-    pub moved: u64,
+    pub imbalance_permille: u64,
+    /// Parts of all flows (512 in all) that were moved_buckets from one meter to another so far.
+    pub moved_buckets: u64,
 }
 
 /// What all of it came to.
-pub struct End {
+pub struct FinalReport {
     /// The account of everything.
     pub ledger: Ledger,
     /// What every pipeline said last.
-    pub answers: Vec<Answer>,
+    pub pipelines: Vec<PipelineStatus>,
     /// Errors with which sinks ended, that were not told before.
-    pub errors: Vec<Error>,
+    pub sink_errors: Vec<Error>,
 }
 
 /// A pipeline: its threads.
@@ -131,15 +131,15 @@ impl Probe {
     /// # Errors
     /// The system has not that much memory, or starts no thread.
     pub fn start(
-        teams: Vec<Team>,
+        teams: Vec<WorkerGroup>,
         settings: Settings,
         sinks: Vec<Box<dyn Sink + Send>>,
-        export: Place,
-        behind: Behind,
+        export: CpuAffinity,
+        behind: BackPressure,
     ) -> io::Result<Self> {
         let datagrams: Vec<_> = sinks.iter().map(|sink| sink.datagrams()).collect();
-        let own = Own::new(datagrams.iter().copied().flatten());
-        let settings = Settings { own: own.clone(), ..settings };
+        let own = SelfTrafficFilter::new(datagrams.iter().copied().flatten());
+        let settings = Settings { self_traffic: own.clone(), ..settings };
         let exporter = Exporter::new(sinks, export, behind)?;
         let mut probe = Self { workers: Vec::new(), exporter, stop: Arc::default(), datagrams, own };
         for team in teams {
@@ -150,18 +150,18 @@ impl Probe {
         Ok(probe)
     }
 
-    fn begin(&self, team: Team, settings: Settings, behind: Behind) -> io::Result<Worker> {
-        let Team { name, queues, meters } = team;
+    fn begin(&self, team: WorkerGroup, settings: Settings, behind: BackPressure) -> io::Result<Worker> {
+        let WorkerGroup { name, queues, meters } = team;
         let mut worker = Worker { name, ..Worker::default() };
         let stop = || Stop::new(self.stop.clone());
         let numbers = self.workers.iter().map(|worker| worker.readers.len()).sum::<usize>()..;
         let patience = if settings.busy_poll { Duration::ZERO } else { PATIENCE_OF_SOURCES };
         if meters.is_empty() {
-            for (number, Queue { mut source, place }) in zip(numbers, queues) {
+            for (number, ReceiveQueue { mut source, affinity }) in zip(numbers, queues) {
                 source.wait_at_most(patience);
-                let (settings, entrance, stop) = (settings.clone(), self.exporter.entrance(), stop());
-                worker.readers.push(Thread::start(format!("weir-{number}"), place, move || {
-                    let pipeline = Pipeline::new(settings, entrance)?;
+                let (settings, handle, stop) = (settings.clone(), self.exporter.handle(), stop());
+                worker.readers.push(Thread::start(format!("weir-{number}"), affinity, move || {
+                    let pipeline = Pipeline::new(settings, handle)?;
                     Ok(move |desk: &Desk| work::fused(source, pipeline, desk, stop))
                 })?);
             }
@@ -172,17 +172,17 @@ impl Probe {
         let settings = Settings { meter: weir_flow::Config { secret: Some(secret), ..settings.meter }, ..settings };
         let (mesh, outs, ins) = mesh(queues.len(), meters.len(), behind, patience, (secret, settings.meter.key))?;
         let of_meters = self.workers.iter().map(|worker| worker.meters.len()).sum::<usize>()..;
-        for ((number, place), (from, listeners)) in zip(zip(of_meters, meters), ins) {
-            let (settings, entrance) = (settings.clone(), self.exporter.entrance());
-            worker.meters.push(Thread::start(format!("weir-meter-{number}"), place, move || {
-                let metering = Metering::new(&settings, entrance, Histories::from(listeners))?;
+        for ((number, affinity), (from, listeners)) in zip(zip(of_meters, meters), ins) {
+            let (settings, handle) = (settings.clone(), self.exporter.handle());
+            worker.meters.push(Thread::start(format!("weir-meter-{number}"), affinity, move || {
+                let metering = Metering::new(&settings, handle, Histories::from(listeners))?;
                 Ok(move |desk: &Desk| work::meter(metering, from, settings.busy_poll, desk))
             })?);
         }
-        for ((number, Queue { mut source, place }), out) in zip(zip(numbers, queues), outs) {
+        for ((number, ReceiveQueue { mut source, affinity }), out) in zip(zip(numbers, queues), outs) {
             source.wait_at_most(patience);
             let (reader, stop) = (Reader::new(&settings), stop());
-            worker.readers.push(Thread::start(format!("weir-read-{number}"), place, move || {
+            worker.readers.push(Thread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))
             })?);
         }
@@ -192,7 +192,7 @@ impl Probe {
 
     /// What all pipelines say of themselves, and the account of everything at this moment. Waits for each of them
     /// to come to the end of a burst.
-    pub fn ask(&self) -> (Ledger, Vec<Answer>) {
+    pub fn status(&self) -> (Ledger, Vec<PipelineStatus>) {
         let mut answers = Vec::new();
         let ledger = self.exporter.ledger_of(|| {
             answers = self.answers();
@@ -201,7 +201,7 @@ impl Probe {
         (ledger, answers)
     }
 
-    fn answers(&self) -> Vec<Answer> {
+    fn answers(&self) -> Vec<PipelineStatus> {
         let deadline = Instant::now() + PATIENCE;
         // A flow on its way between two meters would be in no account.
         let guards: Vec<_> =
@@ -220,56 +220,56 @@ impl Probe {
         let both = zip(zip(&self.workers, readers), meters);
         let mut answers: Vec<_> = both.map(|((worker, readers), meters)| worker.answer(readers, meters)).collect();
         if guards.iter().any(Option::is_none) {
-            answers.iter_mut().for_each(|answer| answer.silent = true);
+            answers.iter_mut().for_each(|answer| answer.timed_out = true);
         }
         answers
     }
 
     /// Processor time that the thread of each sink took up to its last whole batch, ns: of those that are open.
-    pub fn sinks_busy_ns(&self) -> Vec<u64> {
+    pub fn sink_cpu_time_ns(&self) -> Vec<u64> {
         self.exporter.busy_ns()
     }
 
     /// Whether every source has come to its end.
-    pub fn has_ended(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.workers.iter().flat_map(Worker::threads).all(|thread| thread.thread.is_finished())
     }
 
     /// Whether every sink has ended early, and there is one.
-    pub fn abandoned(&self) -> bool {
-        self.exporter.abandoned()
+    pub fn all_sinks_failed(&self) -> bool {
+        self.exporter.all_sinks_failed()
     }
 
     /// Errors with which sinks ended, each told once.
-    pub fn sink_errors(&self) -> Vec<Error> {
-        self.exporter.errors()
+    pub fn take_sink_errors(&self) -> Vec<Error> {
+        self.exporter.take_errors()
     }
 
     /// Other timeouts, another filter and other sinks, if there are others, from now on: whatever comes when this has returned.
     ///
     /// # Errors
     /// The system starts no thread for the sinks, which stay as they were.
-    pub fn change(&mut self, settings: Settings, sinks: Option<Vec<Change>>) -> io::Result<()> {
+    pub fn reconfigure(&mut self, settings: Settings, sinks: Option<Vec<SinkChange>>) -> io::Result<()> {
         if let Some(sinks) = &sinks {
-            let datagrams = |change: &Change| match change {
-                Change::Keep(number) => self.datagrams.get(*number).copied().flatten(),
-                Change::Open(sink) => sink.datagrams(),
+            let datagrams = |change: &SinkChange| match change {
+                SinkChange::Keep(number) => self.datagrams.get(*number).copied().flatten(),
+                SinkChange::Open(sink) => sink.datagrams(),
             };
             self.datagrams = sinks.iter().map(datagrams).collect();
-            self.own = Own::new(self.datagrams.iter().copied().flatten());
+            self.own = SelfTrafficFilter::new(self.datagrams.iter().copied().flatten());
         }
-        let settings = Settings { own: self.own.clone(), ..settings };
+        let settings = Settings { self_traffic: self.own.clone(), ..settings };
         let threads: Vec<_> = self.workers.iter().flat_map(Worker::threads).collect();
         let numbers: Vec<_> = threads.iter().map(|thread| thread.desk.order(&settings)).collect();
         let deadline = Instant::now() + PATIENCE;
         for (thread, number) in threads.iter().zip(numbers) {
             drop(thread.desk.wait(number, deadline));
         }
-        sinks.map_or(Ok(()), |sinks| self.exporter.replace(sinks))
+        sinks.map_or(Ok(()), |sinks| self.exporter.replace_sinks(sinks))
     }
 
     /// Takes in nothing more, meters what has come, ends every flow and finishes every sink.
-    pub fn finish(mut self) -> End {
+    pub fn finish(mut self) -> FinalReport {
         let mut answers = Vec::new();
         for mut worker in self.end() {
             let report = |thread: Thread| {
@@ -283,7 +283,7 @@ impl Probe {
         }
         self.exporter.finish();
         let ledger = self.exporter.ledger(answers.iter().map(|answer| answer.account.clone()));
-        End { ledger, answers, errors: self.exporter.errors() }
+        FinalReport { ledger, pipelines: answers, sink_errors: self.exporter.take_errors() }
     }
 
     fn end(&mut self) -> Vec<Worker> {
@@ -322,17 +322,17 @@ fn take(desk: &Desk, number: u64, deadline: Instant) -> (Report, State) {
 }
 
 impl Thread {
-    /// Starts a thread, which makes itself ready in its place before this returns.
+    /// Starts a thread, which makes itself ready in its affinity before this returns.
     fn start<W: FnOnce(&Desk) + 'static>(
         name: String,
-        place: Place,
+        affinity: CpuAffinity,
         prepare: impl FnOnce() -> io::Result<W> + Send + 'static,
     ) -> io::Result<Self> {
         let desk = Arc::new(Desk::default());
         let of_thread = desk.clone();
         let (ready, begun) = sync_channel(1);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            place.take();
+            affinity.apply();
             match prepare() {
                 Ok(work) => {
                     let _ = ready.send(Ok(()));
@@ -352,7 +352,7 @@ impl Worker {
     }
 
     /// The answer of a pipeline from those of its threads.
-    fn answer(&self, readers: Vec<(Report, State)>, meters: Vec<(Report, State)>) -> Answer {
+    fn answer(&self, readers: Vec<(Report, State)>, meters: Vec<(Report, State)>) -> PipelineStatus {
         let sum = |reports: &[(Report, State)]| {
             let mut sum = Account::default();
             reports.iter().for_each(|(report, _)| sum.merge(&report.account));
@@ -362,16 +362,16 @@ impl Worker {
             if meters.is_empty() { sum(&readers) } else { Account::of_halves(&sum(&readers).ledger, sum(&meters)) };
         let all = || readers.iter().chain(&meters);
         let balance = self.mover.as_ref().map(|mover| {
-            let [moved, imbalance] = mover.moves().so_far();
-            Balance { imbalance, moved }
+            let [moved_buckets, imbalance_permille] = mover.moves().so_far();
+            LoadBalance { imbalance_permille, moved_buckets }
         });
-        Answer {
+        PipelineStatus {
             name: self.name.clone(),
             account,
-            busy_ns: all().map(|(report, _)| report.busy_ns).collect(),
+            cpu_time_ns: all().map(|(report, _)| report.busy_ns).collect(),
             balance,
-            silent: all().any(|(_, state)| *state == State::Silent),
-            ended: all().all(|(_, state)| *state == State::Ended),
+            timed_out: all().any(|(_, state)| *state == State::Silent),
+            finished: all().all(|(_, state)| *state == State::Ended),
             errors: all().flat_map(|(report, _)| report.errors.iter().cloned()).collect(),
             more_errors: all().map(|(report, _)| report.more_errors).sum(),
         }

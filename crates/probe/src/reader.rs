@@ -7,9 +7,9 @@
 
 use crate::account::Account;
 use crate::history::Look;
-use crate::ladder::{Ladder, Measures, Overload, Pressure};
-use crate::own::Own;
+use crate::ladder::{Ladder, LevelSettings, Overload, Pressure};
 use crate::sampler::Sampler;
+use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
 use std::time::Instant;
 use weir_capture::{BURST, Burst, FilterError, Frame, Losses, PATIENCE, Selector, Source};
@@ -27,7 +27,7 @@ pub(crate) struct Reader {
     filter: Option<Selector>,
     decode: weir_packet::Options,
     layer2: bool,
-    own: Own,
+    own: SelfTrafficFilter,
     /// What happened to frames. Those that became packets count as metered.
     pub ledger: Ledger,
     /// What the source has lost so far.
@@ -43,8 +43,8 @@ pub(crate) struct Reader {
     waits: bool,
     /// If detail is given up under overload.
     ladder: Option<Ladder>,
-    rung: u8,
-    /// One packet in so many is metered on any rung.
+    level: u8,
+    /// One packet in so many is metered on any level.
     sample: u32,
     /// If not all packets are metered.
     sampler: Option<Sampler>,
@@ -55,11 +55,12 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub fn new(settings: &Settings) -> Self {
-        let Settings { filter, decode, layer2, own, overload, sample, .. } = settings.clone();
-        let (ladder, rung) = match overload {
-            Overload::Lose => (None, 0),
+        let Settings { filter, decode, layer2, self_traffic: own, overload, sample_one_in: sample, .. } =
+            settings.clone();
+        let (ladder, level) = match overload {
+            Overload::Drop => (None, 0),
             Overload::Shed => (Some(Ladder::new()), 0),
-            Overload::Rung(rung) => (None, rung),
+            Overload::Level(level) => (None, level),
         };
         let mut reader = Self {
             filter,
@@ -74,21 +75,21 @@ impl Reader {
             looked: Instant::now(),
             waits: false,
             ladder,
-            rung: 0,
+            level: 0,
             sample: sample.max(1),
             sampler: None,
             judged_ns: 0,
             before: [0; 2],
         };
-        reader.stand_on(rung);
-        (reader.ledger.overload.rung, reader.ledger.overload.highest) = (rung, rung);
+        reader.stand_on(level);
+        (reader.ledger.overload.level, reader.ledger.overload.highest) = (level, level);
         reader
     }
 
     /// Takes over what can change while it runs.
     pub fn change(&mut self, settings: &Settings) {
         self.filter.clone_from(&settings.filter);
-        self.own = settings.own.clone();
+        self.own = settings.self_traffic.clone();
     }
 
     /// The account of this half.
@@ -152,10 +153,10 @@ impl Reader {
         let latest_ns = source.latest_ns();
         self.live = Some(latest_ns.is_some());
         (self.looked_ns, self.looked) = (self.newest_ns, Instant::now());
-        let stood = self.rung;
+        let stood = self.level;
         let now = [line.received - lost, lost];
         let latest_ns = latest_ns?;
-        // Looks that the meter asks for may follow each other closely: the measures of a rung need time to tell.
+        // Looks that the meter asks for may follow each other closely: the measures of a level need time to tell.
         if let Some(ladder) = &mut self.ladder
             && latest_ns.abs_diff(self.judged_ns) >= LOOK_NS / 2
         {
@@ -165,21 +166,21 @@ impl Reader {
                 latest_ns,
                 Pressure::of(now[1].saturating_sub(before[1]), now[0].saturating_sub(before[0]), queue_is_full),
             );
-            let rung = ladder.rung();
-            if rung != stood {
-                self.stand_on(rung);
+            let level = ladder.level();
+            if level != stood {
+                self.stand_on(level);
                 let told = &mut self.ledger.overload;
-                (told.rung, told.since_ns, told.highest) = (rung, latest_ns, told.highest.max(rung));
+                (told.level, told.since_ns, told.highest) = (level, latest_ns, told.highest.max(level));
                 told.steps += 1;
             }
         }
-        Some(Look { answers: 0, settled_ns, latest_ns, lost, rungs: [stood; 2], rung: self.rung })
+        Some(Look { answers: 0, settled_ns, latest_ns, lost, levels: [stood; 2], level: self.level })
     }
 
-    /// Takes the measures of a rung from the next burst on.
-    fn stand_on(&mut self, rung: u8) {
-        self.rung = rung;
-        let Measures { population, .. } = Measures::of(rung, self.sample);
+    /// Takes the measures of a level from the next burst on.
+    fn stand_on(&mut self, level: u8) {
+        self.level = level;
+        let LevelSettings { population, .. } = LevelSettings::of(level, self.sample);
         self.sampler = (population > 1).then(|| Sampler::new(population));
     }
 

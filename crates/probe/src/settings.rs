@@ -1,7 +1,7 @@
 //! What pipelines are told.
 
 use crate::ladder::Overload;
-use crate::own::Own;
+use crate::self_traffic::SelfTrafficFilter;
 use weir_capture::Selector;
 
 /// What one pipeline is told.
@@ -18,9 +18,9 @@ pub struct Settings {
     /// Threads look for packets all the time instead of sleeping: each takes a whole core.
     pub busy_poll: bool,
     /// What is not metered because our sinks send it; it counts as filtered.
-    pub own: Own,
+    pub self_traffic: SelfTrafficFilter,
     /// What is done when more comes than can be metered.
     pub overload: Overload,
     /// One packet in so many is metered, chosen at random; all if it is 0 or 1. Under overload it may be fewer.
-    pub sample: u32,
+    pub sample_one_in: u32,
 }

@@ -51,16 +51,16 @@ impl Stop {
 pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, desk: &Desk, mut stop: Stop) {
     let mut answered = 0;
     loop {
-        match pipeline.step(&mut *source) {
+        match pipeline.process_burst(&mut *source) {
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => desk.say(error.to_string()),
         }
         if let Some(number) = desk.question(&mut answered) {
             desk.answer(number, |change| {
-                pipeline.look(&mut *source);
-                change.iter().for_each(|settings| pipeline.change(settings));
-                (pipeline.account(), pipeline.filter_errors().iter().map(ToString::to_string).collect())
+                pipeline.record_losses(&mut *source);
+                change.iter().for_each(|settings| pipeline.reconfigure(settings));
+                (pipeline.account(), pipeline.take_filter_errors().iter().map(ToString::to_string).collect())
             });
         }
         if stop.is_now(&mut *source) {

@@ -7,7 +7,7 @@ use weir_capture::Source;
 use weir_export::Sink;
 use weir_flow::Flow;
 use weir_ledger::{Ledger, Records, SinkLine};
-use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// Longer than any of this takes anywhere.
 const LONG: Duration = Duration::from_secs(120);
@@ -49,11 +49,11 @@ fn essence(flow: &Flow) -> String {
 fn meter(mut source: Box<dyn Source + Send>, packets: u64) -> (Vec<String>, Ledger) {
     let kept = Kept::default();
     let flows = kept.flows.clone();
-    let mut exporter =
-        Exporter::new(vec![Box::new(kept)], Place::default(), Behind::Wait).expect("a thread can be started");
-    let mut pipeline = Pipeline::new(Settings::default(), exporter.entrance()).expect("there is memory");
+    let mut exporter = Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block)
+        .expect("a thread can be started");
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle()).expect("there is memory");
     let deadline = Instant::now() + LONG;
-    while pipeline.step(&mut *source).expect("it is whole") {
+    while pipeline.process_burst(&mut *source).expect("it is whole") {
         let received = pipeline.account().ledger.packets.received;
         assert!(Instant::now() < deadline, "{received} of {packets}");
         if received == packets {
@@ -62,7 +62,7 @@ fn meter(mut source: Box<dyn Source + Send>, packets: u64) -> (Vec<String>, Ledg
     }
     let account = pipeline.finish();
     exporter.finish();
-    assert!(exporter.errors().is_empty());
+    assert!(exporter.take_errors().is_empty());
     let ledger = exporter.ledger([account]);
     let mut flows: Vec<String> = flows.lock().expect("no sink panics").iter().map(essence).collect();
     flows.sort();

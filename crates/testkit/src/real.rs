@@ -9,7 +9,7 @@ use weir_export::Sink;
 use weir_flow::{Flow, Meter};
 use weir_ledger::{Ledger, SinkLine};
 use weir_packet::{Flags, Options, Packet, address};
-use weir_probe::{Behind, Exporter, Pipeline, Place, Settings};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// What the program made of some frames.
 #[derive(Clone, Debug)]
@@ -39,12 +39,12 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
-    let mut exporter =
-        Exporter::new(vec![Box::new(sink)], Place::default(), Behind::Wait).expect("a thread can be started");
-    let mut pipeline = Pipeline::new(settings, exporter.entrance()).expect("there is memory for it");
+    let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
+        .expect("a thread can be started");
+    let mut pipeline = Pipeline::new(settings, exporter.handle()).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
-        match pipeline.step(source) {
+        match pipeline.process_burst(source) {
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => damage.push(error.to_string()),
@@ -52,7 +52,7 @@ pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     }
     let account = pipeline.finish();
     exporter.finish();
-    assert!(exporter.errors().is_empty(), "a sink in memory cannot fail");
+    assert!(exporter.take_errors().is_empty(), "a sink in memory cannot fail");
     let ledger = exporter.ledger([account]);
     let flows = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
     Outcome { flows, ledger, damage }

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use weir_flow::{Config, Instructions, KeyOptions, Pages, Policy, Tuning};
 use weir_packet::Packet;
-use weir_probe::{Own, Settings};
+use weir_probe::{SelfTrafficFilter, Settings};
 
 const SECOND: i64 = 1_000_000_000;
 const YEAR: i64 = 31_557_600 * SECOND;
@@ -251,7 +251,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             meter: Config { flows, idle_ns, active_ns, key, policy, secret: Some(secret), tuning },
             decode: weir_packet::Options { decapsulate },
             layer2,
-            own: Own::default(),
+            self_traffic: SelfTrafficFilter::default(),
             ..Settings::default()
         },
     )

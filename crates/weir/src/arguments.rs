@@ -136,7 +136,7 @@ pub struct Probe {
 
     /// What is done when more comes than can be metered: shed, give up TCP analysis, then records of small new flows, then
     /// sample, step by step, and come back (docs/overload.md); lose, lose packets, and count them; or a number, stay on that
-    /// rung of the ladder, 0 to 12
+    /// level of the ladder, 0 to 12
     #[arg(long, value_name = "WHAT", default_value = "shed", value_parser = parse_overload)]
     pub overload: Overload,
 
@@ -210,13 +210,13 @@ Exit codes:
   1  wrong use, or a source or sink that cannot be opened; nothing was metered
   2  finished, but packets were lost or could not be metered, or records were not delivered: the counts say which";
 
-/// `shed`, `lose`, or a rung.
+/// `shed`, `lose`, or a level.
 fn parse_overload(text: &str) -> Result<Overload, String> {
     match (text, text.parse::<u8>()) {
         ("shed", _) => Ok(Overload::Shed),
-        ("lose", _) => Ok(Overload::Lose),
-        (_, Ok(rung)) if rung <= 12 => Ok(Overload::Rung(rung)),
-        _ => Err("shed, lose, or the number of a rung from 0 to 12 must stand there (docs/overload.md)".into()),
+        ("lose", _) => Ok(Overload::Drop),
+        (_, Ok(level)) if level <= 12 => Ok(Overload::Level(level)),
+        _ => Err("shed, lose, or the number of a level from 0 to 12 must stand there (docs/overload.md)".into()),
     }
 }
 

@@ -13,7 +13,7 @@ use weir_capture::Selector;
 use weir_export::Sink;
 use weir_flow::{KeyOptions, Policy};
 use weir_ledger::Ledger;
-use weir_probe::{Change, Overload, Own, Settings};
+use weir_probe::{Overload, SelfTrafficFilter, Settings, SinkChange};
 
 /// The sinks, and what goes to standard output.
 pub struct Outputs {
@@ -85,15 +85,15 @@ impl Outputs {
         sinks: &arguments::Sinks,
         kept: impl Fn(&String) -> Option<usize>,
         mut totals: Option<&Arc<Mutex<Totals>>>,
-    ) -> Result<Vec<Change>, Refusal> {
+    ) -> Result<Vec<SinkChange>, Refusal> {
         let open = |sink| {
             if let Some(before) = kept(sink) {
-                return Ok(Change::Keep(before));
+                return Ok(SinkChange::Keep(before));
             }
             let pipe = files::wait_for_reader(sink, &AtomicBool::new(true))?;
             let opened = files::open_sink(sink, sinks)?;
             drop(pipe);
-            Ok(Change::Open(match totals.take() {
+            Ok(SinkChange::Open(match totals.take() {
                 Some(totals) => Box::new(Observed { sink: opened, totals: totals.clone() }),
                 None => opened,
             }))
@@ -164,10 +164,10 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
         meter: weir_flow::Config { flows, idle_ns: metering.idle, active_ns: metering.active, key, policy, ..default },
         decode: weir_packet::Options { decapsulate: metering.decap },
         layer2: metering.layer2,
-        own: Own::default(),
+        self_traffic: SelfTrafficFilter::default(),
         // Of live traffic only, see `weir probe`.
-        overload: Overload::Lose,
-        sample: 1,
+        overload: Overload::Drop,
+        sample_one_in: 1,
     })
 }
 

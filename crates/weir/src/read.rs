@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::{FilterError, Source};
 use weir_ledger::Ledger;
-use weir_probe::{Behind, Exporter, Pipeline, Place};
+use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
 
 /// Bursts between looks at the outside: the signal, the sinks, the clock.
 pub(crate) const BURSTS_BETWEEN_LOOKS: u64 = 16;
@@ -34,10 +34,10 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let mut opened = outputs.open(&read.sinks, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter = Exporter::new(opened.take_sinks(), Place::default(), Behind::Wait)
+    let exporter = Exporter::new(opened.take_sinks(), CpuAffinity::default(), BackPressure::Block)
         .map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
     let config = settings.meter;
-    let pipeline = Pipeline::new(settings, exporter.entrance());
+    let pipeline = Pipeline::new(settings, exporter.handle());
     let pipeline = pipeline.map_err(|_| no_room(&config))?;
     // To be told to stop is the end of live traffic, not an interruption of it.
     let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };
@@ -113,7 +113,7 @@ fn meter(
         }
     };
     for bursts in 1_u64.. {
-        match pipeline.step(source) {
+        match pipeline.process_burst(source) {
             Ok(true) => {}
             Ok(false) => break,
             // A pipe that ends because of the signal may end within a packet.
@@ -127,9 +127,9 @@ fn meter(
             }
         }
         if bursts % BURSTS_BETWEEN_LOOKS == 0 {
-            note(exporter.errors(), &line);
-            unfiltered |= tell(pipeline.filter_errors(), &line);
-            abandoned = exporter.abandoned();
+            note(exporter.take_errors(), &line);
+            unfiltered |= tell(pipeline.take_filter_errors(), &line);
+            abandoned = exporter.all_sinks_failed();
             interrupted = stop.load(Ordering::Relaxed);
             if abandoned || interrupted {
                 break;
@@ -138,7 +138,7 @@ fn meter(
         }
     }
     interrupted |= stop.load(Ordering::Relaxed);
-    unfiltered |= tell(pipeline.filter_errors(), &line);
+    unfiltered |= tell(pipeline.take_filter_errors(), &line);
     if cut {
         line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
     }
@@ -152,7 +152,7 @@ fn meter(
     line.clear();
     let account = pipeline.finish();
     exporter.finish();
-    note(exporter.errors(), &line);
+    note(exporter.take_errors(), &line);
     let ledger = exporter.ledger([account]);
     Run { ledger, flawed: damages > 0 || interrupted || unfiltered || failed_sinks > 0, abandoned, readers_left }
 }

@@ -281,7 +281,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
     }
     let overload = &ledger.overload;
     if overload.highest > 0 {
-        let steps = format!("on rung {}, at most {}, {} steps", overload.rung, overload.highest, overload.steps);
+        let steps = format!("on level {}, at most {}, {} steps", overload.level, overload.highest, overload.steps);
         let _ = writeln!(text, "{:<32} {steps}", "overload (docs/overload.md)");
     }
     for (name, flows) in [

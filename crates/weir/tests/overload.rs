@@ -67,20 +67,20 @@ fn connections_of_which_packets_are_left_out_are_not_judged() {
 }
 
 #[test]
-fn every_rung_can_be_stayed_on_and_no_packet_goes_astray() {
+fn every_level_can_be_stayed_on_and_no_packet_goes_astray() {
     let load = "synth:mix,flows=3000,packets=60k";
-    for (rung, population) in [(0_u64, 1), (1, 1), (2, 1), (3, 2), (6, 16), (12, 1024)] {
-        let (ledger, flows) = run(load, &["--overload", &rung.to_string()]);
+    for (level, population) in [(0_u64, 1), (1, 1), (2, 1), (3, 2), (6, 16), (12, 1024)] {
+        let (ledger, flows) = run(load, &["--overload", &level.to_string()]);
         let line = &ledger["packets"];
         let metered = number(&line["metered"]);
         // The last of the groups may have come in part.
         assert!(metered == 60_000 / population || metered == 60_000 / population + 1, "{ledger}");
-        assert_eq!(number(&ledger["overload"]["rung"]), rung);
+        assert_eq!(number(&ledger["overload"]["level"]), level);
         let is_tcp = |flow: &&Value| flow["protocol"] == 6 && !has(flow, "overflow");
-        assert!(flows.iter().filter(is_tcp).all(|flow| has(flow, "unanalysed") == (rung > 0)), "rung {rung}");
-        assert!(flows.iter().all(|flow| has(flow, "sampled") == (rung > 2)), "rung {rung}");
+        assert!(flows.iter().filter(is_tcp).all(|flow| has(flow, "unanalysed") == (level > 0)), "level {level}");
+        assert!(flows.iter().all(|flow| has(flow, "sampled") == (level > 2)), "level {level}");
         let sums = flows.iter().filter(|flow| has(flow, "overflow")).collect::<Vec<_>>();
-        assert_eq!(sums.is_empty(), rung < 2, "rung {rung}");
+        assert_eq!(sums.is_empty(), level < 2, "level {level}");
         assert!(sums.iter().all(|flow| has(flow, "aggregated")));
         let in_sums: u64 = sums.iter().map(|flow| packets(flow)).sum();
         assert_eq!(number(&ledger["noted"]["aggregated"]), in_sums, "{ledger}");
@@ -118,7 +118,7 @@ fn talk(number: u16) -> [Vec<u8>; 2] {
 }
 
 #[test]
-fn overload_climbs_rung_by_rung_and_what_comes_when_it_is_over_is_exact() {
+fn overload_climbs_level_by_level_and_what_comes_when_it_is_over_is_exact() {
     if !network() {
         return;
     }
@@ -130,17 +130,18 @@ fn overload_climbs_rung_by_rung_and_what_comes_when_it_is_over_is_exact() {
     let mut talk_of = |number| talk(number).iter().for_each(|frame| sender.send(frame));
     let mut sent = 0;
     talk_of(1);
-    // Each time it cannot read for a while, much is lost: a rung a time.
-    for (rung, says) in [(1, "no TCP analysis"), (2, "small new flows are summed"), (3, "one packet in 2 is metered")] {
+    // Each time it cannot read for a while, much is lost: a level a time.
+    for (level, says) in [(1, "no TCP analysis"), (2, "small new flows are summed"), (3, "one packet in 2 is metered")]
+    {
         probe.signal(libc::SIGSTOP);
         (1000..1500).for_each(&mut talk_of);
         probe.signal(libc::SIGCONT);
         sent += 1000;
-        let change = format!("overload: rung {rung} since");
+        let change = format!("overload: level {level} since");
         until("it climbs", || probe.told().lines().any(|line| line.contains(&change) && line.contains(says)));
     }
     until("the line tells", || {
-        probe.told().lines().any(|line| line.contains("packets/s") && line.contains("| rung 3 since"))
+        probe.told().lines().any(|line| line.contains("packets/s") && line.contains("| level 3 since"))
     });
     // One that it knows.
     for part in 0..100 {
@@ -148,9 +149,9 @@ fn overload_climbs_rung_by_rung_and_what_comes_when_it_is_over_is_exact() {
         // Slowly, so that it is not lost: not that it must not be.
         std::thread::sleep(std::time::Duration::from_millis(if part % 5 == 0 { 20 } else { 1 }));
     }
-    // Five quiet seconds for each rung, and longer if it had to climb again.
+    // Five quiet seconds for each level, and longer if it had to climb again.
     until_within(10 * BOUND, "it comes down again", || {
-        probe.told().lines().any(|line| line.contains("the load is less: rung 0 since") && line.contains("everything"))
+        probe.told().lines().any(|line| line.contains("the load is less: level 0 since") && line.contains("everything"))
     });
     talk_of(2);
     let (_, told, ledger) = probe.end();
@@ -160,7 +161,7 @@ fn overload_climbs_rung_by_rung_and_what_comes_when_it_is_over_is_exact() {
     assert!(number(&line["sampled_out"]) >= 900, "half of 2000, or more: {ledger}");
     let overload = &ledger["overload"];
     let highest = number(&overload["highest"]);
-    assert!(highest >= 3 && overload["rung"] == 0 && number(&overload["steps"]) >= 2 * highest, "{told}");
+    assert!(highest >= 3 && overload["level"] == 0 && number(&overload["steps"]) >= 2 * highest, "{told}");
 
     let flows = flows(&output);
     let of_host = |host: u64| flows.iter().find(|flow| flow["src_ip"] == format!("10.0.0.{host}")).unwrap();
@@ -197,6 +198,6 @@ fn who_asks_for_all_packets_or_their_loss_gets_that() {
     let (code, told, ledger) = probe.end();
     assert_eq!(code, 2);
     assert_eq!([&ledger["packets"]["received"], &ledger["packets"]["sampled_out"]], [6000, 0], "{ledger}");
-    assert_eq!([&ledger["overload"]["steps"], &ledger["overload"]["rung"]], [0, 0], "{ledger}");
-    assert!(!told.contains("rung"), "{told}");
+    assert_eq!([&ledger["overload"]["steps"], &ledger["overload"]["level"]], [0, 0], "{ledger}");
+    assert!(!told.contains("level"), "{told}");
 }

@@ -10,7 +10,7 @@ use weir_export::{ExportOptions, Sink};
 use weir_flow::{Config, Flow};
 use weir_ledger::{Ledger, Line, SinkLine};
 use weir_packet::Packet;
-use weir_probe::{Behind, Place, Probe, Queue, Settings, Team};
+use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroup};
 
 /// The filter whose cost is told: it keeps every packet of IP.
 pub const FILTER: &str = "ip or ip6";
@@ -86,11 +86,11 @@ impl Consumer {
     pub fn begin(
         what: What,
         source: Box<dyn Source + Send>,
-        [place, meter]: [Place; 2],
+        [affinity, meter]: [CpuAffinity; 2],
         idle: Duration,
     ) -> Result<Self, Error> {
         if matches!(what, What::Null | What::Decode) {
-            return Null::begin(source, place, what == What::Decode).map(Self::Null);
+            return Null::begin(source, affinity, what == What::Decode).map(Self::Null);
         }
         let filter = if what == What::Filter { Some(filter()?) } else { None };
         let settings = Settings {
@@ -105,9 +105,9 @@ impl Consumer {
         let noted = Arc::new(Noted::default());
         let sink = Box::new(Noting { inner, line: SinkLine::default(), noted: noted.clone() });
         let meters = if what == What::Split { vec![meter] } else { vec![] };
-        let team = Team { name: "queue".into(), queues: vec![Queue { source, place }], meters };
-        let export = Place { cores: Vec::new(), nice: EXPORTER_NICE };
-        let probe = Probe::start(vec![team], settings, vec![sink], export, Behind::Lose).map_err(wrong)?;
+        let group = WorkerGroup { name: "queue".into(), queues: vec![ReceiveQueue { source, affinity }], meters };
+        let export = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
+        let probe = Probe::start(vec![group], settings, vec![sink], export, BackPressure::Drop).map_err(wrong)?;
         Ok(Self::Probe(Box::new(probe), noted))
     }
 
@@ -118,13 +118,13 @@ impl Consumer {
             Self::Probe(probe, noted) => {
                 let began = Instant::now();
                 loop {
-                    let (ledger, answers) = probe.ask();
-                    let answer = answers.into_iter().next().expect("there is one pipeline");
-                    if let Some(error) = answer.errors.first() {
+                    let (ledger, pipelines) = probe.status();
+                    let pipeline = pipelines.into_iter().next().expect("there is one pipeline");
+                    if let Some(error) = pipeline.errors.first() {
                         return Err(Error::Live(error.clone()));
                     }
-                    if !answer.silent {
-                        return noted.seen(&ledger, answer.busy_ns);
+                    if !pipeline.timed_out {
+                        return noted.seen(&ledger, pipeline.cpu_time_ns);
                     }
                     if began.elapsed() > BOUND {
                         return Err(Error::Live("the probe does not answer".into()));
@@ -140,13 +140,13 @@ impl Consumer {
             Self::Null(null) => null.finish(),
             Self::Probe(probe, noted) => {
                 let end = probe.finish();
-                if let Some(error) = end.errors.first() {
+                if let Some(error) = end.sink_errors.first() {
                     return Err(wrong(error));
                 }
-                let answer = end.answers.into_iter().next().expect("there is one pipeline");
-                match answer.errors.into_iter().next() {
+                let pipeline = end.pipelines.into_iter().next().expect("there is one pipeline");
+                match pipeline.errors.into_iter().next() {
                     Some(error) => Err(Error::Live(error)),
-                    None => noted.seen(&end.ledger, answer.busy_ns),
+                    None => noted.seen(&end.ledger, pipeline.cpu_time_ns),
                 }
             }
         }
@@ -179,11 +179,11 @@ struct Desk {
 }
 
 impl Null {
-    fn begin(source: Box<dyn Source + Send>, place: Place, decode: bool) -> Result<Self, Error> {
+    fn begin(source: Box<dyn Source + Send>, affinity: CpuAffinity, decode: bool) -> Result<Self, Error> {
         let desk = Arc::new(Desk::default());
         let theirs = desk.clone();
         let thread = thread::Builder::new().name("null".into()).spawn(move || {
-            place.take();
+            affinity.apply();
             consume(source, &theirs, decode);
         });
         Ok(Self { desk, thread: thread.map_err(wrong)? })

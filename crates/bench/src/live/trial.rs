@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::Source;
-use weir_probe::Place;
+use weir_probe::CpuAffinity;
 
 /// Idle timeout of the flows, and how long ended ones are kept. Conversations pass within fractions of a second here, and are to end as
 /// often as they begin.
@@ -48,15 +48,15 @@ impl Cores {
     }
 
     /// The place of a sender.
-    pub fn of_sender(&self) -> Place {
-        Place { cores: vec![self.sender], nice: NICE }
+    pub fn of_sender(&self) -> CpuAffinity {
+        CpuAffinity { cores: vec![self.sender], nice: NICE }
     }
 
     /// Places of both threads of a pipeline.
-    pub fn of_pipeline(&self, pinned: bool) -> [Place; 2] {
+    pub fn of_pipeline(&self, pinned: bool) -> [CpuAffinity; 2] {
         [0, 1].map(|thread| {
             let core = self.receivers[thread % self.receivers.len()];
-            Place { cores: if pinned { vec![core] } else { Vec::new() }, nice: NICE }
+            CpuAffinity { cores: if pinned { vec![core] } else { Vec::new() }, nice: NICE }
         })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Sender};
-use weir_probe::Place;
+use weir_probe::CpuAffinity;
 
 /// What is sent into the first arrives at the second.
 const LEFT: &str = "left";
@@ -27,7 +27,7 @@ const NAP: Duration = Duration::from_micros(200);
 /// A wire.
 pub struct Wire {
     sender: Sender,
-    place: Place,
+    affinity: CpuAffinity,
 }
 
 /// Counts frames that are sent.
@@ -41,7 +41,7 @@ pub struct Sent {
 
 impl Wire {
     /// Takes this thread into a network of its own and makes the wire there. Its sender will run in a place.
-    pub fn make(place: Place) -> Result<Self, Error> {
+    pub fn make(affinity: CpuAffinity) -> Result<Self, Error> {
         let failed = |what: String| Error::Live(format!("cannot make a wire to measure on: {what}"));
         weir_capture::own_network().map_err(|error| {
             let advice = match error.kind() {
@@ -73,10 +73,10 @@ impl Wire {
             thread::sleep(Duration::from_millis(5));
         }
         let sender = Sender::open(LEFT).map_err(|error| failed(format!("cannot send: {error}")))?;
-        Ok(Self { sender, place })
+        Ok(Self { sender, affinity })
     }
 
-    /// Sends for a time, or until it is told to stop, so many frames a second, or as fast as it goes, from a thread in its place, while
+    /// Sends for a time, or until it is told to stop, so many frames a second, or as fast as it goes, from a thread with its CPU affinity, while
     /// something else is done here. Gives how long it sent, and what that came to.
     pub fn send<T>(
         &mut self,
@@ -86,10 +86,10 @@ impl Wire {
         (sent, stop): (&Sent, &AtomicBool),
         meanwhile: impl FnOnce() -> T,
     ) -> Result<(Duration, T), Error> {
-        let (sender, place) = (&mut self.sender, &self.place);
+        let (sender, affinity) = (&mut self.sender, &self.affinity);
         thread::scope(|scope| {
             let sending = scope.spawn(move || {
-                place.take();
+                affinity.apply();
                 send(sender, traffic, rate, time, sent, stop)
             });
             let done = meanwhile();

@@ -25,7 +25,7 @@ pub(crate) use entry::In;
 pub(crate) use out::Out;
 
 use crate::balance::{METERS, Table, even};
-use crate::exporter::Behind;
+use crate::exporter::BackPressure;
 use crate::looks::{Listener, looks};
 use rtrb::RingBuffer;
 use std::io;
@@ -126,7 +126,7 @@ pub(crate) type Entry = (In, Vec<Listener>);
 pub(crate) fn mesh(
     readers: usize,
     meters: usize,
-    behind: Behind,
+    behind: BackPressure,
     patience: Duration,
     (secret, key): (u64, KeyOptions),
 ) -> io::Result<(Arc<Mesh>, Vec<Out>, Vec<Entry>)> {

@@ -2,7 +2,7 @@
 
 use super::{Mesh, QUEUE, lock};
 use crate::balance::{Table, even};
-use crate::exporter::Behind;
+use crate::exporter::BackPressure;
 use crate::history::Look;
 use crate::looks::Teller;
 use crate::reader::Reader;
@@ -28,7 +28,7 @@ pub(crate) struct Out {
     handed: Vec<u64>,
     /// How each meter is told what was lost.
     looks: Vec<Teller>,
-    behind: Behind,
+    behind: BackPressure,
     /// How long the source waits for frames while nothing is moved.
     patience: Duration,
     /// Which part a packet belongs to; nothing with a single meter.
@@ -44,7 +44,7 @@ impl Out {
     pub fn new(
         (mesh, number): (Arc<Mesh>, usize),
         (queues, looks): (Vec<Producer<Packet>>, Vec<Teller>),
-        (behind, patience): (Behind, Duration),
+        (behind, patience): (BackPressure, Duration),
         spread: Option<Spread>,
     ) -> Self {
         let (handed, table) = (vec![0; queues.len()], even(queues.len()));
@@ -139,7 +139,7 @@ impl Drop for Out {
 fn push<'a>(
     queue: &mut Producer<Packet>,
     mut packets: impl Iterator<Item = &'a Packet> + Clone,
-    behind: Behind,
+    behind: BackPressure,
     handed: &mut u64,
     reader: &mut Reader,
 ) {
@@ -154,7 +154,7 @@ fn push<'a>(
         if left == 0 {
             return;
         }
-        if behind == Behind::Lose || queue.is_abandoned() {
+        if behind == BackPressure::Drop || queue.is_abandoned() {
             return reader.lose(packets);
         }
         thread::sleep(NAP);

@@ -4,7 +4,7 @@ use super::overload;
 use crate::units;
 use std::fmt::Write;
 use weir_ledger::Ledger;
-use weir_probe::Answer;
+use weir_probe::PipelineStatus;
 
 /// What was said the time before, to tell what is new.
 #[derive(Default)]
@@ -31,46 +31,53 @@ impl Lines {
         now_ns: u64,
         seconds: f64,
         ledger: &Ledger,
-        (answers, sinks_ns): (&[Answer], Vec<u64>),
+        (pipelines, sinks_ns): (&[PipelineStatus], Vec<u64>),
     ) -> String {
         let (_, time) = units::utc(now_ns);
         let time = &time[..8];
-        let name_width = answers.iter().map(|answer| answer.name.len()).max().unwrap_or(0).max(3);
-        self.before.resize(answers.len(), Before::default());
+        let name_width = pipelines.iter().map(|pipeline| pipeline.name.len()).max().unwrap_or(0).max(3);
+        self.before.resize(pipelines.len(), Before::default());
         let (mut text, mut sum) = (String::new(), Before::default());
         // Others, in their place, begin anew.
         self.sinks_ns.resize(sinks_ns.len(), 0);
         let since = sinks_ns.iter().zip(&self.sinks_ns).map(|(now, before)| now.saturating_sub(*before));
         let outputs = shares(&since.collect::<Vec<_>>(), seconds);
         self.sinks_ns = sinks_ns;
-        for (answer, before) in answers.iter().zip(&mut self.before) {
-            let of = &answer.account.ledger;
+        for (pipeline, before) in pipelines.iter().zip(&mut self.before) {
+            let of = &pipeline.account.ledger;
             let now = Before {
                 packets: of.packets.received,
                 bytes: of.bytes.received,
-                ended: answer.account.sent.flows + answer.account.lost.flows,
-                busy_ns: answer.busy_ns.clone(),
+                ended: pipeline.account.sent.flows + pipeline.account.lost.flows,
+                busy_ns: pipeline.cpu_time_ns.clone(),
             };
             let new = now.since(before);
             *before = now;
             sum.add(&new);
             let load = shares(&new.busy_ns, seconds);
-            let mut state = match (answer.ended, answer.silent) {
+            let mut state = match (pipeline.finished, pipeline.timed_out) {
                 (true, _) => "ended".into(),
                 (_, true) => "no answer: waits for a pipe, or is stuck".into(),
                 _ => format!("load {load}"),
             };
-            if let (Some(balance), false) = (answer.balance, answer.ended) {
-                let (percent, moved) = (balance.imbalance as f64 / 10.0, balance.moved);
+            if let (Some(balance), false) = (pipeline.balance, pipeline.finished) {
+                let (percent, moved) = (balance.imbalance_permille as f64 / 10.0, balance.moved_buckets);
                 state.push_str(&format!(", busiest meter {percent:.1} % above its share, {moved} parts moved"));
             }
-            if answers.len() == 1 {
+            if pipelines.len() == 1 {
                 state = format!("{state}, outputs {outputs}");
             }
-            line(&mut text, time, (&answer.name, name_width), (&new, seconds), (of, answer.account.lost.flows), &state);
+            line(
+                &mut text,
+                time,
+                (&pipeline.name, name_width),
+                (&new, seconds),
+                (of, pipeline.account.lost.flows),
+                &state,
+            );
         }
-        if answers.len() > 1 {
-            let lost = answers.iter().map(|answer| answer.account.lost.flows).sum();
+        if pipelines.len() > 1 {
+            let lost = pipelines.iter().map(|pipeline| pipeline.account.lost.flows).sum();
             line(&mut text, time, ("all", name_width), (&sum, seconds), (ledger, lost), &format!("outputs {outputs}"));
         }
         text
@@ -134,7 +141,7 @@ fn line(
         line.dropped_ring,
         line.dropped_table_full,
     );
-    if ledger.overload.rung > 0 {
+    if ledger.overload.level > 0 {
         let _ = write!(text, " | {}", overload::short(&ledger.overload));
     }
     let _ = writeln!(text, " | {state}");

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_export::Sink;
 use weir_flow::Tuning;
-use weir_probe::{Answer, Behind, Place, Queue, Settings, Team};
+use weir_probe::{BackPressure, CpuAffinity, PipelineStatus, ReceiveQueue, Settings, WorkerGroup};
 
 /// How often it looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     check_twice(&inputs)?;
     let outputs = Outputs::of(&probe.sinks.outputs, probe.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = Settings { overload: probe.overload, sample: probe.sample, ..settings(&probe.metering)? };
+    let settings = Settings { overload: probe.overload, sample_one_in: probe.sample, ..settings(&probe.metering)? };
     if probe.meters.is_some() && probe.layout != Layout::Spread {
         return Err(Refusal("--meters: only with --layout spread do threads share the metering".into()));
     }
@@ -61,7 +61,7 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
     let Some(probe) = &tuned else {
         return Err(Refusal("stopped while it tried: nothing was metered".into()));
     };
-    let (teams, placement) = open_teams(probe, &stop)?;
+    let (groups, placement) = open_groups(probe, &stop)?;
     let mut opened = outputs.open(&probe.sinks, &stop)?;
     let mut manager = Manager::of_environment();
     rights::raise();
@@ -70,17 +70,17 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         let (threads, export) = (placement.threads_in_words(), &placement.export);
         say(&format!("pipelines on cores {threads}; outputs on {}", Placement::list(export)));
     }
-    let Running { probe: mut running, behind } = begin(probe, &settings, (teams, placement), opened.take_sinks())?;
+    let Running { probe: mut running, behind } = begin(probe, &settings, (groups, placement), opened.take_sinks())?;
 
     rights::lower();
-    let (lines, links, rungs) = (Lines::default(), Links::of(&probe.inputs), Vec::new());
-    let mut watch = Watch { probe, lines, links, rungs, told: Instant::now(), lost: 0, flawed: false };
+    let (lines, links, levels) = (Lines::default(), Links::of(&probe.inputs), Vec::new());
+    let mut watch = Watch { probe, lines, links, levels, told: Instant::now(), lost: 0, flawed: false };
     let mut current =
         Current { probe: parse(&whole)?, began: whole.clone(), written: outputs.sinks.clone(), observed: None };
     current.observed = outputs.sinks.first().cloned();
     let began = Instant::now();
     manager.ready();
-    while !(stop.load(Ordering::Relaxed) || running.has_ended() || running.abandoned()) {
+    while !(stop.load(Ordering::Relaxed) || running.is_finished() || running.all_sinks_failed()) {
         if probe.duration.is_some_and(|ns| began.elapsed() >= Duration::from_nanos(ns)) {
             break;
         }
@@ -97,15 +97,15 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
         manager.alive();
     }
     manager.stopping();
-    let abandoned = running.abandoned();
+    let abandoned = running.all_sinks_failed();
     let waits = Arc::new(AtomicBool::new(true));
     remind(waits.clone(), behind);
     let end = running.finish();
     waits.store(false, Ordering::Relaxed);
-    for error in &end.errors {
+    for error in &end.sink_errors {
         watch.sink_failed(error);
     }
-    end.answers.iter().for_each(|answer| watch.source_failed(answer));
+    end.pipelines.iter().for_each(|pipeline| watch.source_failed(pipeline));
     let flawed = watch.flawed;
     if abandoned {
         say("no output is left");
@@ -119,24 +119,24 @@ pub fn run(given: &Probe) -> Result<Outcome, Refusal> {
 struct Running {
     probe: weir_probe::Probe,
     /// What they do when outputs are behind.
-    behind: Behind,
+    behind: BackPressure,
 }
 
 /// Starts what the arguments say.
 fn begin(
     probe: &Probe,
     settings: &Settings,
-    (teams, placement): (Vec<Team>, Placement),
+    (groups, placement): (Vec<WorkerGroup>, Placement),
     sinks: Vec<Box<dyn Sink + Send>>,
 ) -> Result<Running, Refusal> {
     let tuning = Tuning { ahead: probe.batch.into(), ..settings.meter.tuning };
     let meter = weir_flow::Config { tuning, ..settings.meter };
     let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
-    let export = Place { cores: placement.export, nice: EXPORTER_NICE };
-    let live = teams.iter().flat_map(|team| &team.queues).any(|queue| queue.source.now_ns().is_some());
+    let export = CpuAffinity { cores: placement.export, nice: EXPORTER_NICE };
+    let live = groups.iter().flat_map(|group| &group.queues).any(|queue| queue.source.now_ns().is_some());
     // A capture waits for the sinks; what comes by itself does not.
-    let behind = if live { Behind::Lose } else { Behind::Wait };
-    let started = weir_probe::Probe::start(teams, settings, sinks, export, behind);
+    let behind = if live { BackPressure::Drop } else { BackPressure::Block };
+    let started = weir_probe::Probe::start(groups, settings, sinks, export, behind);
     Ok(Running { probe: started.map_err(|_| read::no_room(&meter))?, behind })
 }
 
@@ -162,7 +162,7 @@ fn meters(probe: &Probe) -> u8 {
 }
 
 /// The pipelines, their sources open, and where threads run.
-fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Team>, Placement), Refusal> {
+fn open_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<WorkerGroup>, Placement), Refusal> {
     let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
@@ -181,21 +181,21 @@ fn open_teams(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<Team>, Place
     let placement = Placement::choose(probe, &counts);
     // Every thread has the next core, and the first one's again behind the last.
     let mut cores = placement.threads.iter().copied().cycle();
-    let mut place = || Place { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
+    let mut affinity = || CpuAffinity { cores: cores.next().into_iter().collect(), nice: rights::MOST_URGENT };
     if probe.layout == Layout::Spread {
         let name = match &queues[..] {
             [(name, _)] => name.clone(),
             queues => format!("{} queues", queues.len()),
         };
-        let queues = queues.into_iter().map(|(_, source)| Queue { source, place: place() }).collect();
-        let team = Team { name, queues, meters: (0..meters(probe)).map(|_| place()).collect() };
-        return Ok((vec![team], placement));
+        let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity() }).collect();
+        let group = WorkerGroup { name, queues, meters: (0..meters(probe)).map(|_| affinity()).collect() };
+        return Ok((vec![group], placement));
     }
-    let team = |(name, source)| {
-        let queues = vec![Queue { source, place: place() }];
-        Team { name, queues, meters: if probe.layout == Layout::Split { vec![place()] } else { vec![] } }
+    let group = |(name, source)| {
+        let queues = vec![ReceiveQueue { source, affinity: affinity() }];
+        WorkerGroup { name, queues, meters: if probe.layout == Layout::Split { vec![affinity()] } else { vec![] } }
     };
-    Ok((queues.into_iter().map(team).collect(), placement))
+    Ok((queues.into_iter().map(group).collect(), placement))
 }
 
 /// Refuses a source that is named twice: each of its packets would count twice. Programs that share an interface are something else, and
@@ -255,20 +255,20 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     }
     let polling = if probe.busy_poll { "all the time" } else { "sleep while nothing comes" };
     fact("threads", format!("{polling}, {} packets' memory fetched together", probe.batch));
-    fact("overload", overload::plan(settings.overload, settings.sample));
+    fact("overload", overload::plan(settings.overload, settings.sample_one_in));
     fact("rights", format!("those of {} once everything is open", probe.user));
     text
 }
 
 /// Says that it waits, if it does for long.
-fn remind(waits: Arc<AtomicBool>, behind: Behind) {
+fn remind(waits: Arc<AtomicBool>, behind: BackPressure) {
     const PATIENCE: Duration = Duration::from_secs(3);
     std::thread::spawn(move || {
         std::thread::sleep(PATIENCE);
         if waits.load(Ordering::Relaxed) {
             let until = match behind {
-                Behind::Wait => "",
-                Behind::Lose => " (one that takes nothing for 10 s is given up)",
+                BackPressure::Block => "",
+                BackPressure::Drop => " (one that takes nothing for 10 s is given up)",
             };
             say(&format!(
                 "waits until the outputs have taken the last records{until}; another signal ends it at once, and loses them"
@@ -321,7 +321,7 @@ fn take_over(
     let stays = observed.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
     let totals = if stays { None } else { Some(totals) };
     let sinks = if same { None } else { Some(outputs.change_sinks(&probe.sinks, kept, totals)?) };
-    running.change(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
+    running.reconfigure(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
     let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
     let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
     const TAKEN_OVER: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
@@ -344,8 +344,8 @@ struct Watch<'a> {
     lines: Lines,
     links: Links,
     told: Instant,
-    /// The rung of each pipeline, as it was told.
-    rungs: Vec<u8>,
+    /// The level of each pipeline, as it was told.
+    levels: Vec<u8>,
     /// Records that sinks had lost by then.
     lost: u64,
     flawed: bool,
@@ -359,11 +359,11 @@ impl Watch<'_> {
             return None;
         }
         self.told = Instant::now();
-        let (ledger, answers) = running.ask();
-        answers.iter().for_each(|answer| self.source_failed(answer));
+        let (ledger, pipelines) = running.status();
+        pipelines.iter().for_each(|pipeline| self.source_failed(pipeline));
         self.links.changes().iter().for_each(|change| say(change));
-        overload::changes(&mut self.rungs, &answers, self.probe.sample).iter().for_each(|change| say(change));
-        for error in running.sink_errors() {
+        overload::changes(&mut self.levels, &pipelines, self.probe.sample).iter().for_each(|change| say(change));
+        for error in running.take_sink_errors() {
             self.sink_failed(&error);
         }
         let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum();
@@ -373,27 +373,27 @@ impl Watch<'_> {
                 say(&format!("{}: records lost so far: {}", sink.sink, reasons.collect::<Vec<_>>().join(", ")));
             }
         }
-        let wrong = if answers.iter().any(|answer| answer.silent) { Vec::new() } else { ledger.check() };
+        let wrong = if pipelines.iter().any(|pipeline| pipeline.timed_out) { Vec::new() } else { ledger.check() };
         for wrong in wrong {
             self.flawed = true;
             say(&format!("THE LEDGER DOES NOT BALANCE: {}: {} is not {}", wrong.equation, wrong.left, wrong.right));
         }
         if !self.probe.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, (&answers, running.sinks_busy_ns()));
+            let text = self.lines.at(now_ns, since.as_secs_f64(), &ledger, (&pipelines, running.sink_cpu_time_ns()));
             let _ = crate::tell(&text);
         }
         Some(lines::status(&ledger))
     }
 
-    fn source_failed(&mut self, answer: &Answer) {
-        for error in &answer.errors {
+    fn source_failed(&mut self, pipeline: &PipelineStatus) {
+        for error in &pipeline.errors {
             self.flawed = true;
             // Queues of one source say the same.
-            say(&format!("{}: {error}", answer.name));
+            say(&format!("{}: {error}", pipeline.name));
         }
-        if answer.more_errors > 0 {
-            say(&format!("{}: {} more such lines", answer.name, answer.more_errors));
+        if pipeline.more_errors > 0 {
+            say(&format!("{}: {} more such lines", pipeline.name, pipeline.more_errors));
         }
     }
 

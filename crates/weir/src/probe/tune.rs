@@ -5,14 +5,14 @@
 //! else is clearly better.
 
 use super::placement::cores_there;
-use super::{Running, begin, open_teams};
+use super::{Running, begin, open_groups};
 use crate::arguments::{Cores, Layout, Probe};
 use crate::{Refusal, say, units};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_probe::{Behind, Overload, Settings};
+use weir_probe::{BackPressure, Overload, Settings};
 
 /// Turns of a trial.
 const TURNS: u32 = 3;
@@ -76,7 +76,7 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
     }
     let turn = Duration::from_nanos(probe.autotune.unwrap_or(0)) / TURNS;
     // What is too much is to be seen as lost.
-    let settings = &Settings { overload: Overload::Lose, ..settings.clone() };
+    let settings = &Settings { overload: Overload::Drop, ..settings.clone() };
     let live = probe.inputs.iter().any(|input| weir_capture::is_live(&input.to_string_lossy()));
     say(&format!(
         "autotune: {} for each trial, {TURNS} turns of {}; {}",
@@ -211,8 +211,8 @@ fn median(mut turns: Vec<Trial>) -> Trial {
 }
 
 fn try_one(probe: &Probe, settings: &Settings, turn: Duration, stop: &Arc<AtomicBool>) -> Result<Trial, Refusal> {
-    let Running { probe, behind } = begin(probe, settings, open_teams(probe, stop)?, Vec::new())?;
-    let live = behind == Behind::Lose;
+    let Running { probe, behind } = begin(probe, settings, open_groups(probe, stop)?, Vec::new())?;
+    let live = behind == BackPressure::Drop;
     let mut began = Instant::now();
     let mut before = State::default();
     if live {
@@ -238,7 +238,7 @@ fn try_one(probe: &Probe, settings: &Settings, turn: Duration, stop: &Arc<Atomic
 /// Lets it run for so long, or to its end.
 fn wait(probe: &weir_probe::Probe, time: Duration, stop: &AtomicBool) {
     let began = Instant::now();
-    while began.elapsed() < time && !stop.load(Ordering::Relaxed) && !probe.has_ended() {
+    while began.elapsed() < time && !stop.load(Ordering::Relaxed) && !probe.is_finished() {
         std::thread::sleep(LOOK.min(time));
     }
 }
@@ -252,10 +252,10 @@ struct State {
 }
 
 fn state(probe: &weir_probe::Probe) -> State {
-    let (ledger, answers) = probe.ask();
+    let (ledger, pipelines) = probe.status();
     let line = &ledger.packets;
     let lost = line.dropped_card + line.dropped_kernel + line.dropped_ring;
-    let busy_ns = answers.into_iter().flat_map(|answer| answer.busy_ns).collect();
+    let busy_ns = pipelines.into_iter().flat_map(|pipeline| pipeline.cpu_time_ns).collect();
     State { packets: line.received - lost, lost, busy_ns }
 }
 

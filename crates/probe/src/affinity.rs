@@ -5,16 +5,16 @@ use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
 /// Cores and urgency of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CpuAffinity {
     /// Cores that it may run on; none: all.
     pub cores: Vec<usize>,
     /// How much less urgent it is than others, as `nice` has it: -20 to 19.
     pub nice: i32,
 }
 
-impl Place {
+impl CpuAffinity {
     /// Takes this place for the thread that runs this. What the system does not permit is left as it is.
-    pub fn take(&self) {
+    pub fn apply(&self) {
         if !self.cores.is_empty() {
             let mut cores = CpuSet::new();
             self.cores.iter().filter(|&&core| core < CpuSet::MAX_CPU).for_each(|&core| cores.set(core));

@@ -7,9 +7,9 @@ const UDP: u8 = 17;
 
 /// Datagrams that sinks send: from where to where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Own(Vec<[([u8; 16], u16); 2]>);
+pub struct SelfTrafficFilter(Vec<[([u8; 16], u16); 2]>);
 
-impl Own {
+impl SelfTrafficFilter {
     /// Those of sinks that send datagrams, see [`weir_export::Sink::datagrams`].
     pub fn new(datagrams: impl IntoIterator<Item = [SocketAddr; 2]>) -> Self {
         Self(datagrams.into_iter().map(|ends| ends.map(end)).collect())
