@@ -8,7 +8,7 @@ use crate::index::place;
 use crate::meter::{Packets, decode};
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
-use weir_flow::KeyHash;
+use weir_flow::KeyHasher;
 use weir_flow::prefetch;
 use weir_packet::Packet;
 
@@ -41,14 +41,14 @@ pub struct Roofline(Lines);
 /// The decoder and the hash that the meter has, and then the same: what is left to the meter's table.
 pub struct Decoded {
     lines: Lines,
-    hash: KeyHash,
+    hash: KeyHasher,
     packets: Box<[Packet; BURST]>,
 }
 
 /// The hash that the meter has, and the line, for packets that were decoded before.
 pub struct Hashed {
     lines: Lines,
-    hash: KeyHash,
+    hash: KeyHasher,
     packets: Packets,
 }
 
@@ -67,13 +67,13 @@ impl Roofline {
 impl Decoded {
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); BURST]);
-        Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None), packets })
+        Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
     }
 }
 
 impl Hashed {
     pub fn new(flows: usize, packets: Packets) -> Result<Self, Error> {
-        Ok(Self { lines: Lines::new(flows)?, hash: KeyHash::new(None), packets })
+        Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
     }
 }
 
@@ -81,7 +81,9 @@ impl Work<()> for Hashed {
     fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
         let mut packets = self.packets.0.iter();
         let next = || {
-            packets.next().map(|packet| (self.hash.of(packet, Default::default()), packet.frame_bytes, packet.time_ns))
+            packets
+                .next()
+                .map(|packet| (self.hash.hash(packet, Default::default()), packet.frame_bytes, packet.time_ns))
         };
         self.lines.run(self.packets.0.len() as u64, next)
     }
@@ -119,7 +121,7 @@ impl Work<Frames> for Decoded {
             }
             let packet = packets[..filled].get(at)?;
             at += 1;
-            Some((hash.of(packet, Default::default()), packet.frame_bytes, packet.time_ns))
+            Some((hash.hash(packet, Default::default()), packet.frame_bytes, packet.time_ns))
         };
         self.lines.run(frames.packets, next)
     }

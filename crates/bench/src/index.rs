@@ -4,7 +4,7 @@ use crate::huge::Huge;
 use hashbrown::HashTable;
 use std::io;
 use weir_flow::prefetch;
-use weir_flow::{Index, Lanes, Pages};
+use weir_flow::{Index, Lanes, PageKind};
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -33,7 +33,7 @@ fn array(length: usize) -> io::Result<Huge<u32>> {
 }
 
 impl Index for Chained {
-    fn new(flows: usize, _: Pages) -> io::Result<Self> {
+    fn new(flows: usize, _: PageKind) -> io::Result<Self> {
         let mut heads = array(flows)?;
         heads.fill(NOWHERE);
         Ok(Self { heads, next: array(flows)? })
@@ -87,7 +87,7 @@ impl Index for Chained {
         size_of_val(&self.heads[..]) + size_of_val(&self.next[..])
     }
 
-    fn longest_search(&self) -> usize {
+    fn longest_chain(&self) -> usize {
         let length = |&head: &u32| {
             let (mut at, mut length) = (head, 0);
             while at != NOWHERE {
@@ -104,7 +104,7 @@ impl Index for Chained {
 pub struct Library(HashTable<(u64, u32)>);
 
 impl Index for Library {
-    fn new(flows: usize, _: Pages) -> io::Result<Self> {
+    fn new(flows: usize, _: PageKind) -> io::Result<Self> {
         // Twice the room: with less, removed entries make it take a larger table.
         Ok(Self(HashTable::with_capacity(2 * flows)))
     }
@@ -137,7 +137,7 @@ impl Index for Library {
         self.0.allocation_size()
     }
 
-    fn longest_search(&self) -> usize {
+    fn longest_chain(&self) -> usize {
         // It does not say.
         0
     }
@@ -153,7 +153,7 @@ mod tests {
 
     /// Flows that come and go, metered with every index: the books close, and no flow is taken for another.
     fn live<I: Index>() -> f64 {
-        let config = Config { flows: 4096, idle_ns: 20_000_000, secret: Some(5), ..Config::default() };
+        let config = Config { flows: 4096, idle_timeout_ns: 20_000_000, secret: Some(5), ..Config::default() };
         let mut frames = Frames::that_go_on("velan,flows=500,rate=1M,new=20k,directions=2", 64 << 10).unwrap();
         let mut metering = Box::new(Metering::<I, ALL>::new(config).unwrap());
         let mut live = 0.0;

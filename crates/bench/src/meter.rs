@@ -5,7 +5,7 @@ use crate::frames::Frames;
 use crate::harness::{Run, Work, timed};
 use weir_capture::Frame;
 use weir_export::Sink;
-use weir_flow::{ALL, Config, Flow, Hpc, Index, Meter};
+use weir_flow::{ALL, Config, FlowRecord, Hpc, Index, Meter};
 use weir_ledger::{Ledger, Records, SinkLine};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
@@ -16,7 +16,7 @@ const BURST: usize = weir_capture::BURST;
 const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
-    Error::Memory { octets: <Meter>::memory_for(&config), error }
+    Error::Memory { octets: <Meter>::memory_bytes_for(&config), error }
 }
 
 /// One pipeline from frames to records, which are counted and thrown away.
@@ -90,7 +90,7 @@ impl Work<Frames> for Fused {
 struct Counter(SinkLine);
 
 impl Sink for Counter {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         flows.iter().for_each(|flow| self.0.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }
@@ -109,7 +109,7 @@ pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
     meter: Meter<I, FIELDS>,
     burst: Box<[Packet; BURST]>,
     filled: usize,
-    out: Vec<Flow>,
+    out: Vec<FlowRecord>,
     /// Frames of all rounds.
     received: u64,
     /// What the meter was given.
@@ -188,10 +188,10 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
     /// What there is to tell of the table, and the books after all records have ended.
     pub fn close(mut self) -> Result<Vec<(&'static str, f64)>, String> {
         let facts = vec![
-            ("longest search", self.meter.longest_search() as f64),
-            ("table MiB", self.meter.memory() as f64 / f64::from(1 << 20)),
+            ("longest search", self.meter.longest_chain() as f64),
+            ("table MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
         ];
-        while self.meter.drain_some(BATCH, &mut self.out) {
+        while self.meter.drain_up_to(BATCH, &mut self.out) {
             end(&mut self.ended, &mut self.out);
         }
         end(&mut self.ended, &mut self.out);
@@ -207,17 +207,17 @@ fn absorb<I: Index, const FIELDS: u8>(
     burst: &[Packet],
     given: &mut Records,
     ended: &mut Records,
-    out: &mut Vec<Flow>,
+    out: &mut Vec<FlowRecord>,
 ) {
     given.packets += burst.len() as u64;
     given.bytes += burst.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-    meter.absorb(burst, out);
+    meter.process(burst, out);
     if out.len() >= BATCH {
         end(ended, out);
     }
 }
 
-fn end(ended: &mut Records, out: &mut Vec<Flow>) {
+fn end(ended: &mut Records, out: &mut Vec<FlowRecord>) {
     out.drain(..).for_each(|flow| ended.add(flow.packets(), flow.frame_bytes()));
 }
 

@@ -1,6 +1,6 @@
 //! What a piece of output carries, entered into the ledger when its fate is known.
 
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Lost, Records, SinkLine};
 
 /// Flow records that a piece of output completes, and records as the format counts them.
@@ -12,7 +12,7 @@ pub(crate) struct Carried {
 
 impl Carried {
     /// One flow, written as so many records.
-    pub fn one(flow: &Flow, wire_records: u64) -> Self {
+    pub fn one(flow: &FlowRecord, wire_records: u64) -> Self {
         Self { flows: records(flow), wire_records }
     }
 
@@ -45,7 +45,7 @@ impl Carried {
 }
 
 /// A flow as the ledger counts it.
-pub(crate) fn records(flow: &Flow) -> Records {
+pub(crate) fn records(flow: &FlowRecord) -> Records {
     let mut records = Records::default();
     records.add(flow.packets(), flow.frame_bytes());
     records

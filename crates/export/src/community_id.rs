@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
-use weir_flow::{Approximate, Flow};
+use weir_flow::{Approximate, FlowRecord};
 use weir_packet::{Network, address};
 
 const SEED: u16 = 0;
@@ -22,7 +22,7 @@ impl CommunityId {
 }
 
 /// The flow's identifier; none for layer 2, and none for overflow records, whose addresses are prefixes.
-pub(crate) fn of(flow: &Flow) -> Option<CommunityId> {
+pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }
@@ -114,14 +114,14 @@ mod tests {
         (46, "10.1.12.2", "10.1.12.1", 0, 0, "1:KHlLkgoJW7ifUTyTSgyVfkFHzKw="),
     ];
 
-    fn flow(protocol: u8, source: &str, destination: &str, source_port: u16, destination_port: u16) -> Flow {
+    fn flow(protocol: u8, source: &str, destination: &str, source_port: u16, destination_port: u16) -> FlowRecord {
         let octets = |text: &str| match text.parse().unwrap() {
             IpAddr::V4(address) => mapped(address.octets()),
             IpAddr::V6(address) => address.octets(),
         };
         let network = if source.contains(':') { Network::Ipv6 } else { Network::Ipv4 };
         let (source, destination) = (octets(source), octets(destination));
-        Flow { source, destination, source_port, destination_port, protocol, network, ..Flow::default() }
+        FlowRecord { source, destination, source_port, destination_port, protocol, network, ..FlowRecord::default() }
     }
 
     #[test]
@@ -137,6 +137,6 @@ mod tests {
         let mut flow = flow(6, "10.0.0.0", "10.0.1.0", 0, 80);
         flow.approximate = Approximate(Approximate::OVERFLOW);
         assert_eq!(of(&flow), None);
-        assert_eq!(of(&Flow { network: Network::Layer2, ..Flow::default() }), None);
+        assert_eq!(of(&FlowRecord { network: Network::Layer2, ..FlowRecord::default() }), None);
     }
 }

@@ -8,7 +8,7 @@ use crate::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
 use crate::value::Value;
 use std::net::{IpAddr, Ipv6Addr};
-use weir_flow::{Approximate, Direction, Flow};
+use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
 use weir_tcp::{Class, Report};
 
@@ -20,7 +20,7 @@ use DataType::{
 /// One flow, or one of its directions, on its way out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    pub flow: &'a Flow,
+    pub flow: &'a FlowRecord,
     /// The direction that is asked for.
     pub direction: &'a Direction,
     /// What it told by TCP.
@@ -32,7 +32,7 @@ pub(crate) struct Record<'a> {
 impl<'a> Record<'a> {
     /// A flow, asked for its forward direction or its reverse one.
     #[inline(always)]
-    pub fn new(flow: &'a Flow, reverse: bool, from_responder: bool) -> Self {
+    pub fn new(flow: &'a FlowRecord, reverse: bool, from_responder: bool) -> Self {
         let direction = if reverse { &flow.reverse } else { &flow.forward };
         let tcp = flow.tcp.as_ref().map(|reports| &reports[usize::from(reverse)]).filter(|_| direction.packets > 0);
         Self { flow, direction, tcp, from_responder }
@@ -411,9 +411,9 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
 }
 
 /// A flow as one-way flows, one per direction that has packets, and whether it is the way back. Never none.
-pub(crate) fn one_way(flow: &Flow) -> impl Iterator<Item = (Flow, bool)> {
-    let there = Flow { reverse: Direction::default(), ..*flow };
-    let back = Flow {
+pub(crate) fn one_way(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
+    let there = FlowRecord { reverse: Direction::default(), ..*flow };
+    let back = FlowRecord {
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         source: flow.destination,
         destination: flow.source,

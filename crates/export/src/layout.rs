@@ -3,7 +3,7 @@
 use crate::element::{Body, Element, Formats, NTOP_ENTERPRISE, OWN_ENTERPRISE, OWN_REVERSE, REVERSE_ENTERPRISE};
 use crate::fields::{EXTRA, FIELDS, Field, Record, Visitor, visit_extra, visit_fields};
 use crate::value::Value;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_packet::Network;
 
 /// Which elements a record has: a bit for each slot of the layout.
@@ -67,7 +67,7 @@ impl Layout {
 
     /// Appends what applies to a flow and says what that is. Times of uptime count from `boot_ms`. NetFlow v9 takes one-way
     /// flows only.
-    pub fn encode(&self, flow: &Flow, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
+    pub fn encode(&self, flow: &FlowRecord, from_responder: bool, boot_ms: u64, out: &mut Body) -> Shape {
         let (format, network) = (self.format, flow.network);
         let mut encoder = Encoder { format, network, calm: false, boot_ms, out, slot: 0, shape: Shape::default() };
         if format == Formats::Ipfix && flow.reverse.packets > 0 {
@@ -214,13 +214,13 @@ mod tests {
                 inner_vlan,
                 ..Direction::default()
             };
-            let flow = Flow {
+            let flow = FlowRecord {
                 network,
                 protocol: 6,
                 forward: direction,
                 reverse: direction,
                 tcp: Some([report; 2]),
-                ..Flow::default()
+                ..FlowRecord::default()
             };
             layout.encode(&flow, false, 0, &mut Body::new()).count()
         };

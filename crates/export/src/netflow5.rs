@@ -11,7 +11,7 @@ use crate::udp::{Datagrams, Sent};
 use crate::uptime::Uptime;
 use crate::value::Value;
 use std::net::SocketAddr;
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 use weir_ledger::{Lost, SinkLine};
 use weir_packet::Network;
 
@@ -53,7 +53,7 @@ impl Netflow5 {
         }
     }
 
-    fn add(&mut self, flow: &Flow) {
+    fn add(&mut self, flow: &FlowRecord) {
         match flow.network {
             Network::Ipv4 => {}
             Network::Ipv6 => return self.line.lose(Lost::NotIpv4, records(flow)),
@@ -114,7 +114,7 @@ impl Netflow5 {
     }
 
     /// Appends record `number` of the `shares` that a one-way flow is split into.
-    fn append(&mut self, flow: &Flow, number: u64, shares: u64) {
+    fn append(&mut self, flow: &FlowRecord, number: u64, shares: u64) {
         let direction = &flow.forward;
         let [.., s0, s1, s2, s3] = flow.source;
         let [.., d0, d1, d2, d3] = flow.destination;
@@ -160,7 +160,7 @@ impl Netflow5 {
 }
 
 impl Sink for Netflow5 {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         flows.iter().for_each(|flow| self.add(flow));
         self.send();
         Ok(())
@@ -187,7 +187,7 @@ fn shares(direction: &Direction) -> u64 {
 }
 
 /// Ports; for ICMP 0 and type * 256 + code.
-fn ports(flow: &Flow) -> (u16, u16) {
+fn ports(flow: &FlowRecord) -> (u16, u16) {
     if flow.has_ports() {
         return (flow.source_port, flow.destination_port);
     }

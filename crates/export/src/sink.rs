@@ -1,7 +1,7 @@
 //! The door of every sink: what takes flow records, what holds for all of them, and how they end.
 
 use std::net::SocketAddr;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::SinkLine;
 
 /// Whatever takes flow records.
@@ -12,7 +12,7 @@ pub trait Sink {
     /// # Errors
     /// The sink is finished: every record of this batch that was not written is in the line as lost.
     /// Further batches may still be given and are counted as lost.
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error>;
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error>;
 
     /// Writes out whatever is held back.
     ///

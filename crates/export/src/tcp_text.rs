@@ -4,7 +4,7 @@
 use crate::fields::{FIELDS, Field, Record, Visitor, visit_fields};
 use crate::text::{Format, append_value};
 use crate::value::Value;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 
 /// Fields that are known of a connection, besides those of TCP.
 const KNOWN: [&str; 9] =
@@ -17,18 +17,18 @@ pub fn tcp_columns() -> impl Iterator<Item = &'static str> {
 }
 
 /// Appends a connection as a JSON object.
-pub fn append_tcp_json(connection: &Flow, out: &mut Vec<u8>) {
+pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
     append(Format::Json, connection, out);
     out.push(b'}');
 }
 
 /// Appends a connection as a line of CSV, which ends with LF.
-pub fn append_tcp_csv(connection: &Flow, out: &mut Vec<u8>) {
+pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
     append(Format::Csv, connection, out);
     out.push(b'\n');
 }
 
-fn append(format: Format, connection: &Flow, out: &mut Vec<u8>) {
+fn append(format: Format, connection: &FlowRecord, out: &mut Vec<u8>) {
     let mut columns = Columns { format, reverse: false, first: true, out };
     visit_fields::<false>(&Record::new(connection, false, false), &mut columns);
     columns.reverse = true;
@@ -76,7 +76,8 @@ mod tests {
     fn both_formats_have_all_columns() {
         let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
         let tcp = Some([Report { unique_bytes: 42, ..Report::default() }, Report::default()]);
-        let connection = Flow { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..Flow::default() };
+        let connection =
+            FlowRecord { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..FlowRecord::default() };
         let (mut json, mut csv) = (Vec::new(), Vec::new());
         append_tcp_json(&connection, &mut json);
         append_tcp_csv(&connection, &mut csv);

@@ -19,7 +19,7 @@ use crate::uptime::Uptime;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::SinkLine;
 
 /// Over UDP all templates are sent again after so many messages,
@@ -133,7 +133,7 @@ impl Templated {
         }
     }
 
-    fn add(&mut self, flow: &Flow) -> Result<(), Error> {
+    fn add(&mut self, flow: &FlowRecord) -> Result<(), Error> {
         let mut result = Ok(());
         if self.version == Version::Netflow9 {
             if !self.uptime.fits(flow) {
@@ -168,7 +168,7 @@ impl Templated {
     }
 
     /// Fills `body` and `parts`: one record, or one for each direction.
-    fn encode(&mut self, flow: &Flow) {
+    fn encode(&mut self, flow: &FlowRecord) {
         let boot_ms = self.uptime.boot_ms();
         self.body.clear();
         self.parts.clear();
@@ -354,7 +354,7 @@ impl Message {
 }
 
 impl Sink for Templated {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         let mut result = Ok(());
         for flow in flows {
             result = result.and(self.add(flow));

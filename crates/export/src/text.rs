@@ -9,7 +9,7 @@ use crate::output::{Output, Piece};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::value::Value;
 use std::io::Write;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::SinkLine;
 
 /// Octets that are collected before they are handed to the operating system.
@@ -57,7 +57,7 @@ impl Text {
         })
     }
 
-    fn append(&mut self, flow: &Flow, from_responder: bool) {
+    fn append(&mut self, flow: &FlowRecord, from_responder: bool) {
         let mut line =
             Columns { format: self.format, tcp: flow.tcp.is_some(), before: self.before.iter(), out: &mut self.buffer };
         visit_fields::<false>(&Record::new(flow, false, from_responder), &mut line);
@@ -97,7 +97,7 @@ impl Visitor for Columns<'_> {
 }
 
 impl Sink for Text {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         let mut result = Ok(());
         for flow in flows {
             let mut lines = 1;

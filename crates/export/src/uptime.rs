@@ -6,7 +6,7 @@
 //! (collectors compute boot from each header). A single record of more than 49.7 days has its start cut to what fits, and
 //! header times after 2106-02-07 wrap: these two are beyond the formats. NetFlow v9 also carries absolute milliseconds, which are not.
 
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::SinkLine;
 
 /// How long before the first record boot is: room for records that began earlier and come later.
@@ -23,14 +23,14 @@ pub(crate) struct Uptime {
 
 impl Uptime {
     /// Whether a flow's times can be told from the present boot.
-    pub fn fits(&self, flow: &Flow) -> bool {
+    pub fn fits(&self, flow: &FlowRecord) -> bool {
         let (start_ms, end_ms) = (flow.start_ns() / 1_000_000, flow.end_ns() / 1_000_000);
         self.started && start_ms >= self.boot_ms && up_to_second(end_ms) - self.boot_ms <= u64::from(u32::MAX)
     }
 
     /// Makes a flow fit, or says in the line that its start will be cut. What was not sent yet must have been if it did
     /// not fit.
-    pub fn enter(&mut self, flow: &Flow, line: &mut SinkLine) {
+    pub fn enter(&mut self, flow: &FlowRecord, line: &mut SinkLine) {
         let (start_ms, end_ms) = (flow.start_ns() / 1_000_000, flow.end_ns() / 1_000_000);
         if !self.fits(flow) {
             let wanted = start_ms.saturating_sub(BEFORE_MS);
@@ -73,12 +73,15 @@ mod tests {
     use proptest::prelude::*;
     use weir_flow::Direction;
 
-    fn flow(first_ns: u64, last_ns: u64) -> Flow {
-        Flow { forward: Direction { packets: 2, first_ns, last_ns, ..Direction::default() }, ..Flow::default() }
+    fn flow(first_ns: u64, last_ns: u64) -> FlowRecord {
+        FlowRecord {
+            forward: Direction { packets: 2, first_ns, last_ns, ..Direction::default() },
+            ..FlowRecord::default()
+        }
     }
 
     /// Start and end as a collector computes them.
-    fn seen(clock: &Uptime, flow: &Flow) -> (u64, u64) {
+    fn seen(clock: &Uptime, flow: &FlowRecord) -> (u64, u64) {
         let (up_ms, seconds) = clock.header();
         let boot_ms = u64::from(seconds) * 1000 - u64::from(up_ms);
         let absolute = |ns| boot_ms + u64::from(uptime(ns, clock.boot_ms()));

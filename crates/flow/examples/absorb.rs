@@ -34,15 +34,15 @@ fn main() {
         });
         if burst.len() == 64 {
             let start = Instant::now();
-            meter.absorb(&burst, &mut out);
+            meter.process(&burst, &mut out);
             *if number < flows { &mut opening } else { &mut absorbing } += start.elapsed();
             burst.clear();
         }
     }
-    meter.absorb(&burst, &mut out);
+    meter.process(&burst, &mut out);
     let live = meter.live();
     let ending = Instant::now();
-    while meter.drain_some(512, &mut out) {
+    while meter.drain_up_to(512, &mut out) {
         out.clear();
     }
     let ending = ending.elapsed();
@@ -55,6 +55,6 @@ fn main() {
         ending.as_nanos() as f64 / f64::from(flows),
         live.flows,
         live.packets,
-        meter.longest_search(),
+        meter.longest_chain(),
     );
 }

@@ -2,11 +2,11 @@
 //!
 //! In: which detail is wanted, from now on. Out: records that say what they lack. Always true: a packet is in a record, whatever is left out.
 
-use crate::Pages;
+use crate::PageKind;
 use crate::memory::Memory;
 use std::io;
 
-/// Packets that a new flow must have had before it is given a record of its own, while [`Detail::newcomers`] is off.
+/// Packets that a new flow must have had before it is given a record of its own, while [`Detail::small_flows`] is off.
 const SMALL: u32 = 8;
 /// Flows of which packets are counted meanwhile: a power of two.
 const NEWCOMERS: usize = 1 << 16;
@@ -16,15 +16,15 @@ const NEWCOMERS: usize = 1 << 16;
 pub struct Detail {
     /// TCP is analysed. Records with a TCP packet that was not are [`crate::Approximate::UNANALYSED`], and have nothing of TCP but its
     /// control bits.
-    pub analysis: bool,
+    pub tcp_analysis: bool,
     /// New flows have records of their own from their first packet on. If not, the first 8 packets of a new flow are summed
     /// into overflow records by prefix and port ([`crate::Approximate::AGGREGATED`]). Flows that have a record go on as before.
-    pub newcomers: bool,
+    pub small_flows: bool,
 }
 
 impl Detail {
     /// Everything.
-    pub const ALL: Self = Self { analysis: true, newcomers: true };
+    pub const ALL: Self = Self { tcp_analysis: true, small_flows: true };
 }
 
 /// A yes or no for each place.
@@ -33,7 +33,7 @@ pub(crate) struct Marks(Memory<u64>);
 
 impl Marks {
     pub fn new(places: usize) -> io::Result<Self> {
-        Ok(Self(Memory::new(Self::words(places), Pages::Small)?))
+        Ok(Self(Memory::new(Self::words(places), PageKind::Small)?))
     }
 
     fn words(places: usize) -> usize {
@@ -72,7 +72,7 @@ pub(crate) struct Newcomers(Memory<u32>);
 
 impl Newcomers {
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Memory::new(NEWCOMERS, Pages::Small)?))
+        Ok(Self(Memory::new(NEWCOMERS, PageKind::Small)?))
     }
 
     /// Octets of memory taken; the system gives pages when they are touched.

@@ -11,9 +11,9 @@ use weir_packet::Packet;
 
 /// A hash with its secret.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyHash([u64; 4]);
+pub struct KeyHasher([u64; 4]);
 
-impl KeyHash {
+impl KeyHasher {
     /// With a secret made from a number, or from the operating system's randomness.
     pub fn new(secret: Option<u64>) -> Self {
         let random = match secret {
@@ -33,7 +33,7 @@ impl KeyHash {
 
     /// The hash of a packet's key.
     #[inline]
-    pub fn of(&self, packet: &Packet, options: KeyOptions) -> u64 {
+    pub fn hash(&self, packet: &Packet, options: KeyOptions) -> u64 {
         self.look(packet, options).0
     }
 
@@ -120,8 +120,8 @@ mod tests {
     fn neighbours_are_spread_as_if_by_chance() {
         for keys in neighbours() {
             for secret in 0..if cfg!(miri) { 1 } else { 50 } {
-                let hash = KeyHash::new(Some(secret));
-                let hashes: Vec<u64> = keys.iter().map(|packet| hash.of(packet, KeyOptions::default())).collect();
+                let hash = KeyHasher::new(Some(secret));
+                let hashes: Vec<u64> = keys.iter().map(|packet| hash.hash(packet, KeyOptions::default())).collect();
                 assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), keys.len(), "secret {secret}");
                 let (mut buckets, number) = (vec![0_u32; keys.len() * 2 / 13], keys.len() as u64 * 2 / 13);
                 hashes.iter().for_each(|hash| buckets[(((hash >> 32) * number) >> 32) as usize] += 1);

@@ -4,7 +4,7 @@
 //! short tags, compared all at once, and the places they stand for; the rare bucket that is full goes on in another
 //! one. One look at one line answers nearly always, also that a key is new.
 
-use crate::Pages;
+use crate::PageKind;
 use crate::lanes::{Lanes, Plain, prefetch};
 use crate::memory::Memory;
 use bytemuck::Zeroable;
@@ -18,7 +18,7 @@ pub trait Index {
     ///
     /// # Errors
     /// The system has no room for that much.
-    fn new(flows: usize, pages: Pages) -> io::Result<Self>
+    fn new(flows: usize, pages: PageKind) -> io::Result<Self>
     where
         Self: Sized;
 
@@ -41,7 +41,7 @@ pub trait Index {
     fn memory(&self) -> usize;
 
     /// How many memory areas (buckets, nodes) the longest search has to look at.
-    fn longest_search(&self) -> usize;
+    fn longest_chain(&self) -> usize;
 }
 
 /// Buckets of `N` entries, 1 to 16, in `LINES` cache lines: up to 10 entries fit into one, 16 into two.
@@ -149,7 +149,7 @@ impl<const N: usize, const LINES: usize> Hpc<N, LINES> {
 }
 
 impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
-    fn new(flows: usize, pages: Pages) -> io::Result<Self> {
+    fn new(flows: usize, pages: PageKind) -> io::Result<Self> {
         let () = Self::FITS;
         let [buckets, chained] = Self::lengths(flows);
         Ok(Self { buckets: Memory::new(buckets, pages)?, chained: Memory::new(chained, pages)?, free: 0, used: 0 })
@@ -244,7 +244,7 @@ impl<const N: usize, const LINES: usize> Index for Hpc<N, LINES> {
         self.buckets.octets() + self.chained.octets()
     }
 
-    fn longest_search(&self) -> usize {
+    fn longest_chain(&self) -> usize {
         let next = |bucket: &Bucket<LINES>| bucket.0.as_flattened()[Self::LINK];
         let length = |bucket: &Bucket<LINES>| {
             let (mut length, mut link) = (1, next(bucket));
@@ -270,7 +270,7 @@ mod tests {
     impl<F: Fn(u32) -> u64, I: Index> Work for Churn<F, I> {
         fn run(self, lanes: impl Lanes) {
             let Self(flows, hash, _) = self;
-            let mut index = I::new(flows, Pages::Small).unwrap();
+            let mut index = I::new(flows, PageKind::Small).unwrap();
             let mut known: HashMap<u32, ()> = HashMap::new();
             let mut random = 1_u64;
             for _ in 0..if cfg!(miri) { 4 * flows.min(12) } else { 40 * flows } {
@@ -316,8 +316,8 @@ mod tests {
     fn there_is_room_even_if_all_hashes_are_one() {
         churn::<Hpc>(200, |_| 0);
         churn::<Hpc<3>>(100, |place| u64::from(place % 2) << 63);
-        let mut index = Hpc::<10>::new(1000, Pages::Small).unwrap();
+        let mut index = Hpc::<10>::new(1000, PageKind::Small).unwrap();
         (0..1000).for_each(|place| index.insert(0, place));
-        assert_eq!(index.longest_search(), 100);
+        assert_eq!(index.longest_chain(), 100);
     }
 }

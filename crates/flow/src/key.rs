@@ -97,11 +97,11 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyHash;
+    use crate::KeyHasher;
     use weir_packet::{Network, TunnelType, mapped};
 
     fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
-        let (_, side, rest) = KeyHash::new(Some(1)).look(packet, options);
+        let (_, side, rest) = KeyHasher::new(Some(1)).look(packet, options);
         (Key::from_side(packet, side, rest, options), side)
     }
 

@@ -6,7 +6,7 @@
 use crate::key::tunnel_id;
 use crate::memory::Memory;
 use crate::place::Bits;
-use crate::{Approximate, Direction, Pages};
+use crate::{Approximate, Direction, PageKind};
 use bytemuck::Zeroable;
 use std::io;
 use std::mem::offset_of;
@@ -113,8 +113,8 @@ impl Annex {
     pub fn new(flows: usize) -> io::Result<Self> {
         // Touched only where there is something: large pages would be mostly empty.
         Ok(Self {
-            labels: Memory::new(flows, Pages::Small)?,
-            tunnels: Memory::new(flows, Pages::Small)?,
+            labels: Memory::new(flows, PageKind::Small)?,
+            tunnels: Memory::new(flows, PageKind::Small)?,
             usual: 0,
             usual_word: 0,
         })

@@ -2,7 +2,7 @@
 //!
 //! One of the two places of this crate with `unsafe`: the system hands over octets, the table wants lines.
 
-use crate::Pages;
+use crate::PageKind;
 use bytemuck::Zeroable;
 use memmap2::{MmapMut, MmapOptions};
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) struct Memory<T> {
 impl<T: Zeroable + Copy> Memory<T> {
     /// # Errors
     /// The system has no room for that much.
-    pub fn new(length: usize, pages: Pages) -> io::Result<Self> {
+    pub fn new(length: usize, pages: PageKind) -> io::Result<Self> {
         let octets = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
         // Reserved pages come in whole numbers only.
         let reserved = |bits: u8| {
@@ -28,9 +28,9 @@ impl<T: Zeroable + Copy> Memory<T> {
             MmapOptions::new().len(octets).huge(Some(bits)).map_anon().ok()
         };
         let map = match pages {
-            Pages::Reserved2M => reserved(21),
-            Pages::Reserved1G => reserved(30),
-            Pages::Small | Pages::Transparent => None,
+            PageKind::Hugetlb2M => reserved(21),
+            PageKind::Hugetlb1G => reserved(30),
+            PageKind::Small | PageKind::Transparent => None,
         };
         let map = match map {
             Some(map) => map,
@@ -39,7 +39,7 @@ impl<T: Zeroable + Copy> Memory<T> {
                 // A matter of speed alone: a system that refuses the advice works with what it has.
                 #[cfg(all(target_os = "linux", not(miri)))]
                 let _ = map.advise(match pages {
-                    Pages::Small => memmap2::Advice::NoHugePage,
+                    PageKind::Small => memmap2::Advice::NoHugePage,
                     _ => memmap2::Advice::HugePage,
                 });
                 map
@@ -84,15 +84,15 @@ mod tests {
     #[test]
     fn it_is_zero_and_keeps_what_is_written() {
         // Miri knows no reserved pages.
-        let reserved = if cfg!(miri) { &[][..] } else { &[Pages::Reserved2M, Pages::Reserved1G] };
-        for &pages in [Pages::Small, Pages::Transparent].iter().chain(reserved) {
+        let reserved = if cfg!(miri) { &[][..] } else { &[PageKind::Hugetlb2M, PageKind::Hugetlb1G] };
+        for &pages in [PageKind::Small, PageKind::Transparent].iter().chain(reserved) {
             let mut memory = Memory::<[u64; 3]>::new(1000, pages).unwrap();
             assert!(memory.len() == 1000 && memory.octets() == 24_000 && memory.iter().all(|line| *line == [0; 3]));
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }
-        assert!(Memory::<u64>::new(0, Pages::Small).unwrap().is_empty());
-        assert!(Memory::<u64>::new(usize::MAX / 8, Pages::Small).is_err());
-        assert!(Memory::<u64>::new(usize::MAX, Pages::Small).is_err());
+        assert!(Memory::<u64>::new(0, PageKind::Small).unwrap().is_empty());
+        assert!(Memory::<u64>::new(usize::MAX / 8, PageKind::Small).is_err());
+        assert!(Memory::<u64>::new(usize::MAX, PageKind::Small).is_err());
     }
 }

@@ -18,13 +18,13 @@ mod ending;
 mod moving;
 mod room;
 
-pub use moving::Moved;
+pub use moving::MigratedFlow;
 
 use crate::bounded::list;
 use crate::clock::Clock;
 use crate::detail::{Detail, Marks, Newcomers};
 use crate::fragments::Fragments;
-use crate::hash::KeyHash;
+use crate::hash::KeyHasher;
 use crate::key::{Extra, Key, Side};
 use crate::labels::Annex;
 use crate::lanes::{self, Lanes, prefetch};
@@ -32,7 +32,7 @@ use crate::memory::Memory;
 use crate::overflow::Overflow;
 use crate::place::{Bits, Narrow, Place};
 use crate::wide::Wide;
-use crate::{ALL, Approximate, CONVERSATIONS, EndReason, Flow, Hpc, Index, Instructions, LABELS, Tuning};
+use crate::{ALL, Approximate, CONVERSATIONS, EndReason, FlowRecord, Hpc, Index, Instructions, LABELS, Tuning};
 use moving::Search;
 use std::io;
 use weir_ledger::{Noted, Records, Tally};
@@ -66,7 +66,7 @@ pub struct KeyOptions {
 
 /// What happens to a packet of a new flow when the table is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
+pub enum CacheFullPolicy {
     /// Sum it into an overflow record.
     #[default]
     Overflow,
@@ -82,13 +82,13 @@ pub struct Config {
     /// Records in the table, at least 1.
     pub flows: u32,
     /// Idle timeout, ns.
-    pub idle_ns: u64,
+    pub idle_timeout_ns: u64,
     /// Active timeout, ns.
-    pub active_ns: u64,
+    pub active_timeout_ns: u64,
     /// The flow key.
     pub key: KeyOptions,
     /// What a full table does.
-    pub policy: Policy,
+    pub policy: CacheFullPolicy,
     /// Secret of the hash; `None` takes one from the operating system. Records do not depend on it.
     pub secret: Option<u64>,
     /// How it uses the machine.
@@ -99,10 +99,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             flows: 1 << 20,
-            idle_ns: 120_000_000_000,
-            active_ns: 300_000_000_000,
+            idle_timeout_ns: 120_000_000_000,
+            active_timeout_ns: 300_000_000_000,
             key: KeyOptions::default(),
-            policy: Policy::Overflow,
+            policy: CacheFullPolicy::Overflow,
             secret: None,
             tuning: Tuning::default(),
         }
@@ -155,7 +155,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     clock: Clock,
     /// Whether there was a packet.
     started: bool,
-    hash: KeyHash,
+    hash: KeyHasher,
     index: I,
     places: Memory<Place>,
     /// What TCP analysis knows of the flows in the places; of other protocols nothing, and untouched.
@@ -199,9 +199,9 @@ impl Meter {
         Self::try_new(config).unwrap_or_else(|error| panic!("no memory for {} flows: {error}", config.flows))
     }
 
-    /// Octets of memory that [`Meter::try_new`] takes: [`Meter::memory`], [`Meter::memory_for_tcp`],
-    /// [`Meter::memory_for_tunnels`] and [`Meter::memory_for_moving`] together. The system gives pages when they are touched.
-    pub fn memory_for(config: &Config) -> usize {
+    /// Octets of memory that [`Meter::try_new`] takes: [`Meter::memory_bytes`], [`Meter::tcp_memory_bytes`],
+    /// [`Meter::tunnel_memory_bytes`] and [`Meter::migration_memory_bytes`] together. The system gives pages when they are touched.
+    pub fn memory_bytes_for(config: &Config) -> usize {
         let flows = config.flows.clamp(1, MOST) as usize;
         let extra = if config.key.more() { size_of::<Extra>() } else { 0 };
         let of_table = size_of::<Place>() + 2 * size_of::<u32>() + extra + size_of::<Connection>();
@@ -229,11 +229,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// The system has no room for that much.
     pub fn try_new(config: Config) -> io::Result<Self> {
         let flows = config.flows.clamp(1, MOST);
-        let tuning = Tuning { ahead: config.tuning.ahead.clamp(1, GROUP), ..config.tuning };
+        let tuning = Tuning { prefetch_packets: config.tuning.prefetch_packets.clamp(1, GROUP), ..config.tuning };
         let config = Config { flows, tuning, ..config };
         let best = Instructions::best();
         let (flows, pages) = (flows as usize, config.tuning.pages);
-        let hash = KeyHash::new(config.secret);
+        let hash = KeyHasher::new(config.secret);
         let free = list(flows)?;
         Ok(Self {
             config,
@@ -268,14 +268,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Enters a burst; records that end are appended to `out`.
-    pub fn absorb(&mut self, burst: &[Packet], out: &mut Vec<Flow>) {
+    pub fn process(&mut self, burst: &[Packet], out: &mut Vec<FlowRecord>) {
         if let Some(first) = burst.first()
             && !self.started
         {
             self.start(first);
         }
         // Two functions, so that the usual one is not the worse for the other.
-        if self.detail.analysis {
+        if self.detail.tcp_analysis {
             lanes::run(self.instructions, Absorb::<_, FIELDS, true> { meter: self, burst, out });
         } else {
             lanes::run(self.instructions, Absorb::<_, FIELDS, false> { meter: self, burst, out });
@@ -300,13 +300,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Ends every record: call at the end of input.
-    pub fn drain(&mut self, out: &mut Vec<Flow>) {
-        while self.drain_some(usize::MAX, out) {}
+    pub fn drain(&mut self, out: &mut Vec<FlowRecord>) {
+        while self.drain_up_to(usize::MAX, out) {}
     }
 
     /// Ends up to `limit` records, so that draining needs no memory for all of them at once. Whether any may be left.
     /// Meant for the end: what is absorbed in between finds less room, as places that are free are forgotten.
-    pub fn drain_some(&mut self, limit: usize, out: &mut Vec<Flow>) -> bool {
+    pub fn drain_up_to(&mut self, limit: usize, out: &mut Vec<FlowRecord>) -> bool {
         let enough = out.len().saturating_add(limit);
         self.free.clear();
         while out.len() < enough && self.used > 0 {
@@ -336,7 +336,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// How much it finds out from now on. With TCP analysis comes the promise that it sees every packet from now on; before that some
     /// may have been missing (as sampling does), so that connections known by then stay without it for their record.
     pub fn set_detail(&mut self, detail: Detail) {
-        match (self.detail.analysis, detail.analysis) {
+        match (self.detail.tcp_analysis, detail.tcp_analysis) {
             (false, true) => self.whole_from_ns = self.clock.now_ns + 1,
             (true, false) => self.whole_from_ns = u64::MAX,
             _ => {}
@@ -355,8 +355,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Octets of memory taken for the table and what belongs to it, but for TCP analysis, tunnels and flows that
-    /// move, see [`Meter::memory_for_tcp`], [`Meter::memory_for_tunnels`] and [`Meter::memory_for_moving`].
-    pub fn memory(&self) -> usize {
+    /// move, see [`Meter::tcp_memory_bytes`], [`Meter::tunnel_memory_bytes`] and [`Meter::migration_memory_bytes`].
+    pub fn memory_bytes(&self) -> usize {
         let [labels, _] = self.annex.octets();
         let table = self.index.memory() + self.places.octets() + self.extras.octets();
         let lists = self.due.octets() + self.free.capacity() * size_of::<u32>();
@@ -365,23 +365,23 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
     /// 1.5 KiB for each direction that is in trouble.
-    pub fn memory_for_tcp(&self) -> usize {
+    pub fn tcp_memory_bytes(&self) -> usize {
         self.tcp.octets() + self.room.octets() + self.unanalysed.octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what records of tunnelled packets touch.
-    pub fn memory_for_tunnels(&self) -> usize {
+    pub fn tunnel_memory_bytes(&self) -> usize {
         self.annex.octets()[1]
     }
 
     /// Octets of memory taken on top, of which the system provides what a search for flows that move touches: 4 for each of them.
-    pub fn memory_for_moving(&self) -> usize {
+    pub fn migration_memory_bytes(&self) -> usize {
         self.search.octets()
     }
 
     /// How many buckets the longest search in the table's index has to look at.
-    pub fn longest_search(&self) -> usize {
-        self.index.longest_search()
+    pub fn longest_chain(&self) -> usize {
+        self.index.longest_chain()
     }
 
     /// The instruction set in use.
@@ -390,11 +390,11 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 }
 
-/// [`Meter::absorb`] in the best instruction set, with TCP analysis or without.
+/// [`Meter::process`] in the best instruction set, with TCP analysis or without.
 struct Absorb<'a, I, const FIELDS: u8, const ANALYSE: bool> {
     meter: &'a mut Meter<I, FIELDS>,
     burst: &'a [Packet],
-    out: &'a mut Vec<Flow>,
+    out: &'a mut Vec<FlowRecord>,
 }
 
 impl<I: Index, const FIELDS: u8, const ANALYSE: bool> lanes::Work for Absorb<'_, I, FIELDS, ANALYSE> {
@@ -402,7 +402,7 @@ impl<I: Index, const FIELDS: u8, const ANALYSE: bool> lanes::Work for Absorb<'_,
     fn run(self, lanes: impl Lanes) {
         let Self { meter, burst, out } = self;
         for group in burst.chunks(GROUP) {
-            for together in group.chunks(meter.config.tuning.ahead) {
+            for together in group.chunks(meter.config.tuning.prefetch_packets) {
                 // The usual key on a path of its own, where its options are constants.
                 match meter.config.key {
                     KeyOptions::USUAL => meter.enter_together::<ANALYSE>(together, KeyOptions::USUAL, lanes, out),
@@ -422,7 +422,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         packets: &[Packet],
         options: KeyOptions,
         lanes: impl Lanes,
-        out: &mut Vec<Flow>,
+        out: &mut Vec<FlowRecord>,
     ) {
         let mut spots = [Spot::default(); GROUP];
         for (spot, packet) in spots.iter_mut().zip(packets) {
@@ -463,7 +463,13 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     #[inline(always)]
-    fn enter<const ANALYSE: bool>(&mut self, spot: &Spot, packet: &Packet, options: KeyOptions, out: &mut Vec<Flow>) {
+    fn enter<const ANALYSE: bool>(
+        &mut self,
+        spot: &Spot,
+        packet: &Packet,
+        options: KeyOptions,
+        out: &mut Vec<FlowRecord>,
+    ) {
         self.advance_clock(packet.time_ns);
         let (side, likely) = (spot.side & 1, spot.likely);
         let key = Key::from_side(packet, side, spot.rest, options);
@@ -473,8 +479,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             && place.head.is_ordinary(&key)
             && (!options.more() || self.extras[likely as usize] == key.extra)
             // A flow that came from another meter may have times ahead of the clock: it goes the other way.
-            && self.clock.now_ns.wrapping_sub(place.head.began_ns) < self.config.active_ns
-            && self.clock.now_ns.wrapping_sub(place.head.touched_ns) < self.config.idle_ns
+            && self.clock.now_ns.wrapping_sub(place.head.began_ns) < self.config.active_timeout_ns
+            && self.clock.now_ns.wrapping_sub(place.head.touched_ns) < self.config.idle_timeout_ns
             && let Some(gap) = place.usual_step(side, packet)
         {
             place.head.touched_ns = self.clock.now_ns;
@@ -501,7 +507,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// A packet that is a fragment, whose flow is not known or not where it was thought to be, that needs more than the
     /// usual, or that comes at a turn of its flow's life.
     #[inline(never)]
-    fn enter_other(&mut self, spot: &Spot, packet: &Packet, out: &mut Vec<Flow>) {
+    fn enter_other(&mut self, spot: &Spot, packet: &Packet, out: &mut Vec<FlowRecord>) {
         let Spot { mut hash, mut side, mut rest, .. } = *spot;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
@@ -534,7 +540,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             None
         } else {
             known.filter(|&at| self.still_of_flow(at, hash, packet, out)).or_else(|| {
-                if !self.detail.newcomers && !self.newcomers.enter(hash) {
+                if !self.detail.small_flows && !self.newcomers.enter(hash) {
                     approximate |= Approximate::AGGREGATED;
                     return None;
                 }
@@ -674,15 +680,15 @@ mod tests {
     #[test]
     fn memory_stays_as_it_was_taken_at_the_start() {
         let flows = 14 << 10;
-        let config = Config { flows, policy: Policy::EvictOldestIdle, secret: Some(1), ..Config::default() };
+        let config = Config { flows, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() };
         let mut meter = Meter::new(config);
         let lists = |meter: &Meter| [meter.free.capacity(), meter.found.capacity(), meter.coming.capacity()];
-        let taken = |meter: &Meter| (meter.memory(), lists(meter));
+        let taken = |meter: &Meter| (meter.memory_bytes(), lists(meter));
         let before = taken(&meter);
         let mut out = Vec::new();
         for number in 0..20 * flows {
             let source = mapped(number.to_be_bytes());
-            meter.absorb(&[Packet { source, source_port: 1, protocol: 17, ..Packet::default() }], &mut out);
+            meter.process(&[Packet { source, source_port: 1, protocol: 17, ..Packet::default() }], &mut out);
             out.clear();
         }
         assert_eq!((meter.live().flows, taken(&meter)), (u64::from(flows), before));
@@ -690,27 +696,28 @@ mod tests {
 
     #[test]
     fn packets_between_two_parts_of_draining_are_metered() {
-        for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
-            let config = Config { flows: 16, idle_ns: 1 << 30, policy, secret: Some(1), ..Config::default() };
+        for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
+            let config = Config { flows: 16, idle_timeout_ns: 1 << 30, policy, secret: Some(1), ..Config::default() };
             let mut meter = Meter::new(config);
             let (mut out, mut given) = (Vec::new(), 0);
-            let mut give = |meter: &mut Meter, out: &mut Vec<Flow>, numbers: std::ops::Range<u32>, time_ns: u64| {
-                for number in numbers {
-                    let source = mapped(number.to_be_bytes());
-                    let packet = Packet { source, time_ns, frame_bytes: 60, protocol: 17, ..Packet::default() };
-                    meter.absorb(&[packet], out);
-                    given += 1;
-                }
-            };
+            let mut give =
+                |meter: &mut Meter, out: &mut Vec<FlowRecord>, numbers: std::ops::Range<u32>, time_ns: u64| {
+                    for number in numbers {
+                        let source = mapped(number.to_be_bytes());
+                        let packet = Packet { source, time_ns, frame_bytes: 60, protocol: 17, ..Packet::default() };
+                        meter.process(&[packet], out);
+                        given += 1;
+                    }
+                };
             // Eight places are free below four in use and one that is drained.
             give(&mut meter, &mut out, 0..8, 0);
             give(&mut meter, &mut out, 8..12, 1 << 29);
             give(&mut meter, &mut out, 12..13, 5 << 28);
             assert_eq!(out.len(), 8);
-            assert!(meter.drain_some(1, &mut out));
+            assert!(meter.drain_up_to(1, &mut out));
             give(&mut meter, &mut out, 20..200, 5 << 28);
             meter.drain(&mut out);
-            let metered: u64 = out.iter().map(Flow::packets).sum();
+            let metered: u64 = out.iter().map(FlowRecord::packets).sum();
             assert_eq!(metered + meter.counters().dropped_packets, given);
             assert_eq!(meter.live(), Records::default());
         }
@@ -718,14 +725,14 @@ mod tests {
 
     #[test]
     fn what_the_meter_says_it_will_take_is_what_it_takes() {
-        for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
+        for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
             for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
                 let config = Config { flows, policy, key, ..Config::default() };
                 let meter = Meter::new(config);
-                let on_top = [meter.memory_for_tcp(), meter.memory_for_tunnels(), meter.memory_for_moving()];
-                let taken = meter.memory() + on_top.iter().sum::<usize>();
-                assert_eq!(<Meter>::memory_for(&config), taken, "{flows} {policy:?}");
+                let on_top = [meter.tcp_memory_bytes(), meter.tunnel_memory_bytes(), meter.migration_memory_bytes()];
+                let taken = meter.memory_bytes() + on_top.iter().sum::<usize>();
+                assert_eq!(<Meter>::memory_bytes_for(&config), taken, "{flows} {policy:?}");
             }
         }
     }
@@ -734,7 +741,7 @@ mod tests {
     fn a_flow_takes_at_most_256_octets() {
         for flows in [1 << 20, 10_000_000] {
             let meter = Meter::new(Config { flows, ..Config::default() });
-            let per_flow = meter.memory() as f64 / f64::from(flows);
+            let per_flow = meter.memory_bytes() as f64 / f64::from(flows);
             assert!(per_flow <= 256.0, "{per_flow} octets per flow of {flows}");
         }
     }

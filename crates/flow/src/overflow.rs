@@ -2,7 +2,7 @@
 
 use crate::bounded::{list, table, table_room};
 use crate::record::{enter, mixed};
-use crate::{Approximate, Direction, EndReason, Flow};
+use crate::{Approximate, Direction, EndReason, FlowRecord};
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use weir_packet::{Network, Packet, mapped};
 
@@ -75,16 +75,16 @@ impl Overflow {
     }
 
     /// The next record that began `age_ns` ago or more.
-    pub fn due(&mut self, age_ns: u64, clock_ns: u64) -> Option<Flow> {
+    pub fn due(&mut self, age_ns: u64, clock_ns: u64) -> Option<FlowRecord> {
         let &(began_ns, _) = self.order.front()?;
         if clock_ns - began_ns < age_ns { None } else { self.take() }
     }
 
     /// The oldest record.
-    pub fn take(&mut self) -> Option<Flow> {
+    pub fn take(&mut self) -> Option<FlowRecord> {
         let (_, name) = self.order.pop_front()?;
         let sum = self.sums.remove(&name).expect("every name in the order has a sum");
-        Some(Flow {
+        Some(FlowRecord {
             source: name.source,
             destination: name.destination,
             source_port: name.source_port,
@@ -171,7 +171,7 @@ mod tests {
             let source = mapped([a, b, c, 1]);
             overflow.add(&Packet { source, ..packet(1, 53) }, 0, 0);
         }
-        let flows: Vec<Flow> = std::iter::from_fn(|| overflow.take()).collect();
+        let flows: Vec<FlowRecord> = std::iter::from_fn(|| overflow.take()).collect();
         assert_eq!(flows.len(), RECORDS + 1);
         assert_eq!(flows.iter().map(|flow| flow.forward.packets).sum::<u64>(), RECORDS as u64 + 1000);
         assert_eq!(flows.last().unwrap().forward.packets, 1000);

@@ -9,7 +9,7 @@
 //! record, times that lie hours apart) is refused here and kept in a full [`Direction`] elsewhere (`wide.rs`).
 
 use crate::key::{Extra, Key, Side};
-use crate::{Approximate, Direction, Flow};
+use crate::{Approximate, Direction, FlowRecord};
 use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::{Network, Packet};
@@ -165,7 +165,7 @@ impl Head {
 
     /// Writes who the flow is and how exact the record. The side that is its source: the one that began.
     #[inline(always)]
-    pub fn introduce(&self, flow: &mut Flow) -> Side {
+    pub fn introduce(&self, flow: &mut FlowRecord) -> Side {
         let initiator = Side::from(self.bits().has(1 << Bits::INITIATOR));
         (flow.source, flow.source_port) = self.endpoint(initiator);
         (flow.destination, flow.destination_port) = self.endpoint(1 - initiator);

@@ -53,7 +53,7 @@ impl Approximate {
     pub const FRAGMENTS: u16 = 32;
     /// TCP analysis left out packets of it: it has nothing of TCP but control bits.
     pub const UNANALYSED: u16 = 64;
-    /// Packets were sampled while it lived, see [`Flow::sampling`].
+    /// Packets were sampled while it lived, see [`FlowRecord::sampling`].
     pub const SAMPLED: u16 = 128;
     /// With [`Approximate::OVERFLOW`]: a sum of new flows, under overload. Without: it began then, and its first packets may be in
     /// such a sum.
@@ -272,7 +272,7 @@ fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
 
 /// A bidirectional flow record. `source` is the initiator: the sender of the SYN, else of the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct FlowRecord {
     /// Initiator's address; shape as [`Packet::source`].
     pub source: [u8; 16],
     /// Responder's address.
@@ -295,7 +295,7 @@ pub struct Flow {
     pub forward: Direction,
     /// From responder to initiator.
     pub reverse: Direction,
-    /// What both directions told by TCP, that of [`Flow::forward`] first; `None` for other protocols and overflow
+    /// What both directions told by TCP, that of [`FlowRecord::forward`] first; `None` for other protocols and overflow
     /// records.
     pub tcp: Option<[Report; 2]>,
     /// Packets that its queue may have lost between its first and its last packet: an upper bound of those of this flow that are
@@ -306,7 +306,7 @@ pub struct Flow {
     pub sampling: Option<[u32; 2]>,
 }
 
-impl Flow {
+impl FlowRecord {
     /// Of nothing.
     pub(crate) const NONE: Self = Self {
         source: [0; 16],
@@ -381,7 +381,7 @@ impl Flow {
     }
 }
 
-impl Default for Flow {
+impl Default for FlowRecord {
     fn default() -> Self {
         Self::NONE
     }

@@ -3,16 +3,16 @@
 
 /// The pages that the table's memory is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pages {
+pub enum PageKind {
     /// The system's small pages, 4 KiB.
     Small,
     /// 2 MiB pages as far as the system has some to give (transparent huge pages).
     #[default]
     Transparent,
     /// 2 MiB pages reserved beforehand (hugetlbfs); small pages if there are not enough.
-    Reserved2M,
+    Hugetlb2M,
     /// 1 GiB pages reserved beforehand; small pages if there are not enough.
-    Reserved1G,
+    Hugetlb1G,
 }
 
 /// Field groups that [`crate::Meter`] can leave out, so that their cost can be measured: packet sizes but for their sum.
@@ -43,15 +43,15 @@ pub enum Instructions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Packets whose memory is fetched together, 1 to 64; 1 fetches nothing ahead.
-    pub ahead: usize,
+    pub prefetch_packets: usize,
     /// Pages of the table's memory.
-    pub pages: Pages,
+    pub pages: PageKind,
     /// Instruction set; `None` takes the best that the processor has, and so does one that it has not.
     pub instructions: Option<Instructions>,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { ahead: 64, pages: Pages::Transparent, instructions: None }
+        Self { prefetch_packets: 64, pages: PageKind::Transparent, instructions: None }
     }
 }

@@ -21,7 +21,7 @@ fn time_does_not_wrap() {
     let mut meter = Meter::new(Config { flows: 4, secret: Some(1), ..Config::default() });
     let mut out = Vec::new();
     for time_ns in [u64::MAX, 0] {
-        meter.absorb(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
+        meter.process(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
     }
     meter.drain(&mut out);
     assert_eq!((out[0].start_ns(), out[0].end_ns(), out[0].forward.iat_max_ns), (0, u64::MAX, u64::MAX));
@@ -29,20 +29,26 @@ fn time_does_not_wrap() {
 #[test]
 fn what_is_left_after_a_partial_drain_can_go_on() {
     let mut meter =
-        Meter::new(Config { flows: 3, policy: Policy::EvictOldestIdle, secret: Some(1), ..Config::default() });
+        Meter::new(Config { flows: 3, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() });
     let mut out = Vec::new();
-    meter.absorb(&[udp(0, 1), udp(0, 2), udp(0, 3)], &mut out);
-    meter.absorb(&[udp(119, 2), udp(119, 3), udp(120, 3)], &mut out); // place 0 is freed by the hand
-    meter.drain_some(1, &mut out); // place 2 ends; place 0, free, is forgotten
-    meter.absorb(&[udp(120, 4), udp(120, 5), udp(120, 6)], &mut out);
+    meter.process(&[udp(0, 1), udp(0, 2), udp(0, 3)], &mut out);
+    meter.process(&[udp(119, 2), udp(119, 3), udp(120, 3)], &mut out); // place 0 is freed by the hand
+    meter.drain_up_to(1, &mut out); // place 2 ends; place 0, free, is forgotten
+    meter.process(&[udp(120, 4), udp(120, 5), udp(120, 6)], &mut out);
     meter.drain(&mut out);
-    assert_eq!(out.iter().map(Flow::packets).sum::<u64>(), 9);
+    assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 9);
     assert_eq!(meter.live(), Default::default());
 }
 
 const HOUR: u64 = 3600 * S;
 fn long() -> Config {
-    Config { flows: 10_000, idle_ns: u64::MAX, active_ns: u64::MAX, secret: Some(1), ..Config::default() }
+    Config {
+        flows: 10_000,
+        idle_timeout_ns: u64::MAX,
+        active_timeout_ns: u64::MAX,
+        secret: Some(1),
+        ..Config::default()
+    }
 }
 fn giant(host: u32) -> Packet {
     Packet { source: mapped((0x0a00_0000 + host).to_be_bytes()), ip_bytes: 100_000, frame_bytes: 100_014, ..udp(0, 1) }
@@ -54,11 +60,11 @@ fn a_long_step_that_finds_no_room_leaves_the_record_as_it_was() {
     let known = Packet { ip_bytes: 40, frame_bytes: 54, ..giant(9000) };
     packets.extend([known, Packet { time_ns: 5 * HOUR, ..known }, Packet { time_ns: 5 * HOUR + 1, ..known }]);
     let (mut meter, mut out) = (Meter::new(long()), Vec::new());
-    meter.absorb(&packets, &mut out);
+    meter.process(&packets, &mut out);
     meter.drain(&mut out);
-    let own: Vec<&Flow> = out.iter().filter(|f| f.source == known.source).collect();
+    let own: Vec<&FlowRecord> = out.iter().filter(|f| f.source == known.source).collect();
     assert_eq!((own.len(), own[0].forward.packets, own[0].forward.bytes), (1, 1, 40));
-    assert_eq!(out.iter().map(Flow::packets).sum::<u64>(), 4099);
+    assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 4099);
 }
 /// The other direction of a wide one is ordinary and needs no room.
 #[test]
@@ -75,7 +81,7 @@ fn the_other_side_of_a_wide_one_needs_no_room() {
         ..g
     });
     let (mut meter, mut out) = (Meter::new(long()), Vec::new());
-    meter.absorb(&packets, &mut out);
+    meter.process(&packets, &mut out);
     meter.drain(&mut out);
     assert_eq!(out.len(), 4096);
     assert_eq!(out.iter().filter(|f| f.reverse.packets == 1).count(), 1);
@@ -83,11 +89,11 @@ fn the_other_side_of_a_wide_one_needs_no_room() {
 /// Places whose tick is that of the clock leave too, in whole groups of 32.
 #[test]
 fn the_hand_finds_what_is_due_at_this_very_tick() {
-    let idle_ns = 128 << 24;
-    let (mut meter, mut out) = (Meter::new(Config { idle_ns, ..long() }), Vec::new());
+    let idle_timeout_ns = 128 << 24;
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns, ..long() }), Vec::new());
     let packets: Vec<Packet> = (0..63).map(|n| Packet { ip_bytes: 40, ..giant(n) }).collect();
-    meter.absorb(&packets, &mut out);
-    meter.absorb(&[Packet { time_ns: idle_ns, ip_bytes: 40, ..giant(100) }], &mut out);
+    meter.process(&packets, &mut out);
+    meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..giant(100) }], &mut out);
     assert_eq!((out.len(), meter.live().flows), (63, 1));
 }
 /// Times that a capture clamps to the last moment (2554) are no reason to sum flows up.
@@ -95,7 +101,7 @@ fn the_hand_finds_what_is_due_at_this_very_tick() {
 fn many_flows_at_the_end_of_time() {
     let (mut meter, mut out) = (Meter::new(long()), Vec::new());
     let packets: Vec<Packet> = (0..5000).map(|n| Packet { time_ns: u64::MAX, ip_bytes: 40, ..giant(n) }).collect();
-    meter.absorb(&packets, &mut out);
+    meter.process(&packets, &mut out);
     meter.drain(&mut out);
     assert_eq!(out.len(), 5000);
 }
@@ -107,17 +113,17 @@ fn an_ordinary_step_at_the_end_of_time_needs_no_room() {
     let known = Packet { time_ns: first, ip_bytes: 40, frame_bytes: 54, ..giant(9000) };
     packets.extend([known, Packet { time_ns: first - 1, ..known }, Packet { time_ns: first + 5 * S, ..known }]);
     let (mut meter, mut out) = (Meter::new(long()), Vec::new());
-    meter.absorb(&packets, &mut out);
+    meter.process(&packets, &mut out);
     meter.drain(&mut out);
-    assert_eq!(out.iter().filter(|f| f.source == known.source).map(Flow::packets).sum::<u64>(), 3);
+    assert_eq!(out.iter().filter(|f| f.source == known.source).map(FlowRecord::packets).sum::<u64>(), 3);
 }
 /// A wide record that ends gives its room back, and leaves nothing to the next flow in its place.
 #[test]
 fn wide_records_give_their_room_back() {
-    let config = Config { flows: 1, policy: Policy::EvictOldestIdle, ..long() };
+    let config = Config { flows: 1, policy: CacheFullPolicy::EvictOldestIdle, ..long() };
     let (mut meter, mut out) = (Meter::new(config), Vec::new());
     for host in 0..5000 {
-        meter.absorb(&[giant(host)], &mut out);
+        meter.process(&[giant(host)], &mut out);
     }
     meter.drain(&mut out);
     assert_eq!(out.len(), 5000);
@@ -126,10 +132,10 @@ fn wide_records_give_their_room_back() {
 /// What is due and was not yet found by the hand ends by its timeout at the end of input.
 #[test]
 fn the_end_of_input_applies_the_timeouts_once_more() {
-    let (mut meter, mut out) = (Meter::new(Config { idle_ns: 120 * S, ..long() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 120 * S, ..long() }), Vec::new());
     let packets: Vec<Packet> = (0..600).map(|n| Packet { ip_bytes: 40, ..giant(n) }).collect();
-    meter.absorb(&packets, &mut out);
-    meter.absorb(&[Packet { time_ns: 120 * S, ..giant(5000) }], &mut out);
+    meter.process(&packets, &mut out);
+    meter.process(&[Packet { time_ns: 120 * S, ..giant(5000) }], &mut out);
     assert_eq!(out.len(), 256);
     meter.drain(&mut out);
     assert_eq!(out.iter().filter(|f| f.end_reason == EndReason::Idle).count(), 600);
@@ -140,12 +146,12 @@ fn equal_tags_are_not_equal_keys() {
     let key = KeyOptions { interface: true, ..KeyOptions::default() };
     let (mut meter, mut out) = (Meter::new(Config { flows: 2, key, ..long() }), Vec::new());
     let of = |interface| Packet { interface, ..udp(0, 1) };
-    let tag = |interface| KeyHash::new(Some(1)).of(&of(interface), key) as u16 | 1;
+    let tag = |interface| KeyHasher::new(Some(1)).hash(&of(interface), key) as u16 | 1;
     let mut seen = std::collections::HashMap::new();
     let (one, other) =
         (0..).find_map(|number| seen.insert(tag(number), number).map(|before| (before, number))).unwrap();
-    meter.absorb(&[of(one), of(other)], &mut out);
-    meter.absorb(&[of(one), of(other), of(other)], &mut out);
+    meter.process(&[of(one), of(other)], &mut out);
+    meter.process(&[of(one), of(other), of(other)], &mut out);
     meter.drain(&mut out);
     out.sort_by_key(|flow| flow.interface);
     assert_eq!(out.iter().map(|flow| (flow.interface, flow.packets())).collect::<Vec<_>>(), [(one, 2), (other, 3)]);
@@ -153,18 +159,19 @@ fn equal_tags_are_not_equal_keys() {
 /// After 575 years of steps forward the clock stands still.
 #[test]
 fn the_clock_does_not_come_around() {
-    let (mut meter, mut out) = (Meter::new(Config { idle_ns: 120 * S, active_ns: 300 * S, ..long() }), Vec::new());
+    let (mut meter, mut out) =
+        (Meter::new(Config { idle_timeout_ns: 120 * S, active_timeout_ns: 300 * S, ..long() }), Vec::new());
     for time_ns in [0, u64::MAX - (1 << 49), 0, u64::MAX - (1 << 49), 0, 1 << 40] {
-        meter.absorb(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
+        meter.process(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
     }
     meter.drain(&mut out);
-    assert_eq!(out.iter().map(Flow::packets).sum::<u64>(), 6);
+    assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 6);
 }
 #[test]
 fn both_tags_are_part_of_the_key() {
     let key = KeyOptions { vlan: true, ..KeyOptions::default() };
     let (mut meter, mut out) = (Meter::new(Config { key, ..long() }), Vec::new());
     let of = |inner_vlan| Packet { vlan: 7, inner_vlan, ..udp(0, 1) };
-    meter.absorb(&[of(8), of(9)], &mut out);
+    meter.process(&[of(8), of(9)], &mut out);
     assert_eq!(meter.live().flows, 2);
 }

@@ -1,6 +1,6 @@
 //! The meter against the sentences of `docs/metering.md` section 5, one test each.
 
-use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Policy};
+use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter};
 use weir_ledger::Noted;
 use weir_packet::{Flags, Network, Packet, mapped};
 
@@ -37,25 +37,25 @@ fn config() -> Config {
 }
 
 /// Meters packets one burst each and checks the balance.
-fn meter(config: Config, packets: &[Packet]) -> (Vec<Flow>, Meter) {
+fn meter(config: Config, packets: &[Packet]) -> (Vec<FlowRecord>, Meter) {
     let mut meter = Meter::new(config);
     let mut out = Vec::new();
     for packet in packets {
-        meter.absorb(&[*packet], &mut out);
+        meter.process(&[*packet], &mut out);
         let live = meter.live();
         assert_eq!(live.flows + out.len() as u64, meter.counters().created);
     }
     meter.drain(&mut out);
     assert_eq!(meter.live(), Default::default());
     assert_eq!(out.len() as u64, meter.counters().created);
-    let metered: u64 = out.iter().map(Flow::packets).sum();
+    let metered: u64 = out.iter().map(FlowRecord::packets).sum();
     assert_eq!(metered + meter.counters().dropped_packets, packets.len() as u64);
     let bytes: u64 = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum();
-    assert_eq!(out.iter().map(Flow::frame_bytes).sum::<u64>() + meter.counters().dropped_bytes, bytes);
+    assert_eq!(out.iter().map(FlowRecord::frame_bytes).sum::<u64>() + meter.counters().dropped_bytes, bytes);
     (out, meter)
 }
 
-fn flows(packets: &[Packet]) -> Vec<Flow> {
+fn flows(packets: &[Packet]) -> Vec<FlowRecord> {
     meter(config(), packets).0
 }
 
@@ -94,8 +94,8 @@ fn idle_ends_at_the_timeout_and_not_before() {
 fn idle_flows_end_without_a_packet_of_their_own() {
     let mut meter = Meter::new(config());
     let mut out = Vec::new();
-    meter.absorb(&[udp(0.0, 1, 100)], &mut out);
-    meter.absorb(&[udp(121.0, 2, 100)], &mut out);
+    meter.process(&[udp(0.0, 1, 100)], &mut out);
+    meter.process(&[udp(121.0, 2, 100)], &mut out);
     assert_eq!((out.len(), meter.live().flows), (1, 1));
 }
 
@@ -118,13 +118,13 @@ fn active_timeout_cuts_a_record_and_keeps_the_initiator() {
 
 #[test]
 fn active_records_leave_when_due_even_if_the_flow_is_silent() {
-    let mut meter = Meter::new(Config { idle_ns: 1000 * S, ..config() });
+    let mut meter = Meter::new(Config { idle_timeout_ns: 1000 * S, ..config() });
     let mut out = Vec::new();
-    meter.absorb(&[udp(0.0, 1, 100)], &mut out);
-    meter.absorb(&[udp(300.0, 2, 100)], &mut out);
+    meter.process(&[udp(0.0, 1, 100)], &mut out);
+    meter.process(&[udp(300.0, 2, 100)], &mut out);
     assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Active));
     // Remembered for one idle timeout from the active deadline: 300 s + 1000 s.
-    meter.absorb(&[udp(1299.0, 100, 1)], &mut out);
+    meter.process(&[udp(1299.0, 100, 1)], &mut out);
     meter.drain(&mut out);
     assert_eq!(out.last().map(|flow| (flow.source_port, flow.reverse.packets)), Some((4001, 1)));
 }
@@ -200,7 +200,7 @@ fn a_full_table_sums_the_excess_into_overflow_records() {
 
 #[test]
 fn a_full_table_drops_and_counts() {
-    let config = Config { flows: 2, policy: Policy::Drop, ..config() };
+    let config = Config { flows: 2, policy: CacheFullPolicy::Drop, ..config() };
     let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
     let (flows, meter) = meter(config, &packets);
     assert_eq!((flows.len(), meter.counters().dropped_packets), (2, 7));
@@ -208,7 +208,7 @@ fn a_full_table_drops_and_counts() {
 
 #[test]
 fn eviction_takes_the_oldest_but_no_answered_flow_for_a_syn() {
-    let config = Config { flows: 2, policy: Policy::EvictOldestIdle, ..config() };
+    let config = Config { flows: 2, policy: CacheFullPolicy::EvictOldestIdle, ..config() };
     let answered = [tcp(0.0, 1, 100, Packet::SYN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
     let scan: Vec<Packet> = (0..50).map(|i| tcp(1.0 + f64::from(i), 2 + i, 101, Packet::SYN, 0)).collect();
     let (flows, _) = meter(config, &[&answered[..], &scan[..]].concat());
@@ -226,7 +226,7 @@ fn eviction_takes_the_oldest_but_no_answered_flow_for_a_syn() {
 
 #[test]
 fn what_is_due_or_closing_makes_room_before_the_policy() {
-    let config = Config { flows: 1, policy: Policy::Drop, ..config() };
+    let config = Config { flows: 1, policy: CacheFullPolicy::Drop, ..config() };
     let (flows, meter) =
         meter(config, &[udp(0.0, 1, 100), udp(120.0, 2, 100), tcp(240.0, 3, 100, Packet::RST, 0), udp(240.5, 4, 100)]);
     assert_eq!((flows.len(), meter.counters().dropped_packets), (4, 0));
@@ -253,9 +253,9 @@ fn after_a_step_back_timeouts_go_on_from_there() {
 fn a_visit_from_the_future_does_not_hold_up_expiry() {
     let mut meter = Meter::new(config());
     let mut out = Vec::new();
-    meter.absorb(&[udp(4_000_000_000.0, 9, 100)], &mut out);
+    meter.process(&[udp(4_000_000_000.0, 9, 100)], &mut out);
     for second in 0..400 {
-        meter.absorb(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
+        meter.process(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
     }
     assert_eq!(meter.live().flows, 1);
 }
@@ -273,12 +273,12 @@ fn a_jump_of_the_clock_ends_records_a_few_at_a_time_and_all_of_them() {
     let mut out = Vec::new();
     for number in 0..4000u32 {
         let [_, _, c, d] = number.to_be_bytes();
-        meter.absorb(&[Packet { source: mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
+        meter.process(&[Packet { source: mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
     }
-    meter.absorb(&[udp(1e9, 1, 100)], &mut out);
+    meter.process(&[udp(1e9, 1, 100)], &mut out);
     assert!(out.len() <= 256);
     for _ in 0..20 {
-        meter.absorb(&[udp(1e9, 1, 100)], &mut out);
+        meter.process(&[udp(1e9, 1, 100)], &mut out);
     }
     assert_eq!((out.len(), meter.live().flows), (4000, 1));
 }
@@ -330,10 +330,10 @@ fn draining_in_steps_gives_the_same_records_as_at_once() {
     let mut at_once = Meter::new(config());
     let mut in_steps = Meter::new(config());
     let (mut one, mut other) = (Vec::new(), Vec::new());
-    at_once.absorb(&packets, &mut one);
-    in_steps.absorb(&packets, &mut other);
+    at_once.process(&packets, &mut one);
+    in_steps.process(&packets, &mut other);
     at_once.drain(&mut one);
-    while in_steps.drain_some(3, &mut other) {}
+    while in_steps.drain_up_to(3, &mut other) {}
     assert_eq!(one, other);
 }
 
@@ -342,7 +342,7 @@ fn giants_and_lying_lengths_are_counted_like_any_packet() {
     let giant = Packet { ip_bytes: 200_000, frame_bytes: 200_014, ..tcp(2., 1, 100, 0, 8) };
     let lying = Packet { ip_bytes: 65_535, frame_bytes: 60, ..tcp(3., 1, 100, 0, 8) };
     let packets = [tcp(0., 1, 100, Packet::SYN, 0), tcp(1., 100, 1, SYN_ACK, 0), giant, lying, tcp(7e5, 1, 100, 0, 1)];
-    let config = Config { idle_ns: u64::MAX, active_ns: u64::MAX, ..config() };
+    let config = Config { idle_timeout_ns: u64::MAX, active_timeout_ns: u64::MAX, ..config() };
     let (flows, _) = meter(config, &packets);
     let [flow] = &flows[..] else { panic!("{flows:?}") };
     let sizes: [u128; 4] = [40, 200_000, 65_535, 41];
@@ -373,7 +373,7 @@ fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
         .chain([giant(ROOM + 9, 1), giant(7, 1)])
         .collect();
     let (flows, meter) = meter(Config { flows: 10_000, ..config() }, &packets);
-    let (sums, own): (Vec<&Flow>, Vec<&Flow>) =
+    let (sums, own): (Vec<&FlowRecord>, Vec<&FlowRecord>) =
         flows.iter().partition(|flow| flow.approximate.has(Approximate::OVERFLOW));
     assert_eq!(own.len(), ROOM as usize + 1);
     assert_eq!(own.iter().filter(|flow| flow.forward.packets == 2).count(), 1, "number 7");
@@ -385,7 +385,7 @@ fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
 #[test]
 fn a_flood_of_syns_takes_nothing_from_established_flows() {
     const ESTABLISHED: u8 = 20;
-    for policy in [Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop] {
+    for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
         let mut packets = Vec::new();
         for host in 1..=ESTABLISHED {
             packets.extend([tcp(0., host, 100, Packet::SYN, 0), tcp(0.1, 100, host, SYN_ACK, 0)]);
@@ -399,28 +399,28 @@ fn a_flood_of_syns_takes_nothing_from_established_flows() {
             }
         }
         let (flows, meter) = meter(Config { flows: 100, policy, ..config() }, &packets);
-        let established: Vec<&Flow> = flows.iter().filter(|flow| flow.reverse.packets > 0).collect();
+        let established: Vec<&FlowRecord> = flows.iter().filter(|flow| flow.reverse.packets > 0).collect();
         assert_eq!(established.len(), ESTABLISHED.into(), "{policy:?}");
         for flow in established {
             assert_eq!((flow.forward.packets, flow.forward.bytes), (21, 40 + 20 * 140), "{policy:?}");
             assert_eq!((flow.end_reason, flow.approximate.0), (EndReason::Forced, 0), "{policy:?}");
         }
         let dropped = meter.counters().dropped_packets;
-        assert_eq!(dropped, if policy == Policy::Drop { 20_000 - 80 } else { 0 }, "{policy:?}");
+        assert_eq!(dropped, if policy == CacheFullPolicy::Drop { 20_000 - 80 } else { 0 }, "{policy:?}");
         let summed = flows.iter().any(|flow| flow.approximate.has(Approximate::OVERFLOW));
         // Where established flows stand side by side, a SYN finds nobody to evict.
-        assert_eq!(summed, policy != Policy::Drop, "{policy:?}");
+        assert_eq!(summed, policy != CacheFullPolicy::Drop, "{policy:?}");
     }
 }
 
 #[test]
 fn a_flood_of_syns_takes_no_place_between_two_records() {
     for (policy, unidirectional) in [
-        (Policy::Overflow, false),
-        (Policy::EvictOldestIdle, false),
-        (Policy::EvictOldestIdle, true),
-        (Policy::Drop, false),
-        (Policy::Drop, true),
+        (CacheFullPolicy::Overflow, false),
+        (CacheFullPolicy::EvictOldestIdle, false),
+        (CacheFullPolicy::EvictOldestIdle, true),
+        (CacheFullPolicy::Drop, false),
+        (CacheFullPolicy::Drop, true),
     ] {
         let key = KeyOptions { unidirectional, ..KeyOptions::default() };
         let (mut packets, mut given) = (Vec::new(), 0);
@@ -435,10 +435,10 @@ fn a_flood_of_syns_takes_no_place_between_two_records() {
                 packets.push(Packet { source, ..tcp(at + 0.05, 1, 100, Packet::SYN, 0) });
             }
         }
-        let config = Config { flows: 100, policy, key, active_ns: 500_000_000, ..config() };
+        let config = Config { flows: 100, policy, key, active_timeout_ns: 500_000_000, ..config() };
         let (flows, _) = meter(config, &packets);
-        let kept = |flow: &&Flow| flow.approximate.0 == 0 && flow.forward.tcp_flags & Packet::ACK != 0;
-        let kept: u64 = flows.iter().filter(kept).map(Flow::packets).sum();
+        let kept = |flow: &&FlowRecord| flow.approximate.0 == 0 && flow.forward.tcp_flags & Packet::ACK != 0;
+        let kept: u64 = flows.iter().filter(kept).map(FlowRecord::packets).sum();
         assert_eq!(kept, given, "{policy:?} {key:?}");
     }
 }
@@ -448,14 +448,14 @@ fn timeouts_hold_after_years() {
     const YEAR_NS: u64 = 31_557_600 * 1_000_000_000;
     let packet = |time_ns: u64, host: u8| Packet { time_ns, ..udp(0., host, 100) };
     for step_ns in [YEAR_NS / 3, YEAR_NS, 3 * YEAR_NS] {
-        let mut meter = Meter::new(Config { idle_ns: 60_000_000_000, ..config() });
+        let mut meter = Meter::new(Config { idle_timeout_ns: 60_000_000_000, ..config() });
         let mut out = Vec::new();
         for number in 0..30 {
             // A flow of two packets, and another that keeps the hand going until the first one has expired.
             let begins = number * step_ns;
             let mut packets = vec![packet(begins, 1), packet(begins + 1, 1)];
             packets.extend((0..640).map(|second| packet(begins + second * 1_000_000_000, 2)));
-            meter.absorb(&packets, &mut out);
+            meter.process(&packets, &mut out);
             // The long one has expired with the step.
             let expired = out.iter().filter(|flow| flow.end_reason == EndReason::Idle).count();
             assert_eq!(expired as u64, number + 1 + number, "{step_ns} {number}");
@@ -467,9 +467,9 @@ fn timeouts_hold_after_years() {
 fn a_flow_ends_while_no_packets_come_however_few_there_are() {
     let mut meter = Meter::new(config());
     let mut out = Vec::new();
-    meter.absorb(&[udp(1.0, 1, 100)], &mut out);
+    meter.process(&[udp(1.0, 1, 100)], &mut out);
     for quarter in 0..8_u64 {
-        meter.wait(500 * S + quarter, &mut out);
+        meter.advance_time(500 * S + quarter, &mut out);
     }
     assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Idle));
     assert_eq!(meter.live(), Default::default());

@@ -3,10 +3,10 @@
 //! In: packets per part since some time, and who takes each part. Out: a few parts and who is to take them. What is
 //! weighed is packets: a meter's work hardly depends on their size.
 
-use weir_flow::PARTS;
+use weir_flow::BUCKETS;
 
 /// Who takes each part: the number of a meter.
-pub(crate) type Table = [u8; PARTS];
+pub(crate) type Table = [u8; BUCKETS];
 
 /// Meters that there may be.
 pub(crate) const METERS: usize = u8::MAX as usize;
@@ -24,7 +24,7 @@ pub(crate) fn even(meters: usize) -> Table {
 }
 
 /// Packets of each meter.
-pub(crate) fn loads(packets: &[u64; PARTS], table: &Table, meters: usize) -> Vec<u64> {
+pub(crate) fn loads(packets: &[u64; BUCKETS], table: &Table, meters: usize) -> Vec<u64> {
     let mut loads = vec![0; meters];
     for (packets, &meter) in packets.iter().zip(table) {
         loads[meter as usize] += packets;
@@ -39,7 +39,7 @@ pub(crate) fn imbalance(loads: &[u64]) -> u64 {
 }
 
 /// Up to `most` parts to move, each with its new meter. Nobody both gives and takes.
-pub(crate) fn moves(packets: &[u64; PARTS], table: &Table, meters: usize, most: usize) -> Vec<(u16, u8)> {
+pub(crate) fn moves(packets: &[u64; BUCKETS], table: &Table, meters: usize, most: usize) -> Vec<(u16, u8)> {
     let (mut table, mut loads) = (*table, loads(packets, table, meters));
     let share = loads.iter().sum::<u64>() / meters as u64;
     let (mut gives, mut takes) = (vec![false; meters], vec![false; meters]);
@@ -59,7 +59,7 @@ pub(crate) fn moves(packets: &[u64; PARTS], table: &Table, meters: usize, most: 
         let (Some(from), Some(to)) = (from, to) else { break };
         let gap = loads[from].saturating_sub(loads[to]);
         // The largest that does not turn it round; if none is worth it the smallest that does, which may still win something.
-        let of_from = || (0..PARTS).filter(|&part| table[part] as usize == from && packets[part] > 0 && from != to);
+        let of_from = || (0..BUCKETS).filter(|&part| table[part] as usize == from && packets[part] > 0 && from != to);
         let fitting = of_from().filter(|&part| 2 * packets[part] <= gap).max_by_key(|&part| packets[part]);
         let larger = of_from().filter(|&part| 2 * packets[part] > gap).min_by_key(|&part| packets[part]);
         let won = |part: usize| gap.saturating_sub(gap.abs_diff(2 * packets[part]));
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// Rounds of moves until there are none, and the imbalance then.
-    fn settle(packets: &[u64; PARTS], meters: usize) -> (usize, u64) {
+    fn settle(packets: &[u64; BUCKETS], meters: usize) -> (usize, u64) {
         let (mut table, mut rounds) = (even(meters), 0);
         loop {
             let moves = moves(packets, &table, meters, 64);
@@ -100,18 +100,18 @@ mod tests {
     #[test]
     fn what_is_even_stays_where_it_is() {
         for meters in 1..=16 {
-            let mut packets = [1000; PARTS];
+            let mut packets = [1000; BUCKETS];
             assert!(moves(&packets, &even(meters), meters, 64).is_empty());
             packets.iter_mut().enumerate().for_each(|(part, packets)| *packets += part as u64 % 7);
             assert!(moves(&packets, &even(meters), meters, 64).is_empty());
         }
-        assert!(moves(&[0; PARTS], &even(3), 3, 64).is_empty());
+        assert!(moves(&[0; BUCKETS], &even(3), 3, 64).is_empty());
     }
 
     #[test]
     fn mice_make_room_for_an_elephant() {
         for meters in 2..=8 {
-            let mut packets = [200; PARTS];
+            let mut packets = [200; BUCKETS];
             // An elephant that is nine tenths of a share.
             packets[77] = 0;
             packets[77] = packets.iter().sum::<u64>() * 9 / (10 * meters as u64 - 9);
@@ -125,7 +125,7 @@ mod tests {
     fn an_elephant_is_not_sent_around_while_mice_can_make_room() {
         // A fifth of all, as mice are: to move it would leave things nearly as they are.
         for percent in 15..25 {
-            let mut packets = [100; PARTS];
+            let mut packets = [100; BUCKETS];
             packets[77] = 51_100 * percent / (100 - percent);
             let moves = moves(&packets, &even(4), 4, 256);
             assert!(moves.iter().all(|&(part, _)| part != 77), "{percent} %");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn an_elephant_larger_than_a_share_ends_up_alone() {
-        let mut packets = [100; PARTS];
+        let mut packets = [100; BUCKETS];
         packets[5] = 100_000;
         let mut table = even(4);
         for _ in 0..20 {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{Error, Sink};
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, Lost, Records, SinkLine};
 
 /// Batches on their way to a sink that is waited for: few, so that their memory stays near.
@@ -60,8 +60,8 @@ pub enum SinkChange {
 /// A pipeline's way to the sinks.
 pub struct ExportHandle {
     outlets: Arc<Mutex<SinkWorkers>>,
-    empty: Receiver<Vec<Flow>>,
-    home: SyncSender<Vec<Flow>>,
+    empty: Receiver<Vec<FlowRecord>>,
+    home: SyncSender<Vec<FlowRecord>>,
     behind: BackPressure,
     /// Since when nothing more comes.
     last_since: Option<Instant>,
@@ -109,8 +109,8 @@ struct State {
 
 /// Records on their way to several sinks. The last that is done with them sends their memory home.
 struct Batch {
-    flows: Vec<Flow>,
-    home: SyncSender<Vec<Flow>>,
+    flows: Vec<FlowRecord>,
+    home: SyncSender<Vec<FlowRecord>>,
 }
 
 impl Drop for Batch {
@@ -245,14 +245,14 @@ impl ExportHandle {
 
     /// Hands over a batch and gives an empty one for it: `Err` if no sink had room, so that it is lost. What some sinks have
     /// room for and others not counts as lost by these.
-    pub(crate) fn write(&mut self, flows: Vec<Flow>) -> Result<Vec<Flow>, Vec<Flow>> {
+    pub(crate) fn write(&mut self, flows: Vec<FlowRecord>) -> Result<Vec<FlowRecord>, Vec<FlowRecord>> {
         let room = flows.capacity();
         let taken = self.hand_over(flows);
         let empty = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(room));
         if taken { Ok(empty) } else { Err(empty) }
     }
 
-    fn hand_over(&mut self, flows: Vec<Flow>) -> bool {
+    fn hand_over(&mut self, flows: Vec<FlowRecord>) -> bool {
         let records = records(&flows);
         let batch = Arc::new(Batch { flows, home: self.home.clone() });
         let mut outlets = lock(&self.outlets);
@@ -413,7 +413,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Records as the ledger counts them.
-pub(crate) fn records(batch: &[Flow]) -> Records {
+pub(crate) fn records(batch: &[FlowRecord]) -> Records {
     let mut records = Records::default();
     batch.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
     records
@@ -455,7 +455,7 @@ mod tests {
     }
 
     impl Sink for Odd {
-        fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+        fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
             self.batches += 1;
             let sick = self.batches >= self.at;
             if sick && self.does == Does::Panic {
@@ -483,8 +483,8 @@ mod tests {
         }
     }
 
-    fn batch(flows: usize) -> Vec<Flow> {
-        let mut flow = Flow::default();
+    fn batch(flows: usize) -> Vec<FlowRecord> {
+        let mut flow = FlowRecord::default();
         (flow.forward.packets, flow.forward.frame_bytes) = (2, 100);
         vec![flow; flows]
     }

@@ -42,7 +42,7 @@ impl LevelSettings {
     pub fn of(level: u8, sample: u32) -> Self {
         let of_level = 1 << u32::from(level.min(TOP).saturating_sub(WHOLE));
         let population = sample.max(of_level);
-        Self { detail: Detail { analysis: level < 1 && population == 1, newcomers: level < WHOLE }, population }
+        Self { detail: Detail { tcp_analysis: level < 1 && population == 1, small_flows: level < WHOLE }, population }
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
     fn every_level_has_what_the_page_says() {
         let of = |level| {
             let LevelSettings { detail, population } = LevelSettings::of(level, 1);
-            (detail.analysis, detail.newcomers, population)
+            (detail.tcp_analysis, detail.small_flows, population)
         };
         assert_eq!(
             [0, 1, 2, 3, 4].map(of),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(of(TOP), (false, false, 1024));
         assert_eq!(
             LevelSettings::of(0, 7),
-            LevelSettings { detail: Detail { analysis: false, newcomers: true }, population: 7 }
+            LevelSettings { detail: Detail { tcp_analysis: false, small_flows: true }, population: 7 }
         );
         assert_eq!(LevelSettings::of(4, 3).population, 4);
     }

@@ -8,7 +8,7 @@ use crate::looks::Histories;
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{Approximate, Flow, Meter, Moved, Parts};
+use weir_flow::{Approximate, BucketSet, FlowRecord, Meter, MigratedFlow};
 use weir_ledger::{self as ledger, Ledger, Records};
 use weir_packet::Packet;
 
@@ -24,7 +24,7 @@ const TICK: Duration = weir_capture::PATIENCE;
 /// Meters packets.
 pub(crate) struct Metering {
     meter: Meter,
-    flows: Vec<Flow>,
+    flows: Vec<FlowRecord>,
     /// Of so many of them the latest end is known, ns.
     looked_at: usize,
     end_ns: u64,
@@ -78,7 +78,7 @@ impl Metering {
 
     /// Takes over what can change while it runs: timeouts, also of flows that there are.
     pub fn change(&mut self, settings: &Settings) {
-        self.meter.set_timeouts(settings.meter.idle_ns, settings.meter.active_ns);
+        self.meter.set_timeouts(settings.meter.idle_timeout_ns, settings.meter.active_timeout_ns);
     }
 
     /// Takes note of a look of the reader on the same thread.
@@ -103,7 +103,7 @@ impl Metering {
 
     #[inline]
     pub fn absorb(&mut self, packets: &[Packet]) {
-        self.meter.absorb(packets, &mut self.flows);
+        self.meter.process(packets, &mut self.flows);
     }
 
     /// Hands records on if there are enough, or they have waited for long. If the histories do not cover one, `look` is to see to that; it
@@ -112,7 +112,7 @@ impl Metering {
     pub fn export_when_due(&mut self, look: impl FnOnce(&mut Histories, u64, bool)) {
         if self.flows.len() >= BATCH || self.overdue {
             let new = &self.flows[self.looked_at..];
-            let end_ns = new.iter().map(Flow::end_ns).fold(self.end_ns, u64::max);
+            let end_ns = new.iter().map(FlowRecord::end_ns).fold(self.end_ns, u64::max);
             (self.looked_at, self.end_ns) = (self.flows.len(), end_ns);
             if !self.histories.cover(end_ns) {
                 let too_many = self.flows.len() >= HELD;
@@ -133,7 +133,7 @@ impl Metering {
         if now - self.waited >= TICK {
             self.waited = now;
             if let Some(now_ns) = now_ns() {
-                self.meter.wait(now_ns, &mut self.flows);
+                self.meter.advance_time(now_ns, &mut self.flows);
             }
         }
         self.overdue = now - self.exported >= PATIENCE;
@@ -164,35 +164,35 @@ impl Metering {
             }
             if highest > 0 {
                 let [_, at_first] = self.histories.levels_between(start_ns, start_ns);
-                let newcomers = LevelSettings::of(at_first.max(self.ground), 1).detail.newcomers;
+                let newcomers = LevelSettings::of(at_first.max(self.ground), 1).detail.small_flows;
                 *marks |= if newcomers { 0 } else { Approximate::AGGREGATED };
             }
         }
     }
 
     /// Begins to look for the flows of some parts, while it goes on.
-    pub fn seek(&mut self, parts: Parts) {
-        self.meter.seek(parts);
+    pub fn seek(&mut self, parts: BucketSet) {
+        self.meter.start_migration(parts);
     }
 
     /// Whether all of them are found.
     pub fn has_sought(&self) -> bool {
-        self.meter.sought()
+        self.meter.migration_ready()
     }
 
     /// Gives up looking for them.
     pub fn forget(&mut self) {
-        self.meter.forget();
+        self.meter.cancel_migration();
     }
 
     /// Gives them away, each with its part.
-    pub fn release(&mut self, hand_over: impl FnMut(u16, Moved)) {
-        self.meter.release(hand_over);
+    pub fn release(&mut self, hand_over: impl FnMut(u16, MigratedFlow)) {
+        self.meter.migrate_out(hand_over);
     }
 
     /// Takes in a flow that another one gave away.
-    pub fn adopt(&mut self, moved: Moved) {
-        self.meter.adopt(moved, &mut self.flows);
+    pub fn adopt(&mut self, moved: MigratedFlow) {
+        self.meter.migrate_in(moved, &mut self.flows);
     }
 
     /// Flows in the table.
@@ -202,7 +202,7 @@ impl Metering {
 
     /// Time has come to this.
     pub fn is_at(&mut self, now_ns: u64) {
-        self.meter.wait(now_ns, &mut self.flows);
+        self.meter.advance_time(now_ns, &mut self.flows);
     }
 
     /// Hands the records that have ended to the exporter.
@@ -244,7 +244,7 @@ impl Metering {
     /// Ends every flow, hands over the last records, and gives the final account.
     pub fn finish(mut self) -> Account {
         self.handle.wait();
-        while self.meter.drain_some(BATCH, &mut self.flows) {
+        while self.meter.drain_up_to(BATCH, &mut self.flows) {
             self.export();
         }
         self.export();

@@ -12,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_flow::{PARTS, Parts};
+use weir_flow::{BUCKETS, BucketSet};
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -120,7 +120,7 @@ struct Work {
     switch: u64,
     begun: u64,
     /// Packets per part when it looked last, and when that was.
-    before: [u64; PARTS],
+    before: [u64; BUCKETS],
     since: Instant,
 }
 
@@ -128,7 +128,7 @@ impl Work {
     /// Looks who has more to do than others, and moves some of it.
     fn look(&mut self) -> Result<(), Gone> {
         let (packets, meters) = (self.mesh.packets(), self.mesh.meters());
-        let new: [u64; PARTS] = std::array::from_fn(|part| packets[part] - self.before[part]);
+        let new: [u64; BUCKETS] = std::array::from_fn(|part| packets[part] - self.before[part]);
         let sum = new.iter().sum::<u64>();
         if sum < ENOUGH * meters as u64 && self.since.elapsed() < SPAN {
             return Ok(());
@@ -139,7 +139,7 @@ impl Work {
         if sum * 10 < ENOUGH * meters as u64 {
             return Ok(());
         }
-        let per_part = (self.mesh.flows() / PARTS as u64).max(1);
+        let per_part = (self.mesh.flows() / BUCKETS as u64).max(1);
         let most = ((FLOWS / per_part) as usize).clamp(1, AT_ONCE);
         let moves = moves(&new, &self.table, meters, most);
         if moves.is_empty() { Ok(()) } else { self.make(&moves) }
@@ -217,7 +217,7 @@ struct Plan {
 
 #[derive(Default)]
 struct Gives {
-    parts: Parts,
+    parts: BucketSet,
     to: BTreeSet<u8>,
 }
 
@@ -254,15 +254,15 @@ mod tests {
     use crate::work::{self, Stop};
     use weir_capture::Source;
     use weir_export::Sink;
-    use weir_flow::Flow;
+    use weir_flow::FlowRecord;
     use weir_ledger::SinkLine;
     use weir_trafficgen::synth;
 
     /// Keeps every record.
-    struct Kept(SinkLine, Arc<Mutex<Vec<Flow>>>);
+    struct Kept(SinkLine, Arc<Mutex<Vec<FlowRecord>>>);
 
     impl Sink for Kept {
-        fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+        fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
             self.0.exported.merge(crate::exporter::records(flows));
             self.1.lock().unwrap().extend_from_slice(flows);
             Ok(())
@@ -281,20 +281,20 @@ mod tests {
         let meter = weir_flow::Config {
             secret: Some(1),
             flows: 1 << 17,
-            idle_ns: 50_000_000,
-            active_ns: 200_000_000,
+            idle_timeout_ns: 50_000_000,
+            active_timeout_ns: 200_000_000,
             ..Default::default()
         };
         Settings { meter, ..Settings::default() }
     }
 
-    fn exporter() -> (Exporter, Arc<Mutex<Vec<Flow>>>) {
-        let flows = Arc::<Mutex<Vec<Flow>>>::default();
+    fn exporter() -> (Exporter, Arc<Mutex<Vec<FlowRecord>>>) {
+        let flows = Arc::<Mutex<Vec<FlowRecord>>>::default();
         let kept = Kept(SinkLine { sink: "kept".into(), ..SinkLine::default() }, flows.clone());
         (Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
     }
 
-    fn told(flows: &Mutex<Vec<Flow>>) -> Vec<String> {
+    fn told(flows: &Mutex<Vec<FlowRecord>>) -> Vec<String> {
         let mut told: Vec<_> = flows.lock().unwrap().iter().map(|flow| format!("{flow:?}")).collect();
         told.sort();
         told
@@ -341,7 +341,7 @@ mod tests {
             }
             loop {
                 let takes = next(meters) as u8;
-                let parts: BTreeSet<u16> = (0..=next(40)).map(|_| next(PARTS) as u16).collect();
+                let parts: BTreeSet<u16> = (0..=next(40)).map(|_| next(BUCKETS) as u16).collect();
                 let given = |part: &u16| work.table[usize::from(*part)] != takes;
                 let moves: Vec<_> = parts.into_iter().filter(given).map(|part| (part, takes)).collect();
                 if !moves.is_empty() && work.make(&moves).is_err() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::Sink;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, Records, SinkLine};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
@@ -16,11 +16,11 @@ const LONG: Duration = Duration::from_secs(120);
 #[derive(Default)]
 struct Kept {
     line: SinkLine,
-    flows: Arc<Mutex<Vec<Flow>>>,
+    flows: Arc<Mutex<Vec<FlowRecord>>>,
 }
 
 impl Sink for Kept {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         for flow in flows {
             self.line.exported.merge(Records { flows: 1, packets: flow.packets(), bytes: flow.frame_bytes() });
         }
@@ -38,7 +38,7 @@ impl Sink for Kept {
 }
 
 /// What a record says that does not depend on when its packets came.
-fn essence(flow: &Flow) -> String {
+fn essence(flow: &FlowRecord) -> String {
     let [there, back] = [&flow.forward, &flow.reverse]
         .map(|way| (way.packets, way.bytes, way.frame_bytes, way.tcp_flags, way.vlan, way.ttl_min, way.size_squares));
     let addresses = (flow.network, flow.source, flow.destination);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network};
 
 /// A record as names and values. What has no meaning (a direction without packets, gaps of one packet) is left out.
@@ -12,7 +12,7 @@ type Fields = Vec<(String, String)>;
 ///
 /// # Errors
 /// The smallest difference in words: the pair of records that has the fewest fields apart.
-pub fn flows(ours: &[Flow], theirs: &[Flow]) -> Result<(), String> {
+pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut balance: HashMap<Fields, i64> = HashMap::new();
     ours.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() += 1);
     theirs.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() -= 1);
@@ -88,7 +88,7 @@ fn address(network: Network, octets: [u8; 16]) -> String {
     }
 }
 
-fn fields(flow: &Flow) -> Fields {
+fn fields(flow: &FlowRecord) -> Fields {
     let mut fields = Fields::new();
     let mut add = |name: &str, value: String| fields.push((name.to_string(), value));
     add("network", format!("{:?}", flow.network));
@@ -153,8 +153,12 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    fn flow(port: u16, packets: u64) -> Flow {
-        Flow { source_port: port, forward: Direction { packets, ..Direction::default() }, ..Flow::default() }
+    fn flow(port: u16, packets: u64) -> FlowRecord {
+        FlowRecord {
+            source_port: port,
+            forward: Direction { packets, ..Direction::default() },
+            ..FlowRecord::default()
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use weir_capture::{Burst, Error, Frame, Progress, Source};
 use weir_export::Sink;
-use weir_flow::{Flow, Meter};
+use weir_flow::{FlowRecord, Meter};
 use weir_ledger::{Ledger, SinkLine};
 use weir_packet::{Flags, Options, Packet, address};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
@@ -15,7 +15,7 @@ use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Every record, in the order of its end.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowRecord>,
     /// The account.
     pub ledger: Ledger,
     /// Damage that the source told of.
@@ -28,9 +28,9 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
 }
 
 /// Meters packets that are decoded already, `burst` of them at a time.
-pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> (Vec<Flow>, Meter) {
+pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> (Vec<FlowRecord>, Meter) {
     let (mut meter, mut flows) = (Meter::new(config), Vec::new());
-    packets.chunks(burst).for_each(|burst| meter.absorb(burst, &mut flows));
+    packets.chunks(burst).for_each(|burst| meter.process(burst, &mut flows));
     meter.drain(&mut flows);
     (flows, meter)
 }
@@ -146,12 +146,12 @@ impl Source for Memory<'_> {
 }
 
 struct Keep {
-    flows: Arc<Mutex<Vec<Flow>>>,
+    flows: Arc<Mutex<Vec<FlowRecord>>>,
     line: SinkLine,
 }
 
 impl Sink for Keep {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         self.flows.lock().expect("nobody panics with it").extend(flows);
         flows.iter().for_each(|flow| self.line.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())

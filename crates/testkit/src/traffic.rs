@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use weir_flow::{Config, Instructions, KeyOptions, Pages, Policy, Tuning};
+use weir_flow::{CacheFullPolicy, Config, Instructions, KeyOptions, PageKind, Tuning};
 use weir_packet::Packet;
 use weir_probe::{SelfTrafficFilter, Settings};
 
@@ -234,21 +234,21 @@ pub fn settings() -> impl Strategy<Value = Settings> {
         tunnel,
         unidirectional,
     });
-    let policy = select(vec![Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop]);
+    let policy = select(vec![CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]);
     let flows = prop_oneof![2 => 1..6_u32, 1 => 15..22_u32, 1 => Just(4096)];
     let instructions = select(vec![None, Some(Instructions::Plain), Some(Instructions::Avx2)]);
     let tuning = (1..=64_usize, instructions).prop_map(|(ahead, instructions)| Tuning {
-        ahead,
+        prefetch_packets: ahead,
         instructions,
-        pages: Pages::Small,
+        pages: PageKind::Small,
     });
     let key = prop_oneof![2 => Just(KeyOptions::default()), 1 => key];
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
     (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), tuning).prop_map(
-        |(flows, (idle_ns, active_ns), key, policy, (decapsulate, layer2, secret), tuning)| Settings {
+        |(flows, (idle_timeout_ns, active_timeout_ns), key, policy, (decapsulate, layer2, secret), tuning)| Settings {
             busy_poll: false,
             filter: None,
-            meter: Config { flows, idle_ns, active_ns, key, policy, secret: Some(secret), tuning },
+            meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, secret: Some(secret), tuning },
             decode: weir_packet::Options { decapsulate },
             layer2,
             self_traffic: SelfTrafficFilter::default(),

@@ -93,7 +93,7 @@ fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Re
     same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
     same("notes", counters.noted.nonzero().collect(), theirs.noted)?;
     same("live records", meter.live(), weir_ledger::Records::default())?;
-    let all: u64 = flows.iter().map(weir_flow::Flow::packets).sum();
+    let all: u64 = flows.iter().map(weir_flow::FlowRecord::packets).sum();
     same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
 }
 
@@ -128,7 +128,7 @@ fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) ->
     same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;
     same("received", packets.received, frames.len() as u64)?;
     same("octets received", bytes.received, frames.iter().map(|frame| u64::from(frame.wire_bytes)).sum())?;
-    let metered: u64 = theirs.flows.iter().map(weir_flow::Flow::packets).sum();
+    let metered: u64 = theirs.flows.iter().map(weir_flow::FlowRecord::packets).sum();
     same("metered", packets.metered, metered)?;
     same("records", ours.ledger.created, theirs.flows.len() as u64)
 }
@@ -146,7 +146,7 @@ fn the_pipeline_agrees_and_its_ledger_balances() {
 #[test]
 fn the_meter_agrees_at_the_end_of_an_overflow_record() {
     const ACTIVE_NS: u64 = 10_000_000_000;
-    let config = Config { flows: 1, active_ns: ACTIVE_NS, ..Config::default() };
+    let config = Config { flows: 1, active_timeout_ns: ACTIVE_NS, ..Config::default() };
     for age_ns in [ACTIVE_NS - 1, ACTIVE_NS, ACTIVE_NS + 1] {
         let packet = |time_ns, source_port| Packet { time_ns, source_port, protocol: 17, ..Packet::default() };
         let packets = [packet(0, 1), packet(0, 2), packet(age_ns, 1), packet(age_ns, 2)];

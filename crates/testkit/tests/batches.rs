@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_flow::{Config, Flow, Meter};
+use weir_flow::{Config, FlowRecord, Meter};
 use weir_packet::Packet;
 use weir_tcp::{Class, Report};
 use weir_tcp_batch::{Choice, Engine, Options};
@@ -98,8 +98,8 @@ fn the_meter_tells_the_truth() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
         let mut meter = Meter::new(Config { flows: 4096, ..Config::default() });
-        let mut flows: Vec<Flow> = Vec::new();
-        packets.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+        let mut flows: Vec<FlowRecord> = Vec::new();
+        packets.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
         meter.drain(&mut flows);
         let mut ours = Told::new();
         for flow in &flows {

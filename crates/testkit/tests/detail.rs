@@ -2,7 +2,7 @@
 //! invents nothing.
 
 use std::collections::BTreeMap;
-use weir_flow::{Approximate, Config, Detail, Flow, Meter};
+use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
 use weir_ledger::Noted;
 use weir_packet::Packet;
 use weir_tcp::{Class, Report};
@@ -20,8 +20,8 @@ fn missing(report: &Report) -> u64 {
     unseen + report.missing_bytes + report.largest_hole + u64::from(report.degraded.0)
 }
 
-fn config(active_ns: u64) -> Config {
-    Config { flows: 4096, idle_ns: 2_000_000_000, active_ns, secret: Some(7), ..Config::default() }
+fn config(active_timeout_ns: u64) -> Config {
+    Config { flows: 4096, idle_timeout_ns: 2_000_000_000, active_timeout_ns, secret: Some(7), ..Config::default() }
 }
 
 /// Some of everything: what is metered in each of the parts of the load.
@@ -37,30 +37,30 @@ enum Part {
 fn analysis_that_is_switched_off_and_on_invents_no_losses() {
     let packets = load("mix,flows=200,packets=60k,seed=5");
     let span_ns = packets.last().unwrap().time_ns - packets[0].time_ns;
-    for active_ns in [span_ns / 40, span_ns / 7, span_ns] {
+    for active_timeout_ns in [span_ns / 40, span_ns / 7, span_ns] {
         let mut whole = Vec::new();
-        let mut meter = Meter::new(config(active_ns));
-        packets.chunks(64).for_each(|burst| meter.absorb(burst, &mut whole));
+        let mut meter = Meter::new(config(active_timeout_ns));
+        packets.chunks(64).for_each(|burst| meter.process(burst, &mut whole));
         meter.drain(&mut whole);
-        let reports = |flows: &[Flow]| flows.iter().filter_map(|flow| flow.tcp).flatten().collect::<Vec<_>>();
+        let reports = |flows: &[FlowRecord]| flows.iter().filter_map(|flow| flow.tcp).flatten().collect::<Vec<_>>();
         assert!(reports(&whole).iter().all(|report| missing(report) == 0), "the load has no losses");
 
         for length in [300, 2000, 9000] {
-            let mut meter = Meter::new(config(active_ns));
+            let mut meter = Meter::new(config(active_timeout_ns));
             let (mut flows, mut given, mut before) = (Vec::new(), 0, Part::All);
             for (number, part) in packets.chunks(length).enumerate() {
                 let now = [Part::All, Part::Unanalysed, Part::All, Part::Sampled, Part::Sampled][number % 5];
                 if now != before {
-                    meter.set_detail(Detail { analysis: now == Part::All, newcomers: true });
+                    meter.set_detail(Detail { tcp_analysis: now == Part::All, small_flows: true });
                     before = now;
                 }
                 let comes = |(at, _): &(usize, &Packet)| now != Part::Sampled || at % 3 == 1;
                 let came: Vec<Packet> = part.iter().enumerate().filter(comes).map(|(_, packet)| *packet).collect();
                 given += came.len() as u64;
-                came.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+                came.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
             }
             meter.drain(&mut flows);
-            assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), given);
+            assert_eq!(flows.iter().map(FlowRecord::packets).sum::<u64>(), given);
             for flow in flows.iter().filter(|flow| flow.protocol == TCP) {
                 assert_eq!(flow.tcp.is_none(), flow.approximate.has(Approximate::UNANALYSED));
             }
@@ -69,7 +69,7 @@ fn analysis_that_is_switched_off_and_on_invents_no_losses() {
             let wrong: Vec<_> = left.iter().filter(|report| missing(report) > 0).collect();
             assert!(
                 wrong.is_empty(),
-                "active {active_ns}, parts of {length}: {} of {}: {:?}",
+                "active {active_timeout_ns}, parts of {length}: {} of {}: {:?}",
                 wrong.len(),
                 left.len(),
                 wrong[0]
@@ -84,23 +84,23 @@ fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact()
     let (known, new) = packets.split_at(packets.len() / 3);
     let mut meter = Meter::new(config(u64::MAX >> 1));
     let mut flows = Vec::new();
-    known.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
-    meter.set_detail(Detail { analysis: false, newcomers: false });
-    new.chunks(64).for_each(|burst| meter.absorb(burst, &mut flows));
+    known.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
+    meter.set_detail(Detail { tcp_analysis: false, small_flows: false });
+    new.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
     meter.drain(&mut flows);
-    assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), packets.len() as u64, "every packet is in a record");
+    assert_eq!(flows.iter().map(FlowRecord::packets).sum::<u64>(), packets.len() as u64, "every packet is in a record");
 
-    let is_sum = |flow: &&Flow| flow.approximate.has(Approximate::AGGREGATED);
-    let in_sums: u64 = flows.iter().filter(is_sum).map(Flow::packets).sum();
+    let is_sum = |flow: &&FlowRecord| flow.approximate.has(Approximate::AGGREGATED);
+    let in_sums: u64 = flows.iter().filter(is_sum).map(FlowRecord::packets).sum();
     assert_eq!(meter.counters().noted.get(Noted::Aggregated), in_sums);
     assert!(flows.iter().filter(is_sum).all(|flow| flow.approximate.has(Approximate::OVERFLOW) && flow.tcp.is_none()));
 
     // Flows by their ends, without those that have more than one record.
     let mut exact = Vec::new();
     let mut all = Meter::new(config(u64::MAX >> 1));
-    packets.chunks(64).for_each(|burst| all.absorb(burst, &mut exact));
+    packets.chunks(64).for_each(|burst| all.process(burst, &mut exact));
     all.drain(&mut exact);
-    let by_ends = |flows: &[Flow]| {
+    let by_ends = |flows: &[FlowRecord]| {
         let mut counts = BTreeMap::<_, Vec<u64>>::new();
         for flow in flows.iter().filter(|flow| !flow.approximate.has(Approximate::OVERFLOW)) {
             counts.entry(ends(flow)).or_default().push(flow.packets());
@@ -129,7 +129,7 @@ fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact()
 }
 
 /// The ends of a flow, whoever began.
-fn ends(flow: &Flow) -> ([([u8; 16], u16); 2], u8) {
+fn ends(flow: &FlowRecord) -> ([([u8; 16], u16); 2], u8) {
     let mut ends = [(flow.source, flow.source_port), (flow.destination, flow.destination_port)];
     ends.sort();
     (ends, flow.protocol)

@@ -1,7 +1,7 @@
 //! Every capture, damaged: no panic, a ledger that balances, and the frames before a cut untouched.
 
 use std::path::Path;
-use weir_flow::{Config, Policy};
+use weir_flow::{CacheFullPolicy, Config};
 use weir_packet::{Options, Packet, decode};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, reference, truth};
@@ -15,7 +15,7 @@ const CUT_EVERYWHERE: usize = 1200;
 const CUTS: usize = 48;
 
 fn settings(decapsulate: bool) -> Settings {
-    let meter = Config { flows: 64, policy: Policy::Drop, secret: Some(7), ..Config::default() };
+    let meter = Config { flows: 64, policy: CacheFullPolicy::Drop, secret: Some(7), ..Config::default() };
     Settings { meter, decode: Options { decapsulate }, layer2: true, ..Settings::default() }
 }
 

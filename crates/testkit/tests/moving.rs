@@ -1,4 +1,4 @@
-//! Several meters behind a [`Spread`], between which flows move at any moment, beside one meter that sees all packets: the same
+//! Several meters behind a [`Partitioner`], between which flows move at any moment, beside one meter that sees all packets: the same
 //! records, field by field.
 //!
 //! Every meter has a queue, as it would have on a thread of its own, and takes from it when chance lets it: so a flow comes to
@@ -6,7 +6,10 @@
 
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
-use weir_flow::{Approximate, Config, EndReason, Flow, KeyOptions, Meter, Moved, PARTS, Parts, Policy, Spread};
+use weir_flow::{
+    Approximate, BUCKETS, BucketSet, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter, MigratedFlow,
+    Partitioner,
+};
 use weir_ledger::Records;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
@@ -27,9 +30,9 @@ impl Random {
     }
 
     /// About one part in so many.
-    fn parts(&mut self, of: u64) -> Parts {
-        let mut parts = Parts::new();
-        (0..PARTS as u16).filter(|_| self.below(of) == 0).for_each(|part| parts.insert(part));
+    fn parts(&mut self, of: u64) -> BucketSet {
+        let mut parts = BucketSet::new();
+        (0..BUCKETS as u16).filter(|_| self.below(of) == 0).for_each(|part| parts.insert(part));
         parts
     }
 }
@@ -37,7 +40,7 @@ impl Random {
 /// What a meter is told, in the order in which it is told.
 enum Told {
     Packets(Vec<Packet>),
-    Seek(Parts),
+    Seek(BucketSet),
     Forget,
     Release(usize),
     Adopt(usize),
@@ -52,9 +55,9 @@ struct Queued {
 /// Flows on their way.
 #[derive(Default)]
 struct Move {
-    parts: Parts,
+    parts: BucketSet,
     to: usize,
-    flows: Vec<Moved>,
+    flows: Vec<MigratedFlow>,
     /// What the meter has less that they left.
     records: Records,
     released: bool,
@@ -63,18 +66,18 @@ struct Move {
 
 /// The distributor and its meters.
 struct Many {
-    spread: Spread,
+    spread: Partitioner,
     /// The meter that each part goes to.
-    owners: [usize; PARTS],
+    owners: [usize; BUCKETS],
     meters: Vec<Queued>,
     moves: Vec<Move>,
     /// Parts that are sought, the meter that seeks and the one they are for.
-    sought: Option<(Parts, usize, usize)>,
+    sought: Option<(BucketSet, usize, usize)>,
     random: Random,
     /// Bursts between two decisions, about.
     patience: u64,
     newest_ns: u64,
-    out: Vec<Flow>,
+    out: Vec<FlowRecord>,
     moved: usize,
 }
 
@@ -86,7 +89,8 @@ impl Many {
     fn new(config: Config, meters: usize, seed: u64) -> Self {
         let queued = (0..meters).map(|_| Queued { meter: Meter::new(config), queue: VecDeque::new() }).collect();
         Self {
-            spread: Spread::new(config.secret.expect("they have one secret"), config.key).expect("there is memory"),
+            spread: Partitioner::new(config.secret.expect("they have one secret"), config.key)
+                .expect("there is memory"),
             owners: std::array::from_fn(|part| part % meters),
             meters: queued,
             moves: Vec::new(),
@@ -103,7 +107,7 @@ impl Many {
         let mut shares = vec![Vec::new(); self.meters.len()];
         for packet in burst {
             let mut packet = *packet;
-            let part = self.spread.part(&mut packet);
+            let part = self.spread.bucket(&mut packet);
             self.newest_ns = self.newest_ns.max(packet.time_ns);
             shares[self.owners[usize::from(part)]].push(packet);
         }
@@ -131,14 +135,14 @@ impl Many {
                 let rare = [1, 2, 20][self.random.below(3) as usize];
                 let parts = self.random.parts(rare);
                 let own = |part: &u16| parts.contains(*part) && self.owners[usize::from(*part)] == from;
-                let mut sought = Parts::new();
-                (0..PARTS as u16).filter(own).for_each(|part| sought.insert(part));
+                let mut sought = BucketSet::new();
+                (0..BUCKETS as u16).filter(own).for_each(|part| sought.insert(part));
                 self.meters[from].queue.push_back(Told::Seek(sought));
                 self.sought = Some((sought, from, to));
             }
             Some((_, from, _)) if self.random.below(5) == 0 => self.meters[from].queue.push_back(Told::Forget),
             Some((parts, from, to)) => {
-                for part in (0..PARTS as u16).filter(|&part| parts.contains(part)) {
+                for part in (0..BUCKETS as u16).filter(|&part| parts.contains(part)) {
                     assert_eq!(std::mem::replace(&mut self.owners[usize::from(part)], to), from);
                 }
                 self.meters[from].queue.push_back(Told::Release(self.moves.len()));
@@ -154,20 +158,20 @@ impl Many {
         match queue.pop_front() {
             None => {
                 if self.random.below(4) == 0 {
-                    meter.wait(self.newest_ns, &mut self.out);
+                    meter.advance_time(self.newest_ns, &mut self.out);
                 }
                 return false;
             }
-            Some(Told::Packets(packets)) => meter.absorb(&packets, &mut self.out),
-            Some(Told::Seek(parts)) => meter.seek(parts),
+            Some(Told::Packets(packets)) => meter.process(&packets, &mut self.out),
+            Some(Told::Seek(parts)) => meter.start_migration(parts),
             Some(Told::Forget) => {
-                meter.forget();
-                assert!(!meter.sought());
+                meter.cancel_migration();
+                assert!(!meter.migration_ready());
             }
             Some(Told::Release(number)) => {
                 let before = meter.live();
                 let released = &mut self.moves[number];
-                meter.release(|part, moved| {
+                meter.migrate_out(|part, moved| {
                     assert!(released.parts.contains(part));
                     released.flows.push(moved);
                 });
@@ -197,7 +201,7 @@ impl Many {
         let meter = &mut self.meters[adopted.to].meter;
         let (live, ended) = (meter.live(), self.out.len());
         let created = meter.counters().created;
-        adopted.flows.drain(..).for_each(|moved| meter.adopt(moved, &mut self.out));
+        adopted.flows.drain(..).for_each(|moved| meter.migrate_in(moved, &mut self.out));
         assert_eq!(self.out.len(), ended, "a flow was ended though there is room");
         assert_eq!((less(meter.live(), live), meter.counters().created), (adopted.records, created));
     }
@@ -216,7 +220,7 @@ impl Many {
             (0..self.meters.len()).for_each(|one| while self.step(one) {});
         }
         for Queued { meter, .. } in &mut self.meters {
-            meter.wait(self.newest_ns, &mut self.out);
+            meter.advance_time(self.newest_ns, &mut self.out);
             meter.drain(&mut self.out);
             assert_eq!(meter.live(), Records::default());
         }
@@ -225,12 +229,12 @@ impl Many {
 }
 
 /// Whether the records are the same in every field, and the nearest two of the first that are not.
-fn compare(ours: &[Flow], theirs: &[Flow]) -> Result<(), String> {
+fn compare(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut balance: HashMap<String, i64> = HashMap::new();
     ours.iter().for_each(|flow| *balance.entry(format!("{flow:?}")).or_default() += 1);
     theirs.iter().for_each(|flow| *balance.entry(format!("{flow:?}")).or_default() -= 1);
-    let only = |flows: &[Flow], sign: i64| {
-        let mut only: Vec<Flow> =
+    let only = |flows: &[FlowRecord], sign: i64| {
+        let mut only: Vec<FlowRecord> =
             flows.iter().filter(|flow| balance[&format!("{flow:?}")].signum() == sign).copied().collect();
         only.sort_by_key(|flow| (flow.start_ns(), flow.source, flow.source_port));
         only.truncate(30);
@@ -251,7 +255,7 @@ fn same(
     config: Config,
     meters: usize,
     seed: u64,
-) -> Result<(usize, Vec<Flow>), String> {
+) -> Result<(usize, Vec<FlowRecord>), String> {
     let (one, meter) = real::meter_packets(packets, burst, config);
     let mut many = Many::new(config, meters, seed);
     packets.chunks(burst).for_each(|burst| many.give(burst));
@@ -319,9 +323,15 @@ fn the_same_of(specification: &str) {
     for (meters, burst, key) in
         [(2, 64, KeyOptions::default()), (3, 17, unidirectional), (5, 64, KeyOptions::default())]
     {
-        let [idle_ns, active_ns] = [SECOND / 2, 2 * SECOND];
-        let config =
-            Config { flows: 1 << 14, idle_ns, active_ns, key, secret: Some(meters as u64), ..Config::default() };
+        let [idle_timeout_ns, active_timeout_ns] = [SECOND / 2, 2 * SECOND];
+        let config = Config {
+            flows: 1 << 14,
+            idle_timeout_ns,
+            active_timeout_ns,
+            key,
+            secret: Some(meters as u64),
+            ..Config::default()
+        };
         let (moved, flows) = same(&packets, burst, config, meters, 7).unwrap_or_else(|why| panic!("{why}"));
         let ended = |reason| flows.iter().filter(|flow| flow.end_reason == reason).count();
         let reasons = [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow].map(ended);
@@ -347,26 +357,26 @@ fn flows_that_move_make_the_records_of_one_meter_on_an_internet_mix() {
 #[test]
 fn a_full_meter_ends_what_it_cannot_take_in() {
     let packets = load("lossy,flows=500,new=500,packets=20k,loss=6%,duplicate=4%");
-    for policy in [Policy::Overflow, Policy::Drop, Policy::EvictOldestIdle] {
+    for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::Drop, CacheFullPolicy::EvictOldestIdle] {
         let config = Config { secret: Some(3), policy, ..Config::default() };
         let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }));
         let mut out = Vec::new();
-        large.absorb(&packets, &mut out);
+        large.process(&packets, &mut out);
         let before = large.live();
-        let mut all = Parts::new();
-        (0..PARTS as u16).for_each(|part| all.insert(part));
+        let mut all = BucketSet::new();
+        (0..BUCKETS as u16).for_each(|part| all.insert(part));
         let mut moved = Vec::new();
-        large.seek(all);
-        large.release(|_, flow| moved.push(flow));
+        large.start_migration(all);
+        large.migrate_out(|_, flow| moved.push(flow));
         assert_eq!((large.live(), moved.len() as u64), (Records::default(), before.flows));
-        moved.into_iter().for_each(|flow| small.adopt(flow, &mut out));
+        moved.into_iter().for_each(|flow| small.migrate_in(flow, &mut out));
         assert_eq!(small.counters().created, 0);
         assert_eq!((small.live().flows, out.len() as u64), (60, large.counters().created - 60), "{policy:?}");
         assert!(out.iter().any(|flow| flow.end_reason == EndReason::LackOfResources), "{policy:?}");
         small.drain(&mut out);
-        assert_eq!(out.iter().map(Flow::packets).sum::<u64>(), packets.len() as u64);
+        assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), packets.len() as u64);
         let octets: u64 = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum();
-        assert_eq!(out.iter().map(Flow::frame_bytes).sum::<u64>(), octets);
+        assert_eq!(out.iter().map(FlowRecord::frame_bytes).sum::<u64>(), octets);
         // But for the reason they are the records of a meter in which all have room.
         let mut one = real::meter_packets(&packets, packets.len(), config).0;
         one.iter_mut().chain(&mut out).for_each(|flow| {

@@ -101,17 +101,17 @@ fn run(seed: u64, extreme: bool, count: u64) -> Result<bool, String> {
     }
     let config = Config {
         flows: r.pick(&[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
-        idle_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 100 * S, 20_000 * S, 1 << 24, 1 << 62, u64::MAX]),
-        active_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 300 * S, 40_000 * S, 1 << 25, 1 << 62, u64::MAX]),
+        idle_timeout_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 100 * S, 20_000 * S, 1 << 24, 1 << 62, u64::MAX]),
+        active_timeout_ns: r.pick(&[0, 1, S, 3 * S, 10 * S, 300 * S, 40_000 * S, 1 << 25, 1 << 62, u64::MAX]),
         key: KeyOptions {
             vlan: r.of(4) == 0,
             interface: r.of(4) == 0,
             tunnel: r.of(4) == 0,
             unidirectional: r.of(4) == 0,
         },
-        policy: r.pick(&[Policy::Overflow, Policy::EvictOldestIdle, Policy::Drop]),
+        policy: r.pick(&[CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]),
         secret: Some(seed),
-        tuning: Tuning { ahead: r.pick(&[1usize, 2, 33, 64]), pages: Pages::Small, instructions: None },
+        tuning: Tuning { prefetch_packets: r.pick(&[1usize, 2, 33, 64]), pages: PageKind::Small, instructions: None },
     };
     let hosts = r.pick(&[2u64, 3, 8, 20]);
     let mut t: u64 = if extreme { r.pick(&[0, 1, u64::MAX, u64::MAX - S, 1 << 60]) } else { 1 << 60 };

@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use weir_flow::{Approximate, Config, Flow, KeyOptions};
+use weir_flow::{Approximate, Config, FlowRecord, KeyOptions};
 use weir_ledger::Refused;
 use weir_packet::{Network, TunnelType, address};
 use weir_probe::Settings;
@@ -48,7 +48,7 @@ fn metered(case: &Case, decapsulate: bool) -> real::Outcome {
     let mut source = weir_capture::open(&case.path).expect("every capture can be opened");
     let outcome = real::run(&mut *source, settings(decapsulate));
     assert_eq!(outcome.ledger.check(), vec![], "{}: the ledger does not balance", case.name);
-    let overflow = |flow: &Flow| flow.approximate.0 & Approximate::OVERFLOW != 0;
+    let overflow = |flow: &FlowRecord| flow.approximate.0 & Approximate::OVERFLOW != 0;
     assert!(!outcome.flows.iter().any(overflow), "{}: the table is too small for this test", case.name);
     outcome
 }
@@ -67,14 +67,14 @@ fn add(sums: &mut Sums, from: End, to: End, there: u64, back: u64) {
     sum.1 += other;
 }
 
-fn ends(flow: &Flow, with_ports: bool) -> (End, End) {
+fn ends(flow: &FlowRecord, with_ports: bool) -> (End, End) {
     let ip = |octets| address(flow.network, octets).expect("layer 2 is off");
     let port = |port| if with_ports { port } else { 0 };
     ((ip(flow.source), port(flow.source_port)), (ip(flow.destination), port(flow.destination_port)))
 }
 
 /// What both runs say of a kind of conversation: the outermost layer, and the innermost where a tunnel was entered.
-fn ours<'a>(flows: impl Iterator<Item = &'a Flow>, with_ports: bool) -> Sums {
+fn ours<'a>(flows: impl Iterator<Item = &'a FlowRecord>, with_ports: bool) -> Sums {
     let mut sums = Sums::new();
     for flow in flows {
         let (from, to) = ends(flow, with_ports);
@@ -115,8 +115,8 @@ fn compared(case: &Case) -> Differences {
     let captured = real::frames(&mut *source).0.iter().map(|frame| frame.bytes.len() as u64).sum();
     count("octets captured", captured, truth.exact.caplen);
     count("frames without IP", ledger.packets.refused.get(Refused::NonIp), truth.exact.non_ip);
-    let packets = |wanted: &dyn Fn(&Flow) -> bool| -> u64 {
-        outer.flows.iter().filter(|flow| wanted(flow)).map(Flow::packets).sum()
+    let packets = |wanted: &dyn Fn(&FlowRecord) -> bool| -> u64 {
+        outer.flows.iter().filter(|flow| wanted(flow)).map(FlowRecord::packets).sum()
     };
     count("IPv4 packets", packets(&|flow| flow.network == Network::Ipv4), truth.exact.ip4);
     count("IPv6 packets", packets(&|flow| flow.network == Network::Ipv6), truth.exact.ip6);
@@ -126,7 +126,7 @@ fn compared(case: &Case) -> Differences {
     }
     let pairs = |wanted: &dyn Fn(u8) -> bool| -> u64 {
         let wanted = outer.flows.iter().filter(|flow| wanted(flow.protocol));
-        let pair = |flow: &Flow| {
+        let pair = |flow: &FlowRecord| {
             let (one, other) = ends(flow, flow.has_ports());
             (flow.protocol, one.min(other), one.max(other))
         };
@@ -145,7 +145,7 @@ fn compared(case: &Case) -> Differences {
                 .filter(|f| f.forward.tunnel_type != TunnelType::None || f.reverse.tunnel_type != TunnelType::None),
         )
     };
-    type Wanted<'a> = &'a dyn Fn(&&Flow) -> bool;
+    type Wanted<'a> = &'a dyn Fn(&&FlowRecord) -> bool;
     let kinds: [(&str, bool, &[Conversation], Wanted<'_>); 5] = [
         ("tcp", true, &truth.tshark_conv_tcp, &|flow| flow.protocol == 6),
         ("udp", true, &truth.tshark_conv_udp, &|flow| flow.protocol == 17),

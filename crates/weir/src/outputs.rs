@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_capture::Selector;
 use weir_export::Sink;
-use weir_flow::{KeyOptions, Policy};
+use weir_flow::{CacheFullPolicy, KeyOptions};
 use weir_ledger::Ledger;
 use weir_probe::{Overload, SelfTrafficFilter, Settings, SinkChange};
 
@@ -152,16 +152,23 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
         unidirectional: metering.uniflow_key,
     };
     let policy = match metering.full {
-        Full::Overflow => Policy::Overflow,
-        Full::EvictOldestIdle => Policy::EvictOldestIdle,
-        Full::Drop => Policy::Drop,
+        Full::Overflow => CacheFullPolicy::Overflow,
+        Full::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
+        Full::Drop => CacheFullPolicy::Drop,
     };
     let default = weir_flow::Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
     Ok(Settings {
         busy_poll: false,
         filter: filter(metering.filter.as_deref())?,
-        meter: weir_flow::Config { flows, idle_ns: metering.idle, active_ns: metering.active, key, policy, ..default },
+        meter: weir_flow::Config {
+            flows,
+            idle_timeout_ns: metering.idle,
+            active_timeout_ns: metering.active,
+            key,
+            policy,
+            ..default
+        },
         decode: weir_packet::Options { decapsulate: metering.decap },
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),

@@ -73,7 +73,7 @@ pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Ref
 /// Why metering could not begin.
 pub(crate) fn no_room(config: &weir_flow::Config) -> Refusal {
     let flows = config.flows;
-    let octets = units::quantity(weir_flow::Meter::memory_for(config) as u64, "B");
+    let octets = units::quantity(weir_flow::Meter::memory_bytes_for(config) as u64, "B");
     Refusal(format!(
         "--flows {flows}: a table of that size, with TCP analysis, may need up to {octets} of memory, which this machine does \
          not give: choose fewer"

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Error, Sink};
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, Line, Lost, Records, Refused, SinkLine};
 use weir_packet::Network;
 use weir_tcp::Class;
@@ -42,7 +42,7 @@ impl Default for Totals {
 }
 
 impl Totals {
-    fn add(&mut self, flow: &Flow) {
+    fn add(&mut self, flow: &FlowRecord) {
         self.flows += 1;
         self.bytes += flow.forward.bytes + flow.reverse.bytes;
         self.frame_bytes += flow.frame_bytes();
@@ -75,7 +75,7 @@ pub struct Observed {
 }
 
 impl Sink for Observed {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         flows.iter().for_each(|flow| totals.add(flow));
         drop(totals);

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use weir_export::{Error, Sink};
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 use weir_ledger::{Lost, Records, SinkLine};
 use weir_packet::{NO_VLAN, Network};
 
@@ -31,7 +31,7 @@ type Rank = (u64, u64, Reverse<u64>, Reverse<u64>);
 
 struct Ranked {
     rank: Rank,
-    flow: Flow,
+    flow: FlowRecord,
 }
 
 impl Ord for Ranked {
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    fn take(&mut self, flow: &Flow) {
+    fn take(&mut self, flow: &FlowRecord) {
         let bytes = flow.forward.bytes + flow.reverse.bytes;
         let rank = (bytes, flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(self.taken.flows));
         self.taken.add(flow.packets(), flow.frame_bytes());
@@ -82,7 +82,7 @@ impl Table {
 }
 
 impl Sink for Table {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         flows.iter().for_each(|flow| self.take(flow));
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Sink for Table {
             return Ok(());
         }
         let shown = std::mem::take(&mut self.largest).into_sorted_vec();
-        let shown: Vec<Flow> = shown.into_iter().map(|Reverse(ranked)| ranked.flow).collect();
+        let shown: Vec<FlowRecord> = shown.into_iter().map(|Reverse(ranked)| ranked.flow).collect();
         let text = render(&shown, taken.flows, self.columns);
         match self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()) {
             Ok(()) => {
@@ -195,7 +195,7 @@ pub fn rows(columns: &[Column], who: usize, terminal_columns: Option<usize>) -> 
 }
 
 /// The whole table as text.
-fn render(flows: &[Flow], of_flows: u64, terminal_columns: Option<usize>) -> String {
+fn render(flows: &[FlowRecord], of_flows: u64, terminal_columns: Option<usize>) -> String {
     let mut text = lines(&columns(flows), WHO, terminal_columns);
     let hidden = of_flows - flows.len() as u64;
     text += &match hidden {
@@ -206,12 +206,12 @@ fn render(flows: &[Flow], of_flows: u64, terminal_columns: Option<usize>) -> Str
     text
 }
 
-fn columns(flows: &[Flow]) -> Vec<Column> {
-    let each = |cell: fn(&Flow) -> String| flows.iter().map(cell);
-    let count = |heading, figure: fn(&Flow) -> u64| {
+fn columns(flows: &[FlowRecord]) -> Vec<Column> {
+    let each = |cell: fn(&FlowRecord) -> String| flows.iter().map(cell);
+    let count = |heading, figure: fn(&FlowRecord) -> u64| {
         Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow))))
     };
-    let octets = |heading, figure: fn(&Flow) -> u64| {
+    let octets = |heading, figure: fn(&FlowRecord) -> u64| {
         Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow)) + "B"))
     };
     let mut columns = vec![
@@ -239,7 +239,7 @@ fn columns(flows: &[Flow]) -> Vec<Column> {
 }
 
 /// Times of day if all flows began on one day, which then is the heading.
-fn start(flows: &[Flow]) -> Column {
+fn start(flows: &[FlowRecord]) -> Column {
     let times: Vec<(String, String)> = flows.iter().map(|flow| units::utc(flow.start_ns())).collect();
     match times.first() {
         Some((day, _)) if times.iter().all(|(other, _)| other == day) => {
@@ -251,11 +251,11 @@ fn start(flows: &[Flow]) -> Column {
 }
 
 /// The direction whose packet came first, of those that have packets.
-fn leading(flow: &Flow) -> &Direction {
+fn leading(flow: &FlowRecord) -> &Direction {
     if flow.forward.packets > 0 { &flow.forward } else { &flow.reverse }
 }
 
-fn protocol(flow: &Flow) -> String {
+fn protocol(flow: &FlowRecord) -> String {
     let [kind, code] = leading(flow).icmp;
     match flow.ethertype() {
         Some(ethertype) => protocols::ethertype(ethertype),
@@ -264,7 +264,7 @@ fn protocol(flow: &Flow) -> String {
     }
 }
 
-fn endpoint(flow: &Flow, octets: [u8; 16], port: u16) -> String {
+fn endpoint(flow: &FlowRecord, octets: [u8; 16], port: u16) -> String {
     match weir_packet::address(flow.network, octets) {
         Some(address) if flow.has_ports() => std::net::SocketAddr::new(address, port).to_string(),
         Some(address) => address.to_string(),
@@ -276,7 +276,7 @@ fn endpoint(flow: &Flow, octets: [u8; 16], port: u16) -> String {
 }
 
 /// TCP control bits of both directions as letters, in the order in which a connection usually shows them.
-fn flags(flow: &Flow) -> String {
+fn flags(flow: &FlowRecord) -> String {
     if flow.protocol != 6 || flow.network == Network::Layer2 {
         return String::new();
     }
@@ -286,7 +286,7 @@ fn flags(flow: &Flow) -> String {
     letters.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
 }
 
-fn vlan(flow: &Flow) -> String {
+fn vlan(flow: &FlowRecord) -> String {
     let direction = leading(flow);
     match (direction.vlan, direction.inner_vlan) {
         (NO_VLAN, _) => String::new(),
@@ -295,7 +295,7 @@ fn vlan(flow: &Flow) -> String {
     }
 }
 
-fn tunnel(flow: &Flow) -> String {
+fn tunnel(flow: &FlowRecord) -> String {
     let direction = leading(flow);
     match (direction.tunnel_type.name(), direction.tunnel_id) {
         (None, _) => String::new(),
@@ -311,15 +311,15 @@ mod tests {
     use weir_flow::EndReason;
     use weir_packet::mapped;
 
-    fn udp(bytes: u64) -> Flow {
-        Flow {
+    fn udp(bytes: u64) -> FlowRecord {
+        FlowRecord {
             source: mapped([192, 0, 2, 1]),
             destination: mapped([198, 51, 100, 20]),
             source_port: 5000,
             destination_port: 53,
             protocol: 17,
             forward: Direction { packets: 1, bytes, frame_bytes: bytes + 14, ..Direction::default() },
-            ..Flow::default()
+            ..FlowRecord::default()
         }
     }
 
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    fn written(flows: &[Flow], top: usize) -> (String, SinkLine) {
+    fn written(flows: &[FlowRecord], top: usize) -> (String, SinkLine) {
         let page = Page::default();
         let mut table = Table::new("table:-", top, Box::new(page.clone()), None);
         table.write(flows).unwrap();
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn the_largest_are_shown_and_all_are_counted() {
-        let flows: Vec<Flow> = (1..=50).map(|n| udp((n * 7919) % 1000)).collect();
+        let flows: Vec<FlowRecord> = (1..=50).map(|n| udp((n * 7919) % 1000)).collect();
         let (text, line) = written(&flows, 3);
         let mut sizes: Vec<u64> = flows.iter().map(|flow| flow.forward.bytes).collect();
         sizes.sort_unstable_by(|a, b| b.cmp(a));

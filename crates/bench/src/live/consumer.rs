@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_capture::{Burst, Losses, Selector, Source};
 use weir_export::{ExportOptions, Sink};
-use weir_flow::{Config, Flow};
+use weir_flow::{Config, FlowRecord};
 use weir_ledger::{Ledger, Line, SinkLine};
 use weir_packet::Packet;
 use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroup};
@@ -95,7 +95,7 @@ impl Consumer {
         let filter = if what == What::Filter { Some(filter()?) } else { None };
         let settings = Settings {
             filter,
-            meter: Config { idle_ns: idle.as_nanos() as u64, ..Config::default() },
+            meter: Config { idle_timeout_ns: idle.as_nanos() as u64, ..Config::default() },
             ..Settings::default()
         };
         let inner = match what {
@@ -293,7 +293,7 @@ struct Noting {
 }
 
 impl Sink for Noting {
-    fn write(&mut self, flows: &[Flow]) -> Result<(), weir_export::Error> {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         *lock(&self.noted.recorded) = Some(Instant::now());
         match &mut self.inner {
             Some(inner) => inner.write(flows)?,

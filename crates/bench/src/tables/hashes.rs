@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::Path;
 use weir_capture::Source;
-use weir_flow::{Config, Hpc, KeyHash, KeyOptions, Policy};
+use weir_flow::{CacheFullPolicy, Config, Hpc, KeyHasher, KeyOptions};
 use weir_packet::{Network, Packet, mapped};
 
 /// The ceiling: no hash, but all octets of a key.
@@ -164,12 +164,12 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
             table.notes.push(format!("no captures in {}", folder.display()));
         }
     }
-    let ours = KeyHash::new(None);
+    let ours = KeyHasher::new(None);
     for (name, keys) in loads {
         let mut packets = Packets(keys);
         let [symmetric, standard] = [SYMMETRIC_KEY, STANDARD_KEY].map(|key| Toeplitz::new(&key));
         let hashes = [
-            (OURS, packets.0.iter().map(|packet| ours.of(packet, KEY)).collect::<Vec<u64>>()),
+            (OURS, packets.0.iter().map(|packet| ours.hash(packet, KEY)).collect::<Vec<u64>>()),
             (SYMMETRIC, packets.0.iter().map(|packet| rss(&symmetric, packet)).collect()),
             (STANDARD, packets.0.iter().map(|packet| rss(&standard, packet)).collect()),
         ];
@@ -177,7 +177,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let read = |packet: &Packet| packet.words()[..8].iter().fold(0, |sum, word| sum ^ word);
         let group = Group::new(&row, 0.0)
             .case(READ, Hashing(read))
-            .case(OURS, Hashing(|packet: &Packet| ours.of(packet, KEY)))
+            .case(OURS, Hashing(|packet: &Packet| ours.hash(packet, KEY)))
             .case(SYMMETRIC, Hashing(|packet: &Packet| rss(&symmetric, packet)))
             .case(STANDARD, Hashing(|packet: &Packet| rss(&standard, packet)));
         group.measure(bench, &mut table, &mut packets, |_| Ok(()))?;
@@ -224,18 +224,18 @@ pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
     table.against = vec![ROOFLINE, RANDOM];
     let full = bench.size(131_072, 1024);
     let policies = [
-        ("room for all", Policy::Overflow, bench.size(2 << 20, 64 << 10), 50_000_000),
-        ("full, overflow", Policy::Overflow, full, Config::default().idle_ns),
-        ("full, evict", Policy::EvictOldestIdle, full, Config::default().idle_ns),
-        ("full, drop", Policy::Drop, full, Config::default().idle_ns),
+        ("room for all", CacheFullPolicy::Overflow, bench.size(2 << 20, 64 << 10), 50_000_000),
+        ("full, overflow", CacheFullPolicy::Overflow, full, Config::default().idle_timeout_ns),
+        ("full, evict", CacheFullPolicy::EvictOldestIdle, full, Config::default().idle_timeout_ns),
+        ("full, drop", CacheFullPolicy::Drop, full, Config::default().idle_timeout_ns),
     ];
-    for (row, policy, flows, idle_ns) in policies {
+    for (row, policy, flows, idle_timeout_ns) in policies {
         let specification = "velan,flows=1,size=64,rate=10M,new=10M";
         let mut frames = Frames::that_go_on(specification, bench.size(4 << 20, 20_000))?;
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
-            .case(PIPELINE, Fused::new(Config { policy, idle_ns, flows: flows as u32, ..Config::default() })?);
+            .case(PIPELINE, Fused::new(Config { policy, idle_timeout_ns, flows: flows as u32, ..Config::default() })?);
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     attack(bench, &mut table)?;
@@ -250,13 +250,13 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     const SECRET: u64 = 1;
     let number = bench.size(1 << 20, 1 << 10);
     (bench.say)("flood: looking for keys that collide");
-    let known = KeyHash::new(Some(SECRET));
+    let known = KeyHasher::new(Some(SECRET));
     // The lowest 2^-10 of all hashes: so few buckets lie there, whatever their number.
     let mut tried = 0;
     let mut colliding = Vec::with_capacity(number);
     while colliding.len() < number {
         let packet = numbered(tried);
-        if known.of(&packet, KEY) >> (64 - 10) == 0 {
+        if known.hash(&packet, KEY) >> (64 - 10) == 0 {
             colliding.push(packet);
         }
         tried += 1;

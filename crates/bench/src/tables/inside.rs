@@ -9,7 +9,9 @@ use crate::load::{VELAN, config, needed, velan};
 use crate::meter::Metering;
 use crate::report::{Curve, DECODED, NULL, Plot, ROOFLINE, Table};
 use crate::tables::hashes::{buckets, counted, distinct_keys};
-use weir_flow::{ALL, CONVERSATIONS, Config, GAPS, HEADERS, Hpc, Instructions, KeyHash, LABELS, Pages, SIZES, Tuning};
+use weir_flow::{
+    ALL, CONVERSATIONS, Config, GAPS, HEADERS, Hpc, Instructions, KeyHasher, LABELS, PageKind, SIZES, Tuning,
+};
 
 /// The meter as it is.
 const HERE: &str = "weir";
@@ -63,8 +65,8 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
         })?;
     }
     let keys = distinct_keys(&velan(bench.size(1 << 20, 4096)), bench.size(4 << 20, 20_000))?;
-    let hash = KeyHash::new(Some(1));
-    let hashes: Vec<u64> = keys.iter().map(|packet| hash.of(packet, Default::default())).collect();
+    let hash = KeyHasher::new(Some(1));
+    let hashes: Vec<u64> = keys.iter().map(|packet| hash.hash(packet, Default::default())).collect();
     let mut curves = Vec::new();
     for entries in [4, 10, 16] {
         let number = (hashes.len() * 100).div_ceil(entries * 65);
@@ -98,7 +100,7 @@ pub fn prefetch(bench: &mut Bench<'_>) -> Result<Table, Error> {
     for &flows in counts(bench, &[128, 16_384, 131_072, 1 << 20, 1 << 22]) {
         row(bench, &mut table, flows, 7, |group| {
             [64, 32, 16, 8, 4, 2, 1].into_iter().try_fold(group, |group, ahead| {
-                let tuning = Tuning { ahead, ..Tuning::default() };
+                let tuning = Tuning { prefetch_packets: ahead, ..Tuning::default() };
                 Ok(group.case(format!("{ahead} together"), Metering::<Hpc>::new(tuned(flows, tuning))?))
             })
         })?;
@@ -108,17 +110,17 @@ pub fn prefetch(bench: &mut Bench<'_>) -> Result<Table, Error> {
 
 /// Pages of the table's memory.
 pub fn pages(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    let mut table = Table::new("pages", "Pages of the table's memory", "concurrent flows", VELAN);
+    let mut table = Table::new("pages", "PageKind of the table's memory", "concurrent flows", VELAN);
     table.against = vec![ROOFLINE, "2 MiB transparent"];
     let free = crate::conditions::free_pages();
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22, 10_000_000]) {
         let room = needed(0, flows);
         let all = [
-            ("2 MiB transparent", Pages::Transparent, true),
-            ("4 KiB", Pages::Small, true),
+            ("2 MiB transparent", PageKind::Transparent, true),
+            ("4 KiB", PageKind::Small, true),
             // Half as much again: every array takes whole pages.
-            ("2 MiB reserved", Pages::Reserved2M, free[0] as usize >> 1 << 21 > room),
-            ("1 GiB reserved", Pages::Reserved1G, free[1] as usize >= 6 + (room >> 30)),
+            ("2 MiB reserved", PageKind::Hugetlb2M, free[0] as usize >> 1 << 21 > room),
+            ("1 GiB reserved", PageKind::Hugetlb1G, free[1] as usize >= 6 + (room >> 30)),
         ];
         let there: Vec<_> = all.into_iter().filter(|&(.., there)| there).collect();
         if there.len() < all.len() {
@@ -165,12 +167,12 @@ pub fn ablate(bench: &mut Bench<'_>) -> Result<Table, Error> {
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22]) {
         row(bench, &mut table, flows, 8, |group| {
             let usual = Tuning::default();
-            let none = Tuning { ahead: 1, pages: Pages::Small, instructions: Some(Instructions::Plain) };
+            let none = Tuning { prefetch_packets: 1, pages: PageKind::Small, instructions: Some(Instructions::Plain) };
             let with = |tuning| Metering::<Hpc>::new(tuned(flows, tuning));
             Ok(group
                 .case(HERE, with(usual)?)
-                .case("no prefetch", with(Tuning { ahead: 1, ..usual })?)
-                .case("4 KiB pages", with(Tuning { pages: Pages::Small, ..usual })?)
+                .case("no prefetch", with(Tuning { prefetch_packets: 1, ..usual })?)
+                .case("4 KiB pages", with(Tuning { pages: PageKind::Small, ..usual })?)
                 .case("AVX2", with(Tuning { instructions: Some(Instructions::Avx2), ..usual })?)
                 .case("plain instructions", with(Tuning { instructions: Some(Instructions::Plain), ..usual })?)
                 .case("chaining", Metering::<Chained>::new(config(flows))?)

@@ -105,9 +105,12 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             if flows < bench.size(131_072, 16_384) {
                 continue;
             }
-            let idle_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
+            let idle_timeout_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
             // What comes in half a second more waits for the hand.
-            let config = Config { idle_ns, ..config(flows + (new * (idle_ns + 500_000_000) / 1_000_000_000) as usize) };
+            let config = Config {
+                idle_timeout_ns,
+                ..config(flows + (new * (idle_timeout_ns + 500_000_000) / 1_000_000_000) as usize)
+            };
             let octets = used + needed(churned_packets, config.flows as usize);
             if bench.fits(octets, &format!("{flows} flows, {series}"), &mut table) {
                 used = octets;
@@ -126,7 +129,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
             let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), churned_packets)?;
             let mut case = Elsewhere { frames, work: Fused::new(config)? };
-            for _ in 0..bench.size(((config.idle_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
+            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
                 case.run_on()?;
             }
             group = group.case(series, case);
@@ -154,7 +157,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         // Measured when places are used again, so that the system has provided their memory: it takes longer to clear a
         // page than to meter the packets of its flows.
         let mut frames = Frames::that_go_on(&format!("mix,flows={flows}{snap}"), packets)?;
-        let mut fused = Fused::new(Config { idle_ns: 10_000_000_000, ..config(8 * flows) })?;
+        let mut fused = Fused::new(Config { idle_timeout_ns: 10_000_000_000, ..config(8 * flows) })?;
         let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
         while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
             fused.run(&mut frames)?;

@@ -52,7 +52,7 @@ fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows
     }
     let mut frames = Frames::that_go_on(load, packets)?;
     // Places are used again soon, so that the system has provided their memory before it is measured.
-    let config = Config { idle_ns: 2_000_000_000, ..config(8 * flows) };
+    let config = Config { idle_timeout_ns: 2_000_000_000, ..config(8 * flows) };
     let (mut without, mut with) = (Without::new(config)?, Metering::<Hpc>::new(config)?);
     let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 15_000_000_000;
     while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
@@ -74,7 +74,7 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
     if !bench.fits(6 * packets * size_of::<Packet>() + 8 * flows * 600, &row, table) {
         return Ok(());
     }
-    let config = Config { idle_ns: u64::MAX / 4, active_ns: u64::MAX / 4, ..config(flows) };
+    let config = Config { idle_timeout_ns: u64::MAX / 4, active_timeout_ns: u64::MAX / 4, ..config(flows) };
     let stream = |kind| Segments::new(flows, packets, kind);
     let with = |kind| Ok::<_, Error>(Stream { segments: stream(kind), work: Metering::<Hpc>::new(config)? });
     let group = Group::new(row, 0.0)

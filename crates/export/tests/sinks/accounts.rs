@@ -8,10 +8,10 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use weir_export::{ExportOptions, Sink, open};
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Lost, Records};
 
-fn flows(count: u32) -> Vec<Flow> {
+fn flows(count: u32) -> Vec<FlowRecord> {
     (0..count).map(|number| answered(number, 1 + u64::from(number % 5))).collect()
 }
 

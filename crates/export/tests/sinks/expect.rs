@@ -2,15 +2,15 @@
 
 use crate::decode::{Record, Value};
 use std::net::IpAddr;
-use weir_flow::{Approximate, Direction, Flow};
+use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, address};
 use weir_tcp::{Class, Report};
 
 /// The two ways of a flow as one-way flows.
-pub fn one_way(flow: &Flow) -> Vec<Flow> {
+pub fn one_way(flow: &FlowRecord) -> Vec<FlowRecord> {
     let none = Direction::default();
-    let there = Flow { reverse: none, ..*flow };
-    let back = Flow {
+    let there = FlowRecord { reverse: none, ..*flow };
+    let back = FlowRecord {
         source: flow.destination,
         destination: flow.source,
         source_port: flow.destination_port,
@@ -28,7 +28,7 @@ pub fn one_way(flow: &Flow) -> Vec<Flow> {
 }
 
 /// The records of a flow in IPFIX.
-pub fn ipfix(flow: &Flow, uniflow: bool) -> Vec<Record> {
+pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
     let mut records: Vec<Record> = if !uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
         vec![record(flow)]
     } else {
@@ -46,7 +46,7 @@ pub fn ipfix(flow: &Flow, uniflow: bool) -> Vec<Record> {
 }
 
 /// The records of a flow in NetFlow v9: one-way, and without what only IPFIX has. The two times of uptime are for the caller.
-pub fn netflow9(flow: &Flow) -> Vec<Record> {
+pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
     let keep = |name: &str| {
         let own = [
             "packetSize",
@@ -80,7 +80,7 @@ pub fn netflow9(flow: &Flow) -> Vec<Record> {
     one_way(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| keep(name)).collect()).collect()
 }
 
-fn record(flow: &Flow) -> Record {
+fn record(flow: &FlowRecord) -> Record {
     let mut record = Record::new();
     let mut put = |name: &str, value: Value| assert_eq!(record.insert(name.into(), value), None);
     let number = |n: u64| Value::Unsigned(n);
@@ -269,7 +269,7 @@ fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
     }
 }
 
-fn side(flow: &Flow, d: &Direction, reverse: bool, record: &mut Record) {
+fn side(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mut Record) {
     let mut iana = |name: &str, n: u64| {
         record.insert(format!("{}{name}", if reverse { "reverse " } else { "" }), Value::Unsigned(n));
     };

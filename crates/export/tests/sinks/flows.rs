@@ -1,7 +1,7 @@
 //! Random flows: every network, protocol and encapsulation, with extreme counters.
 
 use proptest::prelude::*;
-use weir_flow::{Approximate, Direction, EndReason, Flow};
+use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, mapped};
 use weir_tcp::{Class, Count, Degraded, Report};
 
@@ -145,7 +145,7 @@ fn report() -> impl Strategy<Value = Report> {
 }
 
 /// Any flow that has at least one packet.
-pub fn flow() -> impl Strategy<Value = Flow> {
+pub fn flow() -> impl Strategy<Value = FlowRecord> {
     let network = prop_oneof![4 => Just(Network::Ipv4), 3 => Just(Network::Ipv6), 1 => Just(Network::Layer2)];
     network.prop_flat_map(|network| {
         let protocol = prop_oneof![
@@ -171,7 +171,7 @@ pub fn flow() -> impl Strategy<Value = Flow> {
                     Network::Ipv6 if protocol == 58 => source_port = forward.icmp[0].into(),
                     _ => {}
                 }
-                Flow {
+                FlowRecord {
                     source,
                     destination,
                     source_port,
@@ -193,7 +193,7 @@ pub fn flow() -> impl Strategy<Value = Flow> {
 }
 
 /// Brings both ways of a flow to within 40 days and before 2100, as far as the 32 bits of NetFlow go.
-pub fn within_uptime(flow: &mut Flow) {
+pub fn within_uptime(flow: &mut FlowRecord) {
     let start_ns = flow.start_ns() % 4_100_000_000_000_000_000;
     for direction in [&mut flow.forward, &mut flow.reverse] {
         let length_ns = (direction.last_ns - direction.first_ns) % (20 * 86_400_000_000_000);
@@ -203,9 +203,9 @@ pub fn within_uptime(flow: &mut Flow) {
 }
 
 /// A plain flow for tests that count: UDP over IPv4, `packets` there and none back.
-pub fn plain(number: u32, packets: u64) -> Flow {
+pub fn plain(number: u32, packets: u64) -> FlowRecord {
     let first_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
-    Flow {
+    FlowRecord {
         source: mapped(number.to_be_bytes()),
         destination: mapped([192, 0, 2, 1]),
         source_port: number as u16,
@@ -224,12 +224,12 @@ pub fn plain(number: u32, packets: u64) -> Flow {
             ttl_max: 64,
             ..Direction::default()
         },
-        ..Flow::default()
+        ..FlowRecord::default()
     }
 }
 
 /// The same with an answer.
-pub fn answered(number: u32, packets: u64) -> Flow {
+pub fn answered(number: u32, packets: u64) -> FlowRecord {
     let flow = plain(number, packets);
-    Flow { reverse: flow.forward, ..flow }
+    FlowRecord { reverse: flow.forward, ..flow }
 }

@@ -6,10 +6,10 @@ use crate::{expect, export, send, sum, uniflow};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 
 /// What a file sink writes.
-fn file(options: &ExportOptions, flows: &[Flow]) -> (weir_ledger::SinkLine, Vec<u8>) {
+fn file(options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkLine, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let line = export(&format!("ipfix:{}", path.display()), options, flows);
@@ -73,9 +73,11 @@ fn extreme_counters_come_back() {
         iat_squares: u128::MAX,
         ..Direction::default()
     };
-    for flow in
-        [Flow { forward: extreme, ..Flow::default() }, Flow { reverse: extreme, ..Flow::default() }, Flow::default()]
-    {
+    for flow in [
+        FlowRecord { forward: extreme, ..FlowRecord::default() },
+        FlowRecord { reverse: extreme, ..FlowRecord::default() },
+        FlowRecord::default(),
+    ] {
         let (line, octets) = file(&ExportOptions::default(), &[flow]);
         assert_eq!(Decoder::new().file(&octets), expect::ipfix(&flow, false));
         assert_eq!(line.exported, sum([&flow]));
@@ -84,7 +86,7 @@ fn extreme_counters_come_back() {
 
 #[test]
 fn messages_of_a_file_fill_what_16_bits_of_length_hold() {
-    let flows: Vec<Flow> = (0..20_000).map(|number| plain(number, 1)).collect();
+    let flows: Vec<FlowRecord> = (0..20_000).map(|number| plain(number, 1)).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let mut sink = weir_export::open(&format!("ipfix:{}", path.display()), &ExportOptions::default()).unwrap();
@@ -141,7 +143,7 @@ proptest! {
 
 #[test]
 fn templates_are_sent_again_after_a_thousand_messages() {
-    let flows: Vec<Flow> = (0..18_000).map(|number| answered(number, 2)).collect();
+    let flows: Vec<FlowRecord> = (0..18_000).map(|number| answered(number, 2)).collect();
     let (line, datagrams) = send("ipfix+udp", "?mtu=1232&rate=20000", &ExportOptions::default(), &flows);
     assert!(line.messages > 2000, "{}", line.messages);
     let mut decoder = Decoder::new();

@@ -12,11 +12,11 @@ mod text;
 use std::net::UdpSocket;
 use std::time::Duration;
 use weir_export::{ExportOptions, open};
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Records, SinkLine};
 
 /// Gives flows to a sink and finishes it.
-fn export(sink: &str, options: &ExportOptions, flows: &[Flow]) -> SinkLine {
+fn export(sink: &str, options: &ExportOptions, flows: &[FlowRecord]) -> SinkLine {
     let mut sink = open(sink, options).expect("the sink opens");
     for batch in flows.chunks(100) {
         sink.write(batch).expect("the sink takes a batch");
@@ -27,7 +27,7 @@ fn export(sink: &str, options: &ExportOptions, flows: &[Flow]) -> SinkLine {
 
 /// The same over loopback, with the datagrams that arrived. However slow the machine is, none is lost: what a batch
 /// sends fits into a receive buffer (some 50 datagrams at most, of 90), and is read before the next one.
-fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[Flow]) -> (SinkLine, Vec<Vec<u8>>) {
+fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (SinkLine, Vec<Vec<u8>>) {
     let listener = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     // What was sent is there at once; this ends a test that fails.
     listener.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
@@ -53,7 +53,7 @@ fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[Flow]) -
     (line, datagrams)
 }
 
-fn sum<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Records {
+fn sum<'a>(flows: impl IntoIterator<Item = &'a FlowRecord>) -> Records {
     let mut records = Records::default();
     flows.into_iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
     records

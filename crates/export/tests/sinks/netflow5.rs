@@ -5,7 +5,7 @@ use crate::{expect, send, sum};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 use weir_ledger::Lost;
 use weir_packet::{Network, mapped};
 
@@ -64,7 +64,7 @@ fn decode(datagrams: &[Vec<u8>]) -> Vec<Row> {
 }
 
 /// The records of one way of a flow, split where 32 bits do not hold its counters, with their counters added up.
-fn expected(part: &Flow) -> Row {
+fn expected(part: &FlowRecord) -> Row {
     let d = &part.forward;
     let octets = |address: [u8; 16]| <[u8; 4]>::try_from(&address[12..]).unwrap();
     let (source_port, destination_port) = match part.protocol {
@@ -134,7 +134,7 @@ proptest! {
 
 #[test]
 fn a_datagram_has_thirty_records_if_the_mtu_allows() {
-    let flows: Vec<Flow> = (0..1000).map(|number| plain(number, 1)).collect();
+    let flows: Vec<FlowRecord> = (0..1000).map(|number| plain(number, 1)).collect();
     for (settings, most) in [("?mtu=1472", 24 + 30 * 48), ("?mtu=9000", 24 + 30 * 48), ("", 24 + 29 * 48)] {
         let (line, datagrams) = send("netflow5+udp", settings, &options(), &flows);
         assert_eq!(datagrams.iter().map(Vec::len).max(), Some(most));
@@ -145,7 +145,7 @@ fn a_datagram_has_thirty_records_if_the_mtu_allows() {
 
 #[test]
 fn both_ways_of_a_flow_are_in_one_datagram() {
-    let flows: Vec<Flow> = (0..100).map(|number| answered(number, 1)).collect();
+    let flows: Vec<FlowRecord> = (0..100).map(|number| answered(number, 1)).collect();
     let (_, datagrams) = send("netflow5+udp", "", &options(), &flows);
     assert!(datagrams.iter().all(|datagram| datagram[3] % 2 == 0));
 }
@@ -154,7 +154,7 @@ fn both_ways_of_a_flow_are_in_one_datagram() {
 fn counters_of_a_flow_that_needs_many_datagrams_add_up() {
     let bytes = 100 * u64::from(u32::MAX) + 17;
     let forward = Direction { packets: bytes / 1400, bytes, frame_bytes: bytes, ..plain(1, 1).forward };
-    let large = Flow { source: mapped([10, 0, 0, 1]), forward, ..plain(1, 1) };
+    let large = FlowRecord { source: mapped([10, 0, 0, 1]), forward, ..plain(1, 1) };
     let flows = [plain(2, 3), large, plain(3, 4)];
     let (line, datagrams) = send("netflow5+udp", "", &options(), &flows);
     let rows = decode(&datagrams);

@@ -6,7 +6,7 @@ use crate::{expect, send, sum};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 
 /// Decodes datagrams, checks the times of uptime against the absolute ones and takes them out.
 fn decode(datagrams: &[Vec<u8>]) -> (Decoder, Vec<Record>) {
@@ -72,7 +72,7 @@ proptest! {
 #[test]
 fn a_capture_of_a_year_is_told_with_a_new_boot_where_needed() {
     let day_ns = 86_400_000_000_000;
-    let flows: Vec<Flow> = (0..365)
+    let flows: Vec<FlowRecord> = (0..365)
         .map(|day| {
             let mut flow = answered(day, 1);
             for direction in [&mut flow.forward, &mut flow.reverse] {

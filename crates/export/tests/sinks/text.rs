@@ -5,10 +5,10 @@ use crate::{expect, export, sum, uniflow};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use weir_export::ExportOptions;
-use weir_flow::{Approximate, Direction, Flow};
+use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
 
-fn file(format: &str, options: &ExportOptions, flows: &[Flow]) -> (weir_ledger::SinkLine, String) {
+fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkLine, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows");
     let line = export(&format!("{format}:{}", path.display()), options, flows);
@@ -20,7 +20,7 @@ fn objects(text: &str) -> Vec<Map<String, Value>> {
 }
 
 /// What JSON must say, but for times and community_id.
-fn expected(flow: &Flow) -> Map<String, Value> {
+fn expected(flow: &FlowRecord) -> Map<String, Value> {
     let mut map = Map::new();
     let ip = flow.network != Network::Layer2;
     let ports = ip && [6, 17, 33, 132, 136].contains(&flow.protocol);
@@ -66,7 +66,7 @@ fn expected(flow: &Flow) -> Map<String, Value> {
     map
 }
 
-fn side(flow: &Flow, d: &Direction, prefix: &str, map: &mut Map<String, Value>) {
+fn side(flow: &FlowRecord, d: &Direction, prefix: &str, map: &mut Map<String, Value>) {
     let some = d.packets > 0;
     let ip = some && flow.network != Network::Layer2;
     let mut put = |name: &str, applies: bool, value: Value| {

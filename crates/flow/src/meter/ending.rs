@@ -4,7 +4,7 @@ use super::{Meter, NEVER, SWEPT, TCP, fetch};
 use crate::key::{Extra, Side};
 use crate::lanes::prefetch;
 use crate::place::{Bits, Head};
-use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index};
+use crate::{Approximate, CONVERSATIONS, Direction, EndReason, FlowRecord, Index};
 use weir_packet::Packet;
 
 /// How long a flow that has ended still takes its last acknowledgments, and what is sent again.
@@ -15,7 +15,7 @@ const TICKED_NS: u64 = 1 << 55;
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Whether a packet of its key still belongs to the flow in a place. If not, the place is free again.
     /// If so, the place is ready for it: a record that is due has been handed out.
-    pub(super) fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<Flow>) -> bool {
+    pub(super) fn still_of_flow(&mut self, at: u32, hash: u64, packet: &Packet, out: &mut Vec<FlowRecord>) -> bool {
         if self.places[at as usize].head.bits().has(Bits::CLOSING) {
             if packet.control & Packet::SYN == 0 && !self.over(at) {
                 return true;
@@ -27,10 +27,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Ends what is due in a place: its record, the flow, or both. Whether the place is free now.
-    pub(super) fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<Flow>) -> bool {
+    pub(super) fn end_if_due(&mut self, at: u32, hash: u64, out: &mut Vec<FlowRecord>) -> bool {
         let head = &self.places[at as usize].head;
         if head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0
-            && self.clock.since(head.began_ns) >= self.config.active_ns
+            && self.clock.since(head.began_ns) >= self.config.active_timeout_ns
             && self.active_first(head)
         {
             self.hand_out_active(at, out);
@@ -49,13 +49,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     fn patience(&self, head: &Head) -> u64 {
-        let idle = self.config.idle_ns;
+        let idle = self.config.idle_timeout_ns;
         if head.bits().has(Bits::CLOSING) { idle.min(CLOSING_NS) } else { idle }
     }
 
     /// Whether the active timeout comes before the idle timeout.
     fn active_first(&self, head: &Head) -> bool {
-        self.config.active_ns < head.touched_ns.saturating_sub(head.began_ns).saturating_add(self.config.idle_ns)
+        self.config.active_timeout_ns
+            < head.touched_ns.saturating_sub(head.began_ns).saturating_add(self.config.idle_timeout_ns)
     }
 
     /// Notes when the hand is to look into a place.
@@ -63,7 +64,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let head = &self.places[at as usize].head;
         let over = head.touched_ns.saturating_add(self.patience(head));
         let open = head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0;
-        let deadline_ns = if open { over.min(head.began_ns.saturating_add(self.config.active_ns)) } else { over };
+        let deadline_ns =
+            if open { over.min(head.began_ns.saturating_add(self.config.active_timeout_ns)) } else { over };
         self.due[at as usize] = self.tick(deadline_ns);
     }
 
@@ -74,8 +76,8 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Other timeouts from now on, also of flows that there are. A record that is due by them ends within one round of the hand.
-    pub fn set_timeouts(&mut self, idle_ns: u64, active_ns: u64) {
-        (self.config.idle_ns, self.config.active_ns) = (idle_ns, active_ns);
+    pub fn set_timeouts(&mut self, idle_timeout_ns: u64, active_timeout_ns: u64) {
+        (self.config.idle_timeout_ns, self.config.active_timeout_ns) = (idle_timeout_ns, active_timeout_ns);
         self.look_everywhere();
     }
 
@@ -94,7 +96,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Time goes on to `now_ns` (as packets' times are) while few packets or none come, and a quarter of the places is looked
     /// at for what is due: call it a few times a second. Before the first packet or adopted flow there is no time.
-    pub fn wait(&mut self, now_ns: u64, out: &mut Vec<Flow>) {
+    pub fn advance_time(&mut self, now_ns: u64, out: &mut Vec<FlowRecord>) {
         if (self.started || self.used > 0) && now_ns > self.clock.newest_ns {
             self.advance_clock(now_ns);
         }
@@ -106,7 +108,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// The hand passes over the next places and ends what is due there.
     #[inline(always)]
-    pub(super) fn sweep(&mut self, out: &mut Vec<Flow>) {
+    pub(super) fn sweep(&mut self, out: &mut Vec<FlowRecord>) {
         if self.clock.since(self.ticks_from_ns) > TICKED_NS {
             self.count_ticks_anew();
         }
@@ -153,7 +155,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends what is due in the places that the hand found.
     #[inline(never)]
-    fn end_found(&mut self, out: &mut Vec<Flow>) {
+    fn end_found(&mut self, out: &mut Vec<FlowRecord>) {
         let mut found = std::mem::take(&mut self.found);
         for (at, hash) in &mut found {
             *hash = self.hash_of(*at);
@@ -181,14 +183,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// Ends the overflow records that are due.
     #[inline(always)]
-    pub(super) fn end_overflow(&mut self, out: &mut Vec<Flow>) {
-        while let Some(flow) = self.overflow.due(self.config.active_ns, self.clock.now_ns) {
+    pub(super) fn end_overflow(&mut self, out: &mut Vec<FlowRecord>) {
+        while let Some(flow) = self.overflow.due(self.config.active_timeout_ns, self.clock.now_ns) {
             self.hand_out(flow, out);
         }
     }
 
     /// Hands out the record of a flow that goes on after the active timeout.
-    fn hand_out_active(&mut self, at: u32, out: &mut Vec<Flow>) {
+    fn hand_out_active(&mut self, at: u32, out: &mut Vec<FlowRecord>) {
         let unanalysed = self.unanalysed.has(at);
         self.hand_out_record(at, EndReason::Active, out);
         if self.is_connection(at) {
@@ -204,14 +206,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let head = &mut self.places[at as usize].head;
         head.set_bits(Bits(head.bits().0 & Bits::OF_THE_FLOW | Bits::WAITING | Bits::SETTLED));
         // Remembered for one idle timeout after its active end.
-        head.touched_ns = head.began_ns + self.config.active_ns;
+        head.touched_ns = head.began_ns + self.config.active_timeout_ns;
         self.set_due(at);
     }
 
     /// Ends the flow in a place, hands out its record if it has one, and frees the place: the one door out.
     /// A closing record ends with the flow whatever the `reason`.
     /// `hash` is that of its key.
-    pub(super) fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<Flow>) {
+    pub(super) fn retire(&mut self, at: u32, hash: u64, reason: EndReason, out: &mut Vec<FlowRecord>) {
         let bits = self.places[at as usize].head.bits();
         if !bits.has(Bits::WAITING) {
             let reason = if bits.has(Bits::CLOSING) { EndReason::EndOfFlow } else { reason };
@@ -236,22 +238,22 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         FIELDS & CONVERSATIONS != 0 && self.places[at as usize].head.protocol() == TCP
     }
 
-    pub(super) fn hand_out(&mut self, flow: Flow, out: &mut Vec<Flow>) {
+    pub(super) fn hand_out(&mut self, flow: FlowRecord, out: &mut Vec<FlowRecord>) {
         self.no_longer_live(&flow);
         out.push(flow);
     }
 
-    fn no_longer_live(&mut self, flow: &Flow) {
+    fn no_longer_live(&mut self, flow: &FlowRecord) {
         self.live.flows -= 1;
         self.live.packets -= flow.packets();
         self.live.bytes -= flow.frame_bytes();
     }
 
     /// Hands out the record in a place, turned so that the initiator is the source. What is kept of it elsewhere ends.
-    fn hand_out_record(&mut self, at: u32, end_reason: EndReason, out: &mut Vec<Flow>) {
+    fn hand_out_record(&mut self, at: u32, end_reason: EndReason, out: &mut Vec<FlowRecord>) {
         // A record has more than a KiB: it is written where it stays.
         let unanalysed = self.unanalysed.has(at);
-        out.push(if self.is_connection(at) && !unanalysed { Flow::OF_TCP } else { Flow::NONE });
+        out.push(if self.is_connection(at) && !unanalysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
         let Some(flow) = out.last_mut() else { return };
         let head = self.places[at as usize].head;
         let initiator = head.introduce(flow);

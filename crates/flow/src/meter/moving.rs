@@ -5,7 +5,7 @@
 //! release  -> what is listed, and still there, is taken out: place, record, connection, whatever is kept elsewhere
 //! adopt    -> the same on another meter, by its clock, as if it had been there from the beginning
 //! ```
-//! Always true: a flow is in one meter or in one [`Moved`], with all its packets and octets; records are opened, and counted
+//! Always true: a flow is in one meter or in one [`MigratedFlow`], with all its packets and octets; records are opened, and counted
 //! as that, once.
 
 use super::{GROUP, Meter, TCP, fetch};
@@ -16,7 +16,7 @@ use crate::lanes::prefetch;
 use crate::memory::Memory;
 use crate::parts::part_of;
 use crate::place::{Bits, Place};
-use crate::{Approximate, CONVERSATIONS, Direction, EndReason, Flow, Index, Pages, Parts};
+use crate::{Approximate, BucketSet, CONVERSATIONS, Direction, EndReason, FlowRecord, Index, PageKind};
 use std::io;
 use weir_ledger::Records;
 use weir_tcp::{Connection, Troubles};
@@ -26,10 +26,10 @@ const LOOKED: u32 = GROUP as u32;
 /// Of a place that is listed last.
 const LAST: u32 = u32::MAX;
 
-/// A flow that has left one meter for another: [`Meter::release`], [`Meter::adopt`]. Nobody ends one that is dropped, and its
+/// A flow that has left one meter for another: [`Meter::migrate_out`], [`Meter::migrate_in`]. Nobody ends one that is dropped, and its
 /// packets are in no record.
 #[derive(Debug)]
-pub struct Moved {
+pub struct MigratedFlow {
     place: Place,
     /// [`Connection::NEW`] if it is none.
     connection: Connection,
@@ -44,7 +44,7 @@ pub struct Moved {
     more: Option<Box<More>>,
 }
 
-const _: () = assert!(size_of::<Moved>() == 512);
+const _: () = assert!(size_of::<MigratedFlow>() == 512);
 
 /// What few flows have.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct More {
 pub(super) struct Search {
     /// Whether there is one.
     pub on: bool,
-    parts: Parts,
+    parts: BucketSet,
     /// The place that is looked at next, and the one before which all is done: what opens is listed when it does.
     pub from: u32,
     pub until: u32,
@@ -75,8 +75,8 @@ impl Search {
     /// The system has no room for that much.
     pub fn new(flows: usize) -> io::Result<Self> {
         // Touched only where something is found.
-        let listed = Memory::new(flows, Pages::Small)?;
-        Ok(Self { on: false, parts: Parts::new(), from: 0, until: 0, first: LAST, listed })
+        let listed = Memory::new(flows, PageKind::Small)?;
+        Ok(Self { on: false, parts: BucketSet::new(), from: 0, until: 0, first: LAST, listed })
     }
 
     /// Octets of memory that one takes.
@@ -108,7 +108,7 @@ impl Search {
     }
 }
 
-impl Moved {
+impl MigratedFlow {
     fn wide(&self, side: Side) -> Option<&Direction> {
         self.more.as_ref()?.wide[side].as_ref()
     }
@@ -130,30 +130,30 @@ impl Moved {
 }
 
 impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
-    /// Begins to look for the flows of some parts, which are to move to another meter. From now on [`Meter::absorb`] looks at a
-    /// few places beside each group of packets, and [`Meter::wait`] at a quarter of them, until it has [`Meter::sought`] all.
+    /// Begins to look for the flows of some parts, which are to move to another meter. From now on [`Meter::process`] looks at a
+    /// few places beside each group of packets, and [`Meter::advance_time`] at a quarter of them, until it has [`Meter::migration_ready`] all.
     /// Another search is given up.
-    pub fn seek(&mut self, parts: Parts) {
-        self.forget();
+    pub fn start_migration(&mut self, parts: BucketSet) {
+        self.cancel_migration();
         let search = &mut self.search;
         (search.on, search.parts, search.until) = (true, parts, self.used);
     }
 
-    /// Whether a search is under way that has seen every place, so that [`Meter::release`] takes no longer than what it finds.
-    pub fn sought(&self) -> bool {
+    /// Whether a search is under way that has seen every place, so that [`Meter::migrate_out`] takes no longer than what it finds.
+    pub fn migration_ready(&self) -> bool {
         self.search.on && self.search.from >= self.search.until
     }
 
     /// Gives a search up.
-    pub fn forget(&mut self) {
+    pub fn cancel_migration(&mut self) {
         while self.search.take().is_some() {}
         (self.search.on, self.search.from, self.search.until) = (false, 0, 0);
     }
 
     /// Takes every flow of the parts that are sought out of this meter, and hands it over with its part. None of them may come to
-    /// this meter afterwards but by [`Meter::adopt`]: a packet of one of them would begin another record. The search is over then.
+    /// this meter afterwards but by [`Meter::migrate_in`]: a packet of one of them would begin another record. The search is over then.
     /// Looks first at what was not looked at yet. Without a search it does nothing.
-    pub fn release(&mut self, mut hand_over: impl FnMut(u16, Moved)) {
+    pub fn migrate_out(&mut self, mut hand_over: impl FnMut(u16, MigratedFlow)) {
         self.look(u32::MAX);
         let mut found = std::mem::take(&mut self.found);
         loop {
@@ -181,14 +181,14 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             }
         }
         self.found = found;
-        self.forget();
+        self.cancel_migration();
     }
 
     /// Takes in a flow that another meter released: one of the same secret, key and fields. From now on it goes on as if it had
     /// been here from the beginning, whichever of both is ahead in time; until now no packet of it may have come here.
     /// If there is no room for it, or for what it has beyond the ordinary, its record ends now, for lack of resources; if there
     /// is none for what only TCP analysis has to know, the record says so.
-    pub fn adopt(&mut self, moved: Moved, out: &mut Vec<Flow>) {
+    pub fn migrate_in(&mut self, moved: MigratedFlow, out: &mut Vec<FlowRecord>) {
         if !self.started {
             self.expect(moved.clock.newest_ns, moved.interface);
         }
@@ -228,7 +228,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         self.search.from = until;
     }
 
-    fn take_out(&mut self, at: u32, hash: u64) -> Moved {
+    fn take_out(&mut self, at: u32, hash: u64) -> MigratedFlow {
         let place = self.places[at as usize];
         let bits = place.head.bits();
         let (mut connection, mut troubles) = (Connection::NEW, Troubles::default());
@@ -247,7 +247,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let inside = self.annex.copy(at as usize, bits);
         let wide = if bits.has(Bits::WIDE) { [0, 1].map(|side| self.wide.take(at, side)) } else { [None; 2] };
         let rare = inside.is_some() || wide.iter().any(Option::is_some);
-        let moved = Moved {
+        let moved = MigratedFlow {
             place,
             connection,
             troubles,
@@ -265,9 +265,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         moved
     }
 
-    fn put_in(&mut self, at: u32, moved: Moved) {
+    fn put_in(&mut self, at: u32, moved: MigratedFlow) {
         self.live.merge(moved.records());
-        let Moved { mut place, mut connection, troubles, extra, clock, interface, unanalysed, more } = moved;
+        let MigratedFlow { mut place, mut connection, troubles, extra, clock, interface, unanalysed, more } = moved;
         let (inside, wide) = more.map_or((None, [None; 2]), |more| (more.inside, more.wide));
         for (side, direction) in wide.into_iter().enumerate() {
             if let Some(direction) = direction {
@@ -302,12 +302,12 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Hands out the record of a flow for which there is no room.
-    fn end_moved(&self, moved: &Moved, out: &mut Vec<Flow>) {
+    fn end_moved(&self, moved: &MigratedFlow, out: &mut Vec<FlowRecord>) {
         let head = &moved.place.head;
         if head.bits().has(Bits::WAITING) {
             return;
         }
-        let mut flow = Flow::NONE;
+        let mut flow = FlowRecord::NONE;
         let initiator = head.introduce(&mut flow);
         let closing = head.bits().has(Bits::CLOSING);
         flow.end_reason = if closing { EndReason::EndOfFlow } else { EndReason::LackOfResources };

@@ -1,9 +1,9 @@
 //! A place for a new flow, or none: the full table's policies.
 
-use super::{Meter, Policy};
+use super::{CacheFullPolicy, Meter};
 use crate::key::{Key, Side};
 use crate::place::{Bits, Head, Narrow, Place};
-use crate::{Approximate, EndReason, Flow, Index};
+use crate::{Approximate, EndReason, FlowRecord, Index};
 use weir_ledger::Noted;
 use weir_packet::Packet;
 
@@ -22,7 +22,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         hash: u64,
         side: Side,
         packet: &Packet,
-        out: &mut Vec<Flow>,
+        out: &mut Vec<FlowRecord>,
     ) -> Option<u32> {
         let at = self.room(Some(packet), out)?;
         let place = at as usize;
@@ -42,7 +42,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// A free place: else one that is due, else one that is closing, else by the policy. For a new flow that begins with a packet,
     /// or for one that came from another meter.
-    pub(super) fn room(&mut self, packet: Option<&Packet>, out: &mut Vec<Flow>) -> Option<u32> {
+    pub(super) fn room(&mut self, packet: Option<&Packet>, out: &mut Vec<FlowRecord>) -> Option<u32> {
         if let Some(at) = self.take_free() {
             return Some(at);
         }
@@ -82,7 +82,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         // An unanswered SYN is no reason to end a flow that was answered.
         let begins = packet.is_some_and(|packet| packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN);
         let answered = head.answered();
-        let evict = self.config.policy == Policy::EvictOldestIdle && !(begins && answered);
+        let evict = self.config.policy == CacheFullPolicy::EvictOldestIdle && !(begins && answered);
         evict.then_some((OPEN, touched_ns, answered))
     }
 
@@ -110,9 +110,9 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
 
     /// A packet that finds no room.
     #[cold]
-    pub(super) fn refuse(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<Flow>) {
+    pub(super) fn refuse(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
         let summed = approximate & Approximate::AGGREGATED != 0;
-        if self.config.policy == Policy::Drop && !summed {
+        if self.config.policy == CacheFullPolicy::Drop && !summed {
             let bytes = u64::from(packet.frame_bytes);
             self.counters.dropped_packets += 1;
             self.counters.dropped_bytes += bytes;

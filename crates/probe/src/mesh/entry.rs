@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender};
 use weir_capture::BURST;
-use weir_flow::{Moved, PARTS};
+use weir_flow::{BUCKETS, MigratedFlow};
 use weir_packet::Packet;
 
 /// A meter's end.
@@ -20,9 +20,9 @@ pub(crate) struct In {
     given: u64,
     doing: Doing,
     /// Flows from other meters, and the ways to them.
-    inbox: Receiver<Vec<Moved>>,
-    others: Vec<Sender<Vec<Moved>>>,
-    taken: Vec<Vec<Moved>>,
+    inbox: Receiver<Vec<MigratedFlow>>,
+    others: Vec<Sender<Vec<MigratedFlow>>>,
+    taken: Vec<Vec<MigratedFlow>>,
 }
 
 /// The queue from one reader.
@@ -44,8 +44,8 @@ impl In {
     /// That of a meter; flows come by the inbox, and go to the others' ones.
     pub fn new(
         (mesh, number): (Arc<Mesh>, usize),
-        inbox: Receiver<Vec<Moved>>,
-        others: Vec<Sender<Vec<Moved>>>,
+        inbox: Receiver<Vec<MigratedFlow>>,
+        others: Vec<Sender<Vec<MigratedFlow>>>,
     ) -> Self {
         Self { mesh, number, lanes: Vec::new(), given: 0, doing: Doing::Nothing, inbox, others, taken: Vec::new() }
     }
@@ -167,8 +167,8 @@ impl In {
             }
             Doing::Give(gift) => {
                 let to = |part: u16| usize::from(gift.table[usize::from(part)]);
-                let takers = (0..PARTS as u16).filter(|&part| gift.parts.contains(part)).map(to);
-                let mut given: BTreeMap<usize, Vec<Moved>> = takers.map(|meter| (meter, Vec::new())).collect();
+                let takers = (0..BUCKETS as u16).filter(|&part| gift.parts.contains(part)).map(to);
+                let mut given: BTreeMap<usize, Vec<MigratedFlow>> = takers.map(|meter| (meter, Vec::new())).collect();
                 metering.release(|part, moved| given.entry(to(part)).or_default().push(moved));
                 for (meter, flows) in given {
                     // Whoever waits for it is there.

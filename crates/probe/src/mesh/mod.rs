@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use weir_flow::{KeyOptions, PARTS, Parts, Spread};
+use weir_flow::{BUCKETS, BucketSet, KeyOptions, Partitioner};
 
 /// Packets in a queue: 2 MiB, some milliseconds at line rate.
 const QUEUE: usize = 1 << 14;
@@ -69,7 +69,7 @@ struct OfReader {
     ended: AtomicBool,
     handed_in_all: Vec<AtomicU64>,
     /// Packets per part.
-    packets: [AtomicU64; PARTS],
+    packets: [AtomicU64; BUCKETS],
     /// Everything up to this time was handed over, ns by the clock that stamps packets; 0: not known.
     until_ns: AtomicU64,
 }
@@ -98,7 +98,7 @@ struct Post {
 /// The flows of some parts, for the meters that the table says, after the switch of this number.
 pub(crate) struct Gift {
     pub switch: u64,
-    pub parts: Parts,
+    pub parts: BucketSet,
     pub table: Table,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn mesh(
         handed: counters(meters),
         ended: AtomicBool::new(false),
         handed_in_all: counters(meters),
-        packets: [const { AtomicU64::new(0) }; PARTS],
+        packets: [const { AtomicU64::new(0) }; BUCKETS],
         until_ns: AtomicU64::new(0),
     };
     let of_meter = |_| OfMeter {
@@ -169,7 +169,7 @@ pub(crate) fn mesh(
             tellers.push(teller);
             listeners.push(listener);
         }
-        let spread = if meters > 1 { Some(Spread::new(secret, key)?) } else { None };
+        let spread = if meters > 1 { Some(Partitioner::new(secret, key)?) } else { None };
         outs.push(Out::new((mesh.clone(), number), (queues, tellers), (behind, patience), spread));
     }
     Ok((mesh, outs, ins))
@@ -181,7 +181,7 @@ impl Mesh {
     }
 
     /// Packets per part since the beginning.
-    pub fn packets(&self) -> [u64; PARTS] {
+    pub fn packets(&self) -> [u64; BUCKETS] {
         let of = |part: usize| self.readers.iter().map(|reader| reader.packets[part].load(Ordering::Relaxed)).sum();
         std::array::from_fn(of)
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use weir_capture::{BURST, Source};
-use weir_flow::{PARTS, Spread};
+use weir_flow::{BUCKETS, Partitioner};
 use weir_packet::Packet;
 
 /// How long a reader waits for room, and for frames while flows are moved.
@@ -32,7 +32,7 @@ pub(crate) struct Out {
     /// How long the source waits for frames while nothing is moved.
     patience: Duration,
     /// Which part a packet belongs to; nothing with a single meter.
-    spread: Option<Spread>,
+    spread: Option<Partitioner>,
     table: Table,
     /// The last order, and the last switch.
     order: u64,
@@ -45,7 +45,7 @@ impl Out {
         (mesh, number): (Arc<Mesh>, usize),
         (queues, looks): (Vec<Producer<Packet>>, Vec<Teller>),
         (behind, patience): (BackPressure, Duration),
-        spread: Option<Spread>,
+        spread: Option<Partitioner>,
     ) -> Self {
         let (handed, table) = (vec![0; queues.len()], even(queues.len()));
         Self { mesh, number, queues, handed, looks, behind, patience, spread, table, order: 0, switch: 0 }
@@ -59,7 +59,7 @@ impl Out {
         let counts = &self.mesh.readers[self.number].packets;
         let mut meters = [0_u8; BURST];
         for (meter, packet) in meters.iter_mut().zip(&mut *packets) {
-            let part = usize::from(spread.part(packet)) % PARTS;
+            let part = usize::from(spread.bucket(packet)) % BUCKETS;
             // Nobody else writes it, so that this is no shared counter.
             counts[part].store(counts[part].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             *meter = self.table[part];

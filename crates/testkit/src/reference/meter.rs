@@ -6,7 +6,7 @@
 
 use super::Outcome;
 use std::collections::BTreeMap;
-use weir_flow::{Approximate, Config, Direction, EndReason, Flow, Policy};
+use weir_flow::{Approximate, CacheFullPolicy, Config, Direction, EndReason, FlowRecord};
 use weir_ledger::Noted;
 use weir_packet::{Flags, Network, Packet, TunnelType};
 use weir_tcp::Reference;
@@ -110,7 +110,7 @@ pub(super) struct Meter {
     hand: usize,
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
-    ended: Vec<Flow>,
+    ended: Vec<FlowRecord>,
     noted: BTreeMap<Noted, u64>,
     dropped_packets: u64,
     dropped_bytes: u64,
@@ -138,7 +138,7 @@ impl Meter {
         }
     }
 
-    pub fn absorb(&mut self, burst: &[Packet]) {
+    pub fn process(&mut self, burst: &[Packet]) {
         for group in burst.chunks(GROUP) {
             group.iter().for_each(|&packet| self.absorb_one(packet));
             self.sweep();
@@ -159,7 +159,7 @@ impl Meter {
         }
         let at = match at.or_else(|| self.room(&packet)) {
             Some(at) => at,
-            None if self.config.policy == Policy::Drop => {
+            None if self.config.policy == CacheFullPolicy::Drop => {
                 self.dropped_packets += 1;
                 self.dropped_bytes += u64::from(packet.frame_bytes);
                 return;
@@ -229,7 +229,7 @@ impl Meter {
     }
 
     fn end_if_due(&mut self, at: usize) {
-        let (idle, active) = (u128::from(self.config.idle_ns), u128::from(self.config.active_ns));
+        let (idle, active) = (u128::from(self.config.idle_timeout_ns), u128::from(self.config.active_timeout_ns));
         let Some(flow) = &mut self.flows[at] else { return };
         if let Phase::Open { since, record } = &mut flow.phase
             && self.clock >= *since + active
@@ -252,7 +252,7 @@ impl Meter {
     }
 
     fn end_due_overflows(&mut self) {
-        let active = u128::from(self.config.active_ns);
+        let active = u128::from(self.config.active_timeout_ns);
         while let Some(at) = self.overflows.iter().position(|overflow| self.clock >= overflow.since + active) {
             self.end_overflow(at);
         }
@@ -361,7 +361,8 @@ impl Meter {
                 let last = if let Phase::Waiting { since } = flow.phase { since } else { flow.last };
                 let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
                 let answered = flow.senders.len() == 2 || flow.acknowledged;
-                let evictable = self.config.policy == Policy::EvictOldestIdle && !(begins_with_syn && answered);
+                let evictable =
+                    self.config.policy == CacheFullPolicy::EvictOldestIdle && !(begins_with_syn && answered);
                 evictable.then_some((1, last, answered))
             }
         }
@@ -473,7 +474,7 @@ impl Meter {
 
 // ---- Section 6: figures ----
 
-fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> Flow {
+fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> FlowRecord {
     let mut flow = flow(record, reason);
     (flow.network, flow.protocol) = (remembered.key.network, remembered.key.protocol);
     (flow.source, flow.source_port) = remembered.initiator;
@@ -485,7 +486,7 @@ fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> Flow
     flow
 }
 
-fn flow(record: &Record, end_reason: EndReason) -> Flow {
+fn flow(record: &Record, end_reason: EndReason) -> FlowRecord {
     let mut approximate = 0;
     let mut flag = |set: bool, bit: u16| approximate |= if set { bit } else { 0 };
     flag(record.unattributed, Approximate::FRAGMENTS);
@@ -497,13 +498,13 @@ fn flow(record: &Record, end_reason: EndReason) -> Flow {
             |packet: &Packet| (packet.tunnel_type, tunnel_id(packet), packet.outer_source, packet.outer_destination);
         flag(mixed(packets, tunnel), Approximate::MIXED_TUNNEL);
     }
-    Flow {
+    FlowRecord {
         end_reason,
         approximate: Approximate(approximate),
         interface: record.interfaces[0],
         forward: direction(&record.forward),
         reverse: direction(&record.reverse),
-        ..Flow::default()
+        ..FlowRecord::default()
     }
 }
 

@@ -9,7 +9,7 @@ mod meter;
 
 use crate::RawFrame;
 use std::collections::BTreeMap;
-use weir_flow::Flow;
+use weir_flow::FlowRecord;
 use weir_ledger::{Noted, Refused};
 use weir_packet::{Network, Packet};
 use weir_probe::Settings;
@@ -18,7 +18,7 @@ use weir_probe::Settings;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Every record; the order says nothing.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<FlowRecord>,
     /// Frames by the reason why they became no packet.
     pub refused: BTreeMap<Refused, u64>,
     /// Their octets on the wire.
@@ -46,7 +46,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: &Settings) -> Outcome 
     let mut outcome = Outcome::default();
     let mut meter = meter::Meter::new(settings.meter);
     for frames in frames.chunks(burst) {
-        meter.absorb(&decode_all(frames, settings, &mut outcome));
+        meter.process(&decode_all(frames, settings, &mut outcome));
     }
     meter.finish(&mut outcome);
     outcome
@@ -79,7 +79,7 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
 /// Meters packets that are decoded already, `burst` of them at a time.
 pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> Outcome {
     let mut meter = meter::Meter::new(config);
-    packets.chunks(burst).for_each(|burst| meter.absorb(burst));
+    packets.chunks(burst).for_each(|burst| meter.process(burst));
     let mut outcome = Outcome::default();
     meter.finish(&mut outcome);
     outcome

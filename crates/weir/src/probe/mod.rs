@@ -129,7 +129,7 @@ fn begin(
     (groups, placement): (Vec<WorkerGroup>, Placement),
     sinks: Vec<Box<dyn Sink + Send>>,
 ) -> Result<Running, Refusal> {
-    let tuning = Tuning { ahead: probe.batch.into(), ..settings.meter.tuning };
+    let tuning = Tuning { prefetch_packets: probe.batch.into(), ..settings.meter.tuning };
     let meter = weir_flow::Config { tuning, ..settings.meter };
     let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
     let export = CpuAffinity { cores: placement.export, nice: EXPORTER_NICE };
@@ -246,7 +246,10 @@ fn plan(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
     if let Some(expression) = &probe.metering.filter {
         fact("filter", expression.clone());
     }
-    fact("timeouts", format!("idle {}, active {}", units::span(meter.idle_ns), units::span(meter.active_ns)));
+    fact(
+        "timeouts",
+        format!("idle {}, active {}", units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns)),
+    );
     if let Some(ns) = probe.autotune {
         fact(
             "autotune",
@@ -322,7 +325,7 @@ fn take_over(
     let totals = if stays { None } else { Some(totals) };
     let sinks = if same { None } else { Some(outputs.change_sinks(&probe.sinks, kept, totals)?) };
     running.reconfigure(settings, sinks).map_err(|error| Refusal(format!("no thread for the outputs: {error}")))?;
-    let (idle, active) = (units::span(meter.idle_ns), units::span(meter.active_ns));
+    let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
     let mut text = format!("{} read again: idle {idle}, active {active}, {}", path.display(), outputs.sinks.join(", "));
     const TAKEN_OVER: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
     let mut names = config::differing(latest, &whole)?;

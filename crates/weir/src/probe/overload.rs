@@ -49,10 +49,10 @@ pub fn changes(told: &mut Vec<u8>, pipelines: &[PipelineStatus], sample: u32) ->
 fn measures(level: u8, sample: u32) -> String {
     let LevelSettings { detail, population } = LevelSettings::of(level, sample);
     let mut missing = Vec::new();
-    if !detail.analysis {
+    if !detail.tcp_analysis {
         missing.push("no TCP analysis".to_owned());
     }
-    if !detail.newcomers {
+    if !detail.small_flows {
         missing.push("small new flows are summed".into());
     }
     if population > 1 {

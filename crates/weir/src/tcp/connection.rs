@@ -4,7 +4,7 @@ use super::client::Clients;
 use crate::arguments::TcpSort;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
-use weir_flow::{Direction, Flow};
+use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, mapped};
 use weir_tcp::{Class, Kept, Report};
 use weir_tcp_batch::Conversation;
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// As a flow, for the fields of records.
-    pub fn flow(&self) -> Flow {
+    pub fn flow(&self) -> FlowRecord {
         let octets = |end: SocketAddr| match end.ip() {
             IpAddr::V4(address) => mapped(address.octets()),
             IpAddr::V6(address) => address.octets(),
@@ -110,7 +110,7 @@ impl Connection {
             last_ns: self.last_ns,
             ..Direction::default()
         });
-        Flow {
+        FlowRecord {
             source: octets(self.client),
             destination: octets(self.server),
             source_port: self.client.port(),
@@ -120,7 +120,7 @@ impl Connection {
             forward,
             reverse,
             tcp: Some(self.reports()),
-            ..Flow::default()
+            ..FlowRecord::default()
         }
     }
 }
