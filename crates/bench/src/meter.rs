@@ -6,7 +6,7 @@ use crate::harness::{Run, Work, timed};
 use weir_capture::Frame;
 use weir_export::Sink;
 use weir_flow::{ALL, Config, FlowRecord, Hpc, Index, Meter};
-use weir_ledger::{Ledger, Records, SinkLine};
+use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
@@ -87,7 +87,7 @@ impl Work<Frames> for Fused {
 
 /// Counts records: a sink that costs nothing.
 #[derive(Default)]
-struct Counter(SinkLine);
+struct Counter(SinkCounters);
 
 impl Sink for Counter {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
@@ -99,7 +99,7 @@ impl Sink for Counter {
         Ok(())
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.0
     }
 }
@@ -113,9 +113,9 @@ pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
     /// Frames of all rounds.
     received: u64,
     /// What the meter was given.
-    given: Records,
+    given: RecordTotals,
     /// Records that have ended.
-    ended: Records,
+    ended: RecordTotals,
 }
 
 impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
@@ -126,8 +126,8 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
             filled: 0,
             out: Vec::with_capacity(2 * BATCH),
             received: 0,
-            given: Records::default(),
-            ended: Records::default(),
+            given: RecordTotals::default(),
+            ended: RecordTotals::default(),
         })
     }
 
@@ -205,8 +205,8 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
 fn absorb<I: Index, const FIELDS: u8>(
     meter: &mut Meter<I, FIELDS>,
     burst: &[Packet],
-    given: &mut Records,
-    ended: &mut Records,
+    given: &mut RecordTotals,
+    ended: &mut RecordTotals,
     out: &mut Vec<FlowRecord>,
 ) {
     given.packets += burst.len() as u64;
@@ -217,7 +217,7 @@ fn absorb<I: Index, const FIELDS: u8>(
     }
 }
 
-fn end(ended: &mut Records, out: &mut Vec<FlowRecord>) {
+fn end(ended: &mut RecordTotals, out: &mut Vec<FlowRecord>) {
     out.drain(..).for_each(|flow| ended.add(flow.packets(), flow.frame_bytes()));
 }
 

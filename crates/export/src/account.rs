@@ -1,12 +1,12 @@
 //! What a piece of output carries, entered into the ledger when its fate is known.
 
 use weir_flow::FlowRecord;
-use weir_ledger::{Lost, Records, SinkLine};
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Flow records that a piece of output completes, and records as the format counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Carried {
-    pub flows: Records,
+    pub flows: RecordTotals,
     pub wire_records: u64,
 }
 
@@ -22,20 +22,20 @@ impl Carried {
     }
 
     /// The operating system took it.
-    pub fn exported(self, line: &mut SinkLine) {
+    pub fn exported(self, line: &mut SinkCounters) {
         line.exported.merge(self.flows);
         line.wire_records += self.wire_records;
     }
 
     /// It will not arrive.
-    pub fn lost(self, reason: Lost, line: &mut SinkLine) {
-        if self.flows != Records::default() {
+    pub fn lost(self, reason: ExportLossReason, line: &mut SinkCounters) {
+        if self.flows != RecordTotals::default() {
             line.lose(reason, self.flows);
         }
     }
 
     /// It was counted as exported, and then turned out to be lost.
-    pub fn take_back(self, reason: Lost, line: &mut SinkLine) {
+    pub fn take_back(self, reason: ExportLossReason, line: &mut SinkCounters) {
         line.exported.flows -= self.flows.flows;
         line.exported.packets -= self.flows.packets;
         line.exported.bytes -= self.flows.bytes;
@@ -45,8 +45,8 @@ impl Carried {
 }
 
 /// A flow as the ledger counts it.
-pub(crate) fn records(flow: &FlowRecord) -> Records {
-    let mut records = Records::default();
+pub(crate) fn records(flow: &FlowRecord) -> RecordTotals {
+    let mut records = RecordTotals::default();
     records.add(flow.packets(), flow.frame_bytes());
     records
 }

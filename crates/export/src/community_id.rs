@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 use std::net::IpAddr;
 use weir_flow::{Approximate, FlowRecord};
-use weir_packet::{Network, address};
+use weir_packet::{Network, ip_address};
 
 const SEED: u16 = 0;
 const LENGTH: usize = "1:".len() + 28;
@@ -47,7 +47,7 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
     };
     append(&SEED.to_be_bytes());
     for (end, _) in ends {
-        match address(flow.network, end)? {
+        match ip_address(flow.network, end)? {
             IpAddr::V4(address) => append(&address.octets()),
             IpAddr::V6(address) => append(&address.octets()),
         }
@@ -67,7 +67,7 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
 mod tests {
     use super::*;
     use weir_flow::Approximate;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     /// Protocol, source, destination, ports (ICMP: type and the counterpart's type, or type and 0x100 | code), and the
     /// identifier, from the baseline of the specification.
@@ -116,7 +116,7 @@ mod tests {
 
     fn flow(protocol: u8, source: &str, destination: &str, source_port: u16, destination_port: u16) -> FlowRecord {
         let octets = |text: &str| match text.parse().unwrap() {
-            IpAddr::V4(address) => mapped(address.octets()),
+            IpAddr::V4(address) => ipv4_mapped(address.octets()),
             IpAddr::V6(address) => address.octets(),
         };
         let network = if source.contains(':') { Network::Ipv6 } else { Network::Ipv4 };

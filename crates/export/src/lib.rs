@@ -1,7 +1,7 @@
 //! Exporters: flow records out, in the formats that collectors and people read.
 //!
 //! In: batches of [`weir_flow::FlowRecord`]. Out: IPFIX, NetFlow v9 and v5, JSON, CSV.
-//! Always true: every record given to a sink is in its [`SinkLine`](weir_ledger::SinkLine) as
+//! Always true: every record given to a sink is in its [`SinkCounters`](weir_ledger::SinkLine) as
 //! exported or as lost with a reason. It keeps no flow and decides no timeout.
 //!
 //! The list of fields (`fields`) is the source of all formats; `docs/fields.md` is written from it.

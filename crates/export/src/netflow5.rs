@@ -12,7 +12,7 @@ use crate::uptime::Uptime;
 use crate::value::Value;
 use std::net::SocketAddr;
 use weir_flow::{Direction, FlowRecord};
-use weir_ledger::{Lost, SinkLine};
+use weir_ledger::{ExportLossReason, SinkCounters};
 use weir_packet::Network;
 
 const HEADER: usize = 24;
@@ -34,7 +34,7 @@ pub(crate) struct Netflow5 {
     uptime: Uptime,
     /// One packet in so many was metered, of all records in the datagram; 0: all were.
     sampling: u16,
-    line: SinkLine,
+    line: SinkCounters,
 }
 
 impl Netflow5 {
@@ -49,15 +49,15 @@ impl Netflow5 {
             sequence: 0,
             uptime: Uptime::default(),
             sampling: 0,
-            line: SinkLine { sink: sink.into(), ..SinkLine::default() },
+            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
     }
 
     fn add(&mut self, flow: &FlowRecord) {
         match flow.network {
             Network::Ipv4 => {}
-            Network::Ipv6 => return self.line.lose(Lost::NotIpv4, records(flow)),
-            Network::Layer2 => return self.line.lose(Lost::NotIp, records(flow)),
+            Network::Ipv6 => return self.line.lose(ExportLossReason::NotIpv4, records(flow)),
+            Network::Layer2 => return self.line.lose(ExportLossReason::NotIp, records(flow)),
         }
         let count: u64 = one_way(flow).map(|(part, _)| shares(&part.forward)).sum();
         let carried = Carried::one(flow, count);
@@ -98,13 +98,13 @@ impl Netflow5 {
 
     /// Sends one of the datagrams of a flow that needs several. What it tells of the datagram before concerns the flow
     /// from the second on.
-    fn send_part(&mut self, first: &mut bool, lost: &mut Option<Lost>) {
+    fn send_part(&mut self, first: &mut bool, lost: &mut Option<ExportLossReason>) {
         let sent = self.send();
         if sent.refused_before && !*first {
-            *lost = Some(Lost::Refused);
+            *lost = Some(ExportLossReason::CollectorRefused);
         }
         if !sent.taken {
-            *lost = lost.or(Some(Lost::WriteFailed));
+            *lost = lost.or(Some(ExportLossReason::WriteFailed));
         }
         *first = false;
     }
@@ -172,11 +172,11 @@ impl Sink for Netflow5 {
         Ok(())
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 
-    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         self.datagrams.ends()
     }
 }

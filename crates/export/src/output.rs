@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use weir_ledger::{Lost, SinkLine};
+use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// An open file or standard output, unbuffered.
 pub(crate) struct Output {
     file: File,
-    ended: Option<Lost>,
+    ended: Option<ExportLossReason>,
 }
 
 /// Records that are whole when the octets before `end` are.
@@ -43,14 +43,14 @@ impl Output {
     ///
     /// # Errors
     /// The first write that fails. Later ones count as lost for the same reason.
-    pub fn write(&mut self, octets: &[u8], pieces: &[Piece], line: &mut SinkLine) -> Result<(), Error> {
+    pub fn write(&mut self, octets: &[u8], pieces: &[Piece], line: &mut SinkCounters) -> Result<(), Error> {
         let (taken, error) = match self.ended {
             Some(_) => (0, None),
             None => self.put(octets),
         };
         if let Some(error) = &error {
             let closed = error.kind() == io::ErrorKind::BrokenPipe;
-            self.ended = Some(if closed { Lost::Closed } else { Lost::WriteFailed });
+            self.ended = Some(if closed { ExportLossReason::Closed } else { ExportLossReason::WriteFailed });
         }
         line.octets += taken as u64;
         for piece in pieces {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use weir_flow::FlowRecord;
-use weir_ledger::SinkLine;
+use weir_ledger::SinkCounters;
 
 /// Whatever takes flow records.
 pub trait Sink {
@@ -21,10 +21,10 @@ pub trait Sink {
     fn finish(&mut self) -> Result<(), Error>;
 
     /// What became of the records so far.
-    fn line(&self) -> &SinkLine;
+    fn counters(&self) -> &SinkCounters;
 
     /// From where to where it sends datagrams, if it does: traffic that is not to be metered by who makes it.
-    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         None
     }
 }

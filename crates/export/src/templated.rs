@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_flow::FlowRecord;
-use weir_ledger::SinkLine;
+use weir_ledger::SinkCounters;
 
 /// Over UDP all templates are sent again after so many messages,
 const TEMPLATES_EVERY_MESSAGES: u32 = 1000;
@@ -90,7 +90,7 @@ pub(crate) struct Templated {
     /// Records of the present flow, and the shape of each with the place where it ends.
     body: Body,
     parts: Vec<(Shape, usize)>,
-    line: SinkLine,
+    line: SinkCounters,
 }
 
 /// The message in the making.
@@ -129,7 +129,7 @@ impl Templated {
             uptime: Uptime::default(),
             body: Body::new(),
             parts: Vec::new(),
-            line: SinkLine { sink: sink.into(), ..SinkLine::default() },
+            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
     }
 
@@ -370,11 +370,11 @@ impl Sink for Templated {
         result
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 
-    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
+    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         match &self.transport {
             Transport::Udp(datagrams) => datagrams.ends(),
             Transport::File(_) => None,

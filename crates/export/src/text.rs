@@ -10,7 +10,7 @@ use crate::sink::{Error, ExportOptions, Sink};
 use crate::value::Value;
 use std::io::Write;
 use weir_flow::FlowRecord;
-use weir_ledger::SinkLine;
+use weir_ledger::SinkCounters;
 
 /// Octets that are collected before they are handed to the operating system.
 const BUFFER: usize = 1 << 16;
@@ -31,7 +31,7 @@ pub(crate) struct Text {
     buffer: Vec<u8>,
     pieces: Vec<Piece>,
     output: Output,
-    line: SinkLine,
+    line: SinkCounters,
 }
 
 impl Text {
@@ -53,7 +53,7 @@ impl Text {
             buffer,
             pieces: Vec::new(),
             output,
-            line: SinkLine { sink: sink.into(), ..SinkLine::default() },
+            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         })
     }
 
@@ -123,7 +123,7 @@ impl Sink for Text {
         self.flush()
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 }

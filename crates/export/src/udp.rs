@@ -10,7 +10,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
-use weir_ledger::{Lost, SinkLine};
+use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// How often a datagram is sent again when each attempt only tells of the one before.
 const ATTEMPTS: usize = 4;
@@ -57,10 +57,10 @@ impl Datagrams {
     }
 
     /// Sends a datagram and enters the fate of what it carries into the line.
-    pub fn send(&mut self, datagram: &[u8], carried: Carried, line: &mut SinkLine) -> Sent {
+    pub fn send(&mut self, datagram: &[u8], carried: Carried, line: &mut SinkCounters) -> Sent {
         self.pace.wait();
         let mut refused_before = false;
-        let mut reason = Lost::WriteFailed;
+        let mut reason = ExportLossReason::WriteFailed;
         for _ in 0..ATTEMPTS {
             match self.socket.send(datagram) {
                 Ok(octets) => {
@@ -71,12 +71,12 @@ impl Datagrams {
                     return Sent { taken: true, refused_before };
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    reason = Lost::Refused;
+                    reason = ExportLossReason::CollectorRefused;
                     refused_before |= self.refuse(line);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
-                    reason = Lost::WriteFailed;
+                    reason = ExportLossReason::WriteFailed;
                     break;
                 }
             }
@@ -86,7 +86,7 @@ impl Datagrams {
     }
 
     /// The last datagram completes what earlier ones began.
-    pub fn complete(&mut self, carried: Carried, line: &mut SinkLine) {
+    pub fn complete(&mut self, carried: Carried, line: &mut SinkCounters) {
         carried.exported(line);
         if let Some(last) = &mut self.last {
             last.merge(carried);
@@ -94,7 +94,7 @@ impl Datagrams {
     }
 
     /// Waits a moment for the refusal of the last datagram. Whether there was one.
-    pub fn finish(&mut self, line: &mut SinkLine) -> bool {
+    pub fn finish(&mut self, line: &mut SinkCounters) -> bool {
         let start = Instant::now();
         while self.last.is_some() && start.elapsed() < PATIENCE {
             if let Ok(Some(error)) = self.socket.take_error()
@@ -108,10 +108,10 @@ impl Datagrams {
     }
 
     /// The last datagram was refused. Whether there was one that is not known to be yet.
-    fn refuse(&mut self, line: &mut SinkLine) -> bool {
+    fn refuse(&mut self, line: &mut SinkCounters) -> bool {
         let last = self.last.take();
         if let Some(last) = last {
-            last.take_back(Lost::Refused, line);
+            last.take_back(ExportLossReason::CollectorRefused, line);
         }
         last.is_some()
     }
@@ -165,10 +165,10 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_ledger::Records;
+    use weir_ledger::RecordTotals;
 
     fn one() -> Carried {
-        Carried { flows: Records { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
+        Carried { flows: RecordTotals { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
     }
 
     #[test]
@@ -185,14 +185,17 @@ mod tests {
         // A port that was free a moment ago.
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut datagrams = Datagrams::connect("127.0.0.1", port, 0).unwrap();
-        let mut line = SinkLine::default();
+        let mut line = SinkCounters::default();
         for _ in 0..10 {
             datagrams.send(b"nobody hears", one(), &mut line);
         }
         datagrams.finish(&mut line);
-        assert_eq!(line.exported, Records::default());
+        assert_eq!(line.exported, RecordTotals::default());
         assert_eq!(line.wire_records, 0);
-        assert_eq!(line.lost[Lost::Refused.key()], Records { flows: 10, packets: 20, bytes: 1200 });
+        assert_eq!(
+            line.lost[ExportLossReason::CollectorRefused.key()],
+            RecordTotals { flows: 10, packets: 20, bytes: 1200 }
+        );
     }
 
     #[test]
@@ -201,7 +204,7 @@ mod tests {
             let Ok(listener) = UdpSocket::bind((host, 0)) else { continue };
             let port = listener.local_addr().unwrap().port();
             let mut datagrams = Datagrams::connect(host, port, 0).unwrap();
-            let mut line = SinkLine::default();
+            let mut line = SinkCounters::default();
             assert_eq!(datagrams.send(b"heard", one(), &mut line), Sent { taken: true, refused_before: false });
             assert!(!datagrams.finish(&mut line));
             assert_eq!((line.exported, line.messages, line.octets), (one().flows, 1, 5));
@@ -213,9 +216,9 @@ mod tests {
     fn too_long_for_the_path_is_a_failed_write() {
         let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut datagrams = Datagrams::connect("127.0.0.1", listener.local_addr().unwrap().port(), 0).unwrap();
-        let mut line = SinkLine::default();
+        let mut line = SinkCounters::default();
         let sent = datagrams.send(&[0; 65_508], one(), &mut line);
         assert_eq!(sent, Sent { taken: false, refused_before: false });
-        assert_eq!(line.lost[Lost::WriteFailed.key()], one().flows);
+        assert_eq!(line.lost[ExportLossReason::WriteFailed.key()], one().flows);
     }
 }

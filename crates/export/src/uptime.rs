@@ -7,7 +7,7 @@
 //! header times after 2106-02-07 wrap: these two are beyond the formats. NetFlow v9 also carries absolute milliseconds, which are not.
 
 use weir_flow::FlowRecord;
-use weir_ledger::SinkLine;
+use weir_ledger::SinkCounters;
 
 /// How long before the first record boot is: room for records that began earlier and come later.
 const BEFORE_MS: u64 = 86_400_000;
@@ -30,7 +30,7 @@ impl Uptime {
 
     /// Makes a flow fit, or says in the line that its start will be cut. What was not sent yet must have been if it did
     /// not fit.
-    pub fn enter(&mut self, flow: &FlowRecord, line: &mut SinkLine) {
+    pub fn enter(&mut self, flow: &FlowRecord, line: &mut SinkCounters) {
         let (start_ms, end_ms) = (flow.start_ns() / 1_000_000, flow.end_ns() / 1_000_000);
         if !self.fits(flow) {
             let wanted = start_ms.saturating_sub(BEFORE_MS);
@@ -97,7 +97,7 @@ mod tests {
             for (start_ms, length_ms) in records {
                 let end_ms = (start_ms + length_ms).min(4_290_000_000_000);
                 let flow = flow(start_ms * 1_000_000 + 7, end_ms * 1_000_000 + 7);
-                clock.enter(&flow, &mut SinkLine::default());
+                clock.enter(&flow, &mut SinkCounters::default());
                 prop_assert!(clock.fits(&flow));
                 prop_assert_eq!(seen(&clock, &flow), (start_ms, end_ms));
             }
@@ -108,7 +108,7 @@ mod tests {
     fn a_record_of_years_keeps_its_end() {
         let mut clock = Uptime::default();
         let years = flow(0, 100_000_000_000_000_000);
-        let mut line = SinkLine::default();
+        let mut line = SinkCounters::default();
         clock.enter(&years, &mut line);
         assert_eq!(line.altered["time_beyond_format"], 1);
         let (start_ms, end_ms) = seen(&clock, &years);
@@ -119,15 +119,15 @@ mod tests {
     #[test]
     fn boot_stays_while_it_serves() {
         let mut clock = Uptime::default();
-        clock.enter(&flow(1_000_000_000_000_000_000, 1_000_000_001_000_000_000), &mut SinkLine::default());
+        clock.enter(&flow(1_000_000_000_000_000_000, 1_000_000_001_000_000_000), &mut SinkCounters::default());
         let boot_ms = clock.boot_ms();
         clock.enter(
             &flow(1_000_000_000_000_000_000 - 80_000_000_000_000, 1_000_000_000_000_000_000),
-            &mut SinkLine::default(),
+            &mut SinkCounters::default(),
         );
-        clock.enter(&flow(1_004_000_000_000_000_000, 1_004_000_000_000_000_000), &mut SinkLine::default());
+        clock.enter(&flow(1_004_000_000_000_000_000, 1_004_000_000_000_000_000), &mut SinkCounters::default());
         assert_eq!(clock.boot_ms(), boot_ms);
-        clock.enter(&flow(1_005_000_000_000_000_000, 1_005_000_000_000_000_000), &mut SinkLine::default());
+        clock.enter(&flow(1_005_000_000_000_000_000, 1_005_000_000_000_000_000), &mut SinkCounters::default());
         assert_ne!(clock.boot_ms(), boot_ms);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 use weir_flow::{Config, Meter};
-use weir_packet::{Flags, Packet, mapped};
+use weir_packet::{Flags, Packet, ipv4_mapped};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u32>().expect("a number"));
@@ -16,7 +16,7 @@ fn main() {
         random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         // Every flow once at first, so that what is counted later is the steady state.
         let flow = if number < flows { number } else { (((random >> 32) * u64::from(flows)) >> 32) as u32 };
-        let ends = [(mapped(flow.to_be_bytes()), 4000), (mapped([10, 0, 0, 1]), 53)];
+        let ends = [(ipv4_mapped(flow.to_be_bytes()), 4000), (ipv4_mapped([10, 0, 0, 1]), 53)];
         let [(source, source_port), (destination, destination_port)] =
             if random & 1 == 0 { ends } else { [ends[1], ends[0]] };
         burst.push(Packet {

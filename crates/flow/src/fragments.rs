@@ -80,7 +80,7 @@ impl Fragments {
                 return false;
             }
             (packet.source_port, packet.destination_port) = (entry.source_port, entry.destination_port);
-            packet.detail = entry.icmp;
+            packet.icmp_or_checksum = entry.icmp;
         } else {
             let entry = Entry {
                 name,

@@ -92,10 +92,10 @@ fn folded(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
     use std::collections::HashSet;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     fn packet(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Packet {
-        let (source, destination) = (mapped(source), mapped(destination));
+        let (source, destination) = (ipv4_mapped(source), ipv4_mapped(destination));
         Packet {
             source,
             destination,

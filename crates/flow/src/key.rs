@@ -98,7 +98,7 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::KeyHasher;
-    use weir_packet::{Network, TunnelType, mapped};
+    use weir_packet::{Network, TunnelType, ipv4_mapped};
 
     fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
         let (_, side, rest) = KeyHasher::new(Some(1)).look(packet, options);
@@ -107,8 +107,8 @@ mod tests {
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
         Packet {
-            source: mapped([10, 0, 0, source]),
-            destination: mapped([10, 0, 0, destination]),
+            source: ipv4_mapped([10, 0, 0, source]),
+            destination: ipv4_mapped([10, 0, 0, destination]),
             source_port,
             destination_port,
             protocol: 6,

@@ -35,7 +35,7 @@ use crate::wide::Wide;
 use crate::{ALL, Approximate, CONVERSATIONS, EndReason, FlowRecord, Hpc, Index, Instructions, LABELS, Tuning};
 use moving::Search;
 use std::io;
-use weir_ledger::{Noted, Records, Tally};
+use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Connection, Room};
 
@@ -119,7 +119,7 @@ pub struct Counters {
     /// Their octets on the wire.
     pub dropped_bytes: u64,
     /// Unattributed fragments, steps back of the clock, packets in overflow records, flows evicted.
-    pub noted: Tally<Noted, { Noted::ALL.len() }>,
+    pub anomalies: ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
 }
 
 impl KeyOptions {
@@ -151,7 +151,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     config: Config,
     instructions: Instructions,
     counters: Counters,
-    live: Records,
+    live: RecordTotals,
     clock: Clock,
     /// Whether there was a packet.
     started: bool,
@@ -239,7 +239,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             config,
             instructions: config.tuning.instructions.filter(|set| set.is_there()).unwrap_or(best),
             counters: Counters::default(),
-            live: Records::default(),
+            live: RecordTotals::default(),
             clock: Clock::default(),
             started: false,
             index: I::new(flows, pages)?,
@@ -345,7 +345,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     }
 
     /// Records in the table now, with their packets and octets.
-    pub fn live(&self) -> Records {
+    pub fn live(&self) -> RecordTotals {
         self.live
     }
 
@@ -520,7 +520,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 self.fragments.resolve(&mut fragment, self.clock.now_ns)
             };
             if !known {
-                self.counters.noted.count(Noted::FragmentUnattributed);
+                self.counters.anomalies.count(PacketAnomaly::FragmentUnattributed);
                 approximate = Approximate::FRAGMENTS;
             }
             with_ports = fragment;
@@ -579,7 +579,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     #[inline(always)]
     fn advance_clock(&mut self, time_ns: u64) {
         if !self.clock.advance(time_ns) {
-            self.counters.noted.count(Noted::ClockWentBack);
+            self.counters.anomalies.count(PacketAnomaly::ClockWentBack);
         }
     }
 
@@ -675,7 +675,7 @@ fn fetch(connection: &Connection) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     #[test]
     fn memory_stays_as_it_was_taken_at_the_start() {
@@ -687,7 +687,7 @@ mod tests {
         let before = taken(&meter);
         let mut out = Vec::new();
         for number in 0..20 * flows {
-            let source = mapped(number.to_be_bytes());
+            let source = ipv4_mapped(number.to_be_bytes());
             meter.process(&[Packet { source, source_port: 1, protocol: 17, ..Packet::default() }], &mut out);
             out.clear();
         }
@@ -703,7 +703,7 @@ mod tests {
             let mut give =
                 |meter: &mut Meter, out: &mut Vec<FlowRecord>, numbers: std::ops::Range<u32>, time_ns: u64| {
                     for number in numbers {
-                        let source = mapped(number.to_be_bytes());
+                        let source = ipv4_mapped(number.to_be_bytes());
                         let packet = Packet { source, time_ns, frame_bytes: 60, protocol: 17, ..Packet::default() };
                         meter.process(&[packet], out);
                         given += 1;
@@ -719,7 +719,7 @@ mod tests {
             meter.drain(&mut out);
             let metered: u64 = out.iter().map(FlowRecord::packets).sum();
             assert_eq!(metered + meter.counters().dropped_packets, given);
-            assert_eq!(meter.live(), Records::default());
+            assert_eq!(meter.live(), RecordTotals::default());
         }
     }
 

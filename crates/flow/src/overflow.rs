@@ -4,7 +4,7 @@ use crate::bounded::{list, table, table_room};
 use crate::record::{enter, mixed};
 use crate::{Approximate, Direction, EndReason, FlowRecord};
 use std::collections::{HashMap, TryReserveError, VecDeque};
-use weir_packet::{Network, Packet, mapped};
+use weir_packet::{Network, Packet, ipv4_mapped};
 
 /// Records by prefix and port; beyond them, one per network and protocol.
 const RECORDS: usize = 1 << 14;
@@ -57,7 +57,7 @@ impl Overflow {
     pub fn add(&mut self, packet: &Packet, approximate: u16, clock_ns: u64) -> bool {
         let mut name = name(packet);
         if self.sums.len() >= RECORDS && !self.sums.contains_key(&name) {
-            let any = if name.network == Network::Ipv4 { mapped([0; 4]) } else { [0; 16] };
+            let any = if name.network == Network::Ipv4 { ipv4_mapped([0; 4]) } else { [0; 16] };
             name = Name { source: any, destination: any, source_port: 0, destination_port: 0, ..name };
         }
         let mut opened = false;
@@ -137,8 +137,8 @@ mod tests {
 
     fn packet(host: u8, port: u16) -> Packet {
         Packet {
-            source: mapped([10, 0, 0, host]),
-            destination: mapped([192, 0, 2, 9]),
+            source: ipv4_mapped([10, 0, 0, host]),
+            destination: ipv4_mapped([192, 0, 2, 9]),
             source_port: 40_000 + port,
             destination_port: port,
             protocol: 17,
@@ -157,7 +157,7 @@ mod tests {
         assert!(overflow.due(10, 9).is_none());
         let flow = overflow.due(10, 10).unwrap();
         assert_eq!((flow.forward.packets, flow.forward.bytes, flow.destination_port), (2, 56, 53));
-        assert_eq!((flow.source, flow.source_port), (mapped([10, 0, 0, 0]), 0));
+        assert_eq!((flow.source, flow.source_port), (ipv4_mapped([10, 0, 0, 0]), 0));
         assert_eq!(flow.approximate.0, Approximate::OVERFLOW);
         assert_eq!(overflow.take().unwrap().destination_port, 123);
         assert!(overflow.take().is_none());
@@ -168,14 +168,14 @@ mod tests {
         let mut overflow = Overflow::new(ahash::RandomState::with_seeds(1, 2, 3, 4)).unwrap();
         for number in 0..RECORDS as u32 + 1000 {
             let [_, a, b, c] = number.to_be_bytes();
-            let source = mapped([a, b, c, 1]);
+            let source = ipv4_mapped([a, b, c, 1]);
             overflow.add(&Packet { source, ..packet(1, 53) }, 0, 0);
         }
         let flows: Vec<FlowRecord> = std::iter::from_fn(|| overflow.take()).collect();
         assert_eq!(flows.len(), RECORDS + 1);
         assert_eq!(flows.iter().map(|flow| flow.forward.packets).sum::<u64>(), RECORDS as u64 + 1000);
         assert_eq!(flows.last().unwrap().forward.packets, 1000);
-        assert_eq!(flows.last().unwrap().source, mapped([0; 4]));
+        assert_eq!(flows.last().unwrap().source, ipv4_mapped([0; 4]));
     }
 
     #[test]

@@ -103,12 +103,12 @@ impl Partitioner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     fn packet(host: u32, port: u16) -> Packet {
         Packet {
-            source: mapped(host.to_be_bytes()),
-            destination: mapped([192, 0, 2, 1]),
+            source: ipv4_mapped(host.to_be_bytes()),
+            destination: ipv4_mapped([192, 0, 2, 1]),
             source_port: port,
             destination_port: 443,
             protocol: 17,

@@ -2,7 +2,7 @@
 
 use crate::key::tunnel_id;
 use std::net::IpAddr;
-use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, address};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address};
 use weir_tcp::Report;
 
 /// Why a record ended; the numbers of IPFIX `flowEndReason` (element 136).
@@ -357,12 +357,12 @@ impl FlowRecord {
 
     /// Initiator's IP address; `None` for layer 2.
     pub fn source_ip(&self) -> Option<IpAddr> {
-        address(self.network, self.source)
+        ip_address(self.network, self.source)
     }
 
     /// Responder's IP address; `None` for layer 2.
     pub fn destination_ip(&self) -> Option<IpAddr> {
-        address(self.network, self.destination)
+        ip_address(self.network, self.destination)
     }
 
     /// Whether the ports are ports (TCP, UDP, DCCP, SCTP, UDP-Lite).

@@ -1,13 +1,13 @@
 //! The meter at its edges: the ends of time, records that are wide, a full room for them, places that are used again.
 
 use weir_flow::*;
-use weir_packet::{Packet, mapped};
+use weir_packet::{Packet, ipv4_mapped};
 const S: u64 = 1_000_000_000;
 fn udp(t: u64, host: u8) -> Packet {
     Packet {
         time_ns: t * S,
-        source: mapped([10, 0, 0, host]),
-        destination: mapped([10, 9, 0, 1]),
+        source: ipv4_mapped([10, 0, 0, host]),
+        destination: ipv4_mapped([10, 9, 0, 1]),
         source_port: 1,
         destination_port: 2,
         protocol: 17,
@@ -51,7 +51,12 @@ fn long() -> Config {
     }
 }
 fn giant(host: u32) -> Packet {
-    Packet { source: mapped((0x0a00_0000 + host).to_be_bytes()), ip_bytes: 100_000, frame_bytes: 100_014, ..udp(0, 1) }
+    Packet {
+        source: ipv4_mapped((0x0a00_0000 + host).to_be_bytes()),
+        ip_bytes: 100_000,
+        frame_bytes: 100_014,
+        ..udp(0, 1)
+    }
 }
 /// A step of more than 4.8 hours that finds no room changes nothing in the record it does not fit into.
 #[test]

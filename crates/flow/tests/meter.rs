@@ -1,8 +1,8 @@
 //! The meter against the sentences of `docs/metering.md` section 5, one test each.
 
 use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter};
-use weir_ledger::Noted;
-use weir_packet::{Flags, Network, Packet, mapped};
+use weir_ledger::PacketAnomaly;
+use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
 const S: u64 = 1_000_000_000;
 const FIN: u16 = Packet::FIN | Packet::ACK;
@@ -12,8 +12,8 @@ const SYN_ACK: u16 = Packet::SYN | Packet::ACK;
 fn tcp(t: f64, a: u8, b: u8, control: u16, payload: u32) -> Packet {
     let port = |host: u8| if host < 100 { 4000 + u16::from(host) } else { 80 };
     Packet {
-        source: mapped([10, 0, 0, a]),
-        destination: mapped([10, 0, 0, b]),
+        source: ipv4_mapped([10, 0, 0, a]),
+        destination: ipv4_mapped([10, 0, 0, b]),
         source_port: port(a),
         destination_port: port(b),
         protocol: 6,
@@ -237,7 +237,7 @@ fn what_is_due_or_closing_makes_room_before_the_policy() {
 fn a_step_back_is_noted_beyond_a_second_and_ends_nothing() {
     let (flows, meter) =
         meter(config(), &[udp(1000.0, 1, 100), udp(999.5, 1, 100), udp(10.0, 1, 100), udp(129.0, 1, 100)]);
-    assert_eq!(meter.counters().noted.get(Noted::ClockWentBack), 1);
+    assert_eq!(meter.counters().anomalies.get(PacketAnomaly::ClockWentBack), 1);
     assert_eq!((flows.len(), flows[0].start_ns(), flows[0].end_ns()), (1, 10 * S, 1000 * S));
     assert_eq!(flows[0].forward.iat_min_ns, 0);
 }
@@ -273,7 +273,7 @@ fn a_jump_of_the_clock_ends_records_a_few_at_a_time_and_all_of_them() {
     let mut out = Vec::new();
     for number in 0..4000u32 {
         let [_, _, c, d] = number.to_be_bytes();
-        meter.process(&[Packet { source: mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
+        meter.process(&[Packet { source: ipv4_mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
     }
     meter.process(&[udp(1e9, 1, 100)], &mut out);
     assert!(out.len() <= 256);
@@ -298,7 +298,7 @@ fn later_fragments_join_the_first_and_strangers_are_flagged() {
     assert_eq!(flows.len(), 2);
     assert_eq!(flows.iter().find(|flow| flow.source_port == 4001).unwrap().packets(), 2);
     assert_eq!(flows.iter().find(|flow| flow.source_port == 0).unwrap().approximate.0, Approximate::FRAGMENTS);
-    assert_eq!(meter.counters().noted.get(Noted::FragmentUnattributed), 1);
+    assert_eq!(meter.counters().anomalies.get(PacketAnomaly::FragmentUnattributed), 1);
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn giants_and_lying_lengths_are_counted_like_any_packet() {
 fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
     const ROOM: u32 = 4096;
     let giant = |host: u32, t: u64| Packet {
-        source: mapped((0x0a00_0000 + host).to_be_bytes()),
+        source: ipv4_mapped((0x0a00_0000 + host).to_be_bytes()),
         time_ns: t,
         ip_bytes: 100_000,
         frame_bytes: 100_014,
@@ -379,7 +379,7 @@ fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
     assert_eq!(own.iter().filter(|flow| flow.forward.packets == 2).count(), 1, "number 7");
     assert_eq!(own.iter().filter(|flow| flow.forward.bytes == 100).count(), 1, "the ordinary one");
     assert_eq!(sums.iter().map(|flow| flow.packets()).sum::<u64>(), 9 + 1);
-    assert_eq!(meter.counters().noted.get(Noted::Overflow), 10);
+    assert_eq!(meter.counters().anomalies.get(PacketAnomaly::Overflow), 10);
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn a_flood_of_syns_takes_nothing_from_established_flows() {
         }
         for number in 0..20_000_u32 {
             let spoofed =
-                Packet { source: mapped((0xc000_0000 + number).to_be_bytes()), ..tcp(1., 1, 100, Packet::SYN, 0) };
+                Packet { source: ipv4_mapped((0xc000_0000 + number).to_be_bytes()), ..tcp(1., 1, 100, Packet::SYN, 0) };
             packets.push(spoofed);
             if number % 1000 == 0 {
                 packets.extend((1..=ESTABLISHED).map(|host| tcp(1., host, 100, Packet::ACK, 100)));
@@ -431,7 +431,7 @@ fn a_flood_of_syns_takes_no_place_between_two_records() {
                 given += 2;
             }
             for number in 0..500 {
-                let source = mapped((0xc000_0000 + round * 500 + number).to_be_bytes());
+                let source = ipv4_mapped((0xc000_0000 + round * 500 + number).to_be_bytes());
                 packets.push(Packet { source, ..tcp(at + 0.05, 1, 100, Packet::SYN, 0) });
             }
         }

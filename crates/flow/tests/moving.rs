@@ -1,8 +1,8 @@
 //! Flows that move from one meter to another, one claim each. That all of it makes the records of one meter is shown in testkit.
 
 use weir_flow::{Approximate, BUCKETS, BucketSet, Config, Detail, EndReason, FlowRecord, Meter, MigratedFlow};
-use weir_ledger::{Noted, Records};
-use weir_packet::{Flags, Packet, mapped};
+use weir_ledger::{PacketAnomaly, RecordTotals};
+use weir_packet::{Flags, Packet, ipv4_mapped};
 
 const S: u64 = 1_000_000_000;
 
@@ -12,8 +12,8 @@ fn config() -> Config {
 
 fn udp(time_ns: u64, host: u32) -> Packet {
     Packet {
-        source: mapped(host.to_be_bytes()),
-        destination: mapped([192, 0, 2, 1]),
+        source: ipv4_mapped(host.to_be_bytes()),
+        destination: ipv4_mapped([192, 0, 2, 1]),
         source_port: 4000,
         destination_port: 53,
         protocol: 17,
@@ -45,7 +45,7 @@ fn move_all(from: &mut Meter, to: &mut Meter, out: &mut Vec<FlowRecord>) {
     released(from).into_iter().for_each(|flow| to.migrate_in(flow, out));
     let mut together = there;
     together.merge(before);
-    assert_eq!((from.live(), to.live(), to.counters().created), (Records::default(), together, created));
+    assert_eq!((from.live(), to.live(), to.counters().created), (RecordTotals::default(), together, created));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_search_goes_on_beside_the_packets_a_few_places_at_a_time() {
     assert!((2..=4).contains(&waits), "{waits}");
     assert_eq!(
         (released(&mut meter).len(), meter.live(), meter.migration_ready()),
-        (10_000, Records::default(), false)
+        (10_000, RecordTotals::default(), false)
     );
     assert!(out.is_empty());
 }
@@ -221,7 +221,7 @@ fn a_search_sees_what_comes_from_another_meter_meanwhile() {
     other.start_migration(all());
     one.start_migration(all());
     released(&mut one).into_iter().for_each(|flow| other.migrate_in(flow, &mut out));
-    assert_eq!((released(&mut other).len(), other.live()), (2, Records::default()));
+    assert_eq!((released(&mut other).len(), other.live()), (2, RecordTotals::default()));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_fragment_that_was_looked_up_is_not_looked_up_again() {
     // One that was only remembered there is not remembered here.
     meter.process(&[Packet { identification: 6, ..fragment(Flags::FRAGMENT_FIRST | Flags::LOOKED_UP) }], &mut out);
     meter.process(&[Packet { identification: 6, ..later(Flags::FRAGMENT_LATER) }], &mut out);
-    assert_eq!((meter.counters().noted.get(Noted::FragmentUnattributed), meter.live().flows), (2, 2));
+    assert_eq!((meter.counters().anomalies.get(PacketAnomaly::FragmentUnattributed), meter.live().flows), (2, 2));
     meter.drain(&mut out);
     let mut told: Vec<_> = out.iter().map(|flow| (flow.source_port, flow.packets(), flow.approximate.0)).collect();
     told.sort_unstable();

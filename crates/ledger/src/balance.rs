@@ -1,16 +1,17 @@
 //! The balance itself: lines for packets and bytes, records per sink, and the check.
 
-use crate::{Lost, Noted, Refused, Tally};
+use crate::{ExportLossReason, PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// One side of the balance: packets, or octets on the wire (layer 2, without preamble and FCS unless captured).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct TrafficCounters {
     /// Everything the source handed over or says it lost.
     pub received: u64,
     /// Lost by the network card.
-    pub dropped_card: u64,
+    #[serde(rename = "dropped_card")]
+    pub dropped_nic: u64,
     /// Lost by the kernel.
     pub dropped_kernel: u64,
     /// Lost between our own stages.
@@ -18,7 +19,7 @@ pub struct Line {
     /// Not metered because the flow table was full (policy `drop`).
     pub dropped_table_full: u64,
     /// Refused by the decoder, by reason.
-    pub refused: Tally<Refused, { Refused::ALL.len() }>,
+    pub refused: ReasonCounters<RefusalReason, { RefusalReason::ALL.len() }>,
     /// Left out by a filter.
     pub filtered: u64,
     /// Left out by sampling, under overload or as it was asked for.
@@ -27,10 +28,10 @@ pub struct Line {
     pub metered: u64,
 }
 
-impl Line {
+impl TrafficCounters {
     fn merge(&mut self, other: &Self) {
         self.received += other.received;
-        self.dropped_card += other.dropped_card;
+        self.dropped_nic += other.dropped_nic;
         self.dropped_kernel += other.dropped_kernel;
         self.dropped_ring += other.dropped_ring;
         self.dropped_table_full += other.dropped_table_full;
@@ -41,7 +42,7 @@ impl Line {
     }
 
     fn accounted(&self) -> u64 {
-        self.dropped_card
+        self.dropped_nic
             + self.dropped_kernel
             + self.dropped_ring
             + self.dropped_table_full
@@ -82,7 +83,7 @@ impl Overload {
 
 /// Flow records of one fate, with the packets and wire octets they carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Records {
+pub struct RecordTotals {
     /// Flow records (a bidirectional record counts once).
     pub flows: u64,
     /// Packets in those records, both directions.
@@ -91,7 +92,7 @@ pub struct Records {
     pub bytes: u64,
 }
 
-impl Records {
+impl RecordTotals {
     /// Counts one record.
     pub fn add(&mut self, packets: u64, bytes: u64) {
         self.flows += 1;
@@ -100,7 +101,7 @@ impl Records {
     }
 
     /// Adds many records.
-    pub fn merge(&mut self, other: Records) {
+    pub fn merge(&mut self, other: RecordTotals) {
         self.flows += other.flows;
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -112,8 +113,8 @@ impl Records {
 
     /// Those that are left without others, which are among them (else none).
     #[must_use]
-    pub fn without(self, others: Records) -> Records {
-        Records {
+    pub fn without(self, others: RecordTotals) -> RecordTotals {
+        RecordTotals {
             flows: self.flows.saturating_sub(others.flows),
             packets: self.packets.saturating_sub(others.packets),
             bytes: self.bytes.saturating_sub(others.bytes),
@@ -123,21 +124,21 @@ impl Records {
 
 /// What one sink did with the records it was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct SinkLine {
+pub struct SinkCounters {
     /// The sink as the user wrote it.
     pub sink: String,
     /// Handed to the operating system without an error (UDP promises no more).
-    pub exported: Records,
+    pub exported: RecordTotals,
     /// Kept on disk for later.
-    pub spooled: Records,
+    pub spooled: RecordTotals,
     /// Handed to others before this sink was opened or after it was closed, while the program ran.
-    #[serde(skip_serializing_if = "Records::is_none")]
-    pub not_open: Records,
+    #[serde(skip_serializing_if = "RecordTotals::is_none")]
+    pub not_open: RecordTotals,
     /// On their way to this sink, or held back by it until it is finished, as a table does: only while the program runs.
-    #[serde(skip_serializing_if = "Records::is_none")]
-    pub waiting: Records,
+    #[serde(skip_serializing_if = "RecordTotals::is_none")]
+    pub waiting: RecordTotals,
     /// Not delivered, by reason.
-    pub lost: BTreeMap<&'static str, Records>,
+    pub lost: BTreeMap<&'static str, RecordTotals>,
     /// Exported records that the format could not carry as they are, by what was changed.
     pub altered: BTreeMap<&'static str, u64>,
     /// Records as the format counts them: two for a bidirectional flow in a unidirectional format.
@@ -148,14 +149,14 @@ pub struct SinkLine {
     pub octets: u64,
 }
 
-impl SinkLine {
+impl SinkCounters {
     /// Counts one record as lost.
-    pub fn lose(&mut self, reason: Lost, records: Records) {
+    pub fn lose(&mut self, reason: ExportLossReason, records: RecordTotals) {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
     /// Exported, spooled, lost, waiting, and what came while it was not open, together.
-    pub fn total(&self) -> Records {
+    pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;
         all.merge(self.spooled);
         all.merge(self.not_open);
@@ -169,21 +170,21 @@ impl SinkLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Packets by fate.
-    pub packets: Line,
+    pub packets: TrafficCounters,
     /// Octets on the wire by fate.
-    pub bytes: Line,
+    pub bytes: TrafficCounters,
     /// Non-IP frames by EtherType (0: IEEE 802.3 without SNAP).
     pub ethertypes: BTreeMap<u16, u64>,
     /// Metered packets with something odd about them.
-    pub noted: Tally<Noted, { Noted::ALL.len() }>,
+    pub anomalies: ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
     /// Flow records opened by the meter.
     pub created: u64,
     /// Flow records still in the table, with their packets and octets.
-    pub live: Records,
+    pub live: RecordTotals,
     /// What was given up under overload.
     pub overload: Overload,
     /// One line per sink.
-    pub sinks: Vec<SinkLine>,
+    pub sinks: Vec<SinkCounters>,
 }
 
 /// One equation of the ledger that does not hold.
@@ -205,7 +206,7 @@ impl Ledger {
         for (&ethertype, &frames) in &other.ethertypes {
             *self.ethertypes.entry(ethertype).or_default() += frames;
         }
-        self.noted.merge(&other.noted);
+        self.anomalies.merge(&other.anomalies);
         self.created += other.created;
         self.live.merge(other.live);
         self.overload.merge(other.overload);
@@ -227,7 +228,7 @@ impl Ledger {
             );
         }
         let non_ip: u64 = self.ethertypes.values().sum();
-        equal("non-IP frames = sum over EtherTypes".into(), self.packets.refused.get(Refused::NonIp), non_ip);
+        equal("non-IP frames = sum over EtherTypes".into(), self.packets.refused.get(RefusalReason::NonIp), non_ip);
         for sink in &self.sinks {
             let mut all = sink.total();
             all.merge(self.live);
@@ -262,13 +263,13 @@ impl Ledger {
         }
         #[derive(Serialize)]
         struct Json<'a> {
-            packets: &'a Line,
-            bytes: &'a Line,
+            packets: &'a TrafficCounters,
+            bytes: &'a TrafficCounters,
             flows: Flows<'a>,
-            noted: &'a Tally<Noted, { Noted::ALL.len() }>,
+            noted: &'a ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
             ethertypes: BTreeMap<String, u64>,
             overload: Overload,
-            sinks: &'a [SinkLine],
+            sinks: &'a [SinkCounters],
             balanced: bool,
         }
         // The headline is the sink that delivered least; each sink has its own line below.
@@ -283,7 +284,7 @@ impl Ledger {
                 lost: worst.map_or_else(BTreeMap::new, |sink| sink.lost.iter().map(|(&k, r)| (k, r.flows)).collect()),
                 live: self.live.flows,
             },
-            noted: &self.noted,
+            noted: &self.anomalies,
             ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
             overload: self.overload,
             sinks: &self.sinks,
@@ -306,7 +307,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.packets.received = 3;
         ledger.packets.metered = 1;
-        ledger.packets.refused.count(Refused::IpVersion);
+        ledger.packets.refused.count(RefusalReason::IpVersion);
         let wrong = ledger.check();
         assert_eq!(wrong.len(), 1);
         assert_eq!((wrong[0].left, wrong[0].right), (3, 2));
@@ -317,8 +318,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.packets.received = 1;
         ledger.bytes.received = 60;
-        ledger.packets.refused.count(Refused::NonIp);
-        ledger.bytes.refused.add(Refused::NonIp, 60);
+        ledger.packets.refused.count(RefusalReason::NonIp);
+        ledger.bytes.refused.add(RefusalReason::NonIp, 60);
         ledger.ethertypes.insert(0x0806, 1);
         let json = serde_json::to_value(ledger.json()).unwrap();
         assert_eq!(json["packets"]["refused"], serde_json::json!({"non_ip": 1}));

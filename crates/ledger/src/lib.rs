@@ -10,5 +10,5 @@
 mod balance;
 mod reasons;
 
-pub use balance::{Imbalance, Ledger, Line, Overload, Records, SinkLine};
-pub use reasons::{Lost, Noted, Refused, Tally};
+pub use balance::{Imbalance, Ledger, Overload, RecordTotals, SinkCounters, TrafficCounters};
+pub use reasons::{ExportLossReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -33,7 +33,7 @@ macro_rules! reasons {
 
 reasons! {
     /// Why a frame became no packet of any flow.
-    Refused {
+    RefusalReason {
         /// A frame without an IP packet (ARP, LLDP, ...); counted per EtherType, metered with `--layer2`.
         NonIp = "non_ip",
         /// A link type that Weir does not decode.
@@ -59,7 +59,7 @@ reasons! {
 
 reasons! {
     /// What was odd about a packet that was metered all the same.
-    Noted {
+    PacketAnomaly {
         /// The IP header gives no length (0, as segmentation offload does): it was taken from the frame.
         LengthFromFrame = "length_from_frame",
         /// The IP header claims more octets than the frame had on the wire; the header is believed.
@@ -91,13 +91,13 @@ reasons! {
 
 reasons! {
     /// Why a flow record did not reach a sink.
-    Lost {
+    ExportLossReason {
         /// NetFlow v5 carries IPv4 only.
         NotIpv4 = "not_ipv4",
         /// The format cannot carry a layer-2 flow.
         NotIp = "not_ip",
         /// The collector's host refused the datagram (ICMP port unreachable).
-        Refused = "collector_refused",
+        CollectorRefused = "collector_refused",
         /// The operating system did not take the datagram or the file's bytes.
         WriteFailed = "write_failed",
         /// The reader of our output went away.
@@ -109,18 +109,18 @@ reasons! {
 
 /// One counter per reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tally<R, const N: usize> {
+pub struct ReasonCounters<R, const N: usize> {
     counts: [u64; N],
     reason: std::marker::PhantomData<R>,
 }
 
-impl<R, const N: usize> Default for Tally<R, N> {
+impl<R, const N: usize> Default for ReasonCounters<R, N> {
     fn default() -> Self {
         Self { counts: [0; N], reason: std::marker::PhantomData }
     }
 }
 
-impl<R: Copy + Into<usize>, const N: usize> Tally<R, N> {
+impl<R: Copy + Into<usize>, const N: usize> ReasonCounters<R, N> {
     /// Counts one.
     #[inline]
     pub fn count(&mut self, reason: R) {
@@ -151,16 +151,16 @@ impl<R: Copy + Into<usize>, const N: usize> Tally<R, N> {
     }
 }
 
-macro_rules! tally {
+macro_rules! reason_counters {
     ($($reason:ident),+) => {$(
-        impl Tally<$reason, { $reason::ALL.len() }> {
+        impl ReasonCounters<$reason, { $reason::ALL.len() }> {
             /// The reasons that were counted at least once, with their counts.
             pub fn nonzero(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
                 $reason::ALL.iter().map(|&reason| (reason, self.get(reason))).filter(|&(_, n)| n > 0)
             }
         }
 
-        impl Serialize for Tally<$reason, { $reason::ALL.len() }> {
+        impl Serialize for ReasonCounters<$reason, { $reason::ALL.len() }> {
             /// A map from key to count, only of what was counted.
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut map = serializer.serialize_map(None)?;
@@ -172,4 +172,4 @@ macro_rules! tally {
         }
     )+};
 }
-tally!(Refused, Noted, Lost);
+reason_counters!(RefusalReason, PacketAnomaly, ExportLossReason);

@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use weir_packet::{Options, Packet, decode};
+use weir_packet::{DecodeOptions, Packet, decode};
 
 /// Frames of a burst, as of a source.
 const BURST: usize = 64;
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut notes = 0;
         for _ in 0..frames / BURST {
             for (bytes, packet) in black_box(&burst).iter().zip(&mut packets) {
-                let decoded = decode(1, bytes, bytes.len() as u32, Options::default(), packet);
+                let decoded = decode(1, bytes, bytes.len() as u32, DecodeOptions::default(), packet);
                 notes += usize::from(decoded.is_ok_and(|notes| !notes.is_empty()));
             }
             black_box(&mut packets);

@@ -11,7 +11,7 @@
 
 use crate::link::{IPV4, IPV6};
 use crate::transport::{TCP, UDP, read_options};
-use crate::{Flags, NO_LABEL, NO_VLAN, Network, Options, Packet, TunnelType, mapped, tunnel};
+use crate::{DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ipv4_mapped, tunnel};
 
 /// EtherType of a customer's VLAN tag.
 const TAG: u16 = 0x8100;
@@ -42,7 +42,7 @@ enum Ip<'a> {
 
 /// Reads an Ethernet frame as [`crate::decode`] does, or declines: `false`, and the packet is as it was.
 #[inline]
-pub(crate) fn read(bytes: &[u8], frame_bytes: u32, options: Options, packet: &mut Packet) -> bool {
+pub(crate) fn read(bytes: &[u8], frame_bytes: u32, options: DecodeOptions, packet: &mut Packet) -> bool {
     // Up to the end of TCP in IPv4. What is shorter was cut, or not padded.
     let Some(head) = bytes.first_chunk::<54>() else { return false };
     let untagged = Frame { bytes: frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate: options.decapsulate };
@@ -133,7 +133,7 @@ fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Pac
     packet.acknowledgment = word(header, 8);
     packet.payload_bytes = rest_bytes - header_bytes;
     packet.window = half(header, 14);
-    packet.detail = part(header, 16);
+    packet.icmp_or_checksum = part(header, 16);
     if packet.control & Packet::SYN != 0 {
         let options = &bytes[TCP_BYTES as usize..];
         read_options(options.get(..(header_bytes - TCP_BYTES) as usize).unwrap_or(options), packet);
@@ -146,8 +146,8 @@ fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Pac
 fn describe<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[u8; N], packet: &mut Packet) {
     match ip {
         Ip::V4(header) => {
-            packet.source = mapped(part(header, 12));
-            packet.destination = mapped(part(header, 16));
+            packet.source = ipv4_mapped(part(header, 12));
+            packet.destination = ipv4_mapped(part(header, 16));
             packet.ip_bytes = IPV4_BYTES + rest_bytes;
             packet.ttl = header[8];
             packet.tos = header[1];
@@ -175,7 +175,7 @@ fn describe<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[
     packet.mpls_label = NO_LABEL;
     packet.tunnel_id = 0;
     packet.window = 0;
-    packet.detail = [0; 2];
+    packet.icmp_or_checksum = [0; 2];
     packet.outer_source = [0; 16];
     packet.outer_destination = [0; 16];
 }

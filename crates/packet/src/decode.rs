@@ -5,15 +5,15 @@ use crate::link::{self, Content, Envelope};
 use crate::octets::Octets;
 use crate::transport;
 use crate::tunnel::{DEPTH, Tunnel};
-use crate::{Flags, Network, Notes, Packet};
-use weir_ledger::{Noted, Refused};
+use crate::{AnomalySet, Flags, Network, Packet};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// Protocol of a packet without IP.
 const NO_PROTOCOL: u8 = 255;
 
 /// What the decoder enters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct DecodeOptions {
     /// Enter GRE, IP-in-IP, 6in4, 4in6, VXLAN, Geneve and GTP-U: the packet is then the innermost one.
     pub decapsulate: bool,
 }
@@ -33,13 +33,13 @@ pub fn decode(
     link: u16,
     bytes: &[u8],
     frame_bytes: u32,
-    options: Options,
+    options: DecodeOptions,
     packet: &mut Packet,
-) -> Result<Notes, Refused> {
+) -> Result<AnomalySet, RefusalReason> {
     if link == ETHERNET && common::read(bytes, frame_bytes, options, packet) {
-        return Ok(Notes::default());
+        return Ok(AnomalySet::default());
     }
-    decode_any(link, bytes, frame_bytes, options, packet)
+    decode_general(link, bytes, frame_bytes, options, packet)
 }
 
 /// The general decoder alone, which is the definition: [`decode`] says the same of every frame, and of common ones
@@ -48,13 +48,13 @@ pub fn decode(
 /// # Errors
 /// As [`decode`].
 #[inline(never)]
-pub fn decode_any(
+pub fn decode_general(
     link: u16,
     bytes: &[u8],
     frame_bytes: u32,
-    options: Options,
+    options: DecodeOptions,
     packet: &mut Packet,
-) -> Result<Notes, Refused> {
+) -> Result<AnomalySet, RefusalReason> {
     let mut envelope = Envelope::EMPTY;
     let content = link::read(link, Octets::of_frame(bytes, frame_bytes), &mut envelope)?;
     *packet = Packet {
@@ -66,7 +66,7 @@ pub fn decode_any(
         mpls_label: envelope.mpls_label,
         ..Packet::default()
     };
-    let mut notes = Notes::default();
+    let mut notes = AnomalySet::default();
     match content {
         Content::Other(ethertype) => describe_layer2(ethertype, &envelope, packet),
         Content::Ip(ip) => {
@@ -99,7 +99,11 @@ fn mac([a, b, c, d, e, f]: [u8; 6]) -> [u8; 16] {
 }
 
 /// Makes `packet` the innermost one, and gives what was captured behind its IP headers.
-fn enter_tunnels<'a>(mut octets: Option<Octets<'a>>, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+fn enter_tunnels<'a>(
+    mut octets: Option<Octets<'a>>,
+    packet: &mut Packet,
+    notes: &mut AnomalySet,
+) -> Option<Octets<'a>> {
     for depth in 0..=DEPTH {
         match Tunnel::split(packet, octets?) {
             Ok(Some(tunnel)) if depth < DEPTH => {
@@ -113,9 +117,9 @@ fn enter_tunnels<'a>(mut octets: Option<Octets<'a>>, packet: &mut Packet, notes:
                 }
                 continue;
             }
-            Ok(Some(_)) => notes.add(Noted::TunnelTooDeep),
+            Ok(Some(_)) => notes.add(PacketAnomaly::TunnelTooDeep),
             Ok(None) => {}
-            Err(_) => notes.add(Noted::TunnelMalformed),
+            Err(_) => notes.add(PacketAnomaly::TunnelMalformed),
         }
         break;
     }

@@ -28,5 +28,5 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
-pub use decode::{Options, decode, decode_any};
-pub use packet::{Flags, NO_LABEL, NO_VLAN, Network, Notes, Packet, TunnelType, address, mapped};
+pub use decode::{DecodeOptions, decode, decode_general};
+pub use packet::{AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address, ipv4_mapped};

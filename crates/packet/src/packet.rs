@@ -1,7 +1,7 @@
 //! What the headers of one packet said.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use weir_ledger::Noted;
+use weir_ledger::PacketAnomaly;
 
 /// `Packet::vlan` of a frame without a tag.
 pub const NO_VLAN: u16 = u16::MAX;
@@ -91,14 +91,14 @@ impl Flags {
     }
 }
 
-/// What was odd about a packet that is metered all the same: a set of [`Noted`].
+/// What was odd about a packet that is metered all the same: a set of [`PacketAnomaly`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Notes(u16);
+pub struct AnomalySet(u16);
 
-impl Notes {
+impl AnomalySet {
     /// Adds a remark.
     #[inline]
-    pub fn add(&mut self, noted: Noted) {
+    pub fn add(&mut self, noted: PacketAnomaly) {
         self.0 |= 1 << noted as u8;
     }
 
@@ -109,8 +109,8 @@ impl Notes {
     }
 
     /// The remarks, in the order of the list.
-    pub fn iter(self) -> impl Iterator<Item = Noted> {
-        Noted::ALL.iter().copied().filter(move |&noted| self.0 & (1 << noted as u8) != 0)
+    pub fn iter(self) -> impl Iterator<Item = PacketAnomaly> {
+        PacketAnomaly::ALL.iter().copied().filter(move |&noted| self.0 & (1 << noted as u8) != 0)
     }
 }
 
@@ -161,7 +161,7 @@ pub struct Packet {
     /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP), else after the IP headers.
     pub payload_bytes: u32,
     /// Identification of the IPv4 packet, 16 bits, or of the IPv6 fragment header (0 without). In a segment with SYN that
-    /// is no fragment the upper half is no part of it: see [`Packet::maximum_segment`].
+    /// is no fragment the upper half is no part of it: see [`Packet::maximum_segment_size`].
     pub identification: u32,
     /// The top MPLS label of the outermost stack, or [`NO_LABEL`].
     pub mpls_label: u32,
@@ -172,7 +172,7 @@ pub struct Packet {
     /// TCP window as on the wire, not scaled.
     pub window: u16,
     /// ICMP and ICMPv6: type and code. TCP: the checksum as on the wire. Else 0.
-    pub detail: [u8; 2],
+    pub icmp_or_checksum: [u8; 2],
     /// Source of the IP header that carried the innermost tunnel; shape as [`Network`] (IPv4-mapped).
     pub outer_source: [u8; 16],
     /// Destination of that header.
@@ -208,7 +208,7 @@ impl Default for Packet {
             interface: 0,
             tunnel_id: 0,
             window: 0,
-            detail: [0; 2],
+            icmp_or_checksum: [0; 2],
             outer_source: [0; 16],
             outer_destination: [0; 16],
         }
@@ -236,11 +236,11 @@ impl Packet {
     /// ICMP or ICMPv6 type and code; zeros for all else.
     #[inline]
     pub fn icmp(&self) -> [u8; 2] {
-        if self.flags.has(Flags::TCP) { [0; 2] } else { self.detail }
+        if self.flags.has(Flags::TCP) { [0; 2] } else { self.icmp_or_checksum }
     }
 
     /// Maximum segment size option of a segment with SYN (RFC 9293 section 3.7.1), octets. Not of a fragment.
-    pub fn maximum_segment(&self) -> Option<u16> {
+    pub fn maximum_segment_size(&self) -> Option<u16> {
         let size = (self.identification >> 16) as u16;
         (self.has_options() && size > 0).then_some(size)
     }
@@ -268,7 +268,7 @@ impl Packet {
 
 /// The address in its own family; `None` for layer 2. An IPv6 packet may carry `::ffff:a.b.c.d`,
 /// which stays IPv6.
-pub fn address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
+pub fn ip_address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
     let [.., a, b, c, d] = octets;
     match network {
         Network::Ipv4 => Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
@@ -279,6 +279,6 @@ pub fn address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
 
 /// IPv4 octets in the shape of [`Packet::source`].
 #[inline]
-pub fn mapped(octets: [u8; 4]) -> [u8; 16] {
+pub fn ipv4_mapped(octets: [u8; 4]) -> [u8; 16] {
     Ipv4Addr::from(octets).to_ipv6_mapped().octets()
 }

@@ -1,6 +1,6 @@
 //! What a pipeline knows of itself.
 
-use weir_ledger::{Ledger, Records};
+use weir_ledger::{Ledger, RecordTotals};
 
 /// Everything but what became of the records that it sent.
 #[derive(Clone, Debug, Default)]
@@ -8,9 +8,9 @@ pub struct Account {
     /// Without sinks. Records live are those that were not sent.
     pub ledger: Ledger,
     /// Records handed to the exporter.
-    pub sent: Records,
+    pub sent: RecordTotals,
     /// Records that no sink had room for.
-    pub lost: Records,
+    pub lost: RecordTotals,
 }
 
 impl Account {
@@ -46,7 +46,8 @@ impl Account {
     /// Packets and octets on the wire that a meter took in.
     fn taken_in(&self) -> [u64; 2] {
         let Ledger { packets, bytes, live, .. } = &self.ledger;
-        let of = |records: fn(&Records) -> u64| [live, &self.sent, &self.lost].into_iter().map(records).sum::<u64>();
+        let of =
+            |records: fn(&RecordTotals) -> u64| [live, &self.sent, &self.lost].into_iter().map(records).sum::<u64>();
         [
             of(|records| records.packets) + packets.dropped_table_full,
             of(|records| records.bytes) + bytes.dropped_table_full,

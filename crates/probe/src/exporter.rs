@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
-use weir_ledger::{Ledger, Lost, Records, SinkLine};
+use weir_ledger::{ExportLossReason, Ledger, RecordTotals, SinkCounters};
 
 /// Batches on their way to a sink that is waited for: few, so that their memory stays near.
 const BATCHES: usize = 8;
@@ -74,7 +74,7 @@ struct SinkWorkers {
     /// Those that others replaced.
     closed: Vec<SinkWorker>,
     /// What was handed over by the pipelines.
-    taken: Records,
+    taken: RecordTotals,
 }
 
 /// The way to one sink, and the account of what was handed over while it was open.
@@ -82,18 +82,18 @@ struct SinkWorker {
     /// `None` once the last batch is on its way.
     queue: Option<SyncSender<Arc<Batch>>>,
     /// What was handed over.
-    offered: Records,
+    offered: RecordTotals,
     /// What of that it had no room for.
-    lost: Records,
+    lost: RecordTotals,
     state: Arc<Mutex<State>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What a sink has done, after the last whole batch.
 struct State {
-    line: SinkLine,
+    line: SinkCounters,
     /// What it was given.
-    taken: Records,
+    taken: RecordTotals,
     /// When it began or ended a batch last.
     moved: Instant,
     /// Processor time that its thread took, ns.
@@ -200,7 +200,7 @@ impl Exporter {
     pub(crate) fn ledger_of<A: IntoIterator<Item = Account>>(&self, accounts: impl FnOnce() -> A) -> Ledger {
         let (taken, lines) = lock(&self.outlets).lines();
         let mut ledger = Ledger { sinks: lines, ..Ledger::default() };
-        let (mut sent, mut lost) = (Records::default(), Records::default());
+        let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
         for account in accounts() {
             ledger.merge(&account.ledger);
             sent.merge(account.sent);
@@ -208,7 +208,7 @@ impl Exporter {
         }
         ledger.live.merge(sent.without(taken));
         if lost.flows > 0 {
-            ledger.sinks.iter_mut().for_each(|line| line.lose(Lost::ExporterBehind, lost));
+            ledger.sinks.iter_mut().for_each(|line| line.lose(ExportLossReason::ExporterBehind, lost));
         }
         ledger
     }
@@ -314,9 +314,10 @@ impl SinkWorkers {
     }
 
     /// What was taken, and the line of every sink that there is or was.
-    fn lines(&self) -> (Records, Vec<SinkLine>) {
+    fn lines(&self) -> (RecordTotals, Vec<SinkCounters>) {
         let all = self.closed.iter().chain(&self.open);
-        let line = |outlet: &SinkWorker| SinkLine { not_open: self.taken.without(outlet.offered), ..outlet.line() };
+        let line =
+            |outlet: &SinkWorker| SinkCounters { not_open: self.taken.without(outlet.offered), ..outlet.counters() };
         (self.taken, all.map(line).collect())
     }
 }
@@ -325,23 +326,23 @@ impl SinkWorker {
     /// Starts the thread of a sink, with a queue of so many batches.
     fn new(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, batches: usize) -> io::Result<Self> {
         let (queue, to_do) = sync_channel::<Arc<Batch>>(batches);
-        let state = Arc::new(Mutex::new(State::new(sink.line().clone())));
+        let state = Arc::new(Mutex::new(State::new(sink.counters().clone())));
         let shared = state.clone();
         let work = move || {
             affinity.apply();
             for batch in to_do {
                 lock(&shared).moved = Instant::now();
                 let result = sink.write(&batch.flows);
-                lock(&shared).publish(sink.line(), result, records(&batch.flows));
+                lock(&shared).publish(sink.counters(), result, records(&batch.flows));
             }
             lock(&shared).moved = Instant::now();
             let result = sink.finish();
             let mut state = lock(&shared);
-            state.publish(sink.line(), result, Records::default());
+            state.publish(sink.counters(), result, RecordTotals::default());
             state.finished = true;
         };
         let thread = thread::Builder::new().name("weir-export".into()).spawn(work)?;
-        let (offered, lost) = (Records::default(), Records::default());
+        let (offered, lost) = (RecordTotals::default(), RecordTotals::default());
         Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread) })
     }
 
@@ -355,7 +356,7 @@ impl SinkWorker {
     }
 
     /// What the sink says of itself, and what it did not get.
-    fn line(&self) -> SinkLine {
+    fn counters(&self) -> SinkCounters {
         let state = lock(&self.state);
         let (mut line, mut lost) = (state.line.clone(), self.lost);
         let given = self.offered.without(lost);
@@ -368,19 +369,19 @@ impl SinkWorker {
             line.waiting = given.without(line.total());
         }
         if lost.flows > 0 {
-            line.lose(Lost::ExporterBehind, lost);
+            line.lose(ExportLossReason::ExporterBehind, lost);
         }
         line
     }
 }
 
 impl State {
-    fn new(line: SinkLine) -> Self {
-        let (taken, moved) = (Records::default(), Instant::now());
+    fn new(line: SinkCounters) -> Self {
+        let (taken, moved) = (RecordTotals::default(), Instant::now());
         Self { line, taken, moved, busy_ns: 0, finished: false, ended: false, given_up: false, error: None }
     }
 
-    fn publish(&mut self, line: &SinkLine, result: Result<(), Error>, taken: Records) {
+    fn publish(&mut self, line: &SinkCounters, result: Result<(), Error>, taken: RecordTotals) {
         (self.moved, self.busy_ns) = (Instant::now(), busy_ns());
         if self.given_up {
             return;
@@ -413,8 +414,8 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Records as the ledger counts them.
-pub(crate) fn records(batch: &[FlowRecord]) -> Records {
-    let mut records = Records::default();
+pub(crate) fn records(batch: &[FlowRecord]) -> RecordTotals {
+    let mut records = RecordTotals::default();
     batch.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
     records
 }
@@ -426,7 +427,7 @@ mod tests {
 
     /// A sink that sleeps, fails or panics at some batch.
     struct Odd {
-        line: SinkLine,
+        line: SinkCounters,
         batches: u32,
         at: u32,
         does: Does,
@@ -451,7 +452,7 @@ mod tests {
     }
 
     fn odd(at: u32, does: Does) -> Box<dyn Sink + Send> {
-        Box::new(Odd { line: SinkLine { sink: "odd".into(), ..SinkLine::default() }, batches: 0, at, does })
+        Box::new(Odd { line: SinkCounters { sink: "odd".into(), ..SinkCounters::default() }, batches: 0, at, does })
     }
 
     impl Sink for Odd {
@@ -461,7 +462,7 @@ mod tests {
             if sick && self.does == Does::Panic {
                 panic!("a sink that panics");
             } else if sick && self.does == Does::Fail {
-                self.line.lose(Lost::WriteFailed, records(flows));
+                self.line.lose(ExportLossReason::WriteFailed, records(flows));
                 return Err(Error::Io { sink: "odd".into(), error: io::ErrorKind::StorageFull.into() });
             } else if self.does == Does::Sleep {
                 thread::sleep(Duration::from_millis(1));
@@ -478,7 +479,7 @@ mod tests {
             Ok(())
         }
 
-        fn line(&self) -> &SinkLine {
+        fn counters(&self) -> &SinkCounters {
             &self.line
         }
     }
@@ -507,8 +508,8 @@ mod tests {
         drop(handle);
         exporter.finish();
         let ledger = exporter.ledger([account]);
-        assert_eq!((ledger.sinks[0].exported.flows, ledger.sinks[0].waiting), (297, Records::default()));
-        assert_eq!(ledger.live, Records::default());
+        assert_eq!((ledger.sinks[0].exported.flows, ledger.sinks[0].waiting), (297, RecordTotals::default()));
+        assert_eq!(ledger.live, RecordTotals::default());
     }
 
     #[test]
@@ -532,7 +533,7 @@ mod tests {
         drop(handle);
         exporter.finish();
         let line = &exporter.ledger([account]).sinks[0];
-        let lost = line.lost[Lost::ExporterBehind.key()];
+        let lost = line.lost[ExportLossReason::ExporterBehind.key()];
         assert!(lost.flows > 0);
         let given = 6 * BATCHES_LIVE as u64;
         assert_eq!((line.total().flows, line.total().packets), (given, 2 * given));
@@ -569,7 +570,7 @@ mod tests {
         exporter.finish();
         let lines = exporter.ledger([account]).sinks;
         let given = 3 * (2 * BATCHES_LIVE as u64 - 1);
-        let lost = lines[0].lost[Lost::ExporterBehind.key()].flows;
+        let lost = lines[0].lost[ExportLossReason::ExporterBehind.key()].flows;
         assert!(lost > 0 && lost < given, "{lost} of {given}");
         assert_eq!(lines[0].exported.flows, given - lost);
         assert_eq!((lines[1].exported.flows, lines[2].exported.flows), (given, 3));
@@ -604,7 +605,7 @@ mod tests {
     #[test]
     fn sinks_that_are_kept_go_on_beside_those_that_come_and_go() {
         let named = |name: &str| {
-            let line = SinkLine { sink: name.into(), ..SinkLine::default() };
+            let line = SinkCounters { sink: name.into(), ..SinkCounters::default() };
             Box::new(Odd { line, batches: 0, at: u32::MAX, does: Does::Fail }) as Box<dyn Sink + Send>
         };
         let mut exporter =

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
 use weir_flow::{Approximate, BucketSet, FlowRecord, Meter, MigratedFlow};
-use weir_ledger::{self as ledger, Ledger, Records};
+use weir_ledger::{self as ledger, Ledger, RecordTotals};
 use weir_packet::Packet;
 
 /// Records handed to the sinks at a time.
@@ -44,8 +44,8 @@ pub(crate) struct Metering {
     sample: u32,
     /// Records that lack something.
     overload: ledger::Overload,
-    sent: Records,
-    lost: Records,
+    sent: RecordTotals,
+    lost: RecordTotals,
 }
 
 impl Metering {
@@ -71,8 +71,8 @@ impl Metering {
             level: ground,
             sample: settings.sample_one_in.max(1),
             overload: ledger::Overload::default(),
-            sent: Records::default(),
-            lost: Records::default(),
+            sent: RecordTotals::default(),
+            lost: RecordTotals::default(),
         })
     }
 
@@ -233,7 +233,7 @@ impl Metering {
         let counters = self.meter.counters();
         ledger.packets.dropped_table_full = counters.dropped_packets;
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
-        ledger.noted = counters.noted;
+        ledger.anomalies = counters.anomalies;
         ledger.created = counters.created;
         ledger.live = self.meter.live();
         ledger.live.merge(records(&self.flows));

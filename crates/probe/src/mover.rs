@@ -255,11 +255,11 @@ mod tests {
     use weir_capture::Source;
     use weir_export::Sink;
     use weir_flow::FlowRecord;
-    use weir_ledger::SinkLine;
+    use weir_ledger::SinkCounters;
     use weir_trafficgen::synth;
 
     /// Keeps every record.
-    struct Kept(SinkLine, Arc<Mutex<Vec<FlowRecord>>>);
+    struct Kept(SinkCounters, Arc<Mutex<Vec<FlowRecord>>>);
 
     impl Sink for Kept {
         fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
@@ -272,7 +272,7 @@ mod tests {
             Ok(())
         }
 
-        fn line(&self) -> &SinkLine {
+        fn counters(&self) -> &SinkCounters {
             &self.0
         }
     }
@@ -290,7 +290,7 @@ mod tests {
 
     fn exporter() -> (Exporter, Arc<Mutex<Vec<FlowRecord>>>) {
         let flows = Arc::<Mutex<Vec<FlowRecord>>>::default();
-        let kept = Kept(SinkLine { sink: "kept".into(), ..SinkLine::default() }, flows.clone());
+        let kept = Kept(SinkCounters { sink: "kept".into(), ..SinkCounters::default() }, flows.clone());
         (Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
     }
 

@@ -137,7 +137,7 @@ impl Probe {
         export: CpuAffinity,
         behind: BackPressure,
     ) -> io::Result<Self> {
-        let datagrams: Vec<_> = sinks.iter().map(|sink| sink.datagrams()).collect();
+        let datagrams: Vec<_> = sinks.iter().map(|sink| sink.udp_endpoints()).collect();
         let own = SelfTrafficFilter::new(datagrams.iter().copied().flatten());
         let settings = Settings { self_traffic: own.clone(), ..settings };
         let exporter = Exporter::new(sinks, export, behind)?;
@@ -253,7 +253,7 @@ impl Probe {
         if let Some(sinks) = &sinks {
             let datagrams = |change: &SinkChange| match change {
                 SinkChange::Keep(number) => self.datagrams.get(*number).copied().flatten(),
-                SinkChange::Open(sink) => sink.datagrams(),
+                SinkChange::Open(sink) => sink.udp_endpoints(),
             };
             self.datagrams = sinks.iter().map(datagrams).collect();
             self.own = SelfTrafficFilter::new(self.datagrams.iter().copied().flatten());

@@ -13,8 +13,8 @@ use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
 use std::time::Instant;
 use weir_capture::{BURST, Burst, FilterError, Frame, Losses, PATIENCE, Selector, Source};
-use weir_ledger::{Ledger, Noted, Refused};
-use weir_packet::{Network, Notes, Packet};
+use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
+use weir_packet::{AnomalySet, Network, Packet};
 
 /// How often a live source is asked what it lost, by the time of its packets while they come in full bursts.
 const LOOK_NS: u64 = PATIENCE.as_nanos() as u64;
@@ -25,7 +25,7 @@ pub(crate) type Packets = Box<[Packet; BURST]>;
 /// Reads frames.
 pub(crate) struct Reader {
     filter: Option<Selector>,
-    decode: weir_packet::Options,
+    decode: weir_packet::DecodeOptions,
     layer2: bool,
     own: SelfTrafficFilter,
     /// What happened to frames. Those that became packets count as metered.
@@ -144,11 +144,11 @@ impl Reader {
         let before = std::mem::replace(&mut self.losses, source.losses());
         let (losses, line) = (self.losses, &mut self.ledger.packets);
         let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
-        line.dropped_card += new[0];
+        line.dropped_nic += new[0];
         line.dropped_kernel += new[1];
         line.dropped_ring += new[2];
         line.received += new.iter().sum::<u64>();
-        let lost = line.dropped_card + line.dropped_kernel + line.dropped_ring;
+        let lost = line.dropped_nic + line.dropped_kernel + line.dropped_ring;
         // Asked last: what was lost meanwhile is told by the next look, and was there by then.
         let latest_ns = source.latest_ns();
         self.live = Some(latest_ns.is_some());
@@ -260,22 +260,22 @@ impl Reader {
 #[cold]
 fn is_metered(
     frame: &Frame<'_>,
-    read: Result<Notes, Refused>,
+    read: Result<AnomalySet, RefusalReason>,
     packet: &Packet,
     layer2: bool,
     ledger: &mut Ledger,
 ) -> bool {
     let refused = match read {
         Ok(notes) if packet.network != Network::Layer2 || layer2 => {
-            notes.iter().for_each(|noted| ledger.noted.count(noted));
+            notes.iter().for_each(|noted| ledger.anomalies.count(noted));
             if frame.time_clamped {
-                ledger.noted.count(Noted::TimeClamped);
+                ledger.anomalies.count(PacketAnomaly::TimeClamped);
             }
             return true;
         }
         Ok(_) => {
             *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
-            Refused::NonIp
+            RefusalReason::NonIp
         }
         Err(refused) => refused,
     };

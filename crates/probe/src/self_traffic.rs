@@ -1,7 +1,7 @@
 //! Our own export traffic, which is never metered: the record of a datagram with records would make another datagram.
 
 use std::net::{IpAddr, SocketAddr};
-use weir_packet::{Packet, mapped};
+use weir_packet::{Packet, ipv4_mapped};
 
 const UDP: u8 = 17;
 
@@ -10,7 +10,7 @@ const UDP: u8 = 17;
 pub struct SelfTrafficFilter(Vec<[([u8; 16], u16); 2]>);
 
 impl SelfTrafficFilter {
-    /// Those of sinks that send datagrams, see [`weir_export::Sink::datagrams`].
+    /// Those of sinks that send datagrams, see [`weir_export::Sink::udp_endpoints`].
     pub fn new(datagrams: impl IntoIterator<Item = [SocketAddr; 2]>) -> Self {
         Self(datagrams.into_iter().map(|ends| ends.map(end)).collect())
     }
@@ -29,7 +29,7 @@ impl SelfTrafficFilter {
 
 fn end(address: SocketAddr) -> ([u8; 16], u16) {
     let octets = match address.ip() {
-        IpAddr::V4(address) => mapped(address.octets()),
+        IpAddr::V4(address) => ipv4_mapped(address.octets()),
         IpAddr::V6(address) => address.octets(),
     };
     (octets, address.port())

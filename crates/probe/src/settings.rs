@@ -12,7 +12,7 @@ pub struct Settings {
     /// The meter's part.
     pub meter: weir_flow::Config,
     /// The decoder's part.
-    pub decode: weir_packet::Options,
+    pub decode: weir_packet::DecodeOptions,
     /// Meter frames without IP as flows of MAC addresses.
     pub layer2: bool,
     /// Threads look for packets all the time instead of sleeping: each takes a whole core.

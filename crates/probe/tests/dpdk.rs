@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_capture::Source;
 use weir_export::Sink;
 use weir_flow::FlowRecord;
-use weir_ledger::{Ledger, Records, SinkLine};
+use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// Longer than any of this takes anywhere.
@@ -15,14 +15,14 @@ const LONG: Duration = Duration::from_secs(120);
 /// Keeps every record.
 #[derive(Default)]
 struct Kept {
-    line: SinkLine,
+    line: SinkCounters,
     flows: Arc<Mutex<Vec<FlowRecord>>>,
 }
 
 impl Sink for Kept {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         for flow in flows {
-            self.line.exported.merge(Records { flows: 1, packets: flow.packets(), bytes: flow.frame_bytes() });
+            self.line.exported.merge(RecordTotals { flows: 1, packets: flow.packets(), bytes: flow.frame_bytes() });
         }
         self.flows.lock().expect("no sink panics").extend_from_slice(flows);
         Ok(())
@@ -32,7 +32,7 @@ impl Sink for Kept {
         Ok(())
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 }
@@ -97,6 +97,6 @@ fn flows_through_dpdk_are_those_of_the_file_and_the_account_balances() {
         assert_eq!(ledger.packets, of_the_file.packets, "{}", file.display());
         assert_eq!(ledger.bytes, of_the_file.bytes, "{}", file.display());
         assert!(ledger.balanced(), "{:?}", ledger.check());
-        assert_eq!((ledger.packets.received, ledger.packets.dropped_card), (packets, 0));
+        assert_eq!((ledger.packets.received, ledger.packets.dropped_nic), (packets, 0));
     }
 }

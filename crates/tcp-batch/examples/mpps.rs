@@ -3,7 +3,7 @@
 //! usage: mpps [auto|cpu|gpu] [PACKETS] [CONNECTIONS] [BATCH]
 
 use std::time::Instant;
-use weir_packet::{Flags, Packet, mapped};
+use weir_packet::{Flags, Packet, ipv4_mapped};
 use weir_tcp_batch::{Choice, Engine, Options};
 
 /// In the first one connections begin and memory is new.
@@ -50,8 +50,8 @@ fn load(packets: usize, connections: usize) -> Vec<Packet> {
         let connection = below(connections);
         let side = usize::from(below(3) == 0);
         let payload_bytes = if side == 0 { 1000 } else { 0 };
-        let client = mapped((0x0a00_0000_u32 + connection as u32 / 16).to_be_bytes());
-        let ends = [(client, 40_000 + connection as u16 % 16), (mapped([192, 0, 2, 1]), 443)];
+        let client = ipv4_mapped((0x0a00_0000_u32 + connection as u32 / 16).to_be_bytes());
+        let ends = [(client, 40_000 + connection as u16 % 16), (ipv4_mapped([192, 0, 2, 1]), 443)];
         let ((source, source_port), (destination, destination_port)) = (ends[side], ends[1 - side]);
         let repeated = if payload_bytes > 0 && below(50) == 0 { 1000 } else { 0 };
         let sequence = sent[connection][side].wrapping_sub(repeated);

@@ -4,7 +4,7 @@ use crate::card::{Device, Failure};
 use crate::conversation::Conversation;
 use crate::key::Secret;
 use crate::lane::Lane;
-use weir_packet::{Flags, Network, Packet, mapped};
+use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
 /// How many; records of a batch.
 const PACKETS: usize = 4096;
@@ -80,7 +80,7 @@ pub(crate) fn packets() -> Vec<Packet> {
         let ends = [(1, 40_000 + connection as u16), (2, 443)];
         let (network, address): (_, fn(u8) -> [u8; 16]) = match connection % 4 {
             0 => (Network::Ipv6, |host| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
-            _ => (Network::Ipv4, |host| mapped([192, 0, 2, host])),
+            _ => (Network::Ipv4, |host| ipv4_mapped([192, 0, 2, host])),
         };
         let ((source, source_port), (destination, destination_port)) = (ends[side], ends[1 - side]);
         Packet {
@@ -116,8 +116,8 @@ pub(crate) fn packets() -> Vec<Packet> {
 fn holes() -> impl Iterator<Item = Packet> {
     const LIMIT_NS: u64 = 3_000_000;
     let segment = |sequence: u64, after_ns: u64| Packet {
-        source: mapped([192, 0, 2, 3]),
-        destination: mapped([192, 0, 2, 4]),
+        source: ipv4_mapped([192, 0, 2, 3]),
+        destination: ipv4_mapped([192, 0, 2, 4]),
         time_ns: (1 << 60) + after_ns,
         protocol: 6,
         control: Packet::ACK,
@@ -138,8 +138,8 @@ fn holes() -> impl Iterator<Item = Packet> {
 fn copies() -> impl Iterator<Item = Packet> {
     let of_one = |(number, (between, forgets)): (u16, (u32, u32))| {
         let segment = move |at: u32, sequence: u32| Packet {
-            source: mapped([192, 0, 2, 5]),
-            destination: mapped([192, 0, 2, 6]),
+            source: ipv4_mapped([192, 0, 2, 5]),
+            destination: ipv4_mapped([192, 0, 2, 6]),
             source_port: 40_000 + number,
             time_ns: (1 << 60) + u64::from(at) * 1000,
             protocol: 6,

@@ -179,7 +179,7 @@ impl Half {
             self.answers = packet.control & Packet::ACK != 0;
             let handshake_ns = if self.answers { peer.time_since_syn(packet) } else { None };
             self.report.syn_window = Some(packet.window);
-            self.report.maximum_segment = packet.maximum_segment();
+            self.report.maximum_segment = packet.maximum_segment_size();
             self.report.window_scale = packet.window_scale();
             self.report.handshake_ns = handshake_ns;
         }
@@ -393,8 +393,9 @@ impl Seen {
 
 /// Whether a packet is a copy of an earlier one of its direction.
 fn is_copy(earlier: &Packet, packet: &Packet) -> bool {
-    let facts =
-        |p: &Packet| (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.detail, p.identification);
+    let facts = |p: &Packet| {
+        (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
+    };
     let identified = is_identified(packet);
     let limit = if identified { IDENTIFIED_COPY_TICKS } else { COPY_TICKS };
     facts(earlier) == facts(packet)

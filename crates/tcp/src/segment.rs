@@ -51,7 +51,7 @@ impl Segment {
             payload_bytes: packet.payload_bytes,
             mark: mark(packet, secret),
             window: packet.window,
-            maximum_segment: packet.maximum_segment().unwrap_or(0),
+            maximum_segment: packet.maximum_segment_size().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
             control: (packet.control & CONTROL) as u8 | if is_first_fragment(packet) { Self::FRAGMENT } else { 0 },
             ttl: packet.ttl,
@@ -73,7 +73,7 @@ const _: () = assert!(
     offset_of!(Packet, acknowledgment) == 8 * NUMBERS + 4
         && offset_of!(Packet, identification) == 8 * LENGTH + 4
         && offset_of!(Packet, window) == 8 * WINDOW + 4
-        && offset_of!(Packet, detail) == 8 * WINDOW + 6
+        && offset_of!(Packet, icmp_or_checksum) == 8 * WINDOW + 6
 );
 
 /// The key of the marks, so that no sender can choose a segment with the mark of another.
@@ -123,7 +123,7 @@ mod tests {
                 Packet { identification: packet.identification ^ wide, ..packet },
                 Packet { control: packet.control ^ narrow, ..packet },
                 Packet { window: packet.window ^ narrow, ..packet },
-                Packet { detail: narrow.to_le_bytes(), ..packet },
+                Packet { icmp_or_checksum: narrow.to_le_bytes(), ..packet },
             ] {
                 assert_ne!(mark(&changed, &secret), mark(&packet, &secret), "{changed:?}");
             }

@@ -291,7 +291,7 @@ fn a_copy_is_none_if_it_differs_in_anything_but_the_ttl() {
         Packet { payload_bytes: 9, ..later },
         Packet { control: ACK | 8, ..later },
         Packet { window: 501, ..later },
-        Packet { detail: [1, 0], ..later },
+        Packet { icmp_or_checksum: [1, 0], ..later },
         Packet { identification: 7, ..later },
     ];
     for other in others {

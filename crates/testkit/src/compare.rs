@@ -82,7 +82,7 @@ fn title(fields: &Fields) -> String {
 }
 
 fn address(network: Network, octets: [u8; 16]) -> String {
-    match weir_packet::address(network, octets) {
+    match weir_packet::ip_address(network, octets) {
         Some(ip) => ip.to_string(),
         None => octets[10..].iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"),
     }

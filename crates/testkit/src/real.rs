@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use weir_capture::{Burst, Error, Frame, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{FlowRecord, Meter};
-use weir_ledger::{Ledger, SinkLine};
-use weir_packet::{Flags, Options, Packet, address};
+use weir_ledger::{Ledger, SinkCounters};
+use weir_packet::{DecodeOptions, Flags, Packet, ip_address};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// What the program made of some frames.
@@ -38,7 +38,7 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 /// Meters a source to its end, going on behind damage.
 pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
-    let sink = Keep { flows: kept.clone(), line: SinkLine { sink: "memory".into(), ..SinkLine::default() } };
+    let sink = Keep { flows: kept.clone(), line: SinkCounters { sink: "memory".into(), ..SinkCounters::default() } };
     let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
         .expect("a thread can be started");
     let mut pipeline = Pipeline::new(settings, exporter.handle()).expect("there is memory for it");
@@ -108,12 +108,12 @@ pub fn segments(path: &Path) -> Vec<Segment> {
     let mut segments = Vec::new();
     for (number, frame) in (1..).zip(frames(&mut *source).0) {
         let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-        let options = Options { decapsulate: false };
+        let options = DecodeOptions { decapsulate: false };
         let decoded = weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet);
         if decoded.is_err() || packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
             continue;
         }
-        let end = |octets, port| (address(packet.network, octets).expect("it is IP"), port);
+        let end = |octets, port| (ip_address(packet.network, octets).expect("it is IP"), port);
         let (from, to) = (end(packet.source, packet.source_port), end(packet.destination, packet.destination_port));
         segments.push(Segment { frame: number, from, to, packet });
     }
@@ -147,7 +147,7 @@ impl Source for Memory<'_> {
 
 struct Keep {
     flows: Arc<Mutex<Vec<FlowRecord>>>,
-    line: SinkLine,
+    line: SinkCounters,
 }
 
 impl Sink for Keep {
@@ -161,7 +161,7 @@ impl Sink for Keep {
         Ok(())
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 }

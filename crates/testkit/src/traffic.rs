@@ -249,7 +249,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             busy_poll: false,
             filter: None,
             meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, secret: Some(secret), tuning },
-            decode: weir_packet::Options { decapsulate },
+            decode: weir_packet::DecodeOptions { decapsulate },
             layer2,
             self_traffic: SelfTrafficFilter::default(),
             ..Settings::default()

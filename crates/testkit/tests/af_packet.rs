@@ -74,7 +74,7 @@ fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_q
     }
     let sent = traffic();
     let plain = Settings::default;
-    let decode = weir_packet::Options { decapsulate: true };
+    let decode = weir_packet::DecodeOptions { decapsulate: true };
     // The same addresses talk through many tunnels in these captures, between ends of which a queue has a pair.
     let key = weir_flow::KeyOptions { tunnel: true, ..weir_flow::KeyOptions::default() };
     let meter = weir_flow::Config { key, ..weir_flow::Config::default() };

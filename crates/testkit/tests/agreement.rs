@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use weir_flow::Config;
-use weir_ledger::{Noted, Refused};
-use weir_packet::{Packet, decode, mapped};
+use weir_ledger::{PacketAnomaly, RefusalReason};
+use weir_packet::{Packet, decode, ipv4_mapped};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, reference, traffic};
 
@@ -15,9 +15,9 @@ fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(), S
     if real == reference { Ok(()) } else { Err(format!("{what}: {real:?} against {reference:?} by the reference")) }
 }
 
-fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-    let options = weir_packet::Options { decapsulate };
+    let options = weir_packet::DecodeOptions { decapsulate };
     let notes = decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
     if packet.protocol != 6 {
         // Only of TCP does anything depend on it, and only of TCP is it compared.
@@ -26,7 +26,7 @@ fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), 
     Ok((packet, notes.iter().collect()))
 }
 
-fn decoded_by_reference(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+fn decoded_by_reference(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     let (mut packet, notes) = reference::decode(frame, decapsulate)?;
     if packet.protocol != 6 {
         packet.payload_bytes = 0;
@@ -57,7 +57,9 @@ fn the_reference_agrees_with_etherparse() {
             let (Some(net), Some(transport), 1) = (parsed.net, parsed.transport, frame.link) else { continue };
             let Ok((packet, _)) = reference::decode(&frame, false) else { panic!("{frame:?}") };
             let (source, destination) = match net {
-                etherparse::NetSlice::Ipv4(ip) => (mapped(ip.header().source()), mapped(ip.header().destination())),
+                etherparse::NetSlice::Ipv4(ip) => {
+                    (ipv4_mapped(ip.header().source()), ipv4_mapped(ip.header().destination()))
+                }
                 etherparse::NetSlice::Ipv6(ip) => (ip.header().source(), ip.header().destination()),
                 etherparse::NetSlice::Arp(_) => panic!("ARP has no transport"),
             };
@@ -91,8 +93,8 @@ fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Re
     same("records created", counters.created, theirs.flows.len() as u64)?;
     same("packets dropped", counters.dropped_packets, theirs.dropped_packets)?;
     same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
-    same("notes", counters.noted.nonzero().collect(), theirs.noted)?;
-    same("live records", meter.live(), weir_ledger::Records::default())?;
+    same("notes", counters.anomalies.nonzero().collect(), theirs.anomalies)?;
+    same("live records", meter.live(), weir_ledger::RecordTotals::default())?;
     let all: u64 = flows.iter().map(weir_flow::FlowRecord::packets).sum();
     same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
 }
@@ -122,7 +124,7 @@ fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) ->
     same("refused", packets.refused.nonzero().collect::<BTreeMap<_, _>>(), theirs.refused)?;
     let refused_bytes: BTreeMap<_, _> = theirs.refused_bytes.into_iter().filter(|&(_, bytes)| bytes > 0).collect();
     same("octets refused", bytes.refused.nonzero().collect(), refused_bytes)?;
-    same("noted", ours.ledger.noted.nonzero().collect::<BTreeMap<_, _>>(), theirs.noted)?;
+    same("noted", ours.ledger.anomalies.nonzero().collect::<BTreeMap<_, _>>(), theirs.anomalies)?;
     same("EtherTypes", ours.ledger.ethertypes, theirs.ethertypes)?;
     same("dropped", packets.dropped_table_full, theirs.dropped_packets)?;
     same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;

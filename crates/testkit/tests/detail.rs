@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
-use weir_ledger::Noted;
+use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
 use weir_tcp::{Class, Report};
 use weir_trafficgen::synth;
@@ -92,7 +92,7 @@ fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact()
 
     let is_sum = |flow: &&FlowRecord| flow.approximate.has(Approximate::AGGREGATED);
     let in_sums: u64 = flows.iter().filter(is_sum).map(FlowRecord::packets).sum();
-    assert_eq!(meter.counters().noted.get(Noted::Aggregated), in_sums);
+    assert_eq!(meter.counters().anomalies.get(PacketAnomaly::Aggregated), in_sums);
     assert!(flows.iter().filter(is_sum).all(|flow| flow.approximate.has(Approximate::OVERFLOW) && flow.tcp.is_none()));
 
     // Flows by their ends, without those that have more than one record.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use weir_flow::{CacheFullPolicy, Config};
-use weir_packet::{Options, Packet, decode};
+use weir_packet::{DecodeOptions, Packet, decode};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, reference, truth};
 
@@ -16,7 +16,7 @@ const CUTS: usize = 48;
 
 fn settings(decapsulate: bool) -> Settings {
     let meter = Config { flows: 64, policy: CacheFullPolicy::Drop, secret: Some(7), ..Config::default() };
-    Settings { meter, decode: Options { decapsulate }, layer2: true, ..Settings::default() }
+    Settings { meter, decode: DecodeOptions { decapsulate }, layer2: true, ..Settings::default() }
 }
 
 fn frames(path: &Path) -> Vec<RawFrame> {
@@ -60,9 +60,14 @@ fn damaged_headers_are_read_as_the_reference_reads_them() {
                 for decapsulate in [false, true] {
                     let mut packet =
                         Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
-                    let ours =
-                        decode(mutant.link, &mutant.bytes, mutant.wire_bytes, Options { decapsulate }, &mut packet)
-                            .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
+                    let ours = decode(
+                        mutant.link,
+                        &mutant.bytes,
+                        mutant.wire_bytes,
+                        DecodeOptions { decapsulate },
+                        &mut packet,
+                    )
+                    .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
                     let theirs = reference::decode(&mutant, decapsulate);
                     let comparable = |mut read: (Packet, Vec<_>)| {
                         if read.0.protocol != 6 {

@@ -10,7 +10,7 @@ use weir_flow::{
     Approximate, BUCKETS, BucketSet, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter, MigratedFlow,
     Partitioner,
 };
-use weir_ledger::Records;
+use weir_ledger::RecordTotals;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
 use weir_trafficgen::synth;
@@ -59,7 +59,7 @@ struct Move {
     to: usize,
     flows: Vec<MigratedFlow>,
     /// What the meter has less that they left.
-    records: Records,
+    records: RecordTotals,
     released: bool,
     adopted: bool,
 }
@@ -81,8 +81,12 @@ struct Many {
     moved: usize,
 }
 
-fn less(one: Records, other: Records) -> Records {
-    Records { flows: one.flows - other.flows, packets: one.packets - other.packets, bytes: one.bytes - other.bytes }
+fn less(one: RecordTotals, other: RecordTotals) -> RecordTotals {
+    RecordTotals {
+        flows: one.flows - other.flows,
+        packets: one.packets - other.packets,
+        bytes: one.bytes - other.bytes,
+    }
 }
 
 impl Many {
@@ -222,7 +226,7 @@ impl Many {
         for Queued { meter, .. } in &mut self.meters {
             meter.advance_time(self.newest_ns, &mut self.out);
             meter.drain(&mut self.out);
-            assert_eq!(meter.live(), Records::default());
+            assert_eq!(meter.live(), RecordTotals::default());
         }
         self.check();
     }
@@ -264,12 +268,12 @@ fn same(
     let mut noted = HashMap::new();
     for queued in &many.meters {
         let counters = queued.meter.counters();
-        counters.noted.nonzero().for_each(|(what, count)| *noted.entry(what).or_default() += count);
+        counters.anomalies.nonzero().for_each(|(what, count)| *noted.entry(what).or_default() += count);
         if counters.dropped_packets > 0 {
             return Err("packets were dropped".into());
         }
     }
-    compare::debug(&noted, &meter.counters().noted.nonzero().collect::<HashMap<_, u64>>())?;
+    compare::debug(&noted, &meter.counters().anomalies.nonzero().collect::<HashMap<_, u64>>())?;
     Ok((many.moved, one))
 }
 
@@ -279,7 +283,7 @@ fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> V
     for frame in traffic::frames(steps) {
         newest_ns = frame.time_ns.max(newest_ns);
         let mut packet = Packet { time_ns: newest_ns, interface: frame.interface, ..Packet::default() };
-        let options = weir_packet::Options { decapsulate };
+        let options = weir_packet::DecodeOptions { decapsulate };
         if weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet).is_ok() {
             if random.below(12) == 0 {
                 packet.ip_bytes += 70_000;
@@ -368,7 +372,7 @@ fn a_full_meter_ends_what_it_cannot_take_in() {
         let mut moved = Vec::new();
         large.start_migration(all);
         large.migrate_out(|_, flow| moved.push(flow));
-        assert_eq!((large.live(), moved.len() as u64), (Records::default(), before.flows));
+        assert_eq!((large.live(), moved.len() as u64), (RecordTotals::default(), before.flows));
         moved.into_iter().for_each(|flow| small.migrate_in(flow, &mut out));
         assert_eq!(small.counters().created, 0);
         assert_eq!((small.live().flows, out.len() as u64), (60, large.counters().created - 60), "{policy:?}");

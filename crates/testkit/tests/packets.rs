@@ -33,7 +33,7 @@ fn packet(r: &mut R, time_ns: u64, hosts: u64) -> Packet {
             a[15] = h as u8;
             a
         } else {
-            mapped([10, 0, (h % 2) as u8, h as u8])
+            ipv4_mapped([10, 0, (h % 2) as u8, h as u8])
         }
     };
     let (s, d) = (r.of(hosts), r.of(hosts));
@@ -79,14 +79,14 @@ fn packet(r: &mut R, time_ns: u64, hosts: u64) -> Packet {
         control: if later { 0 } else { control },
         ttl: r.pick(&[64u8, 64, 63, 0, 255]),
         tos: r.pick(&[0u8, 0, 8, 255]),
-        detail: icmp,
+        icmp_or_checksum: icmp,
         vlan: if r.of(10) == 0 { 7 } else { NO_VLAN },
         mpls_label: if r.of(14) == 0 { 99 } else { NO_LABEL },
         interface: if r.of(12) == 0 { 5 } else { 1 },
         tunnel_type: if tunnel { r.pick(&[TunnelType::Gre, TunnelType::Vxlan]) } else { TunnelType::None },
         tunnel_id: if flags & Flags::TUNNEL_ID != 0 { r.of(2) as u32 } else { 0 },
-        outer_source: if tunnel { mapped([1, 1, 1, r.of(2) as u8]) } else { [0; 16] },
-        outer_destination: if tunnel { mapped([1, 1, 1, 9]) } else { [0; 16] },
+        outer_source: if tunnel { ipv4_mapped([1, 1, 1, r.of(2) as u8]) } else { [0; 16] },
+        outer_destination: if tunnel { ipv4_mapped([1, 1, 1, 9]) } else { [0; 16] },
         identification: r.of(3) as u32,
         flags: Flags(flags),
         ..Packet::default()
@@ -144,12 +144,12 @@ fn run(seed: u64, extreme: bool, count: u64) -> Result<bool, String> {
     let theirs = reference::meter_packets(&packets, burst, config);
     compare::flows(&flows, &theirs.flows).map_err(|e| format!("seed {seed} {config:?} burst {burst}\n{e}"))?;
     let c = meter.counters();
-    let noted: std::collections::BTreeMap<_, _> = c.noted.nonzero().collect();
+    let noted: std::collections::BTreeMap<_, _> = c.anomalies.nonzero().collect();
     if (c.created, c.dropped_packets, c.dropped_bytes)
         != (theirs.flows.len() as u64, theirs.dropped_packets, theirs.dropped_bytes)
-        || noted != theirs.noted
+        || noted != theirs.anomalies
     {
-        return Err(format!("seed {seed} counters {c:?} against {:?}", theirs.noted));
+        return Err(format!("seed {seed} counters {c:?} against {:?}", theirs.anomalies));
     }
     if meter.live() != Default::default() {
         return Err(format!("seed {seed} live {:?}", meter.live()));

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use weir_flow::{Approximate, Config, FlowRecord, KeyOptions};
-use weir_ledger::Refused;
-use weir_packet::{Network, TunnelType, address};
+use weir_ledger::RefusalReason;
+use weir_packet::{Network, TunnelType, ip_address};
 use weir_probe::Settings;
 use weir_testkit::truth::{self, Case, Conversation};
 use weir_testkit::{compare, real, reference};
@@ -39,7 +39,7 @@ fn settings(decapsulate: bool) -> Settings {
     let key = KeyOptions { tunnel: true, ..KeyOptions::default() };
     Settings {
         meter: Config { flows: 1 << 16, key, secret: Some(1), ..Config::default() },
-        decode: weir_packet::Options { decapsulate },
+        decode: weir_packet::DecodeOptions { decapsulate },
         ..Settings::default()
     }
 }
@@ -68,7 +68,7 @@ fn add(sums: &mut Sums, from: End, to: End, there: u64, back: u64) {
 }
 
 fn ends(flow: &FlowRecord, with_ports: bool) -> (End, End) {
-    let ip = |octets| address(flow.network, octets).expect("layer 2 is off");
+    let ip = |octets| ip_address(flow.network, octets).expect("layer 2 is off");
     let port = |port| if with_ports { port } else { 0 };
     ((ip(flow.source), port(flow.source_port)), (ip(flow.destination), port(flow.destination_port)))
 }
@@ -114,7 +114,7 @@ fn compared(case: &Case) -> Differences {
     let mut source = weir_capture::open(&case.path).expect("it was opened before");
     let captured = real::frames(&mut *source).0.iter().map(|frame| frame.bytes.len() as u64).sum();
     count("octets captured", captured, truth.exact.caplen);
-    count("frames without IP", ledger.packets.refused.get(Refused::NonIp), truth.exact.non_ip);
+    count("frames without IP", ledger.packets.refused.get(RefusalReason::NonIp), truth.exact.non_ip);
     let packets = |wanted: &dyn Fn(&FlowRecord) -> bool| -> u64 {
         outer.flows.iter().filter(|flow| wanted(flow)).map(FlowRecord::packets).sum()
     };
@@ -247,8 +247,8 @@ fn every_record_of_every_capture_is_that_of_the_reference() {
             if let Err(difference) = compare::flows(&ours.flows, &theirs.flows) {
                 panic!("{}, decapsulate {decapsulate}: {difference}", case.name);
             }
-            let noted: BTreeMap<_, _> = ours.ledger.noted.nonzero().collect();
-            assert_eq!(noted, theirs.noted, "{}, decapsulate {decapsulate}: notes", case.name);
+            let noted: BTreeMap<_, _> = ours.ledger.anomalies.nonzero().collect();
+            assert_eq!(noted, theirs.anomalies, "{}, decapsulate {decapsulate}: notes", case.name);
             let refused: BTreeMap<_, _> = ours.ledger.packets.refused.nonzero().collect();
             assert_eq!(refused, theirs.refused, "{}, decapsulate {decapsulate}: refused", case.name);
         }

@@ -169,7 +169,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
             policy,
             ..default
         },
-        decode: weir_packet::Options { decapsulate: metering.decap },
+        decode: weir_packet::DecodeOptions { decapsulate: metering.decap },
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),
         // Of live traffic only, see `weir probe`.

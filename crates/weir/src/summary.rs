@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
-use weir_ledger::{Ledger, Line, Lost, Records, Refused, SinkLine};
+use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, SinkCounters, TrafficCounters};
 use weir_packet::Network;
 use weir_tcp::Class;
 
@@ -86,12 +86,12 @@ impl Sink for Observed {
         self.sink.finish()
     }
 
-    fn line(&self) -> &SinkLine {
-        self.sink.line()
+    fn counters(&self) -> &SinkCounters {
+        self.sink.counters()
     }
 
-    fn datagrams(&self) -> Option<[SocketAddr; 2]> {
-        self.sink.datagrams()
+    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
+        self.sink.udp_endpoints()
     }
 }
 
@@ -99,9 +99,9 @@ impl Sink for Observed {
 /// not delivered for another reason than that the reader had enough.
 pub fn flawed(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
-    packets.refused.total() > packets.refused.get(Refused::NonIp)
-        || packets.dropped_card + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full > 0
-        || ledger.sinks.iter().any(|sink| sink.lost.keys().any(|&reason| reason != Lost::Closed.key()))
+    packets.refused.total() > packets.refused.get(RefusalReason::NonIp)
+        || packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full > 0
+        || ledger.sinks.iter().any(|sink| sink.lost.keys().any(|&reason| reason != ExportLossReason::Closed.key()))
         || !ledger.balanced()
 }
 
@@ -135,7 +135,7 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
     let mut fact = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}");
     };
-    let Line { received, filtered, metered, .. } = ledger.packets;
+    let TrafficCounters { received, filtered, metered, .. } = ledger.packets;
     let filtered = if filtered > 0 { format!(", {filtered} filtered") } else { String::new() };
     fact("packets", format!("{received} received{filtered}, {metered} metered"));
     if totals.flows > 0 {
@@ -162,13 +162,13 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         }
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
-        let of_which = if reason == Refused::NonIp { ethertypes(ledger) } else { String::new() };
+        let of_which = if reason == RefusalReason::NonIp { ethertypes(ledger) } else { String::new() };
         fact("refused", format!("{}{of_which}: {}", units::count(packets, "packet"), reason.sentence()));
     }
     for (count, what) in dropped(&ledger.packets) {
         fact("dropped", format!("{} {what}", units::count(count, "packet")));
     }
-    for (noted, packets) in ledger.noted.nonzero() {
+    for (noted, packets) in ledger.anomalies.nonzero() {
         fact("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence()));
     }
     for sink in &ledger.sinks {
@@ -237,9 +237,9 @@ fn ethertypes(ledger: &Ledger) -> String {
     format!(" ({})", named.join(", "))
 }
 
-fn dropped(line: &Line) -> impl Iterator<Item = (u64, &'static str)> {
+fn dropped(line: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str)> {
     [
-        (line.dropped_card, "by the network card"),
+        (line.dropped_nic, "by the network card"),
         (line.dropped_kernel, "by the kernel"),
         (line.dropped_ring, "between our own stages"),
         (line.dropped_table_full, "because the flow table was full (see --flows and --full)"),
@@ -249,7 +249,7 @@ fn dropped(line: &Line) -> impl Iterator<Item = (u64, &'static str)> {
 }
 
 fn lost_sentence(key: &str) -> &'static str {
-    Lost::ALL.iter().find(|lost| lost.key() == key).map_or("", |lost| lost.sentence())
+    ExportLossReason::ALL.iter().find(|lost| lost.key() == key).map_or("", |lost| lost.sentence())
 }
 
 /// The ledger in words: every line that is not 0, and whether it balances.
@@ -261,7 +261,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
     let (packets, bytes) = (&ledger.packets, &ledger.bytes);
     line("received", packets.received, bytes.received);
     for (name, figure) in [
-        ("dropped by the card", (|line| line.dropped_card) as fn(&Line) -> u64),
+        ("dropped by the card", (|line| line.dropped_nic) as fn(&TrafficCounters) -> u64),
         ("dropped by the kernel", |line| line.dropped_kernel),
         ("dropped between stages", |line| line.dropped_ring),
         ("dropped, table full", |line| line.dropped_table_full),
@@ -276,7 +276,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         line(&format!("- refused, {}", reason.key()), count, bytes.refused.get(reason));
     }
     line("= metered", packets.metered, bytes.metered);
-    for (noted, count) in ledger.noted.nonzero() {
+    for (noted, count) in ledger.anomalies.nonzero() {
         let _ = writeln!(text, "{:<32} {count:>20}", format!("  of these noted, {}", noted.key()));
     }
     let overload = &ledger.overload;
@@ -293,11 +293,11 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         }
     }
     let _ = writeln!(text, "{:<32} {:>20} {:>20} {:>20}", "records", "flows", "packets", "bytes on the wire");
-    let mut line = |name: &str, records: Records| {
-        let Records { flows, packets, bytes } = records;
+    let mut line = |name: &str, records: RecordTotals| {
+        let RecordTotals { flows, packets, bytes } = records;
         let _ = writeln!(text, "{name:<32} {flows:>20} {packets:>20} {bytes:>20}");
     };
-    line("created", Records { flows: ledger.created, packets: packets.metered, bytes: bytes.metered });
+    line("created", RecordTotals { flows: ledger.created, packets: packets.metered, bytes: bytes.metered });
     if ledger.live.flows > 0 {
         line("- live", ledger.live);
     }
@@ -316,7 +316,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
             line(&format!("  + lost, {reason}"), records);
         }
         for (what, &flows) in &sink.altered {
-            line(&format!("  of the exported, {what}"), Records { flows, ..Records::default() });
+            line(&format!("  of the exported, {what}"), RecordTotals { flows, ..RecordTotals::default() });
         }
     }
     match ledger.check().as_slice() {
@@ -337,29 +337,29 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_ledger::Noted;
+    use weir_ledger::PacketAnomaly;
 
     #[test]
     fn frames_without_ip_are_no_flaw_and_malformed_ones_are() {
         let mut ledger = Ledger::default();
         ledger.packets.received = 1;
-        ledger.packets.refused.count(Refused::NonIp);
+        ledger.packets.refused.count(RefusalReason::NonIp);
         ledger.ethertypes.insert(0x0806, 1);
         assert!(!flawed(&ledger));
         ledger.packets.received = 2;
-        ledger.packets.refused.count(Refused::Ipv4Truncated);
+        ledger.packets.refused.count(RefusalReason::Ipv4Truncated);
         assert!(flawed(&ledger));
     }
 
     #[test]
     fn records_that_the_reader_did_not_want_are_no_flaw() {
         let mut ledger = Ledger { created: 1, ..Ledger::default() };
-        let mut sink = SinkLine::default();
-        sink.lose(Lost::Closed, Records { flows: 1, packets: 0, bytes: 0 });
+        let mut sink = SinkCounters::default();
+        sink.lose(ExportLossReason::Closed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
         ledger.sinks.push(sink);
         assert!(!flawed(&ledger));
         ledger.created = 2;
-        ledger.sinks[0].lose(Lost::WriteFailed, Records { flows: 1, packets: 0, bytes: 0 });
+        ledger.sinks[0].lose(ExportLossReason::WriteFailed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
         assert!(flawed(&ledger));
     }
 
@@ -377,15 +377,15 @@ mod tests {
         ledger.packets.received = 9;
         ledger.packets.metered = 3;
         ledger.packets.dropped_table_full = 2;
-        ledger.packets.refused.add(Refused::NonIp, 3);
-        ledger.packets.refused.count(Refused::IpVersion);
+        ledger.packets.refused.add(RefusalReason::NonIp, 3);
+        ledger.packets.refused.count(RefusalReason::IpVersion);
         ledger.ethertypes.extend([(0x0806, 2), (0x88cc, 1)]);
-        ledger.noted.count(Noted::TimeClamped);
+        ledger.anomalies.count(PacketAnomaly::TimeClamped);
         let text = summary(&ledger, &Totals::default());
         for part in [
             "9 received, 3 metered",
             "3 packets (arp 2, lldp 1): A frame",
-            Refused::IpVersion.sentence(),
+            RefusalReason::IpVersion.sentence(),
             "table was full",
             "gives no time",
         ] {

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use weir_export::{Error, Sink};
 use weir_flow::{Direction, FlowRecord};
-use weir_ledger::{Lost, Records, SinkLine};
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 use weir_packet::{NO_VLAN, Network};
 
 /// The sink behind `table:PATH`.
@@ -19,11 +19,11 @@ pub struct Table {
     /// How many to keep; `usize::MAX` for all.
     keep: usize,
     /// Records taken so far.
-    taken: Records,
+    taken: RecordTotals,
     output: Box<dyn Write + Send>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
-    line: SinkLine,
+    line: SinkCounters,
 }
 
 /// Larger is shown first: more IP bytes, more bytes on the wire, earlier start, earlier end of the record.
@@ -60,10 +60,10 @@ impl Table {
         Self {
             largest: BinaryHeap::new(),
             keep: if top == 0 { usize::MAX } else { top },
-            taken: Records::default(),
+            taken: RecordTotals::default(),
             output,
             columns,
-            line: SinkLine { sink: sink.into(), ..SinkLine::default() },
+            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
     }
 
@@ -104,13 +104,13 @@ impl Sink for Table {
             }
             Err(error) => {
                 let closed = error.kind() == io::ErrorKind::BrokenPipe;
-                self.line.lose(if closed { Lost::Closed } else { Lost::WriteFailed }, taken);
+                self.line.lose(if closed { ExportLossReason::Closed } else { ExportLossReason::WriteFailed }, taken);
                 Err(Error::Io { sink: self.line.sink.clone(), error })
             }
         }
     }
 
-    fn line(&self) -> &SinkLine {
+    fn counters(&self) -> &SinkCounters {
         &self.line
     }
 }
@@ -265,7 +265,7 @@ fn protocol(flow: &FlowRecord) -> String {
 }
 
 fn endpoint(flow: &FlowRecord, octets: [u8; 16], port: u16) -> String {
-    match weir_packet::address(flow.network, octets) {
+    match weir_packet::ip_address(flow.network, octets) {
         Some(address) if flow.has_ports() => std::net::SocketAddr::new(address, port).to_string(),
         Some(address) => address.to_string(),
         None => {
@@ -309,12 +309,12 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
     use weir_flow::EndReason;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     fn udp(bytes: u64) -> FlowRecord {
         FlowRecord {
-            source: mapped([192, 0, 2, 1]),
-            destination: mapped([198, 51, 100, 20]),
+            source: ipv4_mapped([192, 0, 2, 1]),
+            destination: ipv4_mapped([198, 51, 100, 20]),
             source_port: 5000,
             destination_port: 53,
             protocol: 17,
@@ -337,12 +337,12 @@ mod tests {
         }
     }
 
-    fn written(flows: &[FlowRecord], top: usize) -> (String, SinkLine) {
+    fn written(flows: &[FlowRecord], top: usize) -> (String, SinkCounters) {
         let page = Page::default();
         let mut table = Table::new("table:-", top, Box::new(page.clone()), None);
         table.write(flows).unwrap();
         table.finish().unwrap();
-        (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.line().clone())
+        (String::from_utf8(page.0.lock().unwrap().clone()).unwrap(), table.counters().clone())
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
         let mut table = Table::new("table:-", 1, Box::new(Full), None);
         table.write(&[udp(1), udp(2)]).unwrap();
         assert!(table.finish().is_err());
-        assert_eq!(table.line().exported, Records::default());
-        assert_eq!(table.line().lost["write_failed"], Records { flows: 2, packets: 2, bytes: 31 });
+        assert_eq!(table.counters().exported, RecordTotals::default());
+        assert_eq!(table.counters().lost["write_failed"], RecordTotals { flows: 2, packets: 2, bytes: 31 });
     }
 }

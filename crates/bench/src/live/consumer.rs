@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_capture::{Burst, Losses, Selector, Source};
 use weir_export::{ExportOptions, Sink};
 use weir_flow::{Config, FlowRecord};
-use weir_ledger::{Ledger, Line, SinkLine};
+use weir_ledger::{Ledger, SinkCounters, TrafficCounters};
 use weir_packet::Packet;
 use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroup};
 
@@ -56,7 +56,7 @@ impl What {
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Packets by fate; those of a null consumer count as metered.
-    pub packets: Line,
+    pub packets: TrafficCounters,
     /// Processor time of its threads, in the packets' order, ns.
     pub busy_ns: Vec<u64>,
     /// Processor time of the exporter's thread, ns.
@@ -70,8 +70,8 @@ pub struct Seen {
 impl Seen {
     /// Packets that it knows to be lost.
     pub fn lost(&self) -> u64 {
-        let Line { dropped_card, dropped_kernel, dropped_ring, dropped_table_full, .. } = self.packets;
-        dropped_card + dropped_kernel + dropped_ring + dropped_table_full
+        let TrafficCounters { dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } = self.packets;
+        dropped_nic + dropped_kernel + dropped_ring + dropped_table_full
     }
 }
 
@@ -103,7 +103,7 @@ impl Consumer {
             _ => None,
         };
         let noted = Arc::new(Noted::default());
-        let sink = Box::new(Noting { inner, line: SinkLine::default(), noted: noted.clone() });
+        let sink = Box::new(Noting { inner, line: SinkCounters::default(), noted: noted.clone() });
         let meters = if what == What::Split { vec![meter] } else { vec![] };
         let group = WorkerGroup { name: "queue".into(), queues: vec![ReceiveQueue { source, affinity }], meters };
         let export = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
@@ -217,7 +217,7 @@ impl Null {
 }
 
 fn consume(mut source: Box<dyn Source + Send>, desk: &Desk, decode: bool) {
-    let (mut packets, mut answered, mut stopped) = (Line::default(), 0, false);
+    let (mut packets, mut answered, mut stopped) = (TrafficCounters::default(), 0, false);
     let mut decoded: Box<[Packet; weir_capture::BURST]> = Box::new([Packet::default(); weir_capture::BURST]);
     loop {
         let mut burst = Burst::new();
@@ -234,7 +234,7 @@ fn consume(mut source: Box<dyn Source + Send>, desk: &Desk, decode: bool) {
                     packets.metered += 1;
                 } else {
                     // Why, nobody asks here.
-                    packets.refused.count(weir_ledger::Refused::NonIp);
+                    packets.refused.count(weir_ledger::RefusalReason::NonIp);
                 }
             }
         } else {
@@ -245,7 +245,7 @@ fn consume(mut source: Box<dyn Source + Send>, desk: &Desk, decode: bool) {
         if asked != answered || !more {
             answered = asked;
             let Losses { card, kernel, ring } = source.losses();
-            (packets.dropped_card, packets.dropped_kernel, packets.dropped_ring) = (card, kernel, ring);
+            (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (card, kernel, ring);
             packets.received = packets.metered + packets.refused.total() + card + kernel + ring;
             let busy_ns = vec![processor_ns()];
             *lock(&desk.told) = (asked, Seen { packets: packets.clone(), busy_ns, ..Seen::default() });
@@ -288,7 +288,7 @@ impl Noted {
 /// A sink that notes when records came and what its thread took, around another one or none.
 struct Noting {
     inner: Option<Box<dyn Sink + Send>>,
-    line: SinkLine,
+    line: SinkCounters,
     noted: Arc<Noted>,
 }
 
@@ -308,8 +308,8 @@ impl Sink for Noting {
         self.inner.as_mut().map_or(Ok(()), |inner| inner.finish())
     }
 
-    fn line(&self) -> &SinkLine {
-        self.inner.as_ref().map_or(&self.line, |inner| inner.line())
+    fn counters(&self) -> &SinkCounters {
+        self.inner.as_ref().map_or(&self.line, |inner| inner.counters())
     }
 }
 

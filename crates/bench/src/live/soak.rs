@@ -10,7 +10,7 @@ use crate::live::wire::{self, Sent};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_ledger::Line;
+use weir_ledger::TrafficCounters;
 
 /// Idle timeout of the flows: with the default there would be more of them from moment to moment for two minutes.
 const IDLE: Duration = Duration::from_secs(10);
@@ -93,9 +93,9 @@ pub fn soak(
 
 fn line(elapsed: Duration, sent: &Sent, wire: u64, seen: &Seen) -> String {
     let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
-    let Line { metered, dropped_card, dropped_kernel, dropped_ring, dropped_table_full, .. } = &seen.packets;
+    let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } = &seen.packets;
     format!(
-        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {wire} wire, {dropped_card} card, {dropped_kernel} kernel, {dropped_ring} ring, \
+        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {wire} wire, {dropped_nic} card, {dropped_kernel} kernel, {dropped_ring} ring, \
          {dropped_table_full} table  {} records  memory {:.1} MiB\n",
         elapsed.as_secs_f64(),
         frames + refused,

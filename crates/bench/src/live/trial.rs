@@ -212,7 +212,7 @@ impl Bed<'_> {
             filtered: packets.filtered,
             refused,
             wire,
-            card: packets.dropped_card,
+            card: packets.dropped_nic,
             kernel: packets.dropped_kernel,
             ring: packets.dropped_ring,
             table: packets.dropped_table_full,

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::path::Path;
 use weir_capture::Source;
 use weir_flow::{CacheFullPolicy, Config, Hpc, KeyHasher, KeyOptions};
-use weir_packet::{Network, Packet, mapped};
+use weir_packet::{Network, Packet, ipv4_mapped};
 
 /// The ceiling: no hash, but all octets of a key.
 const READ: &str = "keys only read";
@@ -144,7 +144,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
     table.logarithmic = false;
     table.against = vec![OURS];
     let hosts = || (0..=255).flat_map(|one| (0..one).map(move |other| (one, other)));
-    let host = |number: u8| mapped([192, 0, 2, number]);
+    let host = |number: u8| ipv4_mapped([192, 0, 2, number]);
     let pairs = hosts().map(|(one, other)| Packet { source: host(one), destination: host(other), ..numbered(53) });
     let ports = (0..=u16::MAX).map(|port| Packet { source_port: port, ..numbered(0) });
     let mut loads = vec![
@@ -287,8 +287,8 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
 fn numbered(at: u64) -> Packet {
     let address = (10_u32 << 24) | (at >> 16) as u32 & 0xff_ffff;
     Packet {
-        source: mapped(address.to_be_bytes()),
-        destination: mapped([192, 0, 2, 1]),
+        source: ipv4_mapped(address.to_be_bytes()),
+        destination: ipv4_mapped([192, 0, 2, 1]),
         source_port: at as u16,
         destination_port: 443 + (at >> 40) as u16,
         protocol: 17,

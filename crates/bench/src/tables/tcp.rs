@@ -8,7 +8,7 @@ use crate::load::{RATE, config};
 use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
-use weir_packet::{Flags, Packet, mapped};
+use weir_packet::{Flags, Packet, ipv4_mapped};
 use weir_tcp_batch::{Choice, Engine, Options};
 
 const WITHOUT: &str = "no TCP analysis";
@@ -127,8 +127,8 @@ impl Segments {
             let chance = (self.random >> 7) % 300;
             self.time_ns += 1_000_000_000 / RATE;
             let number = (flow as u32).to_be_bytes();
-            let client = (mapped([10, number[1], number[2], number[3]]), 40_000);
-            let server = (mapped([192, 0, 2, number[0]]), 443);
+            let client = (ipv4_mapped([10, number[1], number[2], number[3]]), 40_000);
+            let server = (ipv4_mapped([192, 0, 2, number[0]]), 443);
             // Nothing is acknowledged twice.
             let brings = chance >= 100 || acknowledged == next;
             let (from, to) = if brings { (server, client) } else { (client, server) };

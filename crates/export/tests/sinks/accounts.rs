@@ -9,14 +9,14 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use weir_export::{ExportOptions, Sink, open};
 use weir_flow::FlowRecord;
-use weir_ledger::{Lost, Records};
+use weir_ledger::{ExportLossReason, RecordTotals};
 
 fn flows(count: u32) -> Vec<FlowRecord> {
     (0..count).map(|number| answered(number, 1 + u64::from(number % 5))).collect()
 }
 
-fn lost(sink: &dyn Sink, reason: Lost) -> Records {
-    sink.line().lost.get(reason.key()).copied().unwrap_or_default()
+fn lost(sink: &dyn Sink, reason: ExportLossReason) -> RecordTotals {
+    sink.counters().lost.get(reason.key()).copied().unwrap_or_default()
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn a_full_disk_ends_the_sink_and_loses_the_rest() {
         assert!(sink.write(&flows).is_err(), "{scheme}");
         assert!(sink.write(&flows).is_ok(), "an end is told once");
         assert!(sink.finish().is_ok());
-        assert_eq!(sink.line().exported, Records::default());
-        assert_eq!(lost(&*sink, Lost::WriteFailed).flows, 600);
-        assert_eq!((sink.line().octets, sink.line().messages, sink.line().wire_records), (0, 0, 0));
+        assert_eq!(sink.counters().exported, RecordTotals::default());
+        assert_eq!(lost(&*sink, ExportLossReason::WriteFailed).flows, 600);
+        assert_eq!((sink.counters().octets, sink.counters().messages, sink.counters().wire_records), (0, 0, 0));
     }
 }
 
@@ -53,12 +53,12 @@ fn a_reader_that_goes_away_has_the_lines_that_count_as_exported() {
     sink.finish().unwrap();
     let taken = reader.join().unwrap();
     let whole = taken.iter().filter(|&&octet| octet == b'\n').count() as u64;
-    let line = sink.line();
+    let line = sink.counters();
     // The pipe holds some octets that the reader left in it.
     assert!(line.exported.flows >= whole && line.octets >= 100_000);
     assert_eq!(line.wire_records, line.exported.flows);
     assert_eq!(line.total(), sum(&flows));
-    assert_eq!(lost(&*sink, Lost::Closed).flows, 2000 - line.exported.flows);
+    assert_eq!(lost(&*sink, ExportLossReason::Closed).flows, 2000 - line.exported.flows);
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn a_limit_in_the_middle_of_a_line_loses_that_line() {
         let flows = flows(100);
         assert!(sink.write(&flows).is_err());
         let text = std::fs::read_to_string(&path).unwrap();
-        let line = sink.line();
+        let line = sink.counters();
         assert_eq!(text.len(), 20 * 512);
         assert!(!text.ends_with('\n'));
         let whole = text.matches('\n').count();
         assert_eq!((line.exported, line.octets), (sum(&flows[..whole]), text.len() as u64));
-        assert_eq!(lost(&*sink, Lost::WriteFailed), sum(&flows[whole..]));
+        assert_eq!(lost(&*sink, ExportLossReason::WriteFailed), sum(&flows[whole..]));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -103,9 +103,9 @@ fn a_collector_that_is_not_there_has_refused_every_flow() {
             sink.write(batch).unwrap();
         }
         sink.finish().unwrap();
-        assert_eq!(sink.line().exported, Records::default(), "{scheme}");
-        assert_eq!(lost(&*sink, Lost::Refused), sum(&flows), "{scheme}");
-        assert!(sink.line().messages > 0);
+        assert_eq!(sink.counters().exported, RecordTotals::default(), "{scheme}");
+        assert_eq!(lost(&*sink, ExportLossReason::CollectorRefused), sum(&flows), "{scheme}");
+        assert!(sink.counters().messages > 0);
     }
 }
 
@@ -128,7 +128,7 @@ fn a_collector_that_comes_later_is_sent_the_templates_again() {
         records = decoder.message(&datagram[..octets]);
     }
     assert_eq!((records.len(), decoder.types_seen), (1, 103));
-    assert_eq!((sink.line().exported.flows, lost(&*sink, Lost::Refused).flows), (1, 1));
+    assert_eq!((sink.counters().exported.flows, lost(&*sink, ExportLossReason::CollectorRefused).flows), (1, 1));
 }
 
 #[test]
@@ -140,8 +140,8 @@ fn many_datagrams_of_one_flow_are_refused_together() {
     let flows = [plain(2, 1), large, plain(3, 1)];
     sink.write(&flows).unwrap();
     sink.finish().unwrap();
-    assert_eq!(lost(&*sink, Lost::Refused), sum(&flows));
-    assert_eq!(sink.line().total(), sum(&flows));
+    assert_eq!(lost(&*sink, ExportLossReason::CollectorRefused), sum(&flows));
+    assert_eq!(sink.counters().total(), sum(&flows));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::decode::{Record, Value};
 use std::net::IpAddr;
 use weir_flow::{Approximate, Direction, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, address};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ip_address};
 use weir_tcp::{Class, Report};
 
 /// The two ways of a flow as one-way flows.
@@ -344,7 +344,7 @@ fn side(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mut Record) {
 pub fn outer(d: &Direction) -> (IpAddr, IpAddr) {
     let four = d.outer_source.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let network = if four { Network::Ipv4 } else { Network::Ipv6 };
-    (address(network, d.outer_source).unwrap(), address(network, d.outer_destination).unwrap())
+    (ip_address(network, d.outer_source).unwrap(), ip_address(network, d.outer_destination).unwrap())
 }
 
 fn ntp(ns: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, mapped};
+use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
 use weir_tcp::{Class, Count, Degraded, Report};
 
 /// Counters up to this add up without overflow in every ledger of these tests.
@@ -28,8 +28,8 @@ fn counter() -> impl Strategy<Value = u64> {
 
 fn address(network: Network) -> BoxedStrategy<[u8; 16]> {
     match network {
-        Network::Ipv4 => any::<[u8; 4]>().prop_map(mapped).boxed(),
-        Network::Ipv6 => prop_oneof![9 => any::<[u8; 16]>(), 1 => any::<[u8; 4]>().prop_map(mapped)].boxed(),
+        Network::Ipv4 => any::<[u8; 4]>().prop_map(ipv4_mapped).boxed(),
+        Network::Ipv6 => prop_oneof![9 => any::<[u8; 16]>(), 1 => any::<[u8; 4]>().prop_map(ipv4_mapped)].boxed(),
         Network::Layer2 => any::<[u8; 6]>()
             .prop_map(|mac| {
                 let mut octets = [0; 16];
@@ -56,7 +56,7 @@ fn around() -> impl Strategy<Value = Around> {
             };
             let outer = |octets: [u8; 16]| {
                 let [a, b, c, d, ..] = octets;
-                if six { octets } else { mapped([a, b, c, d]) }
+                if six { octets } else { ipv4_mapped([a, b, c, d]) }
             };
             let none = tunnel == TunnelType::None;
             let inner = if vlan == NO_VLAN { NO_VLAN } else { inner };
@@ -206,8 +206,8 @@ pub fn within_uptime(flow: &mut FlowRecord) {
 pub fn plain(number: u32, packets: u64) -> FlowRecord {
     let first_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
     FlowRecord {
-        source: mapped(number.to_be_bytes()),
-        destination: mapped([192, 0, 2, 1]),
+        source: ipv4_mapped(number.to_be_bytes()),
+        destination: ipv4_mapped([192, 0, 2, 1]),
         source_port: number as u16,
         destination_port: 53,
         protocol: 17,

@@ -9,7 +9,7 @@ use weir_export::ExportOptions;
 use weir_flow::{Direction, FlowRecord};
 
 /// What a file sink writes.
-fn file(options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkLine, Vec<u8>) {
+fn file(options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
     let line = export(&format!("ipfix:{}", path.display()), options, flows);

@@ -6,8 +6,8 @@ use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
 use weir_flow::{Direction, FlowRecord};
-use weir_ledger::Lost;
-use weir_packet::{Network, mapped};
+use weir_ledger::ExportLossReason;
+use weir_packet::{Network, ipv4_mapped};
 
 /// One record as it must come back.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,9 +125,9 @@ proptest! {
         prop_assert_eq!(rows.next(), None);
         let of = |network| sum(flows.iter().filter(|flow| flow.network == network));
         prop_assert_eq!(line.exported, of(Network::Ipv4));
-        let lost = |reason: Lost| line.lost.get(reason.key()).copied().unwrap_or_default();
-        prop_assert_eq!(lost(Lost::NotIpv4), of(Network::Ipv6));
-        prop_assert_eq!(lost(Lost::NotIp), of(Network::Layer2));
+        let lost = |reason: ExportLossReason| line.lost.get(reason.key()).copied().unwrap_or_default();
+        prop_assert_eq!(lost(ExportLossReason::NotIpv4), of(Network::Ipv6));
+        prop_assert_eq!(lost(ExportLossReason::NotIp), of(Network::Layer2));
         prop_assert_eq!(line.total(), sum(&flows));
     }
 }
@@ -154,7 +154,7 @@ fn both_ways_of_a_flow_are_in_one_datagram() {
 fn counters_of_a_flow_that_needs_many_datagrams_add_up() {
     let bytes = 100 * u64::from(u32::MAX) + 17;
     let forward = Direction { packets: bytes / 1400, bytes, frame_bytes: bytes, ..plain(1, 1).forward };
-    let large = FlowRecord { source: mapped([10, 0, 0, 1]), forward, ..plain(1, 1) };
+    let large = FlowRecord { source: ipv4_mapped([10, 0, 0, 1]), forward, ..plain(1, 1) };
     let flows = [plain(2, 3), large, plain(3, 4)];
     let (line, datagrams) = send("netflow5+udp", "", &options(), &flows);
     let rows = decode(&datagrams);

@@ -8,7 +8,7 @@ use weir_export::ExportOptions;
 use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
 
-fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkLine, String) {
+fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows");
     let line = export(&format!("{format}:{}", path.display()), options, flows);

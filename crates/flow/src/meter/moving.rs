@@ -18,7 +18,7 @@ use crate::parts::part_of;
 use crate::place::{Bits, Place};
 use crate::{Approximate, BucketSet, CONVERSATIONS, Direction, EndReason, FlowRecord, Index, PageKind};
 use std::io;
-use weir_ledger::Records;
+use weir_ledger::RecordTotals;
 use weir_tcp::{Connection, Troubles};
 
 /// Places that are looked at after each group of packets: as many as packets.
@@ -114,11 +114,11 @@ impl MigratedFlow {
     }
 
     /// Its record, with packets and octets; nothing if it is between two of them.
-    fn records(&self) -> Records {
+    fn records(&self) -> RecordTotals {
         if self.place.head.bits().has(Bits::WAITING) {
-            return Records::default();
+            return RecordTotals::default();
         }
-        let mut records = Records { flows: 1, ..Records::default() };
+        let mut records = RecordTotals { flows: 1, ..RecordTotals::default() };
         for side in [0, 1] {
             let narrow = self.place.sides[side].direction();
             let direction = self.wide(side).unwrap_or(&narrow);
@@ -257,7 +257,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             unanalysed,
             more: rare.then(|| Box::new(More { inside, wide })),
         };
-        let Records { flows, packets, bytes } = moved.records();
+        let RecordTotals { flows, packets, bytes } = moved.records();
         self.live.flows -= flows;
         self.live.packets -= packets;
         self.live.bytes -= bytes;

@@ -4,7 +4,7 @@ use super::{CacheFullPolicy, Meter};
 use crate::key::{Key, Side};
 use crate::place::{Bits, Head, Narrow, Place};
 use crate::{Approximate, EndReason, FlowRecord, Index};
-use weir_ledger::Noted;
+use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
 
 /// Places among which a new flow chooses when the table is full.
@@ -63,7 +63,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         if self.free.is_empty() {
             let (_, at) = best?;
             if self.places[at as usize].head.bits().0 & (Bits::CLOSING | Bits::WAITING) == 0 {
-                self.counters.noted.count(Noted::Evicted);
+                self.counters.anomalies.count(PacketAnomaly::Evicted);
             }
             self.retire(at, self.hash_of(at), EndReason::LackOfResources, out);
         }
@@ -120,7 +120,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.live.bytes -= bytes;
             return;
         }
-        self.counters.noted.count(if summed { Noted::Aggregated } else { Noted::Overflow });
+        self.counters.anomalies.count(if summed { PacketAnomaly::Aggregated } else { PacketAnomaly::Overflow });
         self.end_overflow(out);
         if self.overflow.add(packet, approximate, self.clock.now_ns) {
             self.counters.created += 1;

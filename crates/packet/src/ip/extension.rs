@@ -154,7 +154,7 @@ pub(super) fn jumbo_length(octets: Octets<'_>) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::tests::build::*;
-    use weir_ledger::Noted;
+    use weir_ledger::PacketAnomaly;
 
     fn fragment(next_header: u8, field: u16) -> Vec<u8> {
         let [high, low] = field.to_be_bytes();
@@ -189,7 +189,7 @@ mod tests {
         let ip = ipv6(0, &chain);
         for cut in 40..56 {
             let (packet, notes) = snapped(229, &ip, cut);
-            assert_eq!(noted(notes), [Noted::ExtensionMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.protocol, packet.payload_bytes), if cut < 48 { (0, 25) } else { (60, 17) });
             assert_eq!((packet.source_port, packet.flags.0, packet.ip_bytes), (0, 0, 65));
         }
@@ -198,7 +198,7 @@ mod tests {
             let mut ip = ip.clone();
             ip[5] = length;
             let (packet, notes) = decoded_as(229, &ip);
-            assert_eq!(noted(notes), [Noted::ExtensionMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!(packet.protocol, if length < 8 { 0 } else { 60 });
         }
     }
@@ -215,14 +215,14 @@ mod tests {
         assert!(notes.is_empty());
         assert_eq!((packet.protocol, packet.source_port), (17, 5));
         let (packet, notes) = decoded_as(229, &ip(HEADERS + 1));
-        assert_eq!(noted(notes), [Noted::ExtensionMalformed]);
+        assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
         assert_eq!((packet.protocol, packet.source_port), (60, 0));
     }
 
     #[test]
     fn an_authentication_header_without_its_fixed_part_is_malformed() {
         let (packet, notes) = decoded_as(229, &ipv6(51, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 6, 0, 8, 0, 0]));
-        assert_eq!((noted(notes), packet.protocol), (vec![Noted::ExtensionMalformed], 51));
+        assert_eq!((noted(notes), packet.protocol), (vec![PacketAnomaly::ExtensionMalformed], 51));
     }
 
     #[test]

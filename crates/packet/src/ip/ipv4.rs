@@ -2,8 +2,8 @@
 
 use super::fragment_flags;
 use crate::octets::Octets;
-use crate::{Flags, Network, Notes, Packet, mapped};
-use weir_ledger::{Noted, Refused};
+use crate::{AnomalySet, Flags, Network, Packet, ipv4_mapped};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// Octets of a header without options.
 const FIXED_BYTES: u32 = 20;
@@ -23,17 +23,17 @@ impl<'a> Ipv4<'a> {
     /// `Ipv4Truncated` if the capture ends inside the fixed header; `IpVersion`; `Ipv4HeaderLength` if it
     /// claims less than 5 words; `Ipv4TotalLength` if the packet is shorter than its header.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<Self, Refused> {
-        let (fixed, rest) = octets.split::<20>().ok_or(Refused::Ipv4Truncated)?;
+    pub fn split(octets: Octets<'a>) -> Result<Self, RefusalReason> {
+        let (fixed, rest) = octets.split::<20>().ok_or(RefusalReason::Ipv4Truncated)?;
         let header = Self { fixed, rest };
         if fixed[0] >> 4 != 4 {
-            return Err(Refused::IpVersion);
+            return Err(RefusalReason::IpVersion);
         }
         if header.header_bytes() < FIXED_BYTES {
-            return Err(Refused::Ipv4HeaderLength);
+            return Err(RefusalReason::Ipv4HeaderLength);
         }
         if header.ip_bytes() < header.header_bytes() {
-            return Err(Refused::Ipv4TotalLength);
+            return Err(RefusalReason::Ipv4TotalLength);
         }
         Ok(header)
     }
@@ -113,16 +113,16 @@ impl<'a> Ipv4<'a> {
 
     /// See [`super::Ip::describe`].
     #[inline]
-    pub fn describe(self, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+    pub fn describe(self, packet: &mut Packet, notes: &mut AnomalySet) -> Option<Octets<'a>> {
         let ip_bytes = self.ip_bytes();
         if self.total_length() == 0 {
-            notes.add(Noted::LengthFromFrame);
+            notes.add(PacketAnomaly::LengthFromFrame);
         }
         if ip_bytes > self.wire() {
-            notes.add(Noted::LengthBeyondFrame);
+            notes.add(PacketAnomaly::LengthBeyondFrame);
         }
-        packet.source = mapped(self.source());
-        packet.destination = mapped(self.destination());
+        packet.source = ipv4_mapped(self.source());
+        packet.destination = ipv4_mapped(self.destination());
         packet.network = Network::Ipv4;
         packet.ip_bytes = ip_bytes;
         packet.payload_bytes = ip_bytes - self.header_bytes();
@@ -133,7 +133,7 @@ impl<'a> Ipv4<'a> {
         packet.flags = self.fragment();
         let options_bytes = self.header_bytes() - FIXED_BYTES;
         let Some(payload) = self.rest.end_at(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
-            notes.add(Noted::ExtensionMalformed);
+            notes.add(PacketAnomaly::ExtensionMalformed);
             return None;
         };
         (!packet.flags.has(Flags::FRAGMENT_LATER)).then_some(payload)
@@ -153,7 +153,7 @@ mod tests {
         ip[6] = 0x40;
         let (packet, notes) = decoded(&ethernet(0x0800, &ip));
         assert!(notes.is_empty());
-        assert_eq!((packet.source, packet.destination), (mapped([10, 0, 0, 1]), mapped([10, 0, 0, 2])));
+        assert_eq!((packet.source, packet.destination), (ipv4_mapped([10, 0, 0, 1]), ipv4_mapped([10, 0, 0, 2])));
         assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv4, 17, 64, 0xb9));
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (35, 7, 49));
         assert_eq!((packet.identification, packet.flags.0), (0x1234, Flags::PORTS));
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (5, 69, 1));
         for cut in 20..60 {
             let (packet, notes) = snapped(228, &ip, cut);
-            assert_eq!(noted(notes), [Noted::ExtensionMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (0, 69, 9));
             assert!(!packet.flags.has(Flags::PORTS));
         }
@@ -190,10 +190,10 @@ mod tests {
     #[test]
     fn a_header_cut_anywhere_is_refused() {
         for cut in 0..20 {
-            assert_eq!(refused(228, &udp_in_v4(5, 6, b"x")[..cut]), Refused::Ipv4Truncated);
+            assert_eq!(refused(228, &udp_in_v4(5, 6, b"x")[..cut]), RefusalReason::Ipv4Truncated);
         }
-        assert_eq!(refused(101, &[]), Refused::LinkTruncated);
-        assert_eq!(refused(101, &[0x45]), Refused::Ipv4Truncated);
+        assert_eq!(refused(101, &[]), RefusalReason::LinkTruncated);
+        assert_eq!(refused(101, &[0x45]), RefusalReason::Ipv4Truncated);
     }
 
     #[test]
@@ -204,14 +204,14 @@ mod tests {
             ip[2..4].copy_from_slice(&total.to_be_bytes());
             ip
         };
-        assert_eq!(refused(228, &with(0x65, 29)), Refused::IpVersion);
-        assert_eq!(refused(1, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))), Refused::IpVersion);
-        assert_eq!(refused(101, &with(0x55, 29)), Refused::IpVersion);
+        assert_eq!(refused(228, &with(0x65, 29)), RefusalReason::IpVersion);
+        assert_eq!(refused(1, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))), RefusalReason::IpVersion);
+        assert_eq!(refused(101, &with(0x55, 29)), RefusalReason::IpVersion);
         for words in 0..5 {
-            assert_eq!(refused(228, &with(0x40 | words, 29)), Refused::Ipv4HeaderLength);
+            assert_eq!(refused(228, &with(0x40 | words, 29)), RefusalReason::Ipv4HeaderLength);
         }
-        assert_eq!(refused(228, &with(0x45, 19)), Refused::Ipv4TotalLength);
-        assert_eq!(refused(228, &with(0x46, 23)), Refused::Ipv4TotalLength);
+        assert_eq!(refused(228, &with(0x45, 19)), RefusalReason::Ipv4TotalLength);
+        assert_eq!(refused(228, &with(0x46, 23)), RefusalReason::Ipv4TotalLength);
         assert_eq!(decoded_as(228, &with(0x45, 20)).0.ip_bytes, 20);
     }
 
@@ -220,7 +220,7 @@ mod tests {
         let mut ip = udp_in_v4(5, 6, &[0; 1000]);
         ip[2..4].fill(0);
         let (packet, notes) = decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip)));
-        assert_eq!(noted(notes), [Noted::LengthFromFrame]);
+        assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (1028, 1000));
         let (snapped, _) = snapped(1, &ethernet(0x8100, &vlan(1, 0x0800, &ip)), 60);
         assert_eq!(snapped, packet);
@@ -233,8 +233,8 @@ mod tests {
         ip[0] = 0x46;
         ip[2..4].fill(0);
         let mut packet = Packet::default();
-        let result = crate::decode(228, &ip, 22, crate::Options::default(), &mut packet);
-        assert_eq!(result, Err(Refused::Ipv4TotalLength));
+        let result = crate::decode(228, &ip, 22, crate::DecodeOptions::default(), &mut packet);
+        assert_eq!(result, Err(RefusalReason::Ipv4TotalLength));
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let mut ip = udp_in_v4(5, 6, b"x");
         ip[2..4].copy_from_slice(&1500_u16.to_be_bytes());
         let (packet, notes) = decoded_as(228, &ip);
-        assert_eq!(noted(notes), [Noted::LengthBeyondFrame]);
+        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (1500, 1472, 5));
     }
 

@@ -2,8 +2,8 @@
 
 use super::extension::{self, End, HOP_BY_HOP};
 use crate::octets::Octets;
-use crate::{Network, Notes, Packet};
-use weir_ledger::{Noted, Refused};
+use crate::{AnomalySet, Network, Packet};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// Octets of the fixed header.
 const FIXED_BYTES: u32 = 40;
@@ -25,10 +25,10 @@ impl<'a> Ipv6<'a> {
     /// # Errors
     /// `Ipv6Truncated` if the capture ends inside the fixed header; `IpVersion`.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<Self, Refused> {
-        let header = Self::split_unchecked(octets).ok_or(Refused::Ipv6Truncated)?;
+    pub fn split(octets: Octets<'a>) -> Result<Self, RefusalReason> {
+        let header = Self::split_unchecked(octets).ok_or(RefusalReason::Ipv6Truncated)?;
         if header.fixed[0] >> 4 != 6 {
-            return Err(Refused::IpVersion);
+            return Err(RefusalReason::IpVersion);
         }
         Ok(header)
     }
@@ -83,13 +83,13 @@ impl<'a> Ipv6<'a> {
 
     /// See [`super::Ip::describe`].
     #[inline]
-    pub fn describe(self, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+    pub fn describe(self, packet: &mut Packet, notes: &mut AnomalySet) -> Option<Octets<'a>> {
         let (rest_bytes, from_frame) = self.rest_bytes();
         if from_frame {
-            notes.add(Noted::LengthFromFrame);
+            notes.add(PacketAnomaly::LengthFromFrame);
         }
         if rest_bytes > self.rest.wire() {
-            notes.add(Noted::LengthBeyondFrame);
+            notes.add(PacketAnomaly::LengthBeyondFrame);
         }
         let rest = self.rest.end_at(rest_bytes);
         let chain = extension::walk(self.next_header(), rest);
@@ -107,7 +107,7 @@ impl<'a> Ipv6<'a> {
             End::Transport => Some(chain.rest),
             End::LaterFragment => None,
             End::Malformed => {
-                notes.add(Noted::ExtensionMalformed);
+                notes.add(PacketAnomaly::ExtensionMalformed);
                 None
             }
         }
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn a_header_cut_anywhere_is_refused() {
         for cut in 0..40 {
-            assert_eq!(refused(229, &udp_in_v6(5, 6, b"x")[..cut]), Refused::Ipv6Truncated);
+            assert_eq!(refused(229, &udp_in_v6(5, 6, b"x")[..cut]), RefusalReason::Ipv6Truncated);
         }
-        assert_eq!(refused(101, &[0x60]), Refused::Ipv6Truncated);
+        assert_eq!(refused(101, &[0x60]), RefusalReason::Ipv6Truncated);
     }
 
     #[test]
     fn another_version_is_refused() {
         let mut ip = udp_in_v6(5, 6, b"x");
         ip[0] = 0x40;
-        assert_eq!(refused(229, &ip), Refused::IpVersion);
+        assert_eq!(refused(229, &ip), RefusalReason::IpVersion);
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
         let mut ip = udp_in_v6(5, 6, b"x");
         ip[4..6].fill(0);
         let (packet, notes) = decoded_as(229, &ip);
-        assert_eq!(noted(notes), [Noted::LengthFromFrame]);
+        assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (49, 1, 5));
 
         let (packet, notes) = decoded_as(229, &ipv6(59, &[]));
@@ -167,7 +167,7 @@ mod tests {
         let mut ip = ipv6(0, &[&options[..], &udp(5, 6, &[0; 16])].concat());
         ip[4..6].fill(0);
         let mut packet = Packet::default();
-        let notes = crate::decode(229, &ip, 40 + 100_000, crate::Options::default(), &mut packet).unwrap();
+        let notes = crate::decode(229, &ip, 40 + 100_000, crate::DecodeOptions::default(), &mut packet).unwrap();
         assert!(notes.is_empty());
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (100_040, 100_000 - 8 - 8));
         assert_eq!((packet.protocol, packet.source_port), (17, 5));
@@ -182,7 +182,7 @@ mod tests {
         let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6]);
         ip[4..6].fill(0);
         let (packet, notes) = decoded_as(229, &ip);
-        assert_eq!(noted(notes), [Noted::LengthBeyondFrame]);
+        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
     }
 }

@@ -5,10 +5,10 @@ mod ipv4;
 mod ipv6;
 
 use crate::octets::Octets;
-use crate::{Flags, Notes, Packet};
+use crate::{AnomalySet, Flags, Packet};
 use ipv4::Ipv4;
 use ipv6::Ipv6;
-use weir_ledger::Refused;
+use weir_ledger::RefusalReason;
 
 /// A whole IP header; what it says can be metered, whatever follows.
 #[derive(Clone, Copy, Debug)]
@@ -23,11 +23,11 @@ impl<'a> Ip<'a> {
     /// # Errors
     /// As for that version; `IpVersion` if it is another one, `LinkTruncated` if nothing was captured.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<Self, Refused> {
-        match octets.captured().first().ok_or(Refused::LinkTruncated)? >> 4 {
+    pub fn split(octets: Octets<'a>) -> Result<Self, RefusalReason> {
+        match octets.captured().first().ok_or(RefusalReason::LinkTruncated)? >> 4 {
             4 => Self::split_v4(octets),
             6 => Self::split_v6(octets),
-            _ => Err(Refused::IpVersion),
+            _ => Err(RefusalReason::IpVersion),
         }
     }
 
@@ -36,7 +36,7 @@ impl<'a> Ip<'a> {
     /// # Errors
     /// See [`Ipv4::split`].
     #[inline]
-    pub fn split_v4(octets: Octets<'a>) -> Result<Self, Refused> {
+    pub fn split_v4(octets: Octets<'a>) -> Result<Self, RefusalReason> {
         Ipv4::split(octets).map(Self::V4)
     }
 
@@ -45,14 +45,14 @@ impl<'a> Ip<'a> {
     /// # Errors
     /// See [`Ipv6::split`].
     #[inline]
-    pub fn split_v6(octets: Octets<'a>) -> Result<Self, Refused> {
+    pub fn split_v6(octets: Octets<'a>) -> Result<Self, RefusalReason> {
         Ipv6::split(octets).map(Self::V6)
     }
 
     /// Writes all that the IP headers say into `packet`, with `payload_bytes` what follows them, and
     /// gives what was captured of that: `None` if there is no transport header to be looked for.
     #[inline]
-    pub fn describe(self, packet: &mut Packet, notes: &mut Notes) -> Option<Octets<'a>> {
+    pub fn describe(self, packet: &mut Packet, notes: &mut AnomalySet) -> Option<Octets<'a>> {
         match self {
             Self::V4(header) => header.describe(packet, notes),
             Self::V6(header) => header.describe(packet, notes),

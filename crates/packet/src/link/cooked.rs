@@ -53,8 +53,8 @@ impl<'a> Cooked<'a> {
 #[cfg(test)]
 mod tests {
     use crate::tests::build::*;
-    use crate::{Network, mapped};
-    use weir_ledger::Refused;
+    use crate::{Network, ipv4_mapped};
+    use weir_ledger::RefusalReason;
 
     fn v1(protocol: u16, address_bytes: u8, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0, 0, 0, 1, 0, address_bytes, 2, 0, 0, 0, 0, 9, 0xff, 0xff];
@@ -77,7 +77,7 @@ mod tests {
         {
             let (packet, notes) = decoded_as(link, &frame);
             assert!(notes.is_empty());
-            assert_eq!((packet.source, packet.source_port, packet.ip_bytes), (mapped([10, 0, 0, 1]), 5, 29));
+            assert_eq!((packet.source, packet.source_port, packet.ip_bytes), (ipv4_mapped([10, 0, 0, 1]), 5, 29));
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
     fn a_header_cut_anywhere_is_refused() {
         for (link, frame) in [(113, v1(0x0806, 6, &[])), (276, v2(0x0806, 6, &[]))] {
             for cut in 0..frame.len() {
-                assert_eq!(refused(link, &frame[..cut]), Refused::LinkTruncated);
+                assert_eq!(refused(link, &frame[..cut]), RefusalReason::LinkTruncated);
             }
         }
     }

@@ -46,7 +46,7 @@ pub(crate) fn is_length(value: u16) -> bool {
 mod tests {
     use crate::tests::build::*;
     use crate::{NO_LABEL, NO_VLAN, Network, Packet};
-    use weir_ledger::Refused;
+    use weir_ledger::RefusalReason;
 
     #[test]
     fn a_frame_without_ip_is_its_addresses_and_ethertype() {
@@ -66,7 +66,7 @@ mod tests {
     fn a_header_cut_anywhere_is_refused() {
         let frame = ethernet(0x0806, &[0; 28]);
         for cut in 0..14 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
         assert_eq!(decoded(&frame[..14]).0.source_port, 0x0806);
     }

@@ -46,7 +46,7 @@ impl Snap<'_> {
 mod tests {
     use crate::Network;
     use crate::tests::build::*;
-    use weir_ledger::Refused;
+    use weir_ledger::RefusalReason;
 
     fn frame() -> Vec<u8> {
         let ip = udp_in_v4(5, 6, b"x");
@@ -79,7 +79,7 @@ mod tests {
     fn a_header_cut_where_it_could_still_be_snap_is_refused() {
         let frame = frame();
         for cut in 14..22 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
     }
 }

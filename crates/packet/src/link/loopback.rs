@@ -33,7 +33,7 @@ impl<'a> Loopback<'a> {
 mod tests {
     use crate::tests::build::*;
     use crate::{Network, Packet};
-    use weir_ledger::Refused;
+    use weir_ledger::RefusalReason;
 
     fn decode(link: u16, family: [u8; 4], payload: &[u8]) -> Packet {
         decoded_as(link, &[&family, payload].concat()).0
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_header_cut_anywhere_is_refused() {
         for cut in 0..4 {
-            assert_eq!(refused(108, &[0, 0, 0, 2][..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(108, &[0, 0, 0, 2][..cut]), RefusalReason::LinkTruncated);
         }
     }
 }

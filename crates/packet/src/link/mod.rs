@@ -21,7 +21,7 @@ use mpls::Stack;
 use ppp::Ppp;
 use pppoe::Pppoe;
 use vlan::Vlan;
-use weir_ledger::Refused;
+use weir_ledger::RefusalReason;
 
 pub(crate) use ethernet::is_length;
 pub(crate) use vlan::is_vlan;
@@ -118,23 +118,23 @@ impl Next {
 /// # Errors
 /// Why there is no IP header to be had, or no telling whether there is one.
 #[inline]
-pub(crate) fn read<'a>(link: u16, frame: Octets<'a>, envelope: &mut Envelope) -> Result<Content<'a>, Refused> {
+pub(crate) fn read<'a>(link: u16, frame: Octets<'a>, envelope: &mut Envelope) -> Result<Content<'a>, RefusalReason> {
     let (next, rest) = match link {
         1 => (Next::Ethernet, frame),
         12 | 14 | 101 => (Next::AnyIp, frame),
         228 => (Next::Ipv4, frame),
         229 => (Next::Ipv6, frame),
         0 | 108 => {
-            let (loopback, rest) = Loopback::split(frame).ok_or(Refused::LinkTruncated)?;
+            let (loopback, rest) = Loopback::split(frame).ok_or(RefusalReason::LinkTruncated)?;
             (loopback.next(), rest)
         }
         113 | 276 => {
             let split = if link == 113 { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
-            let (cooked, rest) = split.ok_or(Refused::LinkTruncated)?;
+            let (cooked, rest) = split.ok_or(RefusalReason::LinkTruncated)?;
             envelope.source = cooked.source();
             (cooked.next(), rest)
         }
-        _ => return Err(Refused::LinkType),
+        _ => return Err(RefusalReason::LinkType),
     };
     walk(next, rest, envelope)
 }
@@ -148,7 +148,7 @@ pub(crate) fn walk<'a>(
     mut next: Next,
     mut octets: Octets<'a>,
     envelope: &mut Envelope,
-) -> Result<Content<'a>, Refused> {
+) -> Result<Content<'a>, RefusalReason> {
     let mut headers = 0;
     loop {
         // Ethernet and PPP are not counted: they come first, or after a stack or session that is.
@@ -158,18 +158,18 @@ pub(crate) fn walk<'a>(
             Next::AnyIp => return Ip::split(octets).map(Content::Ip),
             Next::Other(ethertype) => return Ok(Content::Other(ethertype)),
             Next::Ethernet => {
-                let (ethernet, rest) = Ethernet::split(octets).ok_or(Refused::LinkTruncated)?;
+                let (ethernet, rest) = Ethernet::split(octets).ok_or(RefusalReason::LinkTruncated)?;
                 (envelope.destination, envelope.source) = (ethernet.destination(), ethernet.source());
                 (next, octets) = (ethernet.next(), rest);
                 continue;
             }
             Next::Ppp => {
-                let (ppp, rest) = Ppp::split(octets).ok_or(Refused::LinkTruncated)?;
+                let (ppp, rest) = Ppp::split(octets).ok_or(RefusalReason::LinkTruncated)?;
                 (next, octets) = (ppp.next(), rest);
                 continue;
             }
             Next::Vlan => {
-                let (vlan, rest) = Vlan::split(octets).ok_or(Refused::LinkTruncated)?;
+                let (vlan, rest) = Vlan::split(octets).ok_or(RefusalReason::LinkTruncated)?;
                 envelope.tag(vlan.identifier());
                 (next, octets) = (vlan.next(), rest);
             }
@@ -181,17 +181,17 @@ pub(crate) fn walk<'a>(
                 (next, octets) = (stack.next(), rest);
             }
             Next::Pppoe => {
-                let (pppoe, rest) = Pppoe::split(octets).ok_or(Refused::LinkTruncated)?;
+                let (pppoe, rest) = Pppoe::split(octets).ok_or(RefusalReason::LinkTruncated)?;
                 (next, octets) = (pppoe.next(), rest);
             }
-            Next::Llc => match Llc::split(octets).ok_or(Refused::LinkTruncated)? {
+            Next::Llc => match Llc::split(octets).ok_or(RefusalReason::LinkTruncated)? {
                 (Llc::Snap(snap), rest) => (next, octets) = (snap.next(), rest),
                 (Llc::Other, _) => return Ok(Content::Other(0)),
             },
         }
         headers += 1;
         if headers > HEADERS {
-            return Err(Refused::TooManyHeaders);
+            return Err(RefusalReason::TooManyHeaders);
         }
     }
 }

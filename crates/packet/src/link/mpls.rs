@@ -5,7 +5,7 @@
 
 use super::Next;
 use crate::octets::Octets;
-use weir_ledger::Refused;
+use weir_ledger::RefusalReason;
 
 /// Labels in a stack, at most.
 const LABELS: usize = 16;
@@ -26,23 +26,23 @@ impl<'a> Stack<'a> {
     /// `MplsTruncated` if the capture ends before the octet behind the bottom; `TooManyHeaders` if the
     /// stack does not end; `LinkTruncated` if the capture ends inside the control word.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), Refused> {
-        let (top, mut rest) = octets.split().ok_or(Refused::MplsTruncated)?;
+    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), RefusalReason> {
+        let (top, mut rest) = octets.split().ok_or(RefusalReason::MplsTruncated)?;
         let mut entry: &[u8; 4] = top;
         for _ in 1..LABELS {
             if is_bottom(entry) {
                 break;
             }
-            (entry, rest) = rest.split().ok_or(Refused::MplsTruncated)?;
+            (entry, rest) = rest.split().ok_or(RefusalReason::MplsTruncated)?;
         }
         if !is_bottom(entry) {
-            return Err(Refused::TooManyHeaders);
+            return Err(RefusalReason::TooManyHeaders);
         }
-        let next = match rest.captured().first().ok_or(Refused::MplsTruncated)? >> 4 {
+        let next = match rest.captured().first().ok_or(RefusalReason::MplsTruncated)? >> 4 {
             4 => Next::Ipv4,
             6 => Next::Ipv6,
             0 => {
-                rest = rest.skip(CONTROL_WORD_BYTES).ok_or(Refused::LinkTruncated)?;
+                rest = rest.skip(CONTROL_WORD_BYTES).ok_or(RefusalReason::LinkTruncated)?;
                 Next::Ethernet
             }
             _ => Next::Ethernet,
@@ -110,10 +110,10 @@ mod tests {
     fn a_stack_cut_anywhere_is_refused() {
         let frame = ethernet(0x8847, &mpls(&[17, 18], &[0, 0, 0, 0]));
         for cut in 14..=22 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::MplsTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::MplsTruncated);
         }
         for cut in 23..=26 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
     }
 
@@ -121,8 +121,8 @@ mod tests {
     fn a_stack_of_more_labels_than_the_bound_is_refused() {
         let frame = |labels: usize| ethernet(0x8847, &mpls(&vec![5; labels], &udp_in_v4(5, 6, b"x")));
         assert_eq!(decoded(&frame(LABELS)).0.source_port, 5);
-        assert_eq!(refused(1, &frame(LABELS + 1)), Refused::TooManyHeaders);
-        assert_eq!(refused(1, &frame(LABELS + 1)[..14 + 4 * LABELS]), Refused::TooManyHeaders);
-        assert_eq!(refused(1, &frame(LABELS)[..14 + 4 * LABELS - 1]), Refused::MplsTruncated);
+        assert_eq!(refused(1, &frame(LABELS + 1)), RefusalReason::TooManyHeaders);
+        assert_eq!(refused(1, &frame(LABELS + 1)[..14 + 4 * LABELS]), RefusalReason::TooManyHeaders);
+        assert_eq!(refused(1, &frame(LABELS)[..14 + 4 * LABELS - 1]), RefusalReason::MplsTruncated);
     }
 }

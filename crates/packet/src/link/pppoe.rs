@@ -26,7 +26,7 @@ impl<'a> Pppoe<'a> {
 mod tests {
     use crate::tests::build::*;
     use crate::{NO_LABEL, Network};
-    use weir_ledger::Refused;
+    use weir_ledger::RefusalReason;
 
     #[test]
     fn a_session_leads_to_ip_with_and_without_a_compressed_protocol() {
@@ -64,8 +64,8 @@ mod tests {
     fn a_header_cut_anywhere_is_refused() {
         let frame = ethernet(0x8864, &pppoe(&[0, 0x21], &udp_in_v4(5, 6, b"x")));
         for cut in 14..22 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
-        assert_eq!(refused(1, &frame[..22]), Refused::Ipv4Truncated);
+        assert_eq!(refused(1, &frame[..22]), RefusalReason::Ipv4Truncated);
     }
 }

@@ -40,7 +40,7 @@ mod tests {
     use super::super::HEADERS;
     use crate::NO_VLAN;
     use crate::tests::build::*;
-    use weir_ledger::Refused;
+    use weir_ledger::RefusalReason;
 
     #[test]
     fn the_first_two_identifiers_are_kept_and_every_tag_is_passed() {
@@ -68,7 +68,7 @@ mod tests {
     fn a_tag_cut_anywhere_is_refused() {
         let frame = ethernet(0x8100, &vlan(1, 0x0806, &[]));
         for cut in 14..18 {
-            assert_eq!(refused(1, &frame[..cut]), Refused::LinkTruncated);
+            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
     }
 
@@ -84,6 +84,6 @@ mod tests {
             ethernet(ethertype, &payload)
         };
         assert_eq!(decoded(&tagged(HEADERS as u16)).0.source_port, 5);
-        assert_eq!(refused(1, &tagged(HEADERS as u16 + 1)), Refused::TooManyHeaders);
+        assert_eq!(refused(1, &tagged(HEADERS as u16 + 1)), RefusalReason::TooManyHeaders);
     }
 }

@@ -1,8 +1,8 @@
 //! Frames by hand: each function puts one header before a payload.
 
-use crate::{Notes, Options, Packet, TunnelType, decode, mapped};
+use crate::{AnomalySet, DecodeOptions, Packet, TunnelType, decode, ipv4_mapped};
 use std::ops::Range;
-use weir_ledger::{Noted, Refused};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 
 pub(crate) fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
@@ -79,53 +79,53 @@ pub(crate) fn tcp(source: u16, destination: u16, control: u16, payload: &[u8]) -
 }
 
 /// An Ethernet frame, captured whole.
-pub(crate) fn decoded(frame: &[u8]) -> (Packet, Notes) {
+pub(crate) fn decoded(frame: &[u8]) -> (Packet, AnomalySet) {
     decoded_as(1, frame)
 }
 
 /// A frame of a link type, captured whole.
-pub(crate) fn decoded_as(link: u16, frame: &[u8]) -> (Packet, Notes) {
+pub(crate) fn decoded_as(link: u16, frame: &[u8]) -> (Packet, AnomalySet) {
     snapped(link, frame, frame.len())
 }
 
 /// A frame of which only the first `captured` octets were captured.
-pub(crate) fn snapped(link: u16, frame: &[u8], captured: usize) -> (Packet, Notes) {
-    with_options(link, frame, captured, Options { decapsulate: false }).expect("the frame is decoded")
+pub(crate) fn snapped(link: u16, frame: &[u8], captured: usize) -> (Packet, AnomalySet) {
+    with_options(link, frame, captured, DecodeOptions { decapsulate: false }).expect("the frame is decoded")
 }
 
 /// A frame captured whole, with tunnels entered.
-pub(crate) fn entered(link: u16, frame: &[u8]) -> (Packet, Notes) {
-    with_options(link, frame, frame.len(), Options { decapsulate: true }).expect("the frame is decoded")
+pub(crate) fn entered(link: u16, frame: &[u8]) -> (Packet, AnomalySet) {
+    with_options(link, frame, frame.len(), DecodeOptions { decapsulate: true }).expect("the frame is decoded")
 }
 
 pub(crate) fn with_options(
     link: u16,
     frame: &[u8],
     captured: usize,
-    options: Options,
-) -> Result<(Packet, Notes), Refused> {
+    options: DecodeOptions,
+) -> Result<(Packet, AnomalySet), RefusalReason> {
     let mut packet = Packet::default();
     decode(link, &frame[..captured], frame.len() as u32, options, &mut packet).map(|notes| (packet, notes))
 }
 
 /// Why there is no packet in what was captured of a long frame.
-pub(crate) fn refused(link: u16, captured: &[u8]) -> Refused {
+pub(crate) fn refused(link: u16, captured: &[u8]) -> RefusalReason {
     let mut packet = Packet::default();
-    decode(link, captured, 1514, Options::default(), &mut packet).expect_err("the frame is refused")
+    decode(link, captured, 1514, DecodeOptions::default(), &mut packet).expect_err("the frame is refused")
 }
 
-pub(crate) fn noted(notes: Notes) -> Vec<Noted> {
+pub(crate) fn noted(notes: AnomalySet) -> Vec<PacketAnomaly> {
     notes.iter().collect()
 }
 
 /// The innermost tunnel ran between the addresses of the tests.
 pub(crate) fn assert_outer_v4(packet: &Packet) {
-    assert_eq!(packet.outer_source, mapped([192, 0, 2, 1]));
-    assert_eq!(packet.outer_destination, mapped([192, 0, 2, 2]));
+    assert_eq!(packet.outer_source, ipv4_mapped([192, 0, 2, 1]));
+    assert_eq!(packet.outer_destination, ipv4_mapped([192, 0, 2, 2]));
 }
 
 /// With tunnels entered, the packet is metered on its own addresses and noted as `expected`.
-pub(crate) fn assert_not_entered(link: u16, frame: &[u8], expected: &[Noted]) {
+pub(crate) fn assert_not_entered(link: u16, frame: &[u8], expected: &[PacketAnomaly]) {
     let (packet, notes) = entered(link, frame);
     assert_eq!(noted(notes), expected);
     assert_eq!(packet, decoded_as(link, frame).0);
@@ -134,15 +134,15 @@ pub(crate) fn assert_not_entered(link: u16, frame: &[u8], expected: &[Noted]) {
 
 /// The packet is not entered because a header is cut or impossible.
 pub(crate) fn assert_malformed(link: u16, frame: &[u8]) {
-    assert_not_entered(link, frame, &[Noted::TunnelMalformed]);
+    assert_not_entered(link, frame, &[PacketAnomaly::TunnelMalformed]);
 }
 
 /// Captured up to anywhere in `cuts`, the packet is not entered; captured up to their end, it is.
 pub(crate) fn assert_entered_from(link: u16, frame: &[u8], cuts: Range<usize>) {
-    let options = Options { decapsulate: true };
+    let options = DecodeOptions { decapsulate: true };
     for cut in cuts.clone() {
         let (packet, notes) = with_options(link, frame, cut, options).expect("the outer packet is decoded");
-        assert_eq!(noted(notes), [Noted::TunnelMalformed], "cut at {cut}");
+        assert_eq!(noted(notes), [PacketAnomaly::TunnelMalformed], "cut at {cut}");
         assert_eq!(packet, snapped(link, frame, cut).0, "cut at {cut}");
     }
     let (packet, _) = with_options(link, frame, cuts.end, options).expect("the inner packet is decoded");

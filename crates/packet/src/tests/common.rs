@@ -3,13 +3,13 @@
 
 use super::build::*;
 use super::properties::decoded_alike;
-use crate::{NO_VLAN, Network, Options, Packet, common, decode_any};
+use crate::{DecodeOptions, NO_VLAN, Network, Packet, common, decode_general};
 use std::path::Path;
 
 /// What the common path says of an Ethernet frame, if it does not decline.
 fn read(frame: &[u8], captured: usize, decapsulate: bool) -> Option<Packet> {
     let mut packet = Packet::default();
-    let options = Options { decapsulate };
+    let options = DecodeOptions { decapsulate };
     common::read(&frame[..captured], frame.len() as u32, options, &mut packet).then_some(packet)
 }
 
@@ -120,7 +120,7 @@ fn a_frame_that_is_declined_leaves_the_packet_alone() {
     let before = Packet { source: [7; 16], window: 7, vlan: 7, ..Packet::default() };
     let mut packet = before;
     let frame = ethernet(0x0800, &udp_in_v4(5, 4789, &[0; 12]));
-    assert!(!common::read(&frame, frame.len() as u32, Options { decapsulate: true }, &mut packet));
+    assert!(!common::read(&frame, frame.len() as u32, DecodeOptions { decapsulate: true }, &mut packet));
     assert_eq!(packet, before);
 }
 
@@ -141,8 +141,8 @@ fn captures_are_decoded_alike() {
                 }
                 decoded_alike(frame.link, frame.bytes, frame.wire_bytes);
                 let mut packet = Packet::default();
-                let options = Options::default();
-                let notes = decode_any(frame.link, frame.bytes, frame.wire_bytes, options, &mut packet);
+                let options = DecodeOptions::default();
+                let notes = decode_general(frame.link, frame.bytes, frame.wire_bytes, options, &mut packet);
                 let tcp_or_udp = matches!(packet.protocol, 6 | 17) && packet.flags.has(crate::Flags::PORTS);
                 if frame.link == 1 && tcp_or_udp && notes.is_ok_and(|notes| notes.is_empty()) {
                     plain += 1;

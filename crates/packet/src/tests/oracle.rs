@@ -2,7 +2,7 @@
 
 use super::build::decoded_as;
 use super::frames::{framed, headers, ip_packet};
-use crate::{Flags, NO_VLAN, Network, Packet, mapped};
+use crate::{Flags, NO_VLAN, Network, Packet, ipv4_mapped};
 use etherparse::{
     Icmpv4Slice, Icmpv6Slice, IpNumber, Ipv4Slice, Ipv6ExtensionSlice, Ipv6Slice, LinkExtSlice, NetSlice, SlicedPacket,
     TcpOptionElement, TcpSlice, UdpHeaderSlice,
@@ -50,7 +50,7 @@ fn compare_ipv4(ip: &Ipv4Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
     let header = ip.header();
     compare_tags(tags, packet);
     assert_eq!(packet.network, Network::Ipv4);
-    assert_eq!((packet.source, packet.destination), (mapped(header.source()), mapped(header.destination())));
+    assert_eq!((packet.source, packet.destination), (ipv4_mapped(header.source()), ipv4_mapped(header.destination())));
     assert_eq!((packet.ttl, packet.tos), (header.ttl(), header.dcp().value() << 2 | header.ecn().value()));
     assert_eq!((packet.protocol, packet.ip_bytes), (header.protocol().0, header.total_len().into()));
     assert_eq!(packet.identification, header.identification().into());
@@ -128,7 +128,7 @@ fn compare_transport(octets: &[u8], packet: &Packet) {
             let control = bits.iter().enumerate().map(|(at, &bit)| u16::from(bit) << at).sum::<u16>();
             // It does not show the three bits that are still reserved.
             assert_eq!(packet.control & 0x1ff, control);
-            assert_eq!(u16::from_be_bytes(packet.detail), tcp.checksum());
+            assert_eq!(u16::from_be_bytes(packet.icmp_or_checksum), tcp.checksum());
             if tcp.syn() && !packet.flags.has(Flags::FRAGMENT_FIRST) {
                 // It stops at options that cannot be, as we do.
                 let options: Vec<_> = tcp.options_iterator().map_while(Result::ok).collect();
@@ -140,7 +140,10 @@ fn compare_transport(octets: &[u8], packet: &Packet) {
                     TcpOptionElement::WindowScale(scale) => Some(*scale.min(&14)),
                     _ => None,
                 });
-                assert_eq!((packet.maximum_segment(), packet.window_scale()), (size.filter(|&size| size > 0), scale));
+                assert_eq!(
+                    (packet.maximum_segment_size(), packet.window_scale()),
+                    (size.filter(|&size| size > 0), scale)
+                );
             }
         }
         (_, 17) => {

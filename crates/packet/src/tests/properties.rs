@@ -2,10 +2,10 @@
 
 use super::build::noted;
 use super::frames::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
-use crate::{Flags, NO_LABEL, NO_VLAN, Network, Notes, Options, Packet, TunnelType, decode, decode_any};
+use crate::{AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weir_ledger::{Noted, Refused};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// Every link type that is decoded, and one that is not.
 const LINKS: [u16; 11] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 105];
@@ -14,9 +14,9 @@ const LINKS: [u16; 11] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 105];
 pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     for decapsulate in [false, true] {
         let [mut packet, mut general] = [Packet { time_ns: 1, interface: 2, source: [9; 16], ..Packet::default() }; 2];
-        let options = Options { decapsulate };
+        let options = DecodeOptions { decapsulate };
         let result = decode(link, bytes, frame_bytes, options, &mut packet);
-        assert_eq!(result, decode_any(link, bytes, frame_bytes, options, &mut general));
+        assert_eq!(result, decode_general(link, bytes, frame_bytes, options, &mut general));
         if result.is_ok() {
             assert_eq!(packet, general);
         }
@@ -24,7 +24,12 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
 }
 
 /// Decodes into a packet that still holds another one, and checks what must hold for anything.
-fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Result<(Packet, Notes), Refused> {
+fn checked(
+    link: u16,
+    bytes: &[u8],
+    frame_bytes: u32,
+    decapsulate: bool,
+) -> Result<(Packet, AnomalySet), RefusalReason> {
     let mut packet = Packet { time_ns: 1, interface: 2, ..Packet::default() };
     let mut other = Packet {
         source: [0xff; 16],
@@ -32,13 +37,13 @@ fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Resu
         vlan: 9,
         mpls_label: 9,
         control: 9,
-        detail: [9; 2],
+        icmp_or_checksum: [9; 2],
         flags: Flags(0xff),
         outer_source: [9; 16],
         ..packet
     };
-    let result = decode(link, bytes, frame_bytes, Options { decapsulate }, &mut packet);
-    assert_eq!(result, decode(link, bytes, frame_bytes, Options { decapsulate }, &mut other));
+    let result = decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut packet);
+    assert_eq!(result, decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut other));
     decoded_alike(link, bytes, frame_bytes);
     let notes = result?;
     assert_eq!(packet, other, "the packet before shows through");
@@ -63,7 +68,8 @@ fn checked(link: u16, bytes: &[u8], frame_bytes: u32, decapsulate: bool) -> Resu
         assert_eq!((packet.protocol, packet.ip_bytes, flags.0), (255, 0, Flags::PORTS));
         assert_eq!(packet.source_port, packet.destination_port);
     }
-    let tunnel_notes = noted(notes).iter().any(|n| matches!(n, Noted::TunnelMalformed | Noted::TunnelTooDeep));
+    let tunnel_notes =
+        noted(notes).iter().any(|n| matches!(n, PacketAnomaly::TunnelMalformed | PacketAnomaly::TunnelTooDeep));
     assert!(decapsulate || !(tunnel_notes || packet.tunnel_type != TunnelType::None));
     if packet.tunnel_type == TunnelType::None {
         assert!(!flags.has(Flags::TUNNEL_ID));
@@ -204,6 +210,6 @@ proptest! {
 #[test]
 fn link_types_that_are_not_known_are_refused() {
     for link in (0..=u16::MAX).filter(|link| !LINKS[..10].contains(link)) {
-        assert_eq!(checked(link, &[0x45; 64], 64, true), Err(Refused::LinkType));
+        assert_eq!(checked(link, &[0x45; 64], 64, true), Err(RefusalReason::LinkType));
     }
 }

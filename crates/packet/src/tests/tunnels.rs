@@ -1,8 +1,8 @@
 //! Tunnels in tunnels.
 
 use super::build::*;
-use crate::{Flags, NO_LABEL, NO_VLAN, Options, Packet, TunnelType, decode, mapped};
-use weir_ledger::Noted;
+use crate::{DecodeOptions, Flags, NO_LABEL, NO_VLAN, Packet, TunnelType, decode, ipv4_mapped};
+use weir_ledger::PacketAnomaly;
 
 const KINDS: [TunnelType; 8] = [
     TunnelType::Gre,
@@ -82,7 +82,7 @@ fn a_ninth_tunnel_is_not_entered_and_its_ip_header_is_metered() {
     for tunnels in 9..20 {
         let packet = in_gre(tunnels, udp_in_v4(5, 6, b"x"));
         let (packet, notes) = entered(228, &packet);
-        assert_eq!(noted(notes), [Noted::TunnelTooDeep]);
+        assert_eq!(noted(notes), [PacketAnomaly::TunnelTooDeep]);
         assert_eq!((packet.protocol, packet.tunnel_type, packet.source_port), (47, TunnelType::Gre, 0));
         assert_eq!(packet.ip_bytes as usize, 29 + 28 * (tunnels - 8));
     }
@@ -93,7 +93,7 @@ fn what_would_not_be_entered_anyway_is_not_too_deep() {
     let arp = ipv4(47, &[&[0, 0, 0x65, 0x58], &ethernet(0x0806, &[0; 28])[..]].concat());
     assert!(entered(228, &in_gre(8, arp)).1.is_empty());
     let cut = ipv4(47, &[0, 0, 8]);
-    assert_eq!(noted(entered(228, &in_gre(8, cut)).1), [Noted::TunnelMalformed]);
+    assert_eq!(noted(entered(228, &in_gre(8, cut)).1), [PacketAnomaly::TunnelMalformed]);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_tunnel_that_claims_to_carry_itself_ends() {
     // The same octets are every header: a GRE packet that says that what follows is IPv4 again.
     let frame = in_gre(2000, ipv4(47, &[0, 0, 8, 0]));
     let (packet, notes) = entered(228, &frame);
-    assert_eq!(noted(notes), [Noted::TunnelTooDeep]);
+    assert_eq!(noted(notes), [PacketAnomaly::TunnelTooDeep]);
     assert_eq!(packet.protocol, 47);
     // A label stack in Ethernet in a label stack, without end, in a tunnel: impossible.
     let stacks = (0..100).fold(Vec::new(), |inner, _| mpls(&[1], &[&[0; 4], &ethernet(0x8847, &inner)[..]].concat()));
@@ -113,8 +113,8 @@ fn a_malformed_tunnel_in_a_good_one_is_metered_on_the_addresses_around_it() {
     let mut inner = ipv4_from([10, 9, 9, 9], [10, 8, 8, 8], 4, &udp_in_v4(5, 6, b"x"));
     inner[20] = 0x55;
     let (packet, notes) = entered(228, &in_gre(1, inner));
-    assert_eq!(noted(notes), [Noted::TunnelMalformed]);
-    assert_eq!((packet.source, packet.protocol, packet.tunnel_type), (mapped([10, 9, 9, 9]), 4, TunnelType::Gre));
+    assert_eq!(noted(notes), [PacketAnomaly::TunnelMalformed]);
+    assert_eq!((packet.source, packet.protocol, packet.tunnel_type), (ipv4_mapped([10, 9, 9, 9]), 4, TunnelType::Gre));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn what_was_odd_on_the_way_stays_noted() {
     let mut frame = wrap(TunnelType::Geneve, &ipv4(6, &[0, 5])).unwrap();
     frame[2..4].fill(0);
     let (packet, notes) = entered(228, &frame);
-    assert_eq!(noted(notes), [Noted::LengthFromFrame, Noted::TransportMalformed]);
+    assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame, PacketAnomaly::TransportMalformed]);
     assert_eq!((packet.tunnel_type, packet.ip_bytes), (TunnelType::Geneve, 22));
 }
 
@@ -169,7 +169,7 @@ fn an_inner_length_of_0_is_what_the_packet_around_had() {
     let mut frame = ethernet(0x0800, &in_gre(1, inner));
     frame.extend([0; 30]);
     let (packet, notes) = entered(1, &frame);
-    assert_eq!(noted(notes), [Noted::LengthFromFrame]);
+    assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
     assert_eq!(packet.ip_bytes, 29);
 }
 
@@ -181,7 +181,9 @@ fn every_kind_is_cut_anywhere_without_harm() {
             let whole = entered(101, &packet).0;
             let outer = decoded_as(101, &packet).0;
             for cut in 0..packet.len() {
-                let Ok((packet, _)) = with_options(101, &packet, cut, Options { decapsulate: true }) else { continue };
+                let Ok((packet, _)) = with_options(101, &packet, cut, DecodeOptions { decapsulate: true }) else {
+                    continue;
+                };
                 let expected = if packet.tunnel_type == TunnelType::None { &outer } else { &whole };
                 assert_eq!((packet.source, packet.ip_bytes), (expected.source, expected.ip_bytes));
             }
@@ -196,7 +198,7 @@ fn nothing_of_the_packet_before_is_left() {
         &vlan(3, 0x88a8, &vlan(4, 0x8847, &mpls(&[5], &in_gre(1, ipv4(6, &tcp(5, 6, 0xfff, b"hello")))))),
     );
     let mut used = Packet { time_ns: 1, interface: 2, ..Packet::default() };
-    decode(1, &rich, rich.len() as u32, Options { decapsulate: true }, &mut used).unwrap();
+    decode(1, &rich, rich.len() as u32, DecodeOptions { decapsulate: true }, &mut used).unwrap();
     assert!(used.vlan != NO_VLAN && used.mpls_label != NO_LABEL && used.tunnel_id != 0 && used.control != 0);
     for frame in [
         rich,
@@ -210,8 +212,8 @@ fn nothing_of_the_packet_before_is_left() {
             let mut reused = used;
             let length = frame.len() as u32;
             assert_eq!(
-                decode(1, &frame, length, Options { decapsulate }, &mut fresh),
-                decode(1, &frame, length, Options { decapsulate }, &mut reused)
+                decode(1, &frame, length, DecodeOptions { decapsulate }, &mut fresh),
+                decode(1, &frame, length, DecodeOptions { decapsulate }, &mut reused)
             );
             assert_eq!(fresh, reused);
             assert_eq!((reused.time_ns, reused.interface, reused.frame_bytes), (1, 2, length));

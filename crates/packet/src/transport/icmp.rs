@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::Flags;
     use crate::tests::build::*;
-    use weir_ledger::Noted;
+    use weir_ledger::PacketAnomaly;
 
     #[test]
     fn every_pair_of_the_list_is_one_key() {
@@ -117,12 +117,12 @@ mod tests {
         let ip = ipv4(V4, &[8, 0, 0, 0, 0, 1, 0, 1]);
         for cut in 20..22 {
             let (packet, notes) = snapped(228, &ip, cut);
-            assert_eq!(noted(notes), [Noted::PortsNotCaptured]);
+            assert_eq!(noted(notes), [PacketAnomaly::PortsNotCaptured]);
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (0, 0, 0));
         }
         for length in 0..2 {
             let (packet, notes) = decoded_as(228, &ipv4(V4, &[8, 0][..length]));
-            assert_eq!(noted(notes), [Noted::TransportMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::TransportMalformed]);
             assert_eq!((packet.destination_port, packet.payload_bytes), (0, 0));
         }
         assert_eq!(snapped(228, &ip, 22).0, decoded_as(228, &ip).0);

@@ -5,11 +5,11 @@ mod ports;
 mod tcp;
 
 use crate::octets::Octets;
-use crate::{Flags, Network, Notes, Packet};
+use crate::{AnomalySet, Flags, Network, Packet};
 use icmp::{Icmp, Version};
 use ports::{DCCP, UDP_LITE};
 use tcp::Tcp;
-use weir_ledger::Noted;
+use weir_ledger::PacketAnomaly;
 
 pub(crate) use ports::{Ports, UDP};
 pub(crate) use tcp::{PROTOCOL as TCP, read_options};
@@ -17,7 +17,7 @@ pub(crate) use tcp::{PROTOCOL as TCP, read_options};
 /// Writes what the transport header says into `packet`, which holds all that the IP headers said:
 /// `protocol`, and as `payload_bytes` how many octets follow them. `octets` is what was captured of those.
 #[inline]
-pub(crate) fn describe(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
+pub(crate) fn describe(octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
     match (packet.network, packet.protocol) {
         (_, tcp::PROTOCOL) => describe_tcp(octets, packet, notes),
         (Network::Ipv4, icmp::V4) => describe_icmp(Version::V4, octets, packet, notes),
@@ -31,7 +31,7 @@ pub(crate) fn describe(octets: Octets<'_>, packet: &mut Packet, notes: &mut Note
 }
 
 #[inline]
-fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
+fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
     let Some((tcp, rest)) = Tcp::split(octets) else {
         return describe_ports(tcp::FIXED_BYTES, octets, packet, notes);
     };
@@ -40,11 +40,11 @@ fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
     packet.acknowledgment = tcp.acknowledgment();
     packet.control = tcp.control();
     packet.window = tcp.window();
-    packet.detail = tcp.checksum();
+    packet.icmp_or_checksum = tcp.checksum();
     packet.flags.0 |= Flags::PORTS | Flags::TCP;
     let header_bytes = tcp.header_bytes();
     if header_bytes < tcp::FIXED_BYTES || header_bytes > packet.payload_bytes {
-        notes.add(Noted::TransportMalformed);
+        notes.add(PacketAnomaly::TransportMalformed);
     } else if packet.has_options() {
         read_options(rest.end_at(header_bytes - tcp::FIXED_BYTES).captured(), packet);
     }
@@ -53,13 +53,13 @@ fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
 }
 
 #[inline]
-fn describe_ports(header_bytes: u32, octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
+fn describe_ports(header_bytes: u32, octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
     match Ports::split(octets) {
         Some((ports, _)) => {
             (packet.source_port, packet.destination_port) = (ports.source(), ports.destination());
             packet.flags.0 |= Flags::PORTS;
             if packet.payload_bytes < header_bytes {
-                notes.add(Noted::TransportMalformed);
+                notes.add(PacketAnomaly::TransportMalformed);
             }
         }
         None => note_absence(Ports::BYTES, packet, notes),
@@ -71,10 +71,10 @@ fn describe_ports(header_bytes: u32, octets: Octets<'_>, packet: &mut Packet, no
 }
 
 #[inline]
-fn describe_icmp(version: Version, octets: Octets<'_>, packet: &mut Packet, notes: &mut Notes) {
+fn describe_icmp(version: Version, octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
     match Icmp::split(octets) {
         Some((icmp, _)) => {
-            packet.detail = icmp.type_and_code();
+            packet.icmp_or_checksum = icmp.type_and_code();
             (packet.source_port, packet.destination_port) = icmp.key(version);
             packet.flags.0 |= Flags::PORTS;
         }
@@ -85,6 +85,10 @@ fn describe_icmp(version: Version, octets: Octets<'_>, packet: &mut Packet, note
 
 /// Tells a packet that ends before `needed` octets of its transport header from a capture that does.
 #[cold]
-fn note_absence(needed: u32, packet: &Packet, notes: &mut Notes) {
-    notes.add(if packet.payload_bytes < needed { Noted::TransportMalformed } else { Noted::PortsNotCaptured });
+fn note_absence(needed: u32, packet: &Packet, notes: &mut AnomalySet) {
+    notes.add(if packet.payload_bytes < needed {
+        PacketAnomaly::TransportMalformed
+    } else {
+        PacketAnomaly::PortsNotCaptured
+    });
 }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::Flags;
     use crate::tests::build::*;
-    use weir_ledger::Noted;
+    use weir_ledger::PacketAnomaly;
 
     /// A payload that begins with ports 5 and 6.
     fn payload(length: usize) -> Vec<u8> {
@@ -86,8 +86,8 @@ mod tests {
             let whole = ipv4(protocol, &payload(40));
             for cut in 0..4 {
                 for ((packet, notes), expected) in [
-                    (snapped(228, &whole, 20 + cut), Noted::PortsNotCaptured),
-                    (decoded_as(228, &ipv4(protocol, &payload(cut))), Noted::TransportMalformed),
+                    (snapped(228, &whole, 20 + cut), PacketAnomaly::PortsNotCaptured),
+                    (decoded_as(228, &ipv4(protocol, &payload(cut))), PacketAnomaly::TransportMalformed),
                 ] {
                     assert_eq!(noted(notes), [expected]);
                     assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (0, 0, 0));
@@ -103,7 +103,10 @@ mod tests {
             for length in 4..=header {
                 let (packet, notes) = decoded_as(228, &ipv4(protocol, &payload(length)));
                 assert_eq!(packet.source_port, 5);
-                assert_eq!(noted(notes), if length < header { vec![Noted::TransportMalformed] } else { vec![] });
+                assert_eq!(
+                    noted(notes),
+                    if length < header { vec![PacketAnomaly::TransportMalformed] } else { vec![] }
+                );
             }
         }
     }
@@ -113,7 +116,7 @@ mod tests {
         let mut ip = ipv4(UDP, &[]);
         ip[3] = 100;
         let (packet, notes) = decoded_as(228, &ip);
-        assert_eq!(noted(notes), [Noted::LengthBeyondFrame, Noted::PortsNotCaptured]);
+        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame, PacketAnomaly::PortsNotCaptured]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (100, 72));
     }
 }

@@ -101,7 +101,7 @@ pub(crate) fn read_options(mut options: &[u8], packet: &mut Packet) {
 mod tests {
     use crate::tests::build::*;
     use crate::{Flags, Packet};
-    use weir_ledger::Noted;
+    use weir_ledger::PacketAnomaly;
 
     #[test]
     fn every_field_is_read() {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((packet.source_port, packet.destination_port), (0x0102, 0x0304));
         assert_eq!((packet.sequence, packet.acknowledgment), (0x0102_0304, 0x0506_0708));
         assert_eq!((packet.control & Packet::CONTROL, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
-        assert_eq!((packet.detail, packet.icmp()), ([11, 12], [0, 0]));
+        assert_eq!((packet.icmp_or_checksum, packet.icmp()), ([11, 12], [0, 0]));
         assert_eq!(packet.flags.0, Flags::PORTS | Flags::TCP);
     }
 
@@ -140,7 +140,7 @@ mod tests {
             let (packet, notes) = snapped(1, &frame, (14 + 40 + captured).min(frame.len()));
             assert!(notes.is_empty());
             assert_eq!((packet.identification & 0xffff, packet.control & Packet::CONTROL), (0xabcd, control));
-            (packet.maximum_segment(), packet.window_scale())
+            (packet.maximum_segment_size(), packet.window_scale())
         };
         let all = [1, 2, 4, 5, 0xb4, 3, 3, 7, 2, 4, 1, 1, 3, 3, 9, 0];
         assert_eq!(read(Packet::SYN | Packet::ACK, &all, 40), (Some(1460), Some(7)));
@@ -164,7 +164,7 @@ mod tests {
             let (packet, notes) = snapped(228, &ip, cut);
             let ports = if cut < 24 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
-            assert_eq!(noted(notes), if cut < 24 { vec![Noted::PortsNotCaptured] } else { vec![] });
+            assert_eq!(noted(notes), if cut < 24 { vec![PacketAnomaly::PortsNotCaptured] } else { vec![] });
             assert_eq!((packet.control, packet.ip_bytes, packet.payload_bytes), (0, 45, 5));
         }
     }
@@ -174,7 +174,7 @@ mod tests {
         let segment = tcp(5, 6, Packet::SYN, b"");
         for length in 0..20 {
             let (packet, notes) = decoded_as(228, &ipv4(6, &segment[..length]));
-            assert_eq!(noted(notes), [Noted::TransportMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::TransportMalformed]);
             let ports = if length < 4 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
             assert_eq!((packet.control, packet.payload_bytes), (0, 0));
@@ -191,7 +191,7 @@ mod tests {
             let mut segment = tcp(5, 6, Packet::SYN, b"hello");
             segment[12] = offset;
             let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
-            assert_eq!(noted(notes), [Noted::TransportMalformed]);
+            assert_eq!(noted(notes), [PacketAnomaly::TransportMalformed]);
             assert_eq!((packet.control, packet.payload_bytes), (Packet::SYN, payload_bytes));
         }
     }

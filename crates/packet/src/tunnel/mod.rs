@@ -14,7 +14,7 @@ use geneve::Geneve;
 use gre::Gre;
 use gtpu::Gtpu;
 use vxlan::Vxlan;
-use weir_ledger::Refused;
+use weir_ledger::RefusalReason;
 
 /// Tunnels inside each other that are entered, at most.
 pub(crate) const DEPTH: u32 = 8;
@@ -31,8 +31,8 @@ const UDP_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-impl From<Refused> for Malformed {
-    fn from(_: Refused) -> Self {
+impl From<RefusalReason> for Malformed {
+    fn from(_: RefusalReason) -> Self {
         Self
     }
 }

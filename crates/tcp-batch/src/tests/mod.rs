@@ -16,7 +16,7 @@ use shim::Shim;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
-use weir_packet::{Flags, Network, Packet, address};
+use weir_packet::{Flags, Network, Packet, ip_address};
 use weir_tcp::{Degraded, Reference, Segment};
 
 /// What the engine is: a map of connections, and those that were followed by another one.
@@ -29,7 +29,7 @@ struct Model {
 impl Model {
     fn enter(&mut self, packet: &Packet) {
         let end = |octets, port| {
-            let ip: IpAddr = address(packet.network, octets).expect("it has IP addresses");
+            let ip: IpAddr = ip_address(packet.network, octets).expect("it has IP addresses");
             SocketAddr::new(ip, port)
         };
         let source = end(packet.source, packet.source_port);
@@ -119,8 +119,8 @@ fn traffic() -> impl Strategy<Value = Vec<Packet>> {
 
 /// The packet, sent by one of two endpoints. Host 2 talks to itself.
 fn between(packet: Packet, side: usize, host: u8, port: u16) -> Packet {
-    let one = (weir_packet::mapped([10, 0, 0, host]), 1000 + port);
-    let other = (weir_packet::mapped([10, 0, 0, 2]), 1001);
+    let one = (weir_packet::ipv4_mapped([10, 0, 0, host]), 1000 + port);
+    let other = (weir_packet::ipv4_mapped([10, 0, 0, 2]), 1001);
     let ((source, source_port), (destination, destination_port)) = if side == 0 { (one, other) } else { (other, one) };
     let flags = Flags(packet.flags.0 | Flags::PORTS);
     Packet { source, destination, source_port, destination_port, flags, ..packet }
@@ -242,8 +242,8 @@ fn memory_taken_again_holds_no_originals_of_another_connection() {
     let mut packets = Vec::new();
     for round in 0..3_u32 {
         let segment = |at: u32, control: u16| Packet {
-            source: weir_packet::mapped([192, 0, 2, 1]),
-            destination: weir_packet::mapped([192, 0, 2, 2]),
+            source: weir_packet::ipv4_mapped([192, 0, 2, 1]),
+            destination: weir_packet::ipv4_mapped([192, 0, 2, 2]),
             time_ns: (1 << 50) + u64::from(100 * round + at) * 1000,
             protocol: 6,
             control,
@@ -272,10 +272,10 @@ fn many_connections_that_begin_at_once_find_their_places() {
     let mut packets = Vec::new();
     for round in 0..3 {
         for number in 0..4000_u32 {
-            let source = weir_packet::mapped((0x0a00_0000 + number / 8).to_be_bytes());
+            let source = weir_packet::ipv4_mapped((0x0a00_0000 + number / 8).to_be_bytes());
             let syn = Packet {
                 source,
-                destination: weir_packet::mapped([192, 0, 2, 1]),
+                destination: weir_packet::ipv4_mapped([192, 0, 2, 1]),
                 source_port: 40_000 + number as u16 % 8,
                 destination_port: 443,
                 time_ns: 1 << 50,

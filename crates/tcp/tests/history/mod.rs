@@ -173,7 +173,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
             control: step.control | if step.control & 2 != 0 { u16::from(step.kind % 15) << 12 } else { 0 },
             window: step.window,
             identification: step.identification | if step.control & 2 != 0 { u32::from(step.kind) << 16 } else { 0 },
-            detail: [0, step.checksum],
+            icmp_or_checksum: [0, step.checksum],
             ttl: step.ttl,
             ..Packet::default()
         };

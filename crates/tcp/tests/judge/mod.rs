@@ -270,7 +270,7 @@ impl Judge {
 
     fn copy(&mut self, side: usize, packet: &Packet) -> Option<Class> {
         let fields = |p: &Packet| {
-            (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.detail, p.identification)
+            (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
         };
         let identified = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
         let control = packet.control & (Packet::SYN | Packet::FIN | Packet::RST);
@@ -358,7 +358,7 @@ impl Judge {
             let own = &mut self.sides[side];
             own.syn = Some(*packet);
             own.report.syn_window = Some(packet.window);
-            own.report.maximum_segment = packet.maximum_segment();
+            own.report.maximum_segment = packet.maximum_segment_size();
             own.report.window_scale = packet.window_scale();
             own.report.handshake_ns = answer;
         }

@@ -156,7 +156,7 @@ impl Wire<'_> {
             control: control | (options as u16) << 12,
             window: end.window,
             identification: u32::from(end.identification) | (options * 100) << 16,
-            detail: [sum as u8, (sum >> 8) as u8],
+            icmp_or_checksum: [sum as u8, (sum >> 8) as u8],
             ttl: end.ttl,
             ..Packet::default()
         };

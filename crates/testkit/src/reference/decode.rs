@@ -4,8 +4,8 @@
 
 use crate::RawFrame;
 use std::collections::BTreeSet;
-use weir_ledger::{Noted, Refused};
-use weir_packet::{Flags, Network, Packet, TunnelType, mapped};
+use weir_ledger::{PacketAnomaly, RefusalReason};
+use weir_packet::{Flags, Network, Packet, TunnelType, ipv4_mapped};
 
 const VLAN: [u16; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 const MPLS: [u16; 2] = [0x8847, 0x8848];
@@ -19,7 +19,7 @@ const LOWEST_ETHERTYPE: u16 = 0x0600;
 const MOST_HEADERS: usize = 16;
 const MOST_TUNNELS: usize = 8;
 
-type Notes = BTreeSet<Noted>;
+type AnomalySet = BTreeSet<PacketAnomaly>;
 
 fn slice(bytes: &[u8], at: usize, length: usize) -> Option<&[u8]> {
     bytes.get(at..at.checked_add(length)?)
@@ -33,7 +33,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(be16(bytes, at)?) << 16 | u32::from(be16(bytes, at + 2)?))
 }
 
-pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Notes), Refused> {
+pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, AnomalySet), RefusalReason> {
     let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
     let (start, at) = link(frame.link, bytes, &mut outside)?;
@@ -48,7 +48,7 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Not
     (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
     packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
 
-    let mut notes = Notes::new();
+    let mut notes = AnomalySet::new();
     let mut inside = match found {
         Found::Ip(version, at) => ip(bytes, at, version, frame.wire_bytes as usize, &mut packet, &mut notes)?,
         Found::Other(ethertype) => {
@@ -72,11 +72,11 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Not
         match enter(around, &packet, &inside, end) {
             Tunnel::None => break,
             Tunnel::Malformed => {
-                notes.insert(Noted::TunnelMalformed);
+                notes.insert(PacketAnomaly::TunnelMalformed);
                 break;
             }
             Tunnel::Entered(_) if depth == MOST_TUNNELS => {
-                notes.insert(Noted::TunnelTooDeep);
+                notes.insert(PacketAnomaly::TunnelTooDeep);
                 break;
             }
             Tunnel::Entered(entered) => {
@@ -123,9 +123,9 @@ enum Found {
     Other(u16),
 }
 
-fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize), Refused> {
+fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize), RefusalReason> {
     let mac = |at| slice(bytes, at, 6).map(|b| b.try_into().expect("six octets"));
-    let cut = Refused::LinkTruncated;
+    let cut = RefusalReason::LinkTruncated;
     match link {
         1 => Ok((Next::Ethernet, 0)),
         12 | 14 | 101 => Ok((Next::Nibble, 0)),
@@ -157,7 +157,7 @@ fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize),
             };
             Ok((Next::EtherType(ethertype), 4))
         }
-        _ => Err(Refused::LinkType),
+        _ => Err(RefusalReason::LinkType),
     }
 }
 
@@ -167,12 +167,18 @@ fn cooked(protocol: u16) -> Next {
 }
 
 /// Follows headers to IP or to something else; `end` is where the frame ended on the wire.
-fn walk(bytes: &[u8], end: usize, mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, Refused> {
-    let cut = Refused::LinkTruncated;
+fn walk(
+    bytes: &[u8],
+    end: usize,
+    mut next: Next,
+    mut at: usize,
+    outside: &mut Outside,
+) -> Result<Found, RefusalReason> {
+    let cut = RefusalReason::LinkTruncated;
     let mut headers = 0;
     loop {
         if headers > MOST_HEADERS {
-            return Err(Refused::TooManyHeaders);
+            return Err(RefusalReason::TooManyHeaders);
         }
         next = match next {
             Next::Ethernet => {
@@ -186,7 +192,7 @@ fn walk(bytes: &[u8], end: usize, mut next: Next, mut at: usize, outside: &mut O
             Next::TypeOrLength(ethertype) => Next::EtherType(ethertype),
             Next::Nibble => match bytes.get(at).map(|octet| octet >> 4) {
                 Some(version @ (4 | 6)) => return Ok(Found::Ip(version, at)),
-                Some(_) => return Err(Refused::IpVersion),
+                Some(_) => return Err(RefusalReason::IpVersion),
                 None => return Err(cut),
             },
             Next::EtherType(IPV4) => return Ok(Found::Ip(4, at)),
@@ -203,7 +209,7 @@ fn walk(bytes: &[u8], end: usize, mut next: Next, mut at: usize, outside: &mut O
                 let (label, bottom) = labels(bytes, at)?;
                 outside.label.get_or_insert(label);
                 at = bottom;
-                match bytes.get(at).ok_or(Refused::MplsTruncated)? >> 4 {
+                match bytes.get(at).ok_or(RefusalReason::MplsTruncated)? >> 4 {
                     4 => Next::EtherType(IPV4),
                     6 => Next::EtherType(IPV6),
                     0 => {
@@ -255,16 +261,16 @@ fn walk(bytes: &[u8], end: usize, mut next: Next, mut at: usize, outside: &mut O
 }
 
 /// The top label of a stack, and where the stack ends.
-fn labels(bytes: &[u8], at: usize) -> Result<(u32, usize), Refused> {
+fn labels(bytes: &[u8], at: usize) -> Result<(u32, usize), RefusalReason> {
     let mut top = None;
     for number in 0..MOST_HEADERS {
-        let entry = be32(bytes, at + 4 * number).ok_or(Refused::MplsTruncated)?;
+        let entry = be32(bytes, at + 4 * number).ok_or(RefusalReason::MplsTruncated)?;
         let top = *top.get_or_insert(entry >> 12);
         if entry & 0x100 != 0 {
             return Ok((top, at + 4 * number + 4));
         }
     }
-    Err(Refused::TooManyHeaders)
+    Err(RefusalReason::TooManyHeaders)
 }
 
 // ---- IP and transport ----
@@ -286,14 +292,14 @@ fn ip(
     version: u8,
     frame_end: usize,
     packet: &mut Packet,
-    notes: &mut Notes,
-) -> Result<Inside, Refused> {
+    notes: &mut AnomalySet,
+) -> Result<Inside, RefusalReason> {
     let inside = match version {
         4 => ipv4(bytes, at, frame_end, packet, notes)?,
         _ => ipv6(bytes, at, frame_end, packet, notes)?,
     };
     if at + packet.ip_bytes as usize > frame_end {
-        notes.insert(Noted::LengthBeyondFrame);
+        notes.insert(PacketAnomaly::LengthBeyondFrame);
     }
     packet.payload_bytes = inside.end.saturating_sub(inside.payload) as u32;
     if inside.whole && !packet.flags.has(Flags::FRAGMENT_LATER) {
@@ -306,31 +312,37 @@ fn set(packet: &mut Packet, flag: u8) {
     packet.flags = Flags(packet.flags.0 | flag);
 }
 
-fn ipv4(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
-    let cut = Refused::Ipv4Truncated;
+fn ipv4(
+    bytes: &[u8],
+    at: usize,
+    frame_end: usize,
+    packet: &mut Packet,
+    notes: &mut AnomalySet,
+) -> Result<Inside, RefusalReason> {
+    let cut = RefusalReason::Ipv4Truncated;
     let header = slice(bytes, at, 20).ok_or(cut)?;
     if header[0] >> 4 != 4 {
-        return Err(Refused::IpVersion);
+        return Err(RefusalReason::IpVersion);
     }
     let header_bytes = u32::from(header[0] & 15) * 4;
     if header_bytes < 20 {
-        return Err(Refused::Ipv4HeaderLength);
+        return Err(RefusalReason::Ipv4HeaderLength);
     }
     packet.ip_bytes = u32::from(be16(header, 2).ok_or(cut)?);
     if packet.ip_bytes == 0 {
         packet.ip_bytes = (frame_end - at) as u32;
-        notes.insert(Noted::LengthFromFrame);
+        notes.insert(PacketAnomaly::LengthFromFrame);
     }
     if packet.ip_bytes < header_bytes {
-        return Err(Refused::Ipv4TotalLength);
+        return Err(RefusalReason::Ipv4TotalLength);
     }
     packet.network = Network::Ipv4;
     packet.tos = header[1];
     packet.ttl = header[8];
     packet.protocol = header[9];
     packet.identification = u32::from(be16(header, 4).ok_or(cut)?);
-    packet.source = mapped(header[12..16].try_into().expect("four octets"));
-    packet.destination = mapped(header[16..20].try_into().expect("four octets"));
+    packet.source = ipv4_mapped(header[12..16].try_into().expect("four octets"));
+    packet.destination = ipv4_mapped(header[16..20].try_into().expect("four octets"));
     let fragment = be16(header, 6).ok_or(cut)?;
     if fragment & 0x1fff != 0 {
         set(packet, Flags::FRAGMENT_LATER);
@@ -340,16 +352,22 @@ fn ipv4(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &
     let payload = at + header_bytes as usize;
     let whole = payload <= bytes.len();
     if !whole {
-        notes.insert(Noted::ExtensionMalformed);
+        notes.insert(PacketAnomaly::ExtensionMalformed);
     }
     Ok(Inside { payload, end: at + packet.ip_bytes as usize, whole })
 }
 
-fn ipv6(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &mut Notes) -> Result<Inside, Refused> {
-    let cut = Refused::Ipv6Truncated;
+fn ipv6(
+    bytes: &[u8],
+    at: usize,
+    frame_end: usize,
+    packet: &mut Packet,
+    notes: &mut AnomalySet,
+) -> Result<Inside, RefusalReason> {
+    let cut = RefusalReason::Ipv6Truncated;
     let header = slice(bytes, at, 40).ok_or(cut)?;
     if header[0] >> 4 != 6 {
-        return Err(Refused::IpVersion);
+        return Err(RefusalReason::IpVersion);
     }
     packet.network = Network::Ipv6;
     packet.tos = (header[0] << 4) | (header[1] >> 4);
@@ -362,7 +380,7 @@ fn ipv6(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &
             0 => match jumbo(bytes, at + 40, header[6]) {
                 Some(length) => length.min(u32::MAX - 40),
                 None if after > 0 => {
-                    notes.insert(Noted::LengthFromFrame);
+                    notes.insert(PacketAnomaly::LengthFromFrame);
                     after
                 }
                 None => 0,
@@ -386,7 +404,7 @@ fn ipv6(bytes: &[u8], at: usize, frame_end: usize, packet: &mut Packet, notes: &
             _ => (usize::from(header[1]) + 1) * 8,
         });
         let (Some(header), Some(length)) = (header, length.filter(|length| at + length <= reach)) else {
-            notes.insert(Noted::ExtensionMalformed);
+            notes.insert(PacketAnomaly::ExtensionMalformed);
             whole = false;
             break;
         };
@@ -428,7 +446,7 @@ fn jumbo(bytes: &[u8], at: usize, next: u8) -> Option<u32> {
     }
 }
 
-fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Notes) {
+fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut AnomalySet) {
     let at = inside.payload;
     let by_length = inside.end.saturating_sub(at);
     let icmp = matches!((packet.network, packet.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58));
@@ -441,16 +459,16 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     }
     let needed = if icmp { 2 } else { 4 };
     if by_length < needed {
-        notes.insert(Noted::TransportMalformed);
+        notes.insert(PacketAnomaly::TransportMalformed);
         return;
     }
     let Some(first) = slice(bytes, at, needed) else {
-        notes.insert(Noted::PortsNotCaptured);
+        notes.insert(PacketAnomaly::PortsNotCaptured);
         return;
     };
     set(packet, Flags::PORTS);
     if icmp {
-        packet.detail = [first[0], first[1]];
+        packet.icmp_or_checksum = [first[0], first[1]];
         packet.source_port = u16::from(first[0]);
         packet.destination_port = counterpart(packet.protocol, first[0]).unwrap_or(0x100 | u16::from(first[1]));
         return;
@@ -463,7 +481,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
         _ => 12,
     };
     if by_length < fixed {
-        notes.insert(Noted::TransportMalformed);
+        notes.insert(PacketAnomaly::TransportMalformed);
         return;
     }
     if packet.protocol != 6 {
@@ -475,10 +493,10 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Not
     packet.acknowledgment = be32(tcp, 8).expect("twenty octets");
     packet.control = be16(tcp, 12).expect("twenty octets") & 0x0fff;
     packet.window = be16(tcp, 14).expect("twenty octets");
-    packet.detail = [tcp[16], tcp[17]];
+    packet.icmp_or_checksum = [tcp[16], tcp[17]];
     let header_bytes = usize::from(tcp[12] >> 4) * 4;
     if header_bytes < 20 || header_bytes > by_length {
-        notes.insert(Noted::TransportMalformed);
+        notes.insert(PacketAnomaly::TransportMalformed);
     }
     packet.payload_bytes = by_length.saturating_sub(header_bytes.max(20)) as u32;
     let fragment = packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
@@ -532,7 +550,7 @@ enum Tunnel {
     /// No tunnel, or one that carries no IP.
     None,
     Malformed,
-    Entered(Box<(Packet, Inside, Notes)>),
+    Entered(Box<(Packet, Inside, AnomalySet)>),
 }
 
 /// What a tunnel header said: type, identifier, what follows, where.
@@ -593,7 +611,7 @@ fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, frame_end: usize) -> Tun
         outer_destination: outer.destination,
         ..Packet::default()
     };
-    let mut notes = Notes::new();
+    let mut notes = AnomalySet::new();
     match ip(bytes, at, version, frame_end, &mut inner, &mut notes) {
         Ok(inside) => Tunnel::Entered(Box::new((inner, inside, notes))),
         Err(_) => Tunnel::Malformed,

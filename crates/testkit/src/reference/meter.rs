@@ -7,7 +7,7 @@
 use super::Outcome;
 use std::collections::BTreeMap;
 use weir_flow::{Approximate, CacheFullPolicy, Config, Direction, EndReason, FlowRecord};
-use weir_ledger::Noted;
+use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Network, Packet, TunnelType};
 use weir_tcp::Reference;
 
@@ -111,7 +111,7 @@ pub(super) struct Meter {
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
     ended: Vec<FlowRecord>,
-    noted: BTreeMap<Noted, u64>,
+    anomalies: BTreeMap<PacketAnomaly, u64>,
     dropped_packets: u64,
     dropped_bytes: u64,
 }
@@ -132,7 +132,7 @@ impl Meter {
             overflows: Vec::new(),
             fragments: Vec::new(),
             ended: Vec::new(),
-            noted: BTreeMap::new(),
+            anomalies: BTreeMap::new(),
             dropped_packets: 0,
             dropped_bytes: 0,
         }
@@ -193,8 +193,8 @@ impl Meter {
         outcome.flows = self.ended;
         outcome.dropped_packets = self.dropped_packets;
         outcome.dropped_bytes = self.dropped_bytes;
-        for (note, count) in self.noted {
-            *outcome.noted.entry(note).or_default() += count;
+        for (note, count) in self.anomalies {
+            *outcome.anomalies.entry(note).or_default() += count;
         }
     }
 
@@ -208,7 +208,7 @@ impl Meter {
             self.newest = Some(time);
         } else if u128::from(newest - time) > SECOND {
             self.newest = Some(time);
-            *self.noted.entry(Noted::ClockWentBack).or_default() += 1;
+            *self.anomalies.entry(PacketAnomaly::ClockWentBack).or_default() += 1;
         }
     }
 
@@ -292,11 +292,11 @@ impl Meter {
         } else if packet.flags.has(Flags::FRAGMENT_LATER) {
             let known = |first: &&FirstFragment| first.name == name && self.clock < first.since + 30 * SECOND;
             let Some(first) = self.fragments.iter().find(known) else {
-                *self.noted.entry(Noted::FragmentUnattributed).or_default() += 1;
+                *self.anomalies.entry(PacketAnomaly::FragmentUnattributed).or_default() += 1;
                 return false;
             };
             (packet.source_port, packet.destination_port) = first.ports;
-            packet.detail = first.icmp;
+            packet.icmp_or_checksum = first.icmp;
         }
         true
     }
@@ -347,7 +347,7 @@ impl Meter {
             && let Some((_, at)) = best
         {
             if matches!(self.flows[at].as_ref().map(|flow| &flow.phase), Some(Phase::Open { .. })) {
-                *self.noted.entry(Noted::Evicted).or_default() += 1;
+                *self.anomalies.entry(PacketAnomaly::Evicted).or_default() += 1;
             }
             self.end(at, EndReason::LackOfResources);
         }
@@ -417,7 +417,7 @@ impl Meter {
     // ---- Overflow records ----
 
     fn sum_up(&mut self, packet: Packet, unattributed: bool) {
-        *self.noted.entry(Noted::Overflow).or_default() += 1;
+        *self.anomalies.entry(PacketAnomaly::Overflow).or_default() += 1;
         self.end_due_overflows();
         let kept = match packet.network {
             Network::Ipv4 => 15,

@@ -10,7 +10,7 @@ mod meter;
 use crate::RawFrame;
 use std::collections::BTreeMap;
 use weir_flow::FlowRecord;
-use weir_ledger::{Noted, Refused};
+use weir_ledger::{PacketAnomaly, RefusalReason};
 use weir_packet::{Network, Packet};
 use weir_probe::Settings;
 
@@ -20,11 +20,11 @@ pub struct Outcome {
     /// Every record; the order says nothing.
     pub flows: Vec<FlowRecord>,
     /// Frames by the reason why they became no packet.
-    pub refused: BTreeMap<Refused, u64>,
+    pub refused: BTreeMap<RefusalReason, u64>,
     /// Their octets on the wire.
-    pub refused_bytes: BTreeMap<Refused, u64>,
+    pub refused_bytes: BTreeMap<RefusalReason, u64>,
     /// Remarks on metered packets.
-    pub noted: BTreeMap<Noted, u64>,
+    pub anomalies: BTreeMap<PacketAnomaly, u64>,
     /// Frames without IP by EtherType.
     pub ethertypes: BTreeMap<u16, u64>,
     /// Packets that a full table dropped.
@@ -37,7 +37,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Why there is no packet.
-pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Noted>), Refused> {
+pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     decode::decode(frame, decapsulate).map(|(packet, notes)| (packet, notes.into_iter().collect()))
 }
 
@@ -59,14 +59,14 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
         let refused = match decode(frame, settings.decode.decapsulate) {
             Ok((packet, notes)) if packet.network != Network::Layer2 || settings.layer2 => {
                 for note in notes {
-                    *outcome.noted.entry(note).or_default() += 1;
+                    *outcome.anomalies.entry(note).or_default() += 1;
                 }
                 packets.push(packet);
                 continue;
             }
             Ok((packet, _)) => {
                 *outcome.ethertypes.entry(packet.source_port).or_default() += 1;
-                Refused::NonIp
+                RefusalReason::NonIp
             }
             Err(refused) => refused,
         };

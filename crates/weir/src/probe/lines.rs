@@ -87,7 +87,7 @@ impl Lines {
 /// What it has come to, in a line for whoever looks after the program.
 pub fn status(ledger: &Ledger) -> String {
     let line = &ledger.packets;
-    let dropped = line.dropped_card + line.dropped_kernel + line.dropped_ring + line.dropped_table_full;
+    let dropped = line.dropped_nic + line.dropped_kernel + line.dropped_ring + line.dropped_table_full;
     let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum::<u64>();
     let live = ledger.live.flows;
     format!("{} packets received, {dropped} of them dropped; {live} flows active, {lost} records lost", line.received)
@@ -134,12 +134,7 @@ fn line(
         text,
         "{time} {name:width$} {packets:>15} {bits:>12} | flows {} active {} ended {lost} lost | drops {} card {} kernel {} \
          ring {} table",
-        ledger.live.flows,
-        new.ended,
-        line.dropped_card,
-        line.dropped_kernel,
-        line.dropped_ring,
-        line.dropped_table_full,
+        ledger.live.flows, new.ended, line.dropped_nic, line.dropped_kernel, line.dropped_ring, line.dropped_table_full,
     );
     if ledger.overload.level > 0 {
         let _ = write!(text, " | {}", overload::short(&ledger.overload));

@@ -254,7 +254,7 @@ struct State {
 fn state(probe: &weir_probe::Probe) -> State {
     let (ledger, pipelines) = probe.status();
     let line = &ledger.packets;
-    let lost = line.dropped_card + line.dropped_kernel + line.dropped_ring;
+    let lost = line.dropped_nic + line.dropped_kernel + line.dropped_ring;
     let busy_ns = pipelines.into_iter().flat_map(|pipeline| pipeline.cpu_time_ns).collect();
     State { packets: line.received - lost, lost, busy_ns }
 }

@@ -129,7 +129,7 @@ mod tests {
         let sources = [path.as_os_str()];
         let source = files::open_sources(&sources, &stop).unwrap();
         let engine = Engine::open(Options { choice: Choice::Cpu, in_trouble, ..Options::default() }).unwrap();
-        let settings = input::Settings { filter: None, decode: weir_packet::Options { decapsulate: false } };
+        let settings = input::Settings { filter: None, decode: weir_packet::DecodeOptions { decapsulate: false } };
         let findings = find(&tcp, &sources, source, settings.clone(), engine, 1000, &stop);
         capture(&path, later);
         let mut out = Vec::new();

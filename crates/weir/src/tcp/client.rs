@@ -96,15 +96,15 @@ impl Clients {
 mod tests {
     use super::*;
     use std::net::SocketAddr;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     fn client_of(segments: &[(u16, u8, u16)], first_ns: u64) -> u16 {
         let mut clients = Clients::at_most(9);
         for (&(port, _, control), time_ns) in segments.iter().zip(0..) {
             let packet = Packet {
                 time_ns,
-                source: mapped([192, 0, 2, 1]),
-                destination: mapped([192, 0, 2, 1]),
+                source: ipv4_mapped([192, 0, 2, 1]),
+                destination: ipv4_mapped([192, 0, 2, 1]),
                 source_port: port,
                 destination_port: 3 - port,
                 flags: Flags(Flags::PORTS | Flags::TCP),

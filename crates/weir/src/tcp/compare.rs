@@ -155,13 +155,13 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_packet::mapped;
+    use weir_packet::ipv4_mapped;
 
     fn data(time_ms: u64, sequence: u32, payload_bytes: u32, identification: u32) -> Packet {
         Packet {
             time_ns: time_ms * 1_000_000,
-            source: mapped([192, 0, 2, 1]),
-            destination: mapped([192, 0, 2, 2]),
+            source: ipv4_mapped([192, 0, 2, 1]),
+            destination: ipv4_mapped([192, 0, 2, 2]),
             source_port: 1000,
             destination_port: 80,
             protocol: 6,

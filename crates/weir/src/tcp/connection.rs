@@ -5,7 +5,7 @@ use crate::arguments::TcpSort;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
-use weir_packet::{Network, mapped};
+use weir_packet::{Network, ipv4_mapped};
 use weir_tcp::{Class, Kept, Report};
 use weir_tcp_batch::Conversation;
 
@@ -101,7 +101,7 @@ impl Connection {
     /// As a flow, for the fields of records.
     pub fn flow(&self) -> FlowRecord {
         let octets = |end: SocketAddr| match end.ip() {
-            IpAddr::V4(address) => mapped(address.octets()),
+            IpAddr::V4(address) => ipv4_mapped(address.octets()),
             IpAddr::V6(address) => address.octets(),
         };
         let [forward, reverse] = self.packets.map(|packets| Direction {

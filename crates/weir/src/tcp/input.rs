@@ -6,8 +6,8 @@ use crate::read::{BURSTS_BETWEEN_LOOKS, DAMAGES_TOLD};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::{BURST, Selector, Source};
-use weir_ledger::{Ledger, Noted, Refused};
-use weir_packet::{Flags, Network, Packet, address, decode};
+use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
+use weir_packet::{Flags, Network, Packet, decode, ip_address};
 
 /// The protocol number of TCP.
 const TCP: u8 = 6;
@@ -39,7 +39,7 @@ pub trait Taker {
 #[derive(Clone)]
 pub struct Settings {
     pub filter: Option<Selector>,
-    pub decode: weir_packet::Options,
+    pub decode: weir_packet::DecodeOptions,
 }
 
 /// Lets a source run to its end, or until a signal. `tell` says whether damage is told.
@@ -131,7 +131,7 @@ impl Intake {
     }
 
     /// Counts a frame, and gives its packet if that is one of a connection.
-    fn decode(&mut self, frame: &weir_capture::Frame<'_>, options: weir_packet::Options) -> Option<Packet> {
+    fn decode(&mut self, frame: &weir_capture::Frame<'_>, options: weir_packet::DecodeOptions) -> Option<Packet> {
         let ledger = &mut self.ledger;
         let wire_bytes = u64::from(frame.wire_bytes);
         ledger.packets.received += 1;
@@ -146,9 +146,9 @@ impl Intake {
                     ledger.bytes.filtered += wire_bytes;
                     return None;
                 }
-                notes.iter().for_each(|noted| ledger.noted.count(noted));
+                notes.iter().for_each(|noted| ledger.anomalies.count(noted));
                 if frame.time_clamped {
-                    ledger.noted.count(Noted::TimeClamped);
+                    ledger.anomalies.count(PacketAnomaly::TimeClamped);
                 }
                 ledger.packets.metered += 1;
                 ledger.bytes.metered += wire_bytes;
@@ -156,7 +156,7 @@ impl Intake {
             }
             Ok(_) => {
                 *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
-                Refused::NonIp
+                RefusalReason::NonIp
             }
             Err(refused) => refused,
         };
@@ -169,7 +169,7 @@ impl Intake {
 /// Both ends of the connection that a packet is of, the lower one first, and which of them sent it.
 pub fn ends(packet: &Packet) -> ([SocketAddr; 2], usize) {
     let end = |octets, port| {
-        let address = address(packet.network, octets).expect("packets of TCP have addresses of IP");
+        let address = ip_address(packet.network, octets).expect("packets of TCP have addresses of IP");
         SocketAddr::new(address, port)
     };
     let source = end(packet.source, packet.source_port);

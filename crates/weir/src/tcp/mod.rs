@@ -36,7 +36,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use totals::Totals;
-use weir_ledger::{Records, SinkLine};
+use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
 use weir_tcp_batch::{Choice, Conversation, Engine, Options};
 
@@ -86,7 +86,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         Some(EngineChoice::Cpu) => Choice::Cpu,
         Some(EngineChoice::Gpu) => Choice::Gpu,
     };
-    let decode = weir_packet::Options { decapsulate: tcp.decap };
+    let decode = weir_packet::DecodeOptions { decapsulate: tcp.decap };
     let settings = input::Settings { filter: outputs::filter(tcp.filter.as_deref())?, decode };
     let stop = read::stop_signal()?;
     let source = files::open_sources(&sources, &stop)?;
@@ -200,9 +200,9 @@ fn find(
     ledger.packets.metered -= packets;
     ledger.bytes.metered -= octets;
     ledger.created = totals.connections;
-    let mut line = SinkLine { sink: "connections".into(), ..SinkLine::default() };
+    let mut line = SinkCounters { sink: "connections".into(), ..SinkCounters::default() };
     // Of a connection packets are known, and octets of payload, but not of frames.
-    line.exported = Records { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
+    line.exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
     ledger.sinks.push(line);
     Findings {
         sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),

@@ -100,7 +100,7 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
         }
     }
     lines.push(("packets", counted));
-    for (noted, packets) in intake.ledger.noted.nonzero() {
+    for (noted, packets) in intake.ledger.anomalies.nonzero() {
         lines.push(("noted", format!("{}: {}", units::count(packets, "packet"), noted.sentence())));
     }
     if totals.connections == 0 {
