@@ -1,6 +1,6 @@
 //! `weir bench`: the meter measured on this machine.
 
-use crate::arguments::{Bench, BenchLive, BenchWhat};
+use crate::arguments::{Bench, BenchCommand, BenchLive};
 use crate::{Outcome, Refusal, print, say, units};
 use crate::{files, read};
 use std::fs::{self, File};
@@ -14,8 +14,8 @@ const CAPTURES: &str = "testdata/captures";
 
 /// Measures, and writes what came out.
 pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
-    match &bench.what {
-        Some(BenchWhat::Live(arguments)) => live(arguments),
+    match &bench.command {
+        Some(BenchCommand::Live(arguments)) => live(arguments),
         None => tables(bench),
     }
 }

@@ -1,6 +1,6 @@
 //! What commands that meter have in common: where records go, and what a record is.
 
-use crate::arguments::{self, Full, KeyPart, Metering};
+use crate::arguments::{self, KeyField, Metering, TableFull};
 use crate::files::{self, Target};
 use crate::summary::{self, Observed, Totals};
 use crate::{Outcome, Refusal, say};
@@ -146,15 +146,15 @@ impl Opened {
 pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
     let has = |part| metering.key.contains(&part);
     let key = KeyOptions {
-        vlan: has(KeyPart::Vlan),
-        interface: has(KeyPart::Interface),
-        tunnel: has(KeyPart::Tunnel),
+        vlan: has(KeyField::Vlan),
+        interface: has(KeyField::Interface),
+        tunnel: has(KeyField::Tunnel),
         unidirectional: metering.uniflow_key,
     };
     let policy = match metering.full {
-        Full::Overflow => CacheFullPolicy::Overflow,
-        Full::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
-        Full::Drop => CacheFullPolicy::Drop,
+        TableFull::Overflow => CacheFullPolicy::Overflow,
+        TableFull::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
+        TableFull::Drop => CacheFullPolicy::Drop,
     };
     let default = weir_flow::Config::default();
     let flows = metering.flows.unwrap_or(default.flows);

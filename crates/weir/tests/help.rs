@@ -1,10 +1,10 @@
-//! What the program says about itself.
+//! Help texts, usage errors, completions and manual pages.
 
 mod common;
 use common::{parts, weir};
 
 #[test]
-fn alone_it_prints_short_help() {
+fn without_a_command_it_prints_short_help() {
     let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
     assert_eq!((code, err.as_str()), (0, ""));
     for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
@@ -27,12 +27,25 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
+fn examples_in_help_texts_are_not_wrapped() {
+    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
+        let (_, help, _) = parts(&weir([command, "--help"]));
+        let (_, examples) = help.split_once("Examples:").unwrap();
+        // Clap wraps at 100 columns and does not indent what it wraps.
+        let lines: Vec<&str> = examples.lines().collect();
+        let wrapped =
+            lines.windows(2).find(|pair| pair[0].starts_with(' ') && !pair[1].is_empty() && !pair[1].starts_with(' '));
+        assert_eq!(wrapped, None, "{command}");
+    }
+}
+
+#[test]
 fn the_version_is_one_line() {
     assert_eq!(parts(&weir(["--version"])), (0, format!("weir {}\n", env!("CARGO_PKG_VERSION")), String::new()));
 }
 
 #[test]
-fn wrong_use_is_exit_code_1_with_a_reason() {
+fn usage_errors_have_exit_code_1_and_a_reason() {
     for (arguments, reason) in [
         (&["nonsense"][..], "nonsense"),
         (&["read"], "nothing to read"),
@@ -91,7 +104,7 @@ fn completions_exist_for_every_shell() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_every_command() {
+fn every_command_has_a_manual_page() {
     let (code, out, _) = parts(&weir(["man"]));
     assert_eq!(code, 0);
     assert!(out.contains(".TH weir 1"), "{out}");
@@ -116,7 +129,7 @@ fn the_fields_are_listed_with_their_names() {
 }
 
 #[test]
-fn a_closed_standard_output_is_a_quiet_end() {
+fn a_closed_standard_output_is_not_an_error() {
     for arguments in [&["--help"][..], &["fields"], &["completions", "bash"], &["man"]] {
         let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(arguments)

@@ -92,7 +92,7 @@ fn what_cannot_work_is_refused_before_anything_is_opened() {
     for (arguments, reason) in [
         (&["probe"][..], "nothing to read"),
         (&["probe", "-i", "af_packet:nowhere0"], "nowhere0"),
-        (&["probe", "-i", "synth:mix", "--cores", "3-1"], "no core and no range"),
+        (&["probe", "-i", "synth:mix", "--cores", "3-1"], "neither a core number nor a range"),
         (&["probe", "-i", "synth:mix", "--cores", "1023"], "no core 1023"),
         (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "/nonexistent"),
         (&["probe", "-i", "synth:mix", "--filter", "host ("], "filter"),

@@ -1,0 +1,92 @@
+//! Options that `weir read` and `weir probe` share: what a flow record is, and where records go.
+
+use super::{INPUT, METERING, OUTPUT};
+use crate::units::{parse_duration, parse_flows, parse_length};
+use clap::{Args, ValueEnum};
+
+/// Where flow records go.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[command(next_help_heading = OUTPUT)]
+pub struct Sinks {
+    /// Sink for flow records; may be repeated. table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output),
+    /// ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT [default: table:-]
+    #[arg(short = 'o', long = "output", value_name = "SINK")]
+    pub outputs: Vec<String>,
+
+    /// Number of flows in the table, the largest by IP bytes of both directions; suffixes k, M and G. 0 lists all flows
+    /// and keeps all of them in memory
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length)]
+    pub top: usize,
+
+    /// Write each bidirectional flow as two unidirectional records
+    #[arg(long)]
+    pub uniflow: bool,
+
+    /// Observation domain ID (IPFIX), source ID (NetFlow v9) or engine ID (NetFlow v5, low 8 bits only)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub domain: u32,
+}
+
+/// What a flow record is.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = METERING)]
+pub struct Metering {
+    /// Meter only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the outer
+    /// headers; packets that do not match are counted as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPRESSION", help_heading = INPUT)]
+    pub filter: Option<String>,
+
+    /// Decapsulate tunnels and meter the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
+    #[arg(long)]
+    pub decap: bool,
+
+    /// Also meter frames without IP, as flows of MAC addresses and EtherType
+    #[arg(long)]
+    pub layer2: bool,
+
+    /// Add fields to the flow key; separate several with commas
+    #[arg(long, value_name = "FIELD", value_delimiter = ',')]
+    pub key: Vec<KeyField>,
+
+    /// Meter each direction as a flow of its own
+    #[arg(long)]
+    pub uniflow_key: bool,
+
+    /// Idle timeout: end a flow that has had no packet for this time (units ms, s, m, h; without a unit: seconds)
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub idle: u64,
+
+    /// Active timeout: write a record of a flow that has lasted this long; the flow continues in a new record
+    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub active: u64,
+
+    /// Size of the flow table: flows active at the same time; suffixes k, M and G [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = parse_flows)]
+    pub flows: Option<u32>,
+
+    /// How to treat packets of new flows when the flow table is full
+    #[arg(long, value_name = "POLICY", default_value = "overflow")]
+    pub full: TableFull,
+}
+
+/// Fields that `--key` adds to the flow key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyField {
+    /// Outer and inner VLAN ID
+    Vlan,
+    /// Interface that received the packet
+    Interface,
+    /// Tunnel type and identifier (with --decap)
+    Tunnel,
+}
+
+/// What happens to packets of new flows when the flow table is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFull {
+    /// Aggregate them in overflow records by address prefix and port
+    Overflow,
+    /// End the flow that has been idle longest; an unanswered SYN evicts only unanswered flows
+    EvictOldestIdle,
+    /// Drop and count them
+    Drop,
+}

@@ -1,0 +1,77 @@
+//! The command line: commands, options and their help texts.
+//!
+//! The doc comments of the structures in this module are the help texts. One file per command;
+//! options that several commands share are in `metering.rs`, option values that need parsing in
+//! `values.rs`.
+
+mod bench;
+mod doctor;
+mod metering;
+mod pages;
+mod plan;
+mod probe;
+mod read;
+mod synth;
+mod tcp;
+mod values;
+
+pub use bench::{Bench, BenchCommand, BenchLive};
+pub use doctor::Doctor;
+pub use metering::{KeyField, Metering, Sinks, TableFull};
+pub use pages::{Completions, Fields, Man};
+pub use plan::Plan;
+pub use probe::{Layout, Probe};
+pub use read::Read;
+pub use synth::Synth;
+pub use tcp::{EngineChoice, Tcp, TcpSort};
+pub use values::Cores;
+
+use clap::{Parser, Subcommand};
+
+/// Headings of option groups in help texts.
+const INPUT: &str = "Input";
+const OUTPUT: &str = "Output";
+const METERING: &str = "Metering";
+const PERFORMANCE: &str = "Performance";
+const OVERLOAD: &str = "Overload";
+const OPERATION: &str = "Operation";
+
+/// Exact flow records from network traffic: every packet and byte is accounted for.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, max_term_width = 100, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir read capture.pcap                    print the largest flows and a summary
+  weir read *.pcapng.gz -o csv:flows.csv    merge captures in time order; write all flows as CSV
+  tcpdump -U -w - -i eth0 | weir read -     read from a pipe
+  weir read -i af_packet:eth0               meter live traffic until Ctrl-C
+  weir read capture.pcap -v                 also print where each packet went
+  weir tcp capture.pcap                     find retransmissions, losses and delays per connection
+  weir probe -i af_packet:eth0              run as a probe, with statistics every second
+  weir doctor                               check this machine for settings that cost packets
+
+'weir COMMAND --help' describes a command, its options and its exit codes.
+
+Exit codes:
+  0  success
+  1  usage error, or input that cannot be opened; nothing was metered
+  2  finished, but some input was malformed or some records were not delivered (see the counters)";
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Read(Box<Read>),
+    Probe(Box<Probe>),
+    Tcp(Box<Tcp>),
+    Synth(Synth),
+    Bench(Bench),
+    Doctor(Doctor),
+    Plan(Plan),
+    Fields(Fields),
+    Completions(Completions),
+    Man(Man),
+}

@@ -1,0 +1,134 @@
+//! Options of `weir probe`. `probe::config` offers the same options in a file.
+
+use super::values::{parse_cores, parse_overload, parse_sample};
+use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Sinks};
+use crate::units::parse_duration;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use weir_probe::Overload;
+
+/// Meter live traffic continuously and export flow records to collectors and files
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES, args_override_self = true)]
+pub struct Probe {
+    /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings as in
+    /// weir read --help, and queues=N), a capture or generated traffic (synth:mix,...)
+    #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
+    pub inputs: Vec<OsString>,
+
+    #[command(flatten)]
+    pub sinks: Sinks,
+
+    #[command(flatten)]
+    pub metering: Metering,
+
+    /// Read options from this TOML file. Its keys are the long option names; the command line takes precedence
+    #[arg(long, value_name = "FILE", help_heading = OPERATION)]
+    pub config: Option<PathBuf>,
+
+    /// Validate the configuration, print it and exit. Opens no source and no sink
+    #[arg(long, help_heading = OPERATION)]
+    pub check: bool,
+
+    /// Print all options in the format of --config and exit
+    #[arg(long, help_heading = OPERATION)]
+    pub print_config: bool,
+
+    /// How packets are distributed over threads
+    #[arg(long, value_name = "LAYOUT", default_value = "fused", help_heading = PERFORMANCE)]
+    pub layout: Layout,
+
+    /// What to do when packets arrive faster than they can be metered. shed: reduce detail level by level (TCP analysis,
+    /// records of small new flows, then sampling) and restore it when the load falls. lose: keep full detail and count lost
+    /// packets. 0 to 12: stay at this overload level (docs/overload.md)
+    #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
+    pub overload: Overload,
+
+    /// Packet sampling: meter one packet in N, chosen at random (1 to 16383; suffix k). Records carry the sampling rate and
+    /// have no TCP analysis
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sample, help_heading = METERING)]
+    pub sample: u32,
+
+    /// Metering threads of --layout spread [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), help_heading = PERFORMANCE)]
+    pub meters: Option<u8>,
+
+    /// Batch size: packets whose flow table entries are prefetched together, 1 to 64
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = PERFORMANCE)]
+    pub batch: u8,
+
+    /// Before metering, measure alternative layouts, core assignments, ring block sizes, batch sizes and polling modes with
+    /// the actual traffic, each for TIME (--autotune alone: 1s). Then meter with the fastest
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration, help_heading = PERFORMANCE)]
+    pub autotune: Option<u64>,
+
+    /// Poll for packets without sleeping. Each thread uses a whole core
+    #[arg(long, help_heading = PERFORMANCE)]
+    pub busy_poll: bool,
+
+    /// Cores for capture and metering threads, as in 2,3,4 or 2-4; one thread per core, in turn [default: cores on the NUMA
+    /// node of the NIC if there are enough]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]
+    pub cores: Option<Cores>,
+
+    /// Cores for export threads [default: cores on the NUMA node of the NIC if there are enough]
+    #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]
+    pub export_cores: Option<Cores>,
+
+    /// If started as root: drop to this user (name or number) after opening sources and sinks; root keeps all privileges
+    #[arg(long, value_name = "USER", default_value = "nobody", help_heading = OPERATION)]
+    pub user: String,
+
+    /// Interval of the statistics lines on standard error (units ms, s, m, h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
+    pub interval: u64,
+
+    /// Stop after this time (units ms, s, m, h) [default: run until a signal]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
+    pub duration: Option<u64>,
+
+    /// At the end, write the ledger (the packet, byte and record counters) as JSON. - writes it to standard output in place
+    /// of the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub stats: Option<PathBuf>,
+
+    /// At the end, print the ledger: how many packets were received, refused, dropped and metered, and where the records went
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub verbose: bool,
+
+    /// Print no statistics and no summary; log only warnings and errors
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub quiet: bool,
+}
+
+/// Threads of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// One thread per receive queue captures and meters
+    Fused,
+    /// Two threads per receive queue: one captures, one meters
+    Split,
+    /// One thread per receive queue captures; the threads of --meters share the flows of all queues and balance their load
+    Spread,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir probe -i af_packet:eth0                              statistics every second; at Ctrl-C,
+                                                            the largest flows
+  weir probe -i af_packet:eth0,queues=4 --cores 2-5 -o ipfix+udp://192.0.2.1:4739
+  weir probe -i af_packet:eth0 --print-config > probe.toml  write a configuration file
+  weir probe --config probe.toml --check                    validate it
+  weir probe --config probe.toml                            run with it
+
+Signals:
+  SIGINT, SIGTERM  stop receiving, end and export all flows, exit; a second one exits at once
+  SIGHUP           read the file of --config again; timeouts, filter and sinks change without
+                   a restart
+
+Exit codes:
+  0  success; also when the reader of an output stops early
+  1  usage error, or a source or sink cannot be opened; nothing was metered
+  2  finished, but packets were lost or malformed, or records were not delivered; the summary
+     has the counts";

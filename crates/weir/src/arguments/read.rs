@@ -1,0 +1,75 @@
+//! Options of `weir read`.
+
+use super::{INPUT, Metering, OUTPUT, Sinks};
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Meter captures and write flow records to a table, files or collectors
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Read {
+    /// Captures (pcap or pcapng; plain, gzip or zstd), or - for standard input. Several are merged in time order
+    #[arg(value_name = "FILE")]
+    pub files: Vec<OsString>,
+
+    /// Input source; may be repeated. A capture, - (standard input) or generated traffic (synth:mix,...; see
+    /// weir synth --help). Or one live interface, read until Ctrl-C (af_packet:INTERFACE or af_xdp:INTERFACE; see below)
+    #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
+    pub inputs: Vec<OsString>,
+
+    #[command(flatten)]
+    pub sinks: Sinks,
+
+    #[command(flatten)]
+    pub metering: Metering,
+
+    /// Write the ledger (the packet, byte and record counters) as JSON. - writes it to standard output in place of the table
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub stats: Option<PathBuf>,
+
+    /// Print the ledger: how many packets were received, refused, dropped and metered, and where the records went
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub verbose: bool,
+
+    /// Print no summary and no progress; log only warnings and errors
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir read capture.pcap                              the 20 largest flows, and a summary
+  weir read capture.pcap --top 0                      all flows
+  weir read a.pcap b.pcapng.zst -o csv:flows.csv      two captures, merged; all flows as CSV
+  weir read capture.pcap -o json:- | jq .src_ip       one JSON object per flow
+  weir read capture.pcap -f 'host 192.0.2.1 and tcp'  only packets that match
+  weir read capture.pcap -f 'vlan and udp port 53'    the same for VLAN-tagged packets
+  weir read tunnels.pcap --decap --key vlan           inner flows, separate for each VLAN
+  weir read capture.pcap -o ipfix+udp://192.0.2.1:4739 -o netflow5+udp://192.0.2.2:2055
+  weir read -i synth:mix,flows=10000,packets=1M       generated traffic
+  weir read -i af_packet:eth0 -o json:-               live traffic until Ctrl-C; needs CAP_NET_RAW
+  weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
+
+Live interfaces (KEY=VALUE settings follow the name, separated by commas):
+  af_packet:INTERFACE    packets that the interface receives and sends (on lo: receives)
+    block=256KiB           size of a block of the receive ring; longer frames are truncated
+    blocks=256             number of blocks; the ring is locked in memory
+    snap=BYTES             truncate frames to this length [default: whole frames]
+    promisc=on             promiscuous mode: on or off
+    timestamps=kernel      time stamps of the kernel, or of the NIC: hardware
+    fanout=NUMBER          share the traffic with other programs that use the same number; all
+                           packets of a flow, fragments included, go to the same program
+  af_xdp:INTERFACE       packets that the interface receives, taken before the network stack,
+                         which then does not see them: for mirror ports only
+    queues=0-3             receive queues: one, or a range [default: all]
+    mode=auto              auto, copy or zerocopy
+    attach=auto            auto, native or generic
+    snap=BYTES             truncate frames to this length [default: whole frames]
+    frames=4096            frame buffers per queue
+
+Exit codes:
+  0  success; also when the reader of the output stops early (weir read ... | head)
+  1  usage error, or an input or output cannot be opened; nothing was metered
+  2  finished, but an input was damaged or not read to its end, packets were malformed,
+     truncated or dropped, or records were not delivered; the summary has the counts";

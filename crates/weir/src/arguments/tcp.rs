@@ -1,0 +1,148 @@
+//! Options of `weir tcp`.
+
+use super::{INPUT, OUTPUT};
+use crate::units::{parse_flows, parse_length, parse_number};
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const ANALYSIS: &str = "Analysis";
+const LIST: &str = "Connection list";
+
+/// Analyse TCP connections: retransmissions, losses, delays, and where they occur
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Tcp {
+    /// Captures (pcap or pcapng; plain, gzip or zstd), - for standard input, or synth:... (see weir synth --help). Several
+    /// are merged in time order
+    #[arg(value_name = "FILE")]
+    pub files: Vec<OsString>,
+
+    /// Analyse only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the outer
+    /// headers; packets that do not match are counted as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPRESSION", help_heading = INPUT)]
+    pub filter: Option<String>,
+
+    /// Decapsulate tunnels and analyse the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
+    #[arg(long, help_heading = ANALYSIS)]
+    pub decap: bool,
+
+    /// Where the analysis runs [default: auto]. With --engine auto, the reason is logged if no GPU is used
+    #[arg(long, value_name = "ENGINE", help_heading = ANALYSIS)]
+    pub engine: Option<EngineChoice>,
+
+    /// Number of connections in the list; suffixes k, M and G. 0 lists all
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length, help_heading = LIST)]
+    pub top: usize,
+
+    /// Most connections to analyse; suffixes k, M and G. Packets of further connections are counted and left out. A
+    /// connection needs about 700 bytes of memory [default: what fits into half of the free memory]
+    #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
+    pub connections: Option<u32>,
+
+    /// Sort the list by this property, largest value first
+    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", help_heading = LIST)]
+    pub sort: TcpSort,
+
+    /// List connections with fewer packets than this last; suffixes k, M and G [default: 20 with --sort retransmitted, else 1]
+    #[arg(long, value_name = "N", value_parser = parse_number, help_heading = LIST)]
+    pub min_packets: Option<u64>,
+
+    /// Explain one connection segment by segment. CONNECTION is its number in the list (#3), both endpoints
+    /// (192.0.2.1:80-192.0.2.2:4000), or a part that identifies it (:4000). Reads the capture more than once
+    #[arg(long, value_name = "CONNECTION", conflicts_with_all = ["json", "csv", "html", "svg", "compare"], help_heading = ANALYSIS)]
+    pub explain: Option<String>,
+
+    /// Also count retransmissions by the simple rule "same addresses, ports and sequence number as before", and list the
+    /// differences. Needs about 60 bytes of memory per segment with payload
+    #[arg(long, help_heading = ANALYSIS)]
+    pub compare: bool,
+
+    /// Write totals and all connections as one JSON object. - writes it to standard output in place of the report
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub json: Option<PathBuf>,
+
+    /// Write all connections as CSV. - writes it to standard output in place of the report
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub csv: Option<PathBuf>,
+
+    /// Write the report with plots as one self-contained HTML page
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub html: Option<PathBuf>,
+
+    /// Write the plots as SVG files into this directory
+    #[arg(long, value_name = "DIRECTORY", help_heading = OUTPUT)]
+    pub svg: Option<PathBuf>,
+
+    /// Write the ledger (the packet and byte counters) as JSON
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub stats: Option<PathBuf>,
+
+    /// Also print the ledger and the engine in use
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub verbose: bool,
+
+    /// Print no report and no progress; log only warnings and errors
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub quiet: bool,
+}
+
+/// Where the TCP analysis runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// On a GPU if one can be used, else on the CPU
+    Auto,
+    /// On the CPU
+    Cpu,
+    /// On a GPU; fail if none can be used
+    Gpu,
+}
+
+/// Properties that the connection list can be sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TcpSort {
+    /// Share of retransmitted segments
+    Retransmitted,
+    /// Retransmitted octets
+    RetransmittedBytes,
+    /// Packets
+    Packets,
+    /// Payload octets
+    Bytes,
+    /// Octets missing from the capture, between octets that are in it
+    Missing,
+    /// Duplicates that the capture made
+    Duplicates,
+    /// Out-of-order segments
+    OutOfOrder,
+    /// Zero-window announcements
+    ZeroWindow,
+    /// Round-trip time of the handshake, both sides together
+    Rtt,
+    /// Time of the first packet, earliest first
+    Start,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir tcp capture.pcap                               totals, the worst 20 connections,
+                                                      distributions and warnings
+  weir tcp a.pcap b.pcapng.gz --top 0 --sort missing  two captures, merged; all connections, those
+                                                      with most missing octets first
+  weir tcp capture.pcap --explain '#1'                the first of the list, segment by segment
+  weir tcp capture.pcap --explain :52814              the only connection with this port
+  weir tcp capture.pcap --html report.html            an HTML page with plots
+  weir tcp capture.pcap --json - | jq .totals         for programs; field names as in
+                                                      weir read -o json:-
+  weir tcp capture.pcap --compare                     differences from the rule of most tools
+
+The share of retransmitted segments counts retransmissions (also of segments lost before the
+capture point) and repeated SYNs of both directions, divided by all segments with payload, SYN
+or FIN. Duplicates that the capture made are in neither number. docs/tcp.md defines all terms.
+
+Exit codes:
+  0  success
+  1  usage error, an input or output cannot be opened, --engine gpu without a usable GPU, or
+     --explain found no such connection
+  2  finished, but an input was damaged or not read to its end, packets were refused or left out,
+     an output was not written, or cross-checked counts differ; the report has the details";

@@ -1,0 +1,75 @@
+//! Option values that are more than a plain number or word.
+
+use crate::units::parse_number;
+use weir_probe::Overload;
+
+/// Why an option value is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidValue {
+    #[error("use shed, lose, or an overload level from 0 to {HIGHEST_LEVEL} (docs/overload.md)")]
+    Overload,
+    #[error("{0}")]
+    Number(String),
+    #[error("use a number from 1 (all packets) to {LARGEST_POPULATION}")]
+    Sample,
+    #[error("'{0}' is neither a core number nor a range; write for example 2,3 or 2-5")]
+    Cores(String),
+    #[error("use a number from {least} to {most}")]
+    Range { least: f64, most: f64 },
+}
+
+const HIGHEST_LEVEL: u8 = 12;
+/// The sampling interval field of the NetFlow v5 header has 14 bits.
+const LARGEST_POPULATION: u64 = (1 << 14) - 1;
+/// Core numbers are below this.
+const MOST_CORES: usize = 1024;
+
+/// Parses `--overload`: `shed`, `lose` or a level.
+pub fn parse_overload(text: &str) -> Result<Overload, InvalidValue> {
+    match (text, text.parse::<u8>()) {
+        ("shed", _) => Ok(Overload::Shed),
+        ("lose", _) => Ok(Overload::Drop),
+        (_, Ok(level)) if level <= HIGHEST_LEVEL => Ok(Overload::Level(level)),
+        _ => Err(InvalidValue::Overload),
+    }
+}
+
+/// Parses `--sample`: N of "one packet in N".
+pub fn parse_sample(text: &str) -> Result<u32, InvalidValue> {
+    match parse_number(text).map_err(InvalidValue::Number)? {
+        number @ 1..=LARGEST_POPULATION => Ok(number as u32),
+        _ => Err(InvalidValue::Sample),
+    }
+}
+
+/// Core numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<usize>);
+
+/// Parses a list of cores in the kernel's format: `2,3,8-11`.
+pub fn parse_cores(text: &str) -> Result<Cores, InvalidValue> {
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
+            (Ok(first), Ok(last)) if first <= last && last < MOST_CORES => cores.extend(first..=last),
+            _ => return Err(InvalidValue::Cores(part.into())),
+        }
+    }
+    Ok(Cores(cores))
+}
+
+/// Parses seconds or minutes of a benchmark.
+pub fn parse_seconds(text: &str) -> Result<f64, InvalidValue> {
+    parse_decimal(text, 0.01, 100_000.0)
+}
+
+/// Parses million packets per second.
+pub fn parse_mpps(text: &str) -> Result<f64, InvalidValue> {
+    parse_decimal(text, 0.001, 10_000.0)
+}
+
+fn parse_decimal(text: &str, least: f64, most: f64) -> Result<f64, InvalidValue> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or(InvalidValue::Range { least, most })
+}
