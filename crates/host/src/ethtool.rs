@@ -1,41 +1,44 @@
-//! What ethtool says of a card, taken from its text (version 5 and newer).
+//! What ethtool says of a NIC, taken from its text (version 5 and newer).
 
 use serde::Serialize;
 
-/// Something that a program or a card was asked for.
+/// Something that a program or a NIC was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Known<T> {
-    /// The answer.
-    Is(T),
-    /// None, and why.
-    No {
-        /// Why.
-        not_known: String,
+pub enum Reading<T> {
+    /// The value that was read.
+    Value(T),
+    /// No value.
+    Unavailable {
+        /// Why there is none.
+        #[serde(rename = "unavailable")]
+        reason: String,
     },
 }
 
-impl<T> Known<T> {
+impl<T> Reading<T> {
     /// The answer, if there is one.
     pub fn ok(&self) -> Option<&T> {
         match self {
-            Self::Is(answer) => Some(answer),
-            Self::No { .. } => None,
+            Self::Value(answer) => Some(answer),
+            Self::Unavailable { .. } => None,
         }
     }
 
     /// Another answer from this one; `silent` if there is nothing in it.
-    pub(crate) fn and<U>(self, read: impl FnOnce(&T) -> Option<U>, silent: &str) -> Known<U> {
+    pub(crate) fn and<U>(self, read: impl FnOnce(&T) -> Option<U>, silent: &str) -> Reading<U> {
         match self {
-            Self::Is(answer) => read(&answer).map_or_else(|| Known::No { not_known: silent.into() }, Known::Is),
-            Self::No { not_known } => Known::No { not_known },
+            Self::Value(answer) => {
+                read(&answer).map_or_else(|| Reading::Unavailable { reason: silent.into() }, Reading::Value)
+            }
+            Self::Unavailable { reason } => Reading::Unavailable { reason },
         }
     }
 }
 
 /// Descriptors of the receive ring of each queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Ring {
+pub struct RingSize {
     /// Now.
     pub current: u32,
     /// At most.
@@ -53,23 +56,23 @@ pub struct Channels {
     pub combined: bool,
 }
 
-/// How the card chooses a queue.
+/// How the NIC chooses a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Rss {
-    /// The key, in the order of the wire; empty if the card does not tell.
+pub struct RssConfig {
+    /// The key, in the order of the wire; empty if the NIC does not tell.
     pub key: Vec<u8>,
-    /// The queue of each value of the hash's low bits; empty if the card does not tell.
+    /// The queue of each value of the hash's low bits; empty if the NIC does not tell.
     pub table: Vec<u32>,
     /// The function that is on: `toeplitz`, `xor`, `crc32`.
     pub function: Option<String>,
-    /// Whether the card joins both addresses, and both ports, before it hashes (`symmetric-xor`).
+    /// Whether the NIC joins both addresses, and both ports, before it hashes (`symmetric-xor`).
     pub symmetric_input: bool,
 }
 
 /// `ethtool -g`.
-pub fn ring(text: &str) -> Option<Ring> {
+pub fn ring(text: &str) -> Option<RingSize> {
     let (maximums, current) = sections(text)?;
-    Some(Ring { current: value(current, "RX")?, maximum: value(maximums, "RX")? })
+    Some(RingSize { current: value(current, "RX")?, maximum: value(maximums, "RX")? })
 }
 
 /// `ethtool -l`.
@@ -82,7 +85,7 @@ pub fn channels(text: &str) -> Option<Channels> {
     (channels.current > 0).then_some(channels)
 }
 
-/// What a card can at most, and what it is set to.
+/// What a NIC can at most, and what it is set to.
 fn sections(text: &str) -> Option<(&str, &str)> {
     text.split_once("Current hardware settings:")
 }
@@ -90,12 +93,12 @@ fn sections(text: &str) -> Option<(&str, &str)> {
 /// A number behind a name.
 fn value(section: &str, name: &str) -> Option<u32> {
     let values = section.lines().filter_map(|line| line.trim().split_once(':'));
-    values.filter(|(key, _)| *key == name).find_map(|(_, value)| crate::numbers::number(value))
+    values.filter(|(key, _)| *key == name).find_map(|(_, value)| crate::lists::number(value))
 }
 
 /// `ethtool -x`.
-pub fn rss(text: &str) -> Option<Rss> {
-    let mut rss = Rss { key: vec![], table: vec![], function: None, symmetric_input: false };
+pub fn rss(text: &str) -> Option<RssConfig> {
+    let mut rss = RssConfig { key: vec![], table: vec![], function: None, symmetric_input: false };
     let mut section = "";
     for line in text.lines().map(str::trim) {
         let (name, rest) = line.split_once(':').unwrap_or((line, ""));
@@ -138,14 +141,14 @@ mod tests {
     fn what_a_card_says_is_understood() {
         let text = "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n\
                     Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t1024\n";
-        assert_eq!(ring(text), Some(Ring { current: 1024, maximum: 8192 }));
+        assert_eq!(ring(text), Some(RingSize { current: 1024, maximum: 8192 }));
         let text = "Channel parameters for eth0:\nPre-set maximums:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\n\
                     Combined:\t63\nCurrent hardware settings:\nRX:\t\tn/a\nOther:\t\tn/a\nCombined:\t8\n";
         assert_eq!(channels(text), Some(Channels { current: 8, maximum: 63, combined: true }));
         let text = "RX flow hash indirection table for eth0 with 4 RX ring(s):\n    0:      0     1     2     3\n\
                     \x20   8:      3     3     3     3\nRSS hash key:\n6d:5a:6d:5a\nRSS hash function:\n    toeplitz: on\n\
                     \x20   xor: off\nRSS input transformation:\n    symmetric-xor: on\n";
-        let expected = Rss {
+        let expected = RssConfig {
             key: vec![0x6d, 0x5a, 0x6d, 0x5a],
             table: vec![0, 1, 2, 3, 3, 3, 3, 3],
             function: Some("toeplitz".into()),
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_card_that_says_nothing_is_not_known() {
-        // What ethtool 6.1 says of a virtual card without receive-side scaling.
+        // What ethtool 6.1 says of a virtual NIC without receive-side scaling.
         let text = "RX flow hash indirection table for eth0 with 1 RX ring(s):\nOperation not supported\nRSS hash key:\n\
                     Operation not supported\nRSS hash function:\n    toeplitz: on\n    xor: off\n    crc32: off\n";
         assert_eq!(rss(text), None);

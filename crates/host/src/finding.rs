@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Packets are lost, or figures are wrong.
-    Wrong,
+    Critical,
     /// Costs something, or will under load.
-    Better,
+    Warning,
     /// Could not be read.
     Unknown,
     /// As it should be.
-    Fine,
+    Ok,
 }
 
 /// One thing that was looked at.
@@ -26,11 +26,11 @@ pub struct Finding {
     /// The check, as docs/doctor.md names it.
     pub check: &'static str,
     /// The interface, or `machine`.
-    pub about: String,
+    pub subject: String,
     /// What is so, in a line.
-    pub what: String,
+    pub summary: String,
     /// Why it costs packets; empty if nothing is wrong.
-    pub why: String,
+    pub impact: String,
     /// What mends it.
     pub remedy: Option<Remedy>,
 }
@@ -63,18 +63,18 @@ pub enum Step {
 
 impl Finding {
     /// Something that is wrong, or could be better.
-    pub(crate) fn bad(severity: Severity, check: &'static str, about: &str, what: String, why: String) -> Self {
-        Self { severity, check, about: about.into(), what, why, remedy: None }
+    pub(crate) fn bad(severity: Severity, check: &'static str, subject: &str, summary: String, impact: String) -> Self {
+        Self { severity, check, subject: subject.into(), summary, impact, remedy: None }
     }
 
     /// Something that is as it should be.
-    pub(crate) fn fine(check: &'static str, about: &str, what: impl Into<String>) -> Self {
-        Self::bad(Severity::Fine, check, about, what.into(), String::new())
+    pub(crate) fn fine(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
+        Self::bad(Severity::Ok, check, subject, summary.into(), String::new())
     }
 
     /// Something that could not be read: what, and why.
-    pub(crate) fn unknown(check: &'static str, about: &str, what: impl fmt::Display) -> Self {
-        Self::bad(Severity::Unknown, check, about, what.to_string(), String::new())
+    pub(crate) fn unknown(check: &'static str, subject: &str, summary: impl fmt::Display) -> Self {
+        Self::bad(Severity::Unknown, check, subject, summary.to_string(), String::new())
     }
 
     /// Mended by steps that are safe: each is its own command.

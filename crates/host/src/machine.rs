@@ -1,8 +1,8 @@
 //! A machine: everything that was read of it, once.
 
-use crate::card::{self, Card};
-use crate::processor::{self, Cpu, Node};
-use crate::root::Root;
+use crate::cpu::{self, Cpu, NumaNode};
+use crate::nic::{self, Nic};
+use crate::sysroot::Sysroot;
 use serde::Serialize;
 
 /// What could be read. What could not is `None` or empty.
@@ -19,7 +19,7 @@ pub struct Machine {
     /// Processors that are online, ascending.
     pub cpus: Vec<Cpu>,
     /// Nodes, ascending.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<NumaNode>,
     /// Whether cores have more than one hardware thread.
     pub smt: Option<bool>,
     /// Whether processors may run faster than they are rated.
@@ -35,20 +35,20 @@ pub struct Machine {
     /// Whether irqbalance runs.
     pub irqbalance: Option<bool>,
     /// Interfaces, by name.
-    pub cards: Vec<Card>,
+    pub nics: Vec<Nic>,
 }
 
 impl Machine {
     /// Reads all there is; of interfaces without a device behind them, rings, features and the like only if they are `named`.
-    pub fn read(root: &Root, named: &[String]) -> Self {
-        let nodes = processor::nodes(root);
+    pub fn read(sysroot: &Sysroot, named: &[String]) -> Self {
+        let nodes = cpu::nodes(sysroot);
         // Every processor has a paragraph, and all say the same.
-        let info = root.text_until("/proc/cpuinfo", Some("\n\n"));
+        let info = sysroot.text_until("/proc/cpuinfo", Some("\n\n"));
         let flags = info.as_deref().and_then(|info| field(info, "flags"));
         let has = |flag: &str| Some(flags.as_ref()?.split(' ').any(|name| name == flag));
-        let switch = |path: &str, on: &str| root.text(path).map(|text| text == on);
-        let mode = root.text("/sys/kernel/mm/transparent_hugepage/enabled");
-        let swaps = root.text("/proc/swaps").map(|text| {
+        let switch = |path: &str, on: &str| sysroot.text(path).map(|text| text == on);
+        let mode = sysroot.text("/sys/kernel/mm/transparent_hugepage/enabled");
+        let swaps = sysroot.text("/proc/swaps").map(|text| {
             text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
         });
         Self {
@@ -57,32 +57,32 @@ impl Machine {
             instructions: has("avx2").map(|_| {
                 ["avx2", "avx512f"].into_iter().filter(|name| has(name) == Some(true)).map(String::from).collect()
             }),
-            kernel: root.text("/proc/sys/kernel/osrelease").filter(|text| !text.is_empty()),
-            cpus: processor::cpus(root, &nodes),
+            kernel: sysroot.text("/proc/sys/kernel/osrelease").filter(|text| !text.is_empty()),
+            cpus: cpu::cpus(sysroot, &nodes),
             nodes,
             smt: switch("/sys/devices/system/cpu/smt/active", "1"),
             turbo: switch("/sys/devices/system/cpu/intel_pstate/no_turbo", "0")
                 .or_else(|| switch("/sys/devices/system/cpu/cpufreq/boost", "1")),
-            clock_source: root
+            clock_source: sysroot
                 .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .filter(|text| !text.is_empty()),
-            realtime_us: root.number("/proc/sys/kernel/sched_rt_runtime_us"),
+            realtime_us: sysroot.number("/proc/sys/kernel/sched_rt_runtime_us"),
             // The mode stands in brackets among all there are.
             transparent_pages: mode.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             swap: swaps,
-            irqbalance: root.runs("irqbalance"),
-            cards: card::names(root).iter().map(|name| card::read(root, name, named.contains(name))).collect(),
+            irqbalance: sysroot.runs("irqbalance"),
+            nics: nic::names(sysroot).iter().map(|name| nic::read(sysroot, name, named.contains(name))).collect(),
         }
     }
 
     /// The node of that number.
-    pub fn node(&self, id: u32) -> Option<&Node> {
+    pub fn node(&self, id: u32) -> Option<&NumaNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// The node that serves a card: its own, or the only one there is.
-    pub fn node_of(&self, card: &Card) -> Option<&Node> {
-        match (card.node, &self.nodes[..]) {
+    /// The node that serves a NIC: its own, or the only one there is.
+    pub fn node_of(&self, nic: &Nic) -> Option<&NumaNode> {
+        match (nic.node, &self.nodes[..]) {
             (Some(id), _) => self.node(id),
             (None, [only]) => Some(only),
             _ => None,
@@ -92,7 +92,7 @@ impl Machine {
     /// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
     /// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
     pub fn cores(&self, node: Option<u32>) -> Vec<Vec<u32>> {
-        processor::cores(&self.cpus, node)
+        cpu::cores(&self.cpus, node)
     }
 }
 

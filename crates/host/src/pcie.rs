@@ -11,21 +11,21 @@ use serde::Serialize;
 const WRITE_OCTETS: u32 = 256;
 /// Around each write: framing 4, header with a 64-bit address 16, check 4 (PCI Express base specification).
 const AROUND_WRITE: u32 = 24;
-/// A descriptor that the card writes per frame; cards have 16 to 64 octets.
+/// A descriptor that the NIC writes per frame; NICs have 16 to 64 octets.
 const DESCRIPTOR: u32 = 32;
 /// The check sequence does not reach memory.
 const FCS: u32 = 4;
 
 /// Speed and width of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Link {
+pub struct PcieLink {
     /// 10^9 transfers a second on each lane.
     pub gigatransfers: f64,
     /// Lanes.
     pub lanes: u32,
 }
 
-impl Link {
+impl PcieLink {
     /// From what the kernel says: `8.0 GT/s PCIe` and `16`; `None` if that is no link.
     pub fn parse(speed: &str, width: &str) -> Option<Self> {
         let gigatransfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
@@ -49,7 +49,7 @@ impl Link {
     }
 }
 
-impl std::fmt::Display for Link {
+impl std::fmt::Display for PcieLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PCIe {:?} GT/s x{}", self.gigatransfers, self.lanes)
     }
@@ -66,8 +66,8 @@ pub fn bus_octets(frame_octets: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn link(gigatransfers: f64, lanes: u32) -> Link {
-        Link { gigatransfers, lanes }
+    fn link(gigatransfers: f64, lanes: u32) -> PcieLink {
+        PcieLink { gigatransfers, lanes }
     }
 
     /// The table of "Towards 100 Gbit flow-based network monitoring".
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_link_is_read_as_the_kernel_writes_it() {
-        assert_eq!(Link::parse("8.0 GT/s PCIe\n", "16\n"), Some(link(8.0, 16)));
-        assert_eq!(Link::parse("2.5 GT/s", "1"), Some(link(2.5, 1)));
+        assert_eq!(PcieLink::parse("8.0 GT/s PCIe\n", "16\n"), Some(link(8.0, 16)));
+        assert_eq!(PcieLink::parse("2.5 GT/s", "1"), Some(link(2.5, 1)));
         for (speed, width) in [
             ("Unknown", "0"),
             ("", ""),
@@ -111,7 +111,7 @@ mod tests {
             ("inf", "8"),
             ("8.0", "255"),
         ] {
-            assert_eq!(Link::parse(speed, width), None, "{speed} {width}");
+            assert_eq!(PcieLink::parse(speed, width), None, "{speed} {width}");
         }
         assert_eq!(link(8.0, 16).to_string(), "PCIe 8.0 GT/s x16");
     }

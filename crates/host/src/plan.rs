@@ -1,13 +1,13 @@
 //! How much machine a link needs, and whether this one has it. Arithmetic, from figures that are named.
 
 use crate::checks;
+use crate::cpu_layout::{self, CpuLayout};
 use crate::ethernet::line_rate;
-use crate::figures::{bits, gib, mega};
 use crate::finding::{Finding, Severity};
-use crate::layout::{self, Layout};
+use crate::lists::count;
 use crate::machine::Machine;
-use crate::numbers::count;
 use crate::pcie::bus_octets;
+use crate::units::{bits, gib, mega};
 use serde::Serialize;
 
 /// Octets of the table per flow (docs/performance.md).
@@ -32,7 +32,7 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Demand {
     /// Bits a second.
-    pub link_bits: u64,
+    pub link_bits_per_second: u64,
     /// Octets of a frame with FCS, on average.
     pub frame_octets: u32,
     /// Packets a second; `None`: as many as the link carries.
@@ -41,7 +41,7 @@ pub struct Demand {
     pub flows: u64,
     /// Records a second; `None`: a tenth of the flows.
     pub records_per_second: Option<f64>,
-    /// Million packets a second that a core takes from a card and meters.
+    /// Million packets a second that a core takes from a NIC and meters.
     pub mpps_per_core: f64,
 }
 
@@ -49,15 +49,15 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
     /// The tables.
-    pub flows: u64,
+    pub flow_bytes: u64,
     /// TCP analysis, if every flow is TCP.
-    pub tcp: u64,
+    pub tcp_bytes: u64,
     /// Directions in trouble, if one flow of ten has one.
-    pub trouble: u64,
+    pub tcp_anomaly_bytes: u64,
     /// Buffers of received packets: 4096 of 2 KiB a queue.
-    pub buffers: u64,
+    pub buffer_bytes: u64,
     /// All of these.
-    pub total: u64,
+    pub total_bytes: u64,
 }
 
 /// What leaves.
@@ -66,11 +66,11 @@ pub struct Export {
     /// Records a second.
     pub records_per_second: f64,
     /// As IPFIX, bits a second.
-    pub ipfix_bits: f64,
+    pub ipfix_bits_per_second: f64,
     /// As IPFIX, octets a day.
-    pub ipfix_octets_per_day: f64,
+    pub ipfix_bytes_per_day: f64,
     /// As CSV, octets a day.
-    pub csv_octets_per_day: f64,
+    pub csv_bytes_per_day: f64,
 }
 
 /// What is needed, and how it lies on a machine.
@@ -81,63 +81,63 @@ pub struct Plan {
     /// Packets a second that are planned for.
     pub packets_per_second: f64,
     /// Frames of this size that the link carries a second.
-    pub line_rate: f64,
+    pub line_rate_packets_per_second: f64,
     /// Pipelines that are needed.
-    pub needed: usize,
-    /// Pipelines that are planned: one for each queue that the card has, if these are more and there are cores for them.
+    pub needed_pipelines: usize,
+    /// Pipelines that are planned: one for each queue that the NIC has, if these are more and there are cores for them.
     pub pipelines: usize,
     /// Memory, all pipelines together.
     pub memory: Memory,
     /// Pages of 2 MiB that hold it.
-    pub pages_of_2_mib: u64,
-    /// Bits a second on the bus of the card, with what stands around the data.
-    pub bus_bits: f64,
+    pub huge_pages_2_mib: u64,
+    /// Bits a second on the bus of the NIC, with what stands around the data.
+    pub bus_bits_per_second: f64,
     /// What leaves.
     pub export: Export,
-    /// The card that it is planned for.
-    pub card: Option<String>,
+    /// The NIC that it is planned for.
+    pub nic: Option<String>,
     /// Cores of the node.
     pub cores: usize,
     /// Which processor does what.
-    pub layout: Layout,
+    pub layout: CpuLayout,
     /// What does not fit, what is not known, and what was looked at and fits.
     pub findings: Vec<Finding>,
 }
 
-/// Plans for a card of a machine; without one, for its fastest, or for the node with the most cores.
-pub fn plan(machine: &Machine, demand: &Demand, card: Option<&str>) -> Plan {
-    let card = match card {
-        Some(name) => machine.cards.iter().find(|card| card.name == name),
+/// Plans for a NIC of a machine; without one, for its fastest, or for the node with the most cores.
+pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
+    let nic = match nic {
+        Some(name) => machine.nics.iter().find(|nic| nic.name == name),
         None => {
             // Of equal ones the first.
-            let physical = machine.cards.iter().rev().filter(|card| card.physical);
-            physical.max_by_key(|card| card.speed_megabits)
+            let physical = machine.nics.iter().rev().filter(|nic| nic.physical);
+            physical.max_by_key(|nic| nic.speed_mbps)
         }
     };
     let largest = || machine.nodes.iter().rev().max_by_key(|node| node.cpus.len());
-    let node = card.and_then(|card| machine.node_of(card)).or_else(largest);
+    let node = nic.and_then(|nic| machine.node_of(nic)).or_else(largest);
     let cores = machine.cores(node.map(|node| node.id));
 
-    let line_rate = line_rate(demand.link_bits, demand.frame_octets);
+    let line_rate = line_rate(demand.link_bits_per_second, demand.frame_octets);
     let packets_per_second = demand.packets_per_second.unwrap_or(line_rate);
     let needed = (packets_per_second / (demand.mpps_per_core * 1e6)).ceil().clamp(1.0, 1e6) as usize;
-    let queues = card.map_or(0, queues_of);
-    let pipelines = if queues <= layout::most_fused(cores.len()) { needed.max(queues) } else { needed };
+    let queues = nic.map_or(0, queues_of);
+    let pipelines = if queues <= cpu_layout::most_fused(cores.len()) { needed.max(queues) } else { needed };
     let memory = memory(demand.flows, pipelines as u64);
     let bus_bits = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
     let export = export(demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD));
-    let layout = Layout::of(machine, node.map(|node| node.id), pipelines);
+    let layout = CpuLayout::of(machine, node.map(|node| node.id), pipelines);
     let mut plan = Plan {
         demand: demand.clone(),
         packets_per_second,
-        line_rate,
-        needed,
+        line_rate_packets_per_second: line_rate,
+        needed_pipelines: needed,
         pipelines,
         memory,
-        pages_of_2_mib: memory.total.div_ceil(2 << 20),
-        bus_bits,
+        huge_pages_2_mib: memory.total_bytes.div_ceil(2 << 20),
+        bus_bits_per_second: bus_bits,
         export,
-        card: card.map(|card| card.name.clone()),
+        nic: nic.map(|nic| nic.name.clone()),
         cores: cores.len(),
         layout,
         findings: vec![],
@@ -145,7 +145,7 @@ pub fn plan(machine: &Machine, demand: &Demand, card: Option<&str>) -> Plan {
     let mut findings = Vec::new();
     if packets_per_second > line_rate * 1.000_001 {
         findings.push(Finding::bad(
-            Severity::Better,
+            Severity::Warning,
             "rate",
             "demand",
             format!("{} are asked for, the link carries {}", mega(packets_per_second), mega(line_rate)),
@@ -155,18 +155,16 @@ pub fn plan(machine: &Machine, demand: &Demand, card: Option<&str>) -> Plan {
     findings.extend(fits_cores(&plan, &cores));
     findings.push(fits_memory(&plan, node));
     findings.push(fits_pages(&plan, node));
-    match card {
-        Some(card) => {
-            findings.push(checks::fits_bus(card, bus_bits, demand.frame_octets));
-            findings.push(fits_queues(&plan, card));
-            findings.push(fits_speed(&plan, card));
-            if card.node.is_none() && machine.nodes.len() > 1 {
-                findings.push(Finding::unknown("node", &card.name, "the card's node: the firmware does not say"));
+    match nic {
+        Some(nic) => {
+            findings.push(checks::fits_bus(nic, bus_bits, demand.frame_octets));
+            findings.push(fits_queues(&plan, nic));
+            findings.push(fits_speed(&plan, nic));
+            if nic.node.is_none() && machine.nodes.len() > 1 {
+                findings.push(Finding::unknown("node", &nic.name, "the NIC's node: the firmware does not say"));
             }
         }
-        None => {
-            findings.push(Finding::unknown("card", "machine", "bus, queues and node of the card: there is no card"))
-        }
+        None => findings.push(Finding::unknown("NIC", "machine", "bus, queues and node of the NIC: there is no NIC")),
     }
     plan.findings = findings;
     plan
@@ -177,33 +175,33 @@ fn memory(flows: u64, pipelines: u64) -> Memory {
     let (flows, tcp, trouble) = (of(FLOW), of(TCP), of(TROUBLE) / FLOWS_PER_TROUBLE);
     let buffers = pipelines * DESCRIPTORS * BUFFER;
     let total = [tcp, trouble, buffers].into_iter().fold(flows, u64::saturating_add);
-    Memory { flows, tcp, trouble, buffers, total }
+    Memory { flow_bytes: flows, tcp_bytes: tcp, tcp_anomaly_bytes: trouble, buffer_bytes: buffers, total_bytes: total }
 }
 
 fn export(records_per_second: f64) -> Export {
     let ipfix = records_per_second * IPFIX_RECORD;
     Export {
         records_per_second,
-        ipfix_bits: ipfix * 8.0,
-        ipfix_octets_per_day: ipfix * SECONDS_OF_A_DAY,
-        csv_octets_per_day: records_per_second * CSV_RECORD * SECONDS_OF_A_DAY,
+        ipfix_bits_per_second: ipfix * 8.0,
+        ipfix_bytes_per_day: ipfix * SECONDS_OF_A_DAY,
+        csv_bytes_per_day: records_per_second * CSV_RECORD * SECONDS_OF_A_DAY,
     }
 }
 
 fn fits_cores(plan: &Plan, cores: &[Vec<u32>]) -> Option<Finding> {
-    let (wanted, most) = (plan.pipelines, layout::most_fused(cores.len()));
+    let (wanted, most) = (plan.pipelines, cpu_layout::most_fused(cores.len()));
     let node = plan.layout.node.map_or_else(|| "the machine".into(), |node| format!("node {node}"));
     if cores.is_empty() {
         return Some(Finding::unknown("cores", "machine", "cores: the system does not name any"));
     }
     if wanted <= most {
         let left = cores.len() - plan.used_cores(cores);
-        let what = format!("{node} has {}: {left} left", count(cores.len(), "core"));
-        return Some(Finding::fine("cores", "machine", what));
+        let summary = format!("{node} has {}: {left} left", count(cores.len(), "core"));
+        return Some(Finding::fine("cores", "machine", summary));
     }
     let rate = most as f64 * plan.demand.mpps_per_core * 1e6;
     Some(Finding::bad(
-        Severity::Wrong,
+        Severity::Critical,
         "cores",
         "machine",
         format!(
@@ -213,7 +211,7 @@ fn fits_cores(plan: &Plan, cores: &[Vec<u32>]) -> Option<Finding> {
         ),
         format!(
             "There is room for {}, {}: of {}, {} are lost. More cores on this node, faster ones (weir bench tells how fast \
-             they are), a second card on another node, or sampling.",
+             they are), a second NIC on another node, or sampling.",
             count(most, "pipeline"),
             mega(rate),
             mega(plan.packets_per_second),
@@ -222,93 +220,94 @@ fn fits_cores(plan: &Plan, cores: &[Vec<u32>]) -> Option<Finding> {
     ))
 }
 
-fn fits_memory(plan: &Plan, node: Option<&crate::processor::Node>) -> Finding {
-    let total = plan.memory.total;
-    let Some((node, free)) = node.and_then(|node| Some((node, node.free_octets?))) else {
+fn fits_memory(plan: &Plan, node: Option<&crate::cpu::NumaNode>) -> Finding {
+    let total = plan.memory.total_bytes;
+    let Some((node, free)) = node.and_then(|node| Some((node, node.free_bytes?))) else {
         return Finding::unknown("memory", "machine", "free memory of the node");
     };
     // What is reserved as pages is not free, and at hand all the same.
-    let free = free.saturating_add(node.free_in_pages().unwrap_or(0));
-    let what = format!("{} are needed on node {}, {} are free", gib(total), node.id, gib(free));
+    let free = free.saturating_add(node.free_huge_page_bytes().unwrap_or(0));
+    let summary = format!("{} are needed on node {}, {} are free", gib(total), node.id, gib(free));
     if total <= free {
-        return Finding::fine("memory", "machine", what);
+        return Finding::fine("memory", "machine", summary);
     }
-    let why = "The table would lie on another node, behind the link between sockets, or nowhere. Fewer flows (--flows), \
+    let impact = "The table would lie on another node, behind the link between sockets, or nowhere. Fewer flows (--flows), \
                shorter timeouts, or more memory on this node.";
-    Finding::bad(Severity::Wrong, "memory", "machine", what, why.into())
+    Finding::bad(Severity::Critical, "memory", "machine", summary, impact.into())
 }
 
-fn fits_pages(plan: &Plan, node: Option<&crate::processor::Node>) -> Finding {
-    let Some((node, free)) = node.and_then(|node| Some((node, node.free_in_pages()?))) else {
+fn fits_pages(plan: &Plan, node: Option<&crate::cpu::NumaNode>) -> Finding {
+    let Some((node, free)) = node.and_then(|node| Some((node, node.free_huge_page_bytes()?))) else {
         return Finding::unknown("pages", "machine", "reserved huge pages of the node");
     };
-    let what = format!(
+    let summary = format!(
         "{} of 2 MiB hold it, {} reserved and free on node {}",
-        count(plan.pages_of_2_mib as usize, "page"),
+        count(plan.huge_pages_2_mib as usize, "page"),
         if free == 0 { "none are".into() } else { format!("{} are", gib(free)) },
         node.id
     );
-    if free >= plan.memory.total {
-        return Finding::fine("pages", "machine", what);
+    if free >= plan.memory.total_bytes {
+        return Finding::fine("pages", "machine", summary);
     }
-    let why = "Without them the table lies in transparent huge pages, which costs nothing that was measured, as long as the \
+    let impact = "Without them the table lies in transparent huge pages, which costs nothing that was measured, as long as the \
                system finds some; a DPDK source has to have reserved ones.";
-    let reserved = node.pages.iter().find(|pages| pages.octets == 2 << 20).map_or(0, |pages| pages.total);
-    let wanted = reserved.saturating_add((plan.memory.total - free).div_ceil(2 << 20));
-    Finding::bad(Severity::Better, "pages", "machine", what, why.into())
+    let reserved = node.huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
+    let wanted = reserved.saturating_add((plan.memory.total_bytes - free).div_ceil(2 << 20));
+    Finding::bad(Severity::Warning, "pages", "machine", summary, impact.into())
         .by_hand(&[checks::reserve(node.id, wanted)], "It takes memory from all other programs.")
 }
 
-/// Receive queues that a card has now.
-fn queues_of(card: &crate::Card) -> usize {
-    card.channels.ok().map_or(card.queues, |channels| channels.current) as usize
+/// Receive queues that a NIC has now.
+fn queues_of(nic: &crate::Nic) -> usize {
+    nic.channels.ok().map_or(nic.queues, |channels| channels.current) as usize
 }
 
-fn fits_queues(plan: &Plan, card: &crate::Card) -> Finding {
-    let (wanted, name) = (plan.pipelines, &card.name);
-    let channels = card.channels.ok();
-    let now = queues_of(card);
+fn fits_queues(plan: &Plan, nic: &crate::Nic) -> Finding {
+    let (wanted, name) = (plan.pipelines, &nic.name);
+    let channels = nic.channels.ok();
+    let now = queues_of(nic);
     if now == 0 {
         return Finding::unknown("queues", name, "receive queues");
     }
-    let what = format!("{} wanted, {now} there", count(wanted, "receive queue"));
+    let summary = format!("{} wanted, {now} there", count(wanted, "receive queue"));
     let command = checks::set_queues(name, channels.is_none_or(|channels| channels.combined), wanted as u32);
     if now < wanted {
         let idle = "Each pipeline reads a queue of its own, so not all cores would have work.";
         return match channels.map(|channels| channels.maximum).filter(|most| (*most as usize) < wanted) {
             Some(most) => {
-                let why = format!("{idle} A second card, or one with more queues.");
-                Finding::bad(Severity::Wrong, "queues", name, format!("{what}, {most} at most"), why)
+                let impact = format!("{idle} A second NIC, or one with more queues.");
+                Finding::bad(Severity::Critical, "queues", name, format!("{summary}, {most} at most"), impact)
             }
-            None => Finding::bad(Severity::Wrong, "queues", name, what, idle.into())
+            None => Finding::bad(Severity::Critical, "queues", name, summary, idle.into())
                 .by_hand(&[command], checks::LINK_GOES_DOWN),
         };
     }
     if now > wanted {
-        let why =
-            "The card spreads packets over all its queues; each needs a pipeline, and there are not so many cores.";
-        return Finding::bad(Severity::Better, "queues", name, what, why.into())
+        let impact =
+            "The NIC spreads packets over all its queues; each needs a pipeline, and there are not so many cores.";
+        return Finding::bad(Severity::Warning, "queues", name, summary, impact.into())
             .by_hand(&[command], checks::LINK_GOES_DOWN);
     }
-    Finding::fine("queues", name, what)
+    Finding::fine("queues", name, summary)
 }
 
-fn fits_speed(plan: &Plan, card: &crate::Card) -> Finding {
-    let Some(speed) = card.speed_bits() else {
-        return Finding::unknown("speed", &card.name, "speed of the port (is the cable in?)");
+fn fits_speed(plan: &Plan, nic: &crate::Nic) -> Finding {
+    let Some(speed) = nic.speed_bits() else {
+        return Finding::unknown("speed", &nic.name, "speed of the port (is the cable in?)");
     };
-    let what = format!("the port has {}, the link {}", bits(speed as f64), bits(plan.demand.link_bits as f64));
-    if speed >= plan.demand.link_bits {
-        return Finding::fine("speed", &card.name, what);
+    let summary =
+        format!("the port has {}, the link {}", bits(speed as f64), bits(plan.demand.link_bits_per_second as f64));
+    if speed >= plan.demand.link_bits_per_second {
+        return Finding::fine("speed", &nic.name, summary);
     }
-    let why = "What the link has more does not come in here.";
-    Finding::bad(Severity::Wrong, "speed", &card.name, what, why.into())
+    let impact = "What the link has more does not come in here.";
+    Finding::bad(Severity::Critical, "speed", &nic.name, summary, impact.into())
 }
 
 impl Plan {
     /// Whether nothing of it does not fit.
     pub fn fits(&self) -> bool {
-        self.findings.iter().all(|finding| finding.severity != Severity::Wrong)
+        self.findings.iter().all(|finding| finding.severity != Severity::Critical)
     }
 
     /// Cores that have something to do.

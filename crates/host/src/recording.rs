@@ -14,7 +14,7 @@
 //! in `/` a folder. `cpu{…}` stands for the same line of several processors. Lines that begin with `#` are comments.
 //! Below `/weir` stands what is no file: the answers of ethtool, and which of the processes asked for run.
 
-use crate::numbers;
+use crate::lists;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -71,7 +71,7 @@ impl Recording {
         let several = || {
             let (before, rest) = path.split_once("/cpu{")?;
             let (ids, after) = rest.split_once('}')?;
-            Some((before, numbers::parse_list(ids)?, after))
+            Some((before, lists::parse_list(ids)?, after))
         };
         match several() {
             Some((before, ids, after)) => {
@@ -114,7 +114,7 @@ impl Recording {
             let path = match &ids[..] {
                 [] => path,
                 [id] => format!("{path}/cpu{id}{after}"),
-                ids => format!("{path}/cpu{{{}}}{after}", numbers::list(ids)),
+                ids => format!("{path}/cpu{{{}}}{after}", lists::list(ids)),
             };
             let written = match entry {
                 Entry::Folder => writeln!(text, "{path}/"),

@@ -1,4 +1,4 @@
-//! The hash by which cards choose a queue (Toeplitz, as Microsoft defines it for receive-side scaling), bit by bit: a model to
+//! The hash by which NICs choose a queue (Toeplitz, as Microsoft defines it for receive-side scaling), bit by bit: a model to
 //! reason with, not to be fast.
 //!
 //! Both directions of a flow reach one queue if swapping addresses and ports does not change the hash. All of them lie at
@@ -16,7 +16,7 @@ const BITS_USED: usize = 36 * 8 + 32 - 1;
 pub struct Toeplitz(Vec<u8>);
 
 impl Toeplitz {
-    /// Under a key of any length; cards have 40 octets, or 52.
+    /// Under a key of any length; NICs have 40 octets, or 52.
     pub fn new(key: &[u8]) -> Self {
         Self(key.to_vec())
     }
@@ -137,7 +137,7 @@ mod tests {
             prop_assert!(Toeplitz::new(&key).is_symmetric());
         }
 
-        /// What cards do that know `symmetric-xor`: both addresses and both ports are joined, and hashed twice.
+        /// What NICs do that know `symmetric-xor`: both addresses and both ports are joined, and hashed twice.
         #[test]
         fn joined_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
             let join = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use weir_host::{
-    Demand, Finding, Layout, Machine, Placement, Root, Severity, Shape, Work, beside, default_mpps_per_core, examine,
-    place, plan,
+    CpuAssignment, CpuLayout, Demand, Finding, LayoutMode, Machine, Severity, SourceThreads, Sysroot, assign_cpus,
+    default_mpps_per_core, examine, nearby_cpus, plan,
 };
 
 fn fixtures() -> PathBuf {
@@ -18,24 +18,24 @@ fn machine_of(text: &str) -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.txt");
     std::fs::write(&path, text).unwrap();
-    Machine::read(&Root::open(&path).unwrap(), &[])
+    Machine::read(&Sysroot::open(&path).unwrap(), &[])
 }
 
 fn findings(machine: &Machine) -> Vec<Finding> {
-    let cards: Vec<&str> = machine.cards.iter().filter(|card| card.physical).map(|card| &card.name[..]).collect();
-    examine(machine, &cards)
+    let nics: Vec<&str> = machine.nics.iter().filter(|nic| nic.physical).map(|nic| &nic.name[..]).collect();
+    examine(machine, &nics)
 }
 
 /// `interface check`, of one severity.
 fn of(findings: &[Finding], severity: Severity) -> Vec<String> {
     let of = findings.iter().filter(|finding| finding.severity == severity);
-    of.map(|finding| format!("{} {}", finding.about, finding.check)).collect()
+    of.map(|finding| format!("{} {}", finding.subject, finding.check)).collect()
 }
 
 /// A demand of 100 Gbit/s.
 fn demand() -> Demand {
     Demand {
-        link_bits: 100_000_000_000,
+        link_bits_per_second: 100_000_000_000,
         frame_octets: 700,
         packets_per_second: None,
         flows: 2_000_000,
@@ -71,12 +71,12 @@ fn each_machine_has_its_faults_and_no_others() {
         ("virtual", &[], &["machine realtime", "machine clock", "machine instructions"]),
     ] {
         let findings = findings(&machine_of(&text_of(name)));
-        assert_eq!(of(&findings, Severity::Wrong), wrong, "{name}");
-        assert_eq!(of(&findings, Severity::Better), better, "{name}");
+        assert_eq!(of(&findings, Severity::Critical), wrong, "{name}");
+        assert_eq!(of(&findings, Severity::Warning), better, "{name}");
         let unknown = of(&findings, Severity::Unknown);
         assert_eq!(unknown.is_empty(), name != "virtual", "{name}: {unknown:?}");
-        for finding in findings.iter().filter(|finding| finding.severity <= Severity::Better) {
-            assert!(!finding.why.is_empty(), "{name}: {finding:?}");
+        for finding in findings.iter().filter(|finding| finding.severity <= Severity::Warning) {
+            assert!(!finding.impact.is_empty(), "{name}: {finding:?}");
         }
     }
 }
@@ -94,26 +94,26 @@ fn a_single_fault_is_found_alone() {
     let key = "6d:5a:".repeat(20);
     let key = key.trim_end_matches(':');
     for (from, to, severity, found) in [
-        (key, &key.replacen("5a", "5b", 1)[..], Severity::Wrong, "eth0 rss"),
-        (key, "00:".repeat(40).trim_end_matches(':'), Severity::Wrong, "eth0 rss"),
+        (key, &key.replacen("5a", "5b", 1)[..], Severity::Critical, "eth0 rss"),
+        (key, "00:".repeat(40).trim_end_matches(':'), Severity::Critical, "eth0 rss"),
         ("toeplitz: on\n     xor: off", "toeplitz: off\n     xor: on", Severity::Unknown, "eth0 rss"),
         ("numa_node = 0", "numa_node = 7", Severity::Unknown, "eth0 node"),
-        ("current_link_width = 8", "current_link_width = 1", Severity::Wrong, "eth0 pcie"),
-        ("current_link_width = 8", "current_link_width = 4", Severity::Better, "eth0 pcie"),
-        ("operstate = up", "operstate = down", Severity::Better, "eth0 port"),
-        ("     0: 0 1 2 3", "     0: 0 0 2 3", Severity::Better, "eth0 table"),
-        ("large-receive-offload: off", "large-receive-offload: on", Severity::Wrong, "eth0 joining"),
-        ("scaling_governor = performance", "scaling_governor = ondemand", Severity::Wrong, "machine governor"),
-        ("current_clocksource = tsc", "current_clocksource = acpi_pm", Severity::Wrong, "machine clock"),
-        ("sched_rt_runtime_us = -1", "sched_rt_runtime_us = 950000", Severity::Better, "machine realtime"),
-        ("irqbalance = does not run", "irqbalance = runs", Severity::Better, "machine irqbalance"),
-        ("free_hugepages = 2048", "free_hugepages = 12", Severity::Better, "machine pages"),
-        ("[madvise] never", "madvise [never]", Severity::Better, "machine transparent"),
-        ("state2/disable = 1", "state2/disable = 0", Severity::Better, "machine idle"),
-        ("isolated = 1-7,9-15", "isolated = ", Severity::Better, "machine isolated"),
-        (" avx2 avx512f", "", Severity::Better, "machine instructions"),
-        (" TCP over", " IP SA\n TCP over", Severity::Fine, "eth0 hashed"),
-        (" L4 bytes 0 & 1 [TCP/UDP src port]", "", Severity::Better, "eth0 hashed"),
+        ("current_link_width = 8", "current_link_width = 1", Severity::Critical, "eth0 pcie"),
+        ("current_link_width = 8", "current_link_width = 4", Severity::Warning, "eth0 pcie"),
+        ("operstate = up", "operstate = down", Severity::Warning, "eth0 port"),
+        ("     0: 0 1 2 3", "     0: 0 0 2 3", Severity::Warning, "eth0 table"),
+        ("large-receive-offload: off", "large-receive-offload: on", Severity::Critical, "eth0 joining"),
+        ("scaling_governor = performance", "scaling_governor = ondemand", Severity::Critical, "machine governor"),
+        ("current_clocksource = tsc", "current_clocksource = acpi_pm", Severity::Critical, "machine clock"),
+        ("sched_rt_runtime_us = -1", "sched_rt_runtime_us = 950000", Severity::Warning, "machine realtime"),
+        ("irqbalance = does not run", "irqbalance = runs", Severity::Warning, "machine irqbalance"),
+        ("free_hugepages = 2048", "free_hugepages = 12", Severity::Warning, "machine pages"),
+        ("[madvise] never", "madvise [never]", Severity::Warning, "machine transparent"),
+        ("state2/disable = 1", "state2/disable = 0", Severity::Warning, "machine idle"),
+        ("isolated = 1-7,9-15", "isolated = ", Severity::Warning, "machine isolated"),
+        (" avx2 avx512f", "", Severity::Warning, "machine instructions"),
+        (" TCP over", " IP SA\n TCP over", Severity::Ok, "eth0 hashed"),
+        (" L4 bytes 0 & 1 [TCP/UDP src port]", "", Severity::Warning, "eth0 hashed"),
     ] {
         assert!(good.contains(from), "{from}");
         let all = findings(&machine_of(&good.replace(from, to)));
@@ -121,7 +121,7 @@ fn a_single_fault_is_found_alone() {
         if severity == Severity::Unknown {
             continue;
         }
-        let bad = [of(&all, Severity::Wrong), of(&all, Severity::Better)].concat();
+        let bad = [of(&all, Severity::Critical), of(&all, Severity::Warning)].concat();
         assert!(bad.iter().all(|bad| bad == found), "{from} -> {to}: {bad:?}");
     }
 }
@@ -130,31 +130,31 @@ fn a_single_fault_is_found_alone() {
 fn symmetric_input_makes_any_key_good() {
     let text = text_of("asymmetric-rss")
         .replace("     xor: off", "     xor: off\n RSS input transformation:\n     symmetric-xor: on");
-    assert!(!of(&findings(&machine_of(&text)), Severity::Wrong).contains(&"eth0 rss".into()));
+    assert!(!of(&findings(&machine_of(&text)), Severity::Critical).contains(&"eth0 rss".into()));
 }
 
 #[test]
 fn capture_is_alone_on_its_core_and_the_others_are_siblings() {
     let machine = machine_of(&text_of("one-node"));
-    let layout = Layout::of(&machine, Some(0), 3);
-    assert_eq!(layout.shape, Shape::Split);
+    let layout = CpuLayout::of(&machine, Some(0), 3);
+    assert_eq!(layout.mode, LayoutMode::Split);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.queue, p.capture, p.meter, p.export)).collect();
     assert_eq!(cpus, [(0, 1, 2, 10), (1, 3, 4, 12), (2, 5, 6, 14)]);
     // Five do not fit so; the exporters share the core of processor 0.
-    let layout = Layout::of(&machine, Some(0), 5);
-    assert_eq!(layout.shape, Shape::Fused);
+    let layout = CpuLayout::of(&machine, Some(0), 5);
+    assert_eq!(layout.mode, LayoutMode::Fused);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.queue, p.capture, p.meter, p.export)).collect();
     assert_eq!(cpus, [(0, 1, 1, 0), (1, 2, 2, 0), (2, 3, 3, 0), (3, 4, 4, 0), (4, 5, 5, 0)]);
-    assert_eq!(Layout::of(&machine, Some(0), 1000).pipelines.len(), 7);
+    assert_eq!(CpuLayout::of(&machine, Some(0), 1000).pipelines.len(), 7);
 }
 
 #[test]
 fn without_smt_each_stage_has_a_core() {
     let machine = machine_of(&text_of("four-nodes"));
-    let layout = Layout::of(&machine, Some(2), 2);
+    let layout = CpuLayout::of(&machine, Some(2), 2);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.capture, p.meter, p.export)).collect();
     // 12 to 16 are isolated and come first.
-    assert_eq!((layout.shape, cpus), (Shape::Split, vec![(12, 13, 14), (15, 16, 17)]));
+    assert_eq!((layout.mode, cpus), (LayoutMode::Split, vec![(12, 13, 14), (15, 16, 17)]));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn all_of_a_layout_lies_on_the_node_of_the_card_and_no_core_serves_two_pipelines
         let machine = machine_of(&text_of(name));
         for mpps_per_core in [1.0, 3.0, 6.0, 9.0, 20.0] {
             let plan = plan(&machine, &Demand { mpps_per_core, ..demand() }, Some("eth0"));
-            let node = machine.cards[0].node;
+            let node = machine.nics[0].node;
             assert_eq!(plan.layout.node, node, "{name}");
             let core = |id: u32| machine.cpus.iter().find(|cpu| cpu.id == id).unwrap().siblings[0];
             let mut captures = Vec::new();
@@ -178,9 +178,9 @@ fn all_of_a_layout_lies_on_the_node_of_the_card_and_no_core_serves_two_pipelines
             captures.sort_unstable();
             let all = captures.len();
             captures.dedup();
-            let each = if plan.layout.shape == Shape::Split { 2 } else { 1 };
+            let each = if plan.layout.mode == LayoutMode::Split { 2 } else { 1 };
             assert_eq!(captures.len(), plan.layout.pipelines.len() * each, "{name}: {all}");
-            let cores_missing = plan.findings.iter().any(|f| f.check == "cores" && f.severity == Severity::Wrong);
+            let cores_missing = plan.findings.iter().any(|f| f.check == "cores" && f.severity == Severity::Critical);
             assert_eq!(cores_missing, plan.layout.pipelines.len() < plan.pipelines, "{name}");
         }
     }
@@ -189,7 +189,7 @@ fn all_of_a_layout_lies_on_the_node_of_the_card_and_no_core_serves_two_pipelines
 #[test]
 fn a_plan_says_what_does_not_fit() {
     let obstacles =
-        |name: &str, demand: &Demand| of(&plan(&machine_of(&text_of(name)), demand, None).findings, Severity::Wrong);
+        |name: &str, demand: &Demand| of(&plan(&machine_of(&text_of(name)), demand, None).findings, Severity::Critical);
     assert_eq!(obstacles("x8-slot", &demand()), ["eth0 pcie"]);
     assert_eq!(obstacles("one-node", &demand()), ["eth0 pcie", "eth0 speed"]);
     assert_eq!(obstacles("few-queues", &demand()), ["eth0 queues"]);
@@ -204,24 +204,27 @@ fn a_plan_says_what_does_not_fit() {
 #[test]
 fn each_queue_of_the_card_has_a_pipeline_if_there_are_cores() {
     let plan = plan(&machine_of(&text_of("x8-slot")), &demand(), None);
-    assert_eq!((plan.needed, plan.pipelines, plan.layout.pipelines.len()), (3, 15, 15));
-    assert_eq!(plan.layout.shape, Shape::Fused);
+    assert_eq!((plan.needed_pipelines, plan.pipelines, plan.layout.pipelines.len()), (3, 15, 15));
+    assert_eq!(plan.layout.mode, LayoutMode::Fused);
 }
 
 #[test]
 fn a_plan_is_arithmetic() {
     let plan = plan(&machine_of(&text_of("eight-nodes")), &demand(), None);
     assert_eq!(plan.packets_per_second as u64, 17_361_111);
-    // The card has 8 queues, but the node only 4 cores.
-    assert_eq!((plan.needed, plan.pipelines), (3, 3));
+    // The NIC has 8 queues, but the node only 4 cores.
+    assert_eq!((plan.needed_pipelines, plan.pipelines), (3, 3));
     let memory = plan.memory;
-    assert_eq!((memory.flows, memory.tcp, memory.trouble), (512_000_000, 512_000_000, 297_600_000));
-    assert_eq!(memory.buffers, 3 * 4096 * 2048);
-    assert_eq!(memory.total, 512_000_000 + 512_000_000 + 297_600_000 + 25_165_824);
-    assert_eq!(plan.pages_of_2_mib, 643);
+    assert_eq!(
+        (memory.flow_bytes, memory.tcp_bytes, memory.tcp_anomaly_bytes),
+        (512_000_000, 512_000_000, 297_600_000)
+    );
+    assert_eq!(memory.buffer_bytes, 3 * 4096 * 2048);
+    assert_eq!(memory.total_bytes, 512_000_000 + 512_000_000 + 297_600_000 + 25_165_824);
+    assert_eq!(plan.huge_pages_2_mib, 643);
     assert_eq!(plan.export.records_per_second, 200_000.0);
-    assert_eq!(plan.export.ipfix_bits, 560e6);
-    assert_eq!(plan.bus_bits as u64 / 1_000_000_000, 114);
+    assert_eq!(plan.export.ipfix_bits_per_second, 560e6);
+    assert_eq!(plan.bus_bits_per_second as u64 / 1_000_000_000, 114);
 }
 
 #[test]
@@ -229,15 +232,15 @@ fn a_recording_reads_as_the_machine_that_it_is_of() {
     for name in ["one-node", "eight-nodes", "asymmetric-rss", "virtual"] {
         let folder = tempfile::tempdir().unwrap();
         let again = folder.path().join("again.txt");
-        let root = Root::open(&fixtures().join(format!("{name}.txt"))).unwrap();
-        let machine = Machine::read(&root, &[]);
-        std::fs::write(&again, root.recording()).unwrap();
-        assert_eq!(Machine::read(&Root::open(&again).unwrap(), &[]), machine, "{name}");
+        let sysroot = Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap();
+        let machine = Machine::read(&sysroot, &[]);
+        std::fs::write(&again, sysroot.recording()).unwrap();
+        assert_eq!(Machine::read(&Sysroot::open(&again).unwrap(), &[]), machine, "{name}");
     }
     // And of this one.
-    let root = Root::live();
-    let machine = Machine::read(&root, &[]);
-    assert_eq!(machine_of(&root.recording()), machine);
+    let sysroot = Sysroot::live();
+    let machine = Machine::read(&sysroot, &[]);
+    assert_eq!(machine_of(&sysroot.recording()), machine);
 }
 
 #[test]
@@ -260,7 +263,7 @@ fn damaged_recordings_are_not_known_and_never_a_panic() {
                 let machine = machine_of(&lines.join("\n"));
                 findings(&machine);
                 plan(&machine, &demand(), None);
-                plan(&machine, &Demand { flows: u64::MAX, link_bits: u64::MAX, ..demand() }, Some("eth0"));
+                plan(&machine, &Demand { flows: u64::MAX, link_bits_per_second: u64::MAX, ..demand() }, Some("eth0"));
             }
         }
     }
@@ -292,31 +295,31 @@ fn a_folder_reads_as_a_machine_does() {
     link("../../devices/pci0000:00/0000:00:14.0/usb1/1-1/1-1:1.0/net/usb0", "sys/class/net/usb0");
     write("sys/class/net/bonding_masters", b"");
     link("/dev/zero", "proc/swaps");
-    let machine = Machine::read(&Root::open(folder.path()).unwrap(), &["eth0".into()]);
+    let machine = Machine::read(&Sysroot::open(folder.path()).unwrap(), &["eth0".into()]);
     assert_eq!(machine.cpus.len(), 2);
     assert_eq!(machine.cpus[0].governor.as_deref(), Some("powersave"));
     assert_eq!((machine.cpus[0].siblings.as_slice(), machine.swap), (&[0][..], None));
-    let names: Vec<&str> = machine.cards.iter().map(|card| &card.name[..]).collect();
+    let names: Vec<&str> = machine.nics.iter().map(|nic| &nic.name[..]).collect();
     assert_eq!(names, ["eth0", "eth1", "loop", "usb0"]);
-    assert_eq!((machine.cards[0].speed_megabits, machine.cards[0].queues), (None, 1));
-    assert_eq!(machine.cards[0].ring.ok().map(|ring| (ring.current, ring.maximum)), Some((256, 512)));
-    assert_eq!(machine.cards[1].pci.as_deref(), Some("0000:00:09.0"));
-    assert_eq!(machine.cards[3].pci, None);
+    assert_eq!((machine.nics[0].speed_mbps, machine.nics[0].queues), (None, 1));
+    assert_eq!(machine.nics[0].ring.ok().map(|ring| (ring.current, ring.maximum)), Some((256, 512)));
+    assert_eq!(machine.nics[1].pci.as_deref(), Some("0000:00:09.0"));
+    assert_eq!(machine.nics[3].pci, None);
     let empty = tempfile::tempdir().unwrap();
-    let machine = Machine::read(&Root::open(empty.path()).unwrap(), &[]);
-    assert!(machine.cpus.is_empty() && machine.cards.is_empty() && machine.irqbalance.is_none());
+    let machine = Machine::read(&Sysroot::open(empty.path()).unwrap(), &[]);
+    assert!(machine.cpus.is_empty() && machine.nics.is_empty() && machine.irqbalance.is_none());
     let findings = findings(&machine);
     assert!(findings.iter().all(|finding| finding.severity == Severity::Unknown), "{findings:#?}");
-    assert!(Root::open(&folder.path().join("nowhere")).is_err());
-    assert!(Root::open(&folder.path().join("sys/class/net/eth0/speed")).is_err());
+    assert!(Sysroot::open(&folder.path().join("nowhere")).is_err());
+    assert!(Sysroot::open(&folder.path().join("sys/class/net/eth0/speed")).is_err());
 }
 
-fn placed(name: &str, work: &[(&str, usize)], allowed: impl Fn(u32) -> bool) -> Result<Placement, String> {
-    let work: Vec<Work> = work
+fn placed(name: &str, work: &[(&str, usize)], allowed: impl Fn(u32) -> bool) -> Result<CpuAssignment, String> {
+    let work: Vec<SourceThreads> = work
         .iter()
-        .map(|&(devices, threads)| Work { devices: devices.split('+').map(String::from).collect(), threads })
+        .map(|&(devices, threads)| SourceThreads { devices: devices.split('+').map(String::from).collect(), threads })
         .collect();
-    place(&Root::open(&fixtures().join(format!("{name}.txt"))).unwrap(), &work, allowed)
+    assign_cpus(&Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap(), &work, allowed)
 }
 
 #[test]
@@ -326,18 +329,21 @@ fn threads_of_a_probe_have_cores_of_their_own_on_the_node_of_their_card() {
     let one = placed("one-node", &[("eth0", 4)], anywhere).unwrap();
     assert_eq!(one.sources, [(0, vec![1, 2, 3, 4])]);
     assert_eq!(one.export, [0, 5, 6, 7, 8, 13, 14, 15]);
-    // Not where the process was started, but where the card is; by its address as well.
+    // Not where the process was started, but where the NIC is; by its address as well.
     let far = placed("wrong-node", &[("eth0", 3)], anywhere).unwrap();
     assert_eq!((&far.sources[..], far.export.len()), (&[(1, vec![8, 9, 10])][..], 10));
     assert_eq!(placed("wrong-node", &[("0000:af:00.0", 3)], anywhere), Ok(far));
-    // Without hardware threads, two cards on one of four nodes: no core twice.
+    // Without hardware threads, two NICs on one of four nodes: no core twice.
     let two = placed("four-nodes", &[("eth0", 2), ("eth1", 2)], anywhere).unwrap();
     assert_eq!((two.sources, two.export), (vec![(2, vec![12, 13]), (2, vec![14, 15])], vec![16, 17]));
     let tap = placed("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
     assert_eq!(tap.sources, [(2, vec![12, 13, 14])]);
-    let root = |name: &str| Root::open(&fixtures().join(format!("{name}.txt"))).unwrap();
+    let sysroot = |name: &str| Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap();
     let near: Vec<u32> = (8..16).chain(24..32).collect();
-    assert_eq!((beside(&root("wrong-node"), "eth0"), beside(&root("one-node"), "eth0")), (near, vec![]));
+    assert_eq!(
+        (nearby_cpus(&sysroot("wrong-node"), "eth0"), nearby_cpus(&sysroot("one-node"), "eth0")),
+        (near, vec![])
+    );
     let eight = placed("eight-nodes", &[("eth0", 2)], anywhere).unwrap();
     assert_eq!(eight.sources, [(3, vec![12, 13])]);
 }
@@ -351,6 +357,6 @@ fn where_there_is_nothing_to_choose_the_system_chooses_and_why_is_said() {
     assert!(taken.starts_with("node 2, where eth1 is, has 6 cores"), "{taken}");
     let confined = placed("one-node", &[("eth0", 2)], |cpu| cpu < 2).unwrap_err();
     assert!(confined.contains("has 2 cores"), "{confined}");
-    assert_eq!(placed("one-node", &[("lo", 1)], anywhere).unwrap_err(), "there is no card behind lo");
+    assert_eq!(placed("one-node", &[("lo", 1)], anywhere).unwrap_err(), "there is no NIC behind lo");
     assert_eq!(placed("one-node", &[], anywhere).unwrap().sources, []);
 }

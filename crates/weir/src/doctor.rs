@@ -5,7 +5,7 @@ use crate::findings::{self, line, section};
 use crate::{Outcome, Refusal, files, print, say, units};
 use serde_json::json;
 use std::path::Path;
-use weir_host::{Finding, Machine, Root, Severity, examine};
+use weir_host::{Finding, Machine, Severity, Sysroot, examine};
 
 /// Reads the machine, and tells; or records it; or mends what can be mended.
 pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
@@ -19,8 +19,8 @@ pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
     if doctor.json {
         let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
         let report = json!({
-            "wrong": count(Severity::Wrong),
-            "better": count(Severity::Better),
+            "critical": count(Severity::Critical),
+            "warning": count(Severity::Warning),
             "unknown": count(Severity::Unknown),
             "interfaces": cards,
             "findings": findings,
@@ -32,7 +32,7 @@ pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
     if doctor.fix {
         fix(&findings, root.is_live());
         if root.is_live() {
-            let machine = Machine::read(&Root::live(), &doctor.interfaces);
+            let machine = Machine::read(&Sysroot::live(), &doctor.interfaces);
             findings = examine(&machine, &cards);
             if print(format!("\nnow: {}\n", in_short(&findings)).as_bytes()) == Outcome::Flawed {
                 outcome = Outcome::Flawed;
@@ -43,8 +43,8 @@ pub fn run(doctor: &Doctor) -> Result<Outcome, Refusal> {
 }
 
 /// This machine, or what stands for one.
-pub fn root(sysroot: Option<&Path>) -> Result<Root, Refusal> {
-    sysroot.map_or_else(|| Ok(Root::live()), |path| Root::open(path).map_err(|error| Refusal(error.to_string())))
+pub fn root(sysroot: Option<&Path>) -> Result<Sysroot, Refusal> {
+    sysroot.map_or_else(|| Ok(Sysroot::live()), |path| Sysroot::open(path).map_err(|error| Refusal(error.to_string())))
 }
 
 /// The interfaces that were named, all of which must be there; else those with a device behind them.
@@ -55,25 +55,25 @@ fn cards<'a>(machine: &'a Machine, named: &'a [String]) -> Result<Vec<&'a str>, 
     if !named.is_empty() {
         return Ok(named.iter().map(String::as_str).collect());
     }
-    Ok(machine.cards.iter().filter(|card| card.physical).map(|card| &card.name[..]).collect())
+    Ok(machine.nics.iter().filter(|card| card.physical).map(|card| &card.name[..]).collect())
 }
 
 /// Refuses an interface that is not there.
 pub fn interface(machine: &Machine, name: &str) -> Result<(), Refusal> {
-    if machine.cards.iter().any(|card| card.name == name) {
+    if machine.nics.iter().any(|card| card.name == name) {
         return Ok(());
     }
-    let names: Vec<&str> = machine.cards.iter().map(|card| &card.name[..]).collect();
+    let names: Vec<&str> = machine.nics.iter().map(|card| &card.name[..]).collect();
     let there = if names.is_empty() { "none".into() } else { names.join(", ") };
     Err(Refusal(format!("no interface '{name}'; there is {there}")))
 }
 
 fn worse(outcome: Outcome, findings: &[Finding]) -> Outcome {
-    let wrong = findings.iter().any(|finding| finding.severity == Severity::Wrong);
+    let wrong = findings.iter().any(|finding| finding.severity == Severity::Critical);
     if wrong { Outcome::Flawed } else { outcome }
 }
 
-fn record(root: &Root, path: &Path) -> Result<Outcome, Refusal> {
+fn record(root: &Sysroot, path: &Path) -> Result<Outcome, Refusal> {
     let text = root.recording();
     if path == Path::new("-") {
         return Ok(print(text.as_bytes()));
@@ -93,17 +93,17 @@ fn report(machine: &Machine, cards: &[&str], findings: &[Finding], doctor: &Doct
     let mut text = String::new();
     let width = cards.iter().map(|name| name.len()).max().unwrap_or(0).max("machine".len());
     line(&mut text, &format!("{:width$}  {}", "machine", findings::machine_in_short(machine)));
-    for card in machine.cards.iter().filter(|card| cards.contains(&&card.name[..])) {
+    for card in machine.nics.iter().filter(|card| cards.contains(&&card.name[..])) {
         line(&mut text, &format!("{:width$}  {}", card.name, findings::card_in_short(card)));
     }
     if cards.is_empty() {
         line(&mut text, "no network card: what follows is about the machine alone");
     }
-    section(&mut text, findings, Severity::Wrong, "WRONG: packets are lost, or figures are not true");
-    section(&mut text, findings, Severity::Better, "COULD BE BETTER");
+    section(&mut text, findings, Severity::Critical, "WRONG: packets are lost, or figures are not true");
+    section(&mut text, findings, Severity::Warning, "COULD BE BETTER");
     section(&mut text, findings, Severity::Unknown, "NOT KNOWN");
     if doctor.verbose {
-        section(&mut text, findings, Severity::Fine, "FINE");
+        section(&mut text, findings, Severity::Ok, "FINE");
     }
     line(&mut text, &format!("\n{}", in_short(findings)));
     let fixable = |finding: &Finding| finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty());
@@ -116,7 +116,7 @@ fn report(machine: &Machine, cards: &[&str], findings: &[Finding], doctor: &Doct
 fn in_short(findings: &[Finding]) -> String {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let [wrong, better, unknown, fine] =
-        [Severity::Wrong, Severity::Better, Severity::Unknown, Severity::Fine].map(count);
+        [Severity::Critical, Severity::Warning, Severity::Unknown, Severity::Ok].map(count);
     format!("{wrong} wrong, {better} could be better, {unknown} not known, {fine} fine")
 }
 

@@ -1,7 +1,7 @@
 //! What was found of a machine, in words on a terminal.
 
 use std::fmt::Write;
-use weir_host::{Card, Finding, Machine, Severity};
+use weir_host::{Finding, Machine, Nic, Severity};
 
 /// Columns that sentences fill; commands are not broken.
 const COLUMNS: usize = 96;
@@ -16,9 +16,9 @@ pub fn section(text: &mut String, findings: &[Finding], severity: Severity, head
     }
     line(text, &format!("\n{heading}"));
     for finding in of_kind {
-        wrapped(text, 2, &format!("{}: {}", finding.about, finding.what));
-        if !finding.why.is_empty() {
-            wrapped(text, 6, &finding.why);
+        wrapped(text, 2, &format!("{}: {}", finding.subject, finding.summary));
+        if !finding.impact.is_empty() {
+            wrapped(text, 6, &finding.impact);
         }
         let Some(remedy) = &finding.remedy else { continue };
         let shown = if remedy.commands.len() > COMMANDS_SHOWN { COMMANDS_SHOWN - 1 } else { COMMANDS_SHOWN };
@@ -47,8 +47,8 @@ pub fn machine_in_short(machine: &Machine) -> String {
 }
 
 /// What a card is, in a line.
-pub fn card_in_short(card: &Card) -> String {
-    let speed = match card.speed_megabits {
+pub fn card_in_short(card: &Nic) -> String {
+    let speed = match card.speed_mbps {
         Some(megabits) if megabits >= 1000 && megabits % 100 == 0 => format!("{} Gbit/s", megabits as f64 / 1000.0),
         Some(megabits) => format!("{megabits} Mbit/s"),
         None => "speed not known".into(),

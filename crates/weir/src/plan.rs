@@ -6,7 +6,7 @@ use crate::findings::{line, machine_in_short, section, wrapped};
 use crate::{Outcome, Refusal, print, units};
 use serde_json::{Value, json};
 use std::path::Path;
-use weir_host::{Demand, Machine, Plan, Severity, Shape, default_mpps_per_core, plan};
+use weir_host::{Demand, LayoutMode, Machine, Plan, Severity, default_mpps_per_core, plan};
 
 /// Of what the meter does from memory, the part that is left when it also receives.
 const LEFT_FOR_METERING: f64 = 0.5;
@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Refusal> {
         ),
     };
     let demand = Demand {
-        link_bits: arguments.link,
+        link_bits_per_second: arguments.link,
         frame_octets: arguments.packet,
         packets_per_second: arguments.rate.map(|rate| rate as f64),
         flows: arguments.flows.into(),
@@ -92,37 +92,41 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         "demand",
         format!(
             "{} of {}-octet frames: {}; {} flows, {records}",
-            units::rate(demand.link_bits as f64, "bit/s"),
+            units::rate(demand.link_bits_per_second as f64, "bit/s"),
             demand.frame_octets,
             mega(plan.packets_per_second),
             units::short(demand.flows),
         ),
     );
     row("one core", format!("{:.1} M packets/s ({source})", demand.mpps_per_core));
-    let each = if plan.pipelines > plan.needed {
+    let each = if plan.pipelines > plan.needed_pipelines {
         "as the card has so many receive queues"
     } else {
         "each with a receive queue"
     };
-    let needed = if plan.pipelines > plan.needed { format!(" ({} are needed)", plan.needed) } else { String::new() };
+    let needed = if plan.pipelines > plan.needed_pipelines {
+        format!(" ({} are needed)", plan.needed_pipelines)
+    } else {
+        String::new()
+    };
     row("pipelines", format!("{}, {each}{needed}", plan.pipelines));
     row(
         "memory",
         format!(
             "{}: flows {}, TCP {} (if all are TCP), TCP in trouble {} (if one flow of ten has a bad direction), packet buffers {}",
-            gib(memory.total),
-            gib(memory.flows),
-            gib(memory.tcp),
-            gib(memory.trouble),
-            gib(memory.buffers)
+            gib(memory.total_bytes),
+            gib(memory.flow_bytes),
+            gib(memory.tcp_bytes),
+            gib(memory.tcp_anomaly_bytes),
+            gib(memory.buffer_bytes)
         ),
     );
-    row("huge pages", format!("{} of 2 MiB", plan.pages_of_2_mib));
+    row("huge pages", format!("{} of 2 MiB", plan.huge_pages_2_mib));
     row(
         "PCIe",
         format!(
             "{} with headers of writes (24 octets for each 256) and a descriptor a frame",
-            units::rate(plan.bus_bits, "bit/s")
+            units::rate(plan.bus_bits_per_second, "bit/s")
         ),
     );
     let octets = |octets: f64| units::quantity(octets as u64, "B");
@@ -130,19 +134,19 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
         "export",
         format!(
             "{records}: {} as IPFIX; on disk {} a day as IPFIX, {} as CSV",
-            units::rate(export.ipfix_bits, "bit/s"),
-            octets(export.ipfix_octets_per_day),
-            octets(export.csv_octets_per_day)
+            units::rate(export.ipfix_bits_per_second, "bit/s"),
+            octets(export.ipfix_bytes_per_day),
+            octets(export.csv_bytes_per_day)
         ),
     );
     let node = layout.node.map_or_else(|| "no known node".into(), |node| format!("node {node}"));
-    let card = plan.card.as_deref().unwrap_or("no card");
+    let card = plan.nic.as_deref().unwrap_or("no card");
     if layout.pipelines.is_empty() {
         row("layout", format!("{card}: the cores are not known"));
     } else {
-        let shape = match layout.shape {
-            Shape::Split => "split: capture alone on its core, meter and export on the next",
-            Shape::Fused => "fused: capture and meter on one core, all exporters on another",
+        let shape = match layout.mode {
+            LayoutMode::Split => "split: capture alone on its core, meter and export on the next",
+            LayoutMode::Fused => "fused: capture and meter on one core, all exporters on another",
         };
         let fewer = match plan.pipelines - layout.pipelines.len() {
             0 => String::new(),
@@ -160,11 +164,11 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
             );
         }
     }
-    section(&mut text, &plan.findings, Severity::Wrong, "DOES NOT FIT");
-    section(&mut text, &plan.findings, Severity::Better, "COULD BE BETTER");
+    section(&mut text, &plan.findings, Severity::Critical, "DOES NOT FIT");
+    section(&mut text, &plan.findings, Severity::Warning, "COULD BE BETTER");
     section(&mut text, &plan.findings, Severity::Unknown, "NOT KNOWN");
     if verbose {
-        section(&mut text, &plan.findings, Severity::Fine, "FITS");
+        section(&mut text, &plan.findings, Severity::Ok, "FITS");
     }
     let verdict = if plan.fits() { "it fits, as far as is known" } else { "it does not fit" };
     line(&mut text, &format!("\n{verdict}; weir doctor looks at the rest of the machine"));

@@ -64,19 +64,19 @@ fn json_has_every_finding_with_its_commands() {
     let (code, out, err) = parts(&weir(["doctor", "--json", "--sysroot", machine.to_str().unwrap()]));
     assert_eq!((code, err.as_str()), (2, ""));
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((report["wrong"].as_u64(), report["better"].as_u64()), (Some(3), Some(1)));
+    assert_eq!((report["critical"].as_u64(), report["warning"].as_u64()), (Some(3), Some(1)));
     let findings = report["findings"].as_array().unwrap();
     let irq = findings.iter().find(|finding| finding["check"] == "irq").unwrap();
-    assert_eq!(irq["severity"], "wrong");
+    assert_eq!(irq["severity"], "critical");
     assert_eq!(irq["remedy"]["commands"].as_array().unwrap().len(), 8);
     assert_eq!(irq["remedy"]["steps"][0]["write"]["path"], "/proc/irq/101/smp_affinity_list");
-    assert_eq!(report["machine"]["cards"][0]["ring"]["maximum"], 8192);
+    assert_eq!(report["machine"]["nics"][0]["ring"]["maximum"], 8192);
 
     let virtual_machine = fixture("virtual.txt");
     let (_, out, _) = parts(&weir(["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]));
     let report: Value = serde_json::from_str(&out).unwrap();
-    let ring = &report["machine"]["cards"][0]["ring"];
-    assert_eq!(ring["not_known"], "ethtool is not installed (apt install ethtool)", "{ring}");
+    let ring = &report["machine"]["nics"][0]["ring"];
+    assert_eq!(ring["unavailable"], "ethtool is not installed (apt install ethtool)", "{ring}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::Refusal;
 use crate::arguments::{Cores, Layout, Probe};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
-use weir_host::{Root, Work};
+use weir_host::{SourceThreads, Sysroot};
 
 /// Cores for threads and sinks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Placement {
         if probe.cores.is_some() || probe.export_cores.is_some() {
             return Self { threads: named(&probe.cores), export: named(&probe.export_cores), why: String::new() };
         }
-        Self::beside_cards(&Root::live(), probe, queues).unwrap_or_else(|why| Self { why, ..Self::default() })
+        Self::beside_cards(&Sysroot::live(), probe, queues).unwrap_or_else(|why| Self { why, ..Self::default() })
     }
 
     /// Before it is known how many queues there are.
@@ -38,7 +38,7 @@ impl Placement {
     }
 
     /// Cores of the cards' nodes, or why not.
-    fn beside_cards(root: &Root, probe: &Probe, queues: &[usize]) -> Result<Self, String> {
+    fn beside_cards(root: &Sysroot, probe: &Probe, queues: &[usize]) -> Result<Self, String> {
         let threads = if probe.layout == Layout::Split { 2 } else { 1 };
         // Threads that meter for all stand beside the first card.
         let meters = if probe.layout == Layout::Spread { super::meters(probe).into() } else { 0 };
@@ -47,12 +47,12 @@ impl Placement {
             if devices.is_empty() {
                 Err("captures need no card")
             } else {
-                Ok(Work { devices, threads: threads * queues + if number == 0 { meters } else { 0 } })
+                Ok(SourceThreads { devices, threads: threads * queues + if number == 0 { meters } else { 0 } })
             }
         });
         let work = work.collect::<Result<Vec<_>, _>>()?;
         let allowed = sched_getaffinity(None).map_err(|error| error.to_string())?;
-        let chosen = weir_host::place(root, &work, |cpu| allowed.is_set(cpu as usize))?;
+        let chosen = weir_host::assign_cpus(root, &work, |cpu| allowed.is_set(cpu as usize))?;
         let as_cores = |cpus: &[u32]| cpus.iter().map(|&cpu| cpu as usize).collect::<Vec<_>>();
         let nodes = chosen.sources.iter().zip(&work);
         let why: Vec<String> =
@@ -121,8 +121,8 @@ pub fn beside<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
         _ if is_dpdk => Vec::new(),
         Some(cores) => cores.0.clone(),
         None => {
-            let root = Root::live();
-            let near = devices(input).into_iter().flat_map(|device| weir_host::beside(&root, &device));
+            let root = Sysroot::live();
+            let near = devices(input).into_iter().flat_map(|device| weir_host::nearby_cpus(&root, &device));
             near.map(|cpu| cpu as usize).collect()
         }
     };

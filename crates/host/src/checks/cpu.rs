@@ -1,26 +1,26 @@
 //! Clock, frequency, idle states, who else may run on the cores.
 
 use super::is_fast;
-use crate::card::Card;
+use crate::cpu::Cpu;
 use crate::finding::{Finding, Severity, Step};
+use crate::lists::{count, list};
 use crate::machine::Machine;
-use crate::numbers::{count, list};
-use crate::processor::Cpu;
+use crate::nic::Nic;
 
 /// Idle states that take longer to leave are deep: microseconds.
 const DEEP_US: u32 = 10;
 
 const MACHINE: &str = "machine";
 
-pub fn check(machine: &Machine, cards: &[&Card]) -> Vec<Finding> {
-    let fast = cards.iter().any(|card| is_fast(card));
-    let severity = if fast { Severity::Wrong } else { Severity::Better };
+pub fn check(machine: &Machine, nics: &[&Nic]) -> Vec<Finding> {
+    let fast = nics.iter().any(|nic| is_fast(nic));
+    let severity = if fast { Severity::Critical } else { Severity::Warning };
     let mut findings = Vec::new();
     if machine.cpus.is_empty() {
         findings.push(Finding::unknown("cores", MACHINE, "cores: the system does not name any"));
     } else {
         findings.extend([smt(machine), governor(machine, severity), idle(machine)]);
-        findings.extend(isolated(machine, cards));
+        findings.extend(isolated(machine, nics));
     }
     findings.push(match machine.turbo {
         Some(true) => Finding::fine("turbo", MACHINE, "turbo is on"),
@@ -30,8 +30,8 @@ pub fn check(machine: &Machine, cards: &[&Card]) -> Vec<Finding> {
     findings.extend([realtime(machine), clock(machine), irqbalance(machine)]);
     findings.extend(instructions(machine));
     if machine.is_virtual == Some(true) {
-        let what = "a virtual machine: its host decides when it runs, and what of the above is true";
-        findings.push(Finding::fine("virtual", MACHINE, what));
+        let summary = "a virtual machine: its host decides when it runs, and what of the above is true";
+        findings.push(Finding::fine("virtual", MACHINE, summary));
     }
     findings
 }
@@ -63,20 +63,21 @@ fn governor(machine: &Machine, severity: Severity) -> Finding {
     if slow == 0 {
         return Finding::fine("governor", MACHINE, "frequency governor: performance");
     }
-    let what = format!(
+    let summary = format!(
         "{} of {} have the frequency governor {}",
         slow,
         count(machine.cpus.len(), "processor"),
         governors.join(", ")
     );
-    let why = "The clock rises only after load was seen; packets that come until then wait in the ring, or do not fit."
-        .into();
+    let impact =
+        "The clock rises only after load was seen; packets that come until then wait in the ring, or do not fit."
+            .into();
     let is_slow = |cpu: &&Cpu| cpu.governor.as_deref().is_some_and(|governor| governor != "performance");
     let steps = machine.cpus.iter().filter(is_slow).map(|cpu| Step::Write {
         path: format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", cpu.id),
         text: "performance".into(),
     });
-    let mut finding = Finding::bad(severity, "governor", MACHINE, what, why).fixed_by(steps.collect(), "");
+    let mut finding = Finding::bad(severity, "governor", MACHINE, summary, impact).fixed_by(steps.collect(), "");
     if let Some(remedy) = &mut finding.remedy {
         let every = "for g in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $g; done";
         remedy.commands = vec![every.into()];
@@ -85,8 +86,8 @@ fn governor(machine: &Machine, severity: Severity) -> Finding {
 }
 
 fn idle(machine: &Machine) -> Finding {
-    let states = || machine.cpus.iter().flat_map(|cpu| &cpu.idle);
-    let deep = |state: &&crate::Idle| state.latency_us > DEEP_US && !state.disabled;
+    let states = || machine.cpus.iter().flat_map(|cpu| &cpu.idle_states);
+    let deep = |state: &&crate::IdleState| state.latency_us > DEEP_US && !state.disabled;
     let Some(worst) = states().filter(deep).max_by_key(|state| state.latency_us) else {
         return match states().next() {
             Some(_) => Finding::fine("idle", MACHINE, format!("no idle state takes more than {DEEP_US} µs to leave")),
@@ -96,19 +97,19 @@ fn idle(machine: &Machine) -> Finding {
     let mut names: Vec<&str> = states().filter(deep).map(|state| &state.name[..]).collect();
     names.sort_unstable();
     names.dedup();
-    let what =
+    let summary =
         format!("idle states {} are on; {} takes {} µs to leave", names.join(", "), worst.name, worst.latency_us);
-    let why = "A core that slept through a pause lets packets wait for so long before it takes the first.".into();
-    Finding::bad(Severity::Better, "idle", MACHINE, what, why).by_hand(
+    let impact = "A core that slept through a pause lets packets wait for so long before it takes the first.".into();
+    Finding::bad(Severity::Warning, "idle", MACHINE, summary, impact).by_hand(
         &[format!("cpupower idle-set -D {DEEP_US}")],
         "It costs power and heat, and turbo of other cores. cpupower is in linux-cpupower.",
     )
 }
 
-fn isolated(machine: &Machine, cards: &[&Card]) -> Option<Finding> {
+fn isolated(machine: &Machine, nics: &[&Nic]) -> Option<Finding> {
     let isolated: Vec<u32> = machine.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
-    let card = cards.iter().find(|card| is_fast(card))?;
-    let node = machine.node_of(card)?;
+    let nic = nics.iter().find(|nic| is_fast(nic))?;
+    let node = machine.node_of(nic)?;
     let boot = |cpus: &[u32]| {
         let list = list(cpus);
         format!(
@@ -123,15 +124,17 @@ fn isolated(machine: &Machine, cards: &[&Card]) -> Option<Finding> {
         return None;
     }
     if isolated.is_empty() {
-        let what = "no core is kept free for packets".into();
-        let why = "The scheduler lets other programs run on the cores that take packets: each time they take a turn, packets wait.";
-        return Some(Finding::bad(Severity::Better, "isolated", MACHINE, what, why.into()).by_hand(&[], &boot(&mine)));
+        let summary = "no core is kept free for packets".into();
+        let impact = "The scheduler lets other programs run on the cores that take packets: each time they take a turn, packets wait.";
+        return Some(
+            Finding::bad(Severity::Warning, "isolated", MACHINE, summary, impact.into()).by_hand(&[], &boot(&mine)),
+        );
     }
     if !isolated.iter().any(|cpu| node.cpus.contains(cpu)) {
-        let what =
-            format!("cores are kept free ({}), but none on node {}, where {} is", list(&isolated), node.id, card.name);
-        let why = "They help nobody: packets of this card are best taken on its node.".into();
-        return Some(Finding::bad(Severity::Wrong, "isolated", MACHINE, what, why).by_hand(&[], &boot(&mine)));
+        let summary =
+            format!("cores are kept free ({}), but none on node {}, where {} is", list(&isolated), node.id, nic.name);
+        let impact = "They help nobody: packets of this NIC are best taken on its node.".into();
+        return Some(Finding::bad(Severity::Critical, "isolated", MACHINE, summary, impact).by_hand(&[], &boot(&mine)));
     }
     Some(Finding::fine("isolated", MACHINE, format!("processors {} are kept free for packets", list(&isolated))))
 }
@@ -143,14 +146,14 @@ fn realtime(machine: &Machine) -> Finding {
             Finding::fine("realtime", MACHINE, "real-time threads are not throttled")
         }
         Some(us) => {
-            let what = format!(
+            let summary = format!(
                 "threads with real-time priority may be stopped for {} ms of each second",
                 (1_000_000 - us) / 1000
             );
-            let why =
+            let impact =
                 "If Weir runs with such a priority, packets wait meanwhile; without it this changes nothing. From Linux 6.12 on it holds for kernels with real-time groups; others leave this time to threads that starve.".into();
             let step = Step::Write { path: "/proc/sys/kernel/sched_rt_runtime_us".into(), text: "-1".into() };
-            Finding::bad(Severity::Better, "realtime", MACHINE, what, why)
+            Finding::bad(Severity::Warning, "realtime", MACHINE, summary, impact)
                 .fixed_by(vec![step], "A real-time thread that never sleeps then keeps its core for ever.")
         }
     }
@@ -160,19 +163,19 @@ fn clock(machine: &Machine) -> Finding {
     let Some(source) = machine.clock_source.as_deref() else {
         return Finding::unknown("clock", MACHINE, "clock source");
     };
-    let what = format!("clock source: {source}");
+    let summary = format!("clock source: {source}");
     match source {
-        "tsc" | "arch_sys_counter" => Finding::fine("clock", MACHINE, what),
+        "tsc" | "arch_sys_counter" => Finding::fine("clock", MACHINE, summary),
         "hpet" | "acpi_pm" | "jiffies" | "refined-jiffies" => {
-            let why = "Reading the time takes a microsecond or more instead of 20 ns, and the kernel does it for every packet.".into();
-            Finding::bad(Severity::Wrong, "clock", MACHINE, what, why).by_hand(
+            let impact = "Reading the time takes a microsecond or more instead of 20 ns, and the kernel does it for every packet.".into();
+            Finding::bad(Severity::Critical, "clock", MACHINE, summary, impact).by_hand(
                 &["echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource".into()],
                 "If it is refused, dmesg says why the kernel does not trust the TSC.",
             )
         }
         _ => {
-            let why = "Slower to read than the TSC, and the kernel does it for every packet.".into();
-            Finding::bad(Severity::Better, "clock", MACHINE, what, why).by_hand(
+            let impact = "Slower to read than the TSC, and the kernel does it for every packet.".into();
+            Finding::bad(Severity::Warning, "clock", MACHINE, summary, impact).by_hand(
                 &["echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource".into()],
                 "If the host offers it.",
             )
@@ -185,8 +188,8 @@ fn irqbalance(machine: &Machine) -> Finding {
         None => Finding::unknown("irqbalance", MACHINE, "whether irqbalance runs"),
         Some(false) => Finding::fine("irqbalance", MACHINE, "irqbalance does not run"),
         Some(true) => {
-            let why = "It moves interrupts between cores while packets come; what was pinned does not stay.".into();
-            Finding::bad(Severity::Better, "irqbalance", MACHINE, "irqbalance runs".into(), why)
+            let impact = "It moves interrupts between cores while packets come; what was pinned does not stay.".into();
+            Finding::bad(Severity::Warning, "irqbalance", MACHINE, "irqbalance runs".into(), impact)
                 .by_hand(&["systemctl disable --now irqbalance".into()], "")
         }
     }
@@ -195,8 +198,8 @@ fn irqbalance(machine: &Machine) -> Finding {
 fn instructions(machine: &Machine) -> Option<Finding> {
     let sets = machine.instructions.as_ref()?;
     if sets.is_empty() {
-        let why = "The table is searched with plain instructions; that costs little (docs/performance.md).".into();
-        return Some(Finding::bad(Severity::Better, "instructions", MACHINE, "no AVX2".into(), why));
+        let impact = "The table is searched with plain instructions; that costs little (docs/performance.md).".into();
+        return Some(Finding::bad(Severity::Warning, "instructions", MACHINE, "no AVX2".into(), impact));
     }
     Some(Finding::fine("instructions", MACHINE, format!("instructions: {}", sets.join(", "))))
 }

@@ -1,10 +1,10 @@
 //! Where facts are read from: this machine, a folder with a copy of its files, or a recording.
 //!
-//! Whatever is read is noted, so that a recording holds exactly what was read ([`Root::recording`]).
+//! Whatever is read is noted, so that a recording holds exactly what was read ([`Sysroot::recording`]).
 //! Always true: nothing outside the folder is read but through links in it; nothing is written; a file that is missing,
 //! empty, odd or too long is absent.
 
-use crate::ethtool::Known;
+use crate::ethtool::Reading;
 use crate::recording::{Entry, Recording};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const REFUSED: &str = "not known: ";
 
 /// A place that looks like the root of a machine.
 #[derive(Debug)]
-pub struct Root {
+pub struct Sysroot {
     place: Place,
     noted: RefCell<Recording>,
 }
@@ -46,7 +46,7 @@ pub enum Error {
     NoRecording(PathBuf),
 }
 
-impl Root {
+impl Sysroot {
     /// This machine.
     pub fn live() -> Self {
         Self::of(Place::Live)
@@ -124,12 +124,12 @@ impl Root {
 
     /// A number that a file holds.
     pub(crate) fn number<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
-        crate::numbers::number(&self.text(path)?)
+        crate::lists::number(&self.text(path)?)
     }
 
     /// A list of numbers that a file holds.
     pub(crate) fn list(&self, path: &str) -> Option<Vec<u32>> {
-        crate::numbers::parse_list(&self.text(path)?)
+        crate::lists::parse_list(&self.text(path)?)
     }
 
     /// Where a link points, whether or not something is there.
@@ -166,7 +166,7 @@ impl Root {
     }
 
     /// What `ethtool OPTION INTERFACE MORE` says, or why it says nothing.
-    pub(crate) fn ethtool(&self, option: &str, interface: &str, more: &[&str]) -> Known<String> {
+    pub(crate) fn ethtool(&self, option: &str, interface: &str, more: &[&str]) -> Reading<String> {
         let name = [&[option], more].concat().join(" ");
         let path = format!("/weir/ethtool/{interface}/{name}");
         let said = match &self.place {
@@ -175,14 +175,14 @@ impl Root {
             Place::Live => run_ethtool(&[&[option, interface], more].concat()),
             _ => match self.text(&path) {
                 Some(text) => text.strip_prefix(REFUSED).map(|why| Err(why.to_owned())).unwrap_or(Ok(text)),
-                None => return Known::No { not_known: "ethtool's answer was not recorded".into() },
+                None => return Reading::Unavailable { reason: "ethtool's answer was not recorded".into() },
             },
         };
         let text = said.as_ref().map_or_else(|why| format!("{REFUSED}{why}"), |said| said.trim_end().to_owned());
         self.note(&path, Entry::Text(text));
         match said {
-            Ok(said) => Known::Is(said),
-            Err(not_known) => Known::No { not_known },
+            Ok(said) => Reading::Value(said),
+            Err(reason) => Reading::Unavailable { reason },
         }
     }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// How stages are laid on threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Shape {
+pub enum LayoutMode {
     /// A thread for each stage.
     Split,
     /// Capture and meter on one thread.
@@ -20,7 +20,7 @@ pub enum Shape {
 
 /// The processors of one pipeline, as the kernel numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pipeline {
+pub struct PipelineCpus {
     /// The receive queue it reads.
     pub queue: u32,
     /// Where frames are taken and decoded.
@@ -33,16 +33,16 @@ pub struct Pipeline {
 
 /// Pipelines on the processors of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Layout {
+pub struct CpuLayout {
     /// How stages are laid on threads.
-    pub shape: Shape,
+    pub mode: LayoutMode,
     /// The node; `None` if the machine does not tell.
     pub node: Option<u32>,
     /// One per queue, in order of queues; fewer than wanted if there are too few cores.
-    pub pipelines: Vec<Pipeline>,
+    pub pipelines: Vec<PipelineCpus>,
 }
 
-impl Layout {
+impl CpuLayout {
     /// So many pipelines on a node, or anywhere; split if there are cores enough, else fused, as many as fit.
     pub fn of(machine: &Machine, node: Option<u32>, wanted: usize) -> Self {
         let cores = machine.cores(node);
@@ -51,17 +51,17 @@ impl Layout {
             let pipelines = cores.chunks_exact(each).take(wanted).zip(0..).map(|(cores, queue)| {
                 let [capture, meter] = [cores[0][0], cores[1][0]];
                 let export = if each == 2 { cores[1][1] } else { cores[2][0] };
-                Pipeline { queue, capture, meter, export }
+                PipelineCpus { queue, capture, meter, export }
             });
-            return Self { shape: Shape::Split, node, pipelines: pipelines.collect() };
+            return Self { mode: LayoutMode::Split, node, pipelines: pipelines.collect() };
         }
         let most = most_fused(cores.len());
         let export = cores.last().map_or(0, |core| core[0]);
         let pipelines = cores.iter().take(wanted.min(most)).zip(0..).map(|(core, queue)| {
             let capture = core[0];
-            Pipeline { queue, capture, meter: capture, export }
+            PipelineCpus { queue, capture, meter: capture, export }
         });
-        Self { shape: Shape::Fused, node, pipelines: pipelines.collect() }
+        Self { mode: LayoutMode::Fused, node, pipelines: pipelines.collect() }
     }
 }
 

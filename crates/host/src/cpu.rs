@@ -3,7 +3,7 @@
 //! A *cpu* is what the kernel numbers: a hardware thread. A *core* has one or more of them. A *node* is memory with the cores
 //! that are close to it.
 
-use crate::root::Root;
+use crate::sysroot::Sysroot;
 use serde::Serialize;
 
 const CPU: &str = "/sys/devices/system/cpu";
@@ -29,12 +29,12 @@ pub struct Cpu {
     /// Frequency governor.
     pub governor: Option<String>,
     /// Idle states, shallow ones first.
-    pub idle: Vec<Idle>,
+    pub idle_states: Vec<IdleState>,
 }
 
 /// A state in which a processor waits for work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Idle {
+pub struct IdleState {
     /// Its name: `C1`, `C6`.
     pub name: String,
     /// Microseconds until it works again.
@@ -45,104 +45,110 @@ pub struct Idle {
 
 /// Memory and the processors close to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Node {
+pub struct NumaNode {
     /// Its number.
     pub id: u32,
     /// Its processors, ascending.
     pub cpus: Vec<u32>,
     /// Octets of memory.
-    pub memory_octets: Option<u64>,
+    pub memory_bytes: Option<u64>,
     /// Octets that nobody uses.
-    pub free_octets: Option<u64>,
+    pub free_bytes: Option<u64>,
     /// Large pages that were reserved, by size.
-    pub pages: Vec<Pages>,
+    pub huge_pages: Vec<HugePages>,
 }
 
 /// Large pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pages {
+pub struct HugePages {
     /// Octets of one.
-    pub octets: u64,
+    pub size_bytes: u64,
     /// Reserved.
     pub total: u64,
     /// Of these not in use.
     pub free: u64,
 }
 
-impl Node {
+impl NumaNode {
     /// Octets in reserved pages that nobody uses; `None` if not known.
-    pub fn free_in_pages(&self) -> Option<u64> {
-        let octets = self.pages.iter().map(|pages| pages.octets.saturating_mul(pages.free));
-        (!self.pages.is_empty()).then(|| octets.fold(0, u64::saturating_add))
+    pub fn free_huge_page_bytes(&self) -> Option<u64> {
+        let octets = self.huge_pages.iter().map(|pages| pages.size_bytes.saturating_mul(pages.free));
+        (!self.huge_pages.is_empty()).then(|| octets.fold(0, u64::saturating_add))
     }
 }
 
 /// The nodes that have processors or memory. A kernel that knows none is one node.
-pub fn nodes(root: &Root) -> Vec<Node> {
-    let ids = root.list(&format!("{NODE}/online")).unwrap_or_default();
+pub fn nodes(sysroot: &Sysroot) -> Vec<NumaNode> {
+    let ids = sysroot.list(&format!("{NODE}/online")).unwrap_or_default();
     let nodes = ids.into_iter().filter_map(|id| {
         let folder = format!("{NODE}/node{id}");
-        let cpus = root.list(&format!("{folder}/cpulist"))?;
-        let memory = root.text(&format!("{folder}/meminfo"));
-        let field = |name| octets_of(memory.as_deref()?, name);
-        let (memory_octets, free_octets) = (field("MemTotal"), field("MemFree"));
-        Some(Node { id, cpus, memory_octets, free_octets, pages: pages(root, &format!("{folder}/hugepages")) })
+        let cpus = sysroot.list(&format!("{folder}/cpulist"))?;
+        let memory = sysroot.text(&format!("{folder}/meminfo"));
+        let field = |name| bytes_of(memory.as_deref()?, name);
+        let (memory_bytes, free_bytes) = (field("MemTotal"), field("MemFree"));
+        Some(NumaNode {
+            id,
+            cpus,
+            memory_bytes,
+            free_bytes,
+            huge_pages: pages(sysroot, &format!("{folder}/hugepages")),
+        })
     });
-    let nodes: Vec<Node> = nodes.collect();
+    let nodes: Vec<NumaNode> = nodes.collect();
     if !nodes.is_empty() {
         return nodes;
     }
-    let Some(cpus) = root.list(&format!("{CPU}/online")).filter(|cpus| !cpus.is_empty()) else { return vec![] };
-    let memory = root.text("/proc/meminfo");
-    let field = |name| octets_of(memory.as_deref()?, name);
-    let pages = pages(root, "/sys/kernel/mm/hugepages");
-    vec![Node { id: 0, cpus, memory_octets: field("MemTotal"), free_octets: field("MemFree"), pages }]
+    let Some(cpus) = sysroot.list(&format!("{CPU}/online")).filter(|cpus| !cpus.is_empty()) else { return vec![] };
+    let memory = sysroot.text("/proc/meminfo");
+    let field = |name| bytes_of(memory.as_deref()?, name);
+    let pages = pages(sysroot, "/sys/kernel/mm/hugepages");
+    vec![NumaNode { id: 0, cpus, memory_bytes: field("MemTotal"), free_bytes: field("MemFree"), huge_pages: pages }]
 }
 
 /// `Node 0 MemTotal: 1024 kB`, or the same without the node.
-fn octets_of(text: &str, name: &str) -> Option<u64> {
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.ends_with(name)))?.1;
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn pages(root: &Root, folder: &str) -> Vec<Pages> {
-    let sizes = root.names(folder).into_iter().filter_map(|name| {
+fn pages(sysroot: &Sysroot, folder: &str) -> Vec<HugePages> {
+    let sizes = sysroot.names(folder).into_iter().filter_map(|name| {
         let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
-        let of = |what: &str| root.number(&format!("{folder}/{name}/{what}"));
-        Some(Pages { octets: kib.checked_mul(1024)?, total: of("nr_hugepages")?, free: of("free_hugepages")? })
+        let of = |what: &str| sysroot.number(&format!("{folder}/{name}/{what}"));
+        Some(HugePages { size_bytes: kib.checked_mul(1024)?, total: of("nr_hugepages")?, free: of("free_hugepages")? })
     });
-    let mut pages: Vec<Pages> = sizes.collect();
-    pages.sort_by_key(|pages| pages.octets);
+    let mut pages: Vec<HugePages> = sizes.collect();
+    pages.sort_by_key(|pages| pages.size_bytes);
     pages
 }
 
 /// The processors that are online, ascending.
-pub fn cpus(root: &Root, nodes: &[Node]) -> Vec<Cpu> {
-    let isolated = root.list(&format!("{CPU}/isolated")).unwrap_or_default();
-    let online = root.list(&format!("{CPU}/online")).unwrap_or_default();
+pub fn cpus(sysroot: &Sysroot, nodes: &[NumaNode]) -> Vec<Cpu> {
+    let isolated = sysroot.list(&format!("{CPU}/isolated")).unwrap_or_default();
+    let online = sysroot.list(&format!("{CPU}/online")).unwrap_or_default();
     let cpu = |id: u32| {
         let folder = format!("{CPU}/cpu{id}");
         // Older kernels have only the second.
-        let siblings = root
+        let siblings = sysroot
             .list(&format!("{folder}/topology/core_cpus_list"))
-            .or_else(|| root.list(&format!("{folder}/topology/thread_siblings_list")))
+            .or_else(|| sysroot.list(&format!("{folder}/topology/thread_siblings_list")))
             .filter(|siblings| siblings.contains(&id));
         let shared = |level: u32| {
-            let caches = root.names(&format!("{folder}/cache")).into_iter().filter(|name| name.starts_with("index"));
+            let caches = sysroot.names(&format!("{folder}/cache")).into_iter().filter(|name| name.starts_with("index"));
             let mut caches = caches.map(|name| format!("{folder}/cache/{name}"));
-            let cache = caches.find(|cache| root.number(&format!("{cache}/level")) == Some(level))?;
-            root.list(&format!("{cache}/shared_cpu_list"))
+            let cache = caches.find(|cache| sysroot.number(&format!("{cache}/level")) == Some(level))?;
+            sysroot.list(&format!("{cache}/shared_cpu_list"))
         };
         Cpu {
             id,
             node: nodes.iter().find(|node| node.cpus.contains(&id)).map(|node| node.id),
-            package: root.number(&format!("{folder}/topology/physical_package_id")),
+            package: sysroot.number(&format!("{folder}/topology/physical_package_id")),
             siblings: siblings.unwrap_or_else(|| vec![id]),
             level2: shared(2).unwrap_or_default(),
             level3: shared(3).unwrap_or_default(),
             isolated: isolated.contains(&id),
-            governor: root.text(&format!("{folder}/cpufreq/scaling_governor")).filter(|name| !name.is_empty()),
-            idle: idle(root, &folder),
+            governor: sysroot.text(&format!("{folder}/cpufreq/scaling_governor")).filter(|name| !name.is_empty()),
+            idle_states: idle(sysroot, &folder),
         }
     };
     online.into_iter().map(cpu).collect()
@@ -159,12 +165,12 @@ pub fn cores(cpus: &[Cpu], node: Option<u32>) -> Vec<Vec<u32>> {
     firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(online).collect()).collect()
 }
 
-fn idle(root: &Root, folder: &str) -> Vec<Idle> {
-    let names = root.names(&format!("{folder}/cpuidle")).into_iter().filter(|name| name.starts_with("state"));
+fn idle(sysroot: &Sysroot, folder: &str) -> Vec<IdleState> {
+    let names = sysroot.names(&format!("{folder}/cpuidle")).into_iter().filter(|name| name.starts_with("state"));
     let states = names.filter_map(|state| {
-        let of = |what: &str| root.text(&format!("{folder}/cpuidle/{state}/{what}"));
+        let of = |what: &str| sysroot.text(&format!("{folder}/cpuidle/{state}/{what}"));
         let (latency_us, disabled) = (of("latency")?.parse().ok()?, of("disable")? != "0");
-        Some(Idle { name: of("name")?, latency_us, disabled })
+        Some(IdleState { name: of("name")?, latency_us, disabled })
     });
     states.collect()
 }

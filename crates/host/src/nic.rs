@@ -1,8 +1,8 @@
-//! Network cards: where they are plugged in, how many queues they have, who serves them.
+//! Network NICs: where they are plugged in, how many queues they have, who serves them.
 
-use crate::ethtool::{self, Channels, Known, Ring, Rss};
-use crate::pcie::Link;
-use crate::root::Root;
+use crate::ethtool::{self, Channels, Reading, RingSize, RssConfig};
+use crate::pcie::PcieLink;
+use crate::sysroot::Sysroot;
 use serde::Serialize;
 
 const NET: &str = "/sys/class/net";
@@ -18,7 +18,7 @@ pub const JOINING: [(&str, &str); 5] = [
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Card {
+pub struct Nic {
     /// Its name: `eth0`.
     pub name: String,
     /// Whether there is a device behind it, else it is made by the kernel (`lo`, `veth`).
@@ -30,29 +30,29 @@ pub struct Card {
     /// The node it is plugged into.
     pub node: Option<u32>,
     /// The link to it.
-    pub link: Option<Link>,
-    /// What the card can.
-    pub link_maximum: Option<Link>,
+    pub link: Option<PcieLink>,
+    /// What the NIC can.
+    pub link_maximum: Option<PcieLink>,
     /// Megabit a second; `None` if it does not say, as when the cable is out.
-    pub speed_megabits: Option<u64>,
+    pub speed_mbps: Option<u64>,
     /// Whether it is `up`, `down` or something else.
     pub state: Option<String>,
     /// The longest packet it takes, octets of IP.
     pub mtu: Option<u32>,
     /// Receive queues that the kernel has.
     pub queues: u32,
-    /// Receive queues that the card has.
-    pub channels: Known<Channels>,
+    /// Receive queues that the NIC has.
+    pub channels: Reading<Channels>,
     /// Its receive rings.
-    pub ring: Known<Ring>,
+    pub ring: Reading<RingSize>,
     /// How it chooses a queue.
-    pub rss: Known<Rss>,
+    pub rss: Reading<RssConfig>,
     /// Features that join packets and are on.
-    pub joining: Known<Vec<String>>,
+    pub joining: Reading<Vec<String>>,
     /// Whether it hashes ports of TCP over IPv4.
-    pub hashes_tcp_ports: Known<bool>,
+    pub hashes_tcp_ports: Reading<bool>,
     /// Whether it hashes ports of UDP over IPv4.
-    pub hashes_udp_ports: Known<bool>,
+    pub hashes_udp_ports: Reading<bool>,
     /// The interrupts of its receive queues, in their order.
     pub irqs: Vec<Irq>,
 }
@@ -67,60 +67,60 @@ pub struct Irq {
     /// The processors that may serve it.
     pub allowed: Vec<u32>,
     /// Those that do, where the kernel tells.
-    pub served_by: Vec<u32>,
+    pub effective_affinity: Vec<u32>,
 }
 
-impl Card {
+impl Nic {
     /// Bits a second of the link.
     pub fn speed_bits(&self) -> Option<u64> {
-        self.speed_megabits?.checked_mul(1_000_000)
+        self.speed_mbps?.checked_mul(1_000_000)
     }
 }
 
 /// The names of all interfaces.
-pub fn names(root: &Root) -> Vec<String> {
+pub fn names(sysroot: &Sysroot) -> Vec<String> {
     // The bonding driver keeps a file among the interfaces.
-    root.names(NET).into_iter().filter(|name| name != "bonding_masters").collect()
+    sysroot.names(NET).into_iter().filter(|name| name != "bonding_masters").collect()
 }
 
 /// What can be known of one. One with nothing behind it is asked for more only if it was `named`: there may be hundreds, for
 /// containers.
-pub fn read(root: &Root, name: &str, named: bool) -> Card {
+pub fn read(sysroot: &Sysroot, name: &str, named: bool) -> Nic {
     let folder = format!("{NET}/{name}");
-    let place = root.link(&folder).unwrap_or_default();
+    let place = sysroot.link(&folder).unwrap_or_default();
     let pci = slot(&place);
     let device = pci.as_ref().map(|pci| format!("/sys/bus/pci/devices/{pci}"));
-    let of = |what: &str| root.text(&format!("{}/{what}", device.as_ref()?));
-    let link = |speed, width| Link::parse(&of(speed)?, &of(width)?);
-    let driver = root.link(&format!("{folder}/device/driver"));
+    let of = |what: &str| sysroot.text(&format!("{}/{what}", device.as_ref()?));
+    let link = |speed, width| PcieLink::parse(&of(speed)?, &of(width)?);
+    let driver = sysroot.link(&format!("{folder}/device/driver"));
     let physical = pci.is_some() || driver.is_some();
     let said = |option: &str, more: &[&str]| match physical || named {
-        true => root.ethtool(option, name, more),
-        false => Known::No { not_known: "not asked: nothing is behind it".into() },
+        true => sysroot.ethtool(option, name, more),
+        false => Reading::Unavailable { reason: "not asked: nothing is behind it".into() },
     };
     let hashes_ports = |kind| said("-n", &["rx-flow-hash", kind]).and(|text| ethtool::hashes_ports(text), "no answer");
     let features = JOINING.map(|(name, _)| name);
-    Card {
+    Nic {
         name: name.into(),
         physical,
         driver: driver.and_then(|path| Some(path.rsplit('/').next()?.to_owned())),
         node: of("numa_node").and_then(|node| node.parse().ok()),
         link: link("current_link_speed", "current_link_width"),
         link_maximum: link("max_link_speed", "max_link_width"),
-        speed_megabits: root.number(&format!("{folder}/speed")).filter(|speed| *speed > 0 && *speed < 1 << 31),
-        state: root.text(&format!("{folder}/operstate")).filter(|state| !state.is_empty()),
-        mtu: root.number(&format!("{folder}/mtu")),
-        queues: root.names(&format!("{folder}/queues")).iter().filter(|name| name.starts_with("rx-")).count() as u32,
-        channels: said("-l", &[]).and(|text| ethtool::channels(text), "the card does not say"),
-        ring: said("-g", &[]).and(|text| ethtool::ring(text), "the card does not say"),
-        rss: said("-x", &[]).and(|text| ethtool::rss(text), "the card does not say"),
+        speed_mbps: sysroot.number(&format!("{folder}/speed")).filter(|speed| *speed > 0 && *speed < 1 << 31),
+        state: sysroot.text(&format!("{folder}/operstate")).filter(|state| !state.is_empty()),
+        mtu: sysroot.number(&format!("{folder}/mtu")),
+        queues: sysroot.names(&format!("{folder}/queues")).iter().filter(|name| name.starts_with("rx-")).count() as u32,
+        channels: said("-l", &[]).and(|text| ethtool::channels(text), "the NIC does not say"),
+        ring: said("-g", &[]).and(|text| ethtool::ring(text), "the NIC does not say"),
+        rss: said("-x", &[]).and(|text| ethtool::rss(text), "the NIC does not say"),
         joining: said("-k", &[]).and(
             |text| text.contains("generic-receive-offload").then(|| ethtool::switched_on(text, &features)),
             "ethtool does not name the features",
         ),
         hashes_tcp_ports: hashes_ports("tcp4"),
         hashes_udp_ports: hashes_ports("udp4"),
-        irqs: irqs(root, device.as_deref()),
+        irqs: irqs(sysroot, device.as_deref()),
         pci,
     }
 }
@@ -128,18 +128,18 @@ pub fn read(root: &Root, name: &str, named: bool) -> Card {
 /// The node of an interface, or of an address on the bus; `None` if the firmware does not say.
 ///
 /// # Errors
-/// There is no card behind it, in words.
-pub fn node(root: &Root, device: &str) -> Result<Option<u32>, String> {
+/// There is no NIC behind it, in words.
+pub fn node(sysroot: &Sysroot, device: &str) -> Result<Option<u32>, String> {
     let pci = if is_pci_address(device) {
         device.to_owned()
     } else {
-        let place = root.link(&format!("{NET}/{device}")).unwrap_or_default();
-        slot(&place).ok_or_else(|| format!("there is no card behind {device}"))?
+        let place = sysroot.link(&format!("{NET}/{device}")).unwrap_or_default();
+        slot(&place).ok_or_else(|| format!("there is no NIC behind {device}"))?
     };
-    Ok(root.text(&format!("/sys/bus/pci/devices/{pci}/numa_node")).and_then(|node| node.parse().ok()))
+    Ok(sysroot.text(&format!("/sys/bus/pci/devices/{pci}/numa_node")).and_then(|node| node.parse().ok()))
 }
 
-/// The card's address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. What hangs on a card of another kind, as
+/// The NIC's address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. What hangs on a NIC of another kind, as
 /// on one for USB, has none.
 fn slot(place: &str) -> Option<String> {
     let parts: Vec<&str> = place.split('/').collect();
@@ -154,17 +154,18 @@ fn is_pci_address(part: &str) -> bool {
     part.len() >= 12 && part.contains('.') && numbers.len() == 4 && numbers.iter().all(hexadecimal)
 }
 
-/// The interrupts of receive queues, by the names that drivers give them; all of the card if none is named like that.
-fn irqs(root: &Root, device: Option<&str>) -> Vec<Irq> {
+/// The interrupts of receive queues, by the names that drivers give them; all of the NIC if none is named like that.
+fn irqs(sysroot: &Sysroot, device: Option<&str>) -> Vec<Irq> {
     let Some(device) = device else { return vec![] };
     let mut numbers: Vec<u32> =
-        root.names(&format!("{device}/msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
+        sysroot.names(&format!("{device}/msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
     let irq = |number: u32| {
-        let name = root.text(&format!("/sys/kernel/irq/{number}/actions")).filter(|name| !name.is_empty())?;
-        let allowed = root.list(&format!("/proc/irq/{number}/smp_affinity_list"))?;
-        let served_by = root.list(&format!("/proc/irq/{number}/effective_affinity_list")).unwrap_or_default();
-        Some(Irq { number, name, allowed, served_by })
+        let name = sysroot.text(&format!("/sys/kernel/irq/{number}/actions")).filter(|name| !name.is_empty())?;
+        let allowed = sysroot.list(&format!("/proc/irq/{number}/smp_affinity_list"))?;
+        let effective_affinity =
+            sysroot.list(&format!("/proc/irq/{number}/effective_affinity_list")).unwrap_or_default();
+        Some(Irq { number, name, allowed, effective_affinity })
     };
     let all: Vec<Irq> = numbers.into_iter().filter_map(irq).collect();
     let receives = |irq: &&Irq| {
