@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::frames::Frames;
 use crate::harness::{Run, Work, timed};
-use weir_capture::Frame;
+use weir_capture::{Frame, Input};
 use weir_export::Sink;
 use weir_flow::{ALL, Config, FlowRecord, Hpc, Index, Meter};
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
@@ -53,7 +53,7 @@ impl Fused {
 
 impl Work<Frames> for Fused {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut source = frames.replay();
+        let mut source = Input::File(Box::new(frames.replay()));
         let (result, seconds) = timed(|| {
             while self.pipeline.process_burst(&mut source)? {}
             Ok::<_, weir_capture::Error>(())

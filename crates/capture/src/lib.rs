@@ -34,6 +34,6 @@ pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use send::Sender;
 pub use settings::{SpecError, Values, nearest};
-pub use source::{BURST, Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
+pub use source::{BURST, Burst, Error, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 pub use system::own_network;
 pub use write::PcapWriter;

@@ -4,11 +4,11 @@
 //! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
 //! SCHEME:NAME+NAME[,...]           af_packet:eth0+eth1: both directions of a tap, as one, in the order of time
 //! ```
-//! A live source is as many [`Source`]s as it has queues, each to be read by a thread of its own. What comes in both
+//! A live source is as many [`LiveSource`]s as it has queues, each to be read by a thread of its own. What comes in both
 //! directions of one flow is handed over by one of them.
 
 use crate::tap::{self, Tap};
-use crate::{Error, Source, af_packet, af_xdp};
+use crate::{Error, LiveSource, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
 pub const LIVE: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
@@ -23,7 +23,7 @@ pub fn is_live(source: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
-pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+pub fn live(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let names = names(source);
     if names.len() < 2 {
         return one(source);
@@ -37,7 +37,7 @@ pub fn live(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
     }
     let opened = names.iter().map(|name| one(name)).collect::<Result<Vec<_>, _>>()?;
     let queues = tap::queue_by_queue(source, opened)?;
-    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn Source + Send>).collect())
+    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn LiveSource + Send>).collect())
 }
 
 /// What live traffic is taken from, by its name: `af_packet:eth0` of `af_packet:eth0,queues=4`; two of a tap.
@@ -66,7 +66,7 @@ pub fn has_link(device: &str) -> Option<bool> {
 }
 
 /// Opens a single interface.
-fn one(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+fn one(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return af_packet::open(source);
     }
@@ -90,7 +90,7 @@ use crate::dpdk::open as dpdk;
 
 /// Without DPDK: says how to have it.
 #[cfg(not(feature = "dpdk"))]
-fn dpdk(name: &str, _rest: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+fn dpdk(name: &str, _rest: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let what = "this weir was built without DPDK: `cargo build --release --features dpdk` builds it in, and needs DPDK \
         itself (on Debian 12, apt-get install libdpdk-dev pkg-config)";
     Err(Error::Live { name: name.into(), what: what.into() })

@@ -1,76 +1,79 @@
-//! The door between sources and the rest of the house.
+//! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
 use arrayvec::ArrayVec;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Frames per burst, at most.
+/// Largest number of frames in a burst.
 pub const BURST: usize = 64;
+
+/// Longest time a live source waits for frames before it returns an empty burst.
+pub const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// One captured frame, borrowed from its source until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The bytes that were captured: as many as the snap length left.
+    /// Captured bytes; the snap length may have cut the end off.
     pub bytes: &'a [u8],
-    /// Nanoseconds since 1970-01-01 UTC.
+    /// Time of capture, ns since 1970-01-01 UTC.
     pub time_ns: u64,
-    /// Octets on the wire, at least `bytes.len()`.
+    /// Length on the wire in bytes, at least `bytes.len()`.
     pub wire_bytes: u32,
-    /// LINKTYPE number (the tcpdump registry): 1 is Ethernet.
+    /// LINKTYPE number of the tcpdump registry: 1 is Ethernet.
     pub link: u16,
-    /// The capture gave no time, or one outside 1970-2554: `time_ns` is that of the frame before, or the nearest possible.
+    /// The capture holds no time for this frame, or one outside 1970-2554. `time_ns` is then the
+    /// time of the previous frame or the nearest possible time.
     pub time_clamped: bool,
-    /// Number of the interface: within the input, 0 for pcap, the interface block's number for pcapng; of live traffic the system's
-    /// (`ip link`), for DPDK the port's.
+    /// Interface number. pcap: 0; pcapng: number of the interface block; live: the kernel's
+    /// interface index (`ip link`); DPDK: port number.
     pub interface: u32,
 }
 
-/// Up to [`BURST`] frames in the order of capture; empty only if a live source has none for now.
+/// Up to [`BURST`] frames in capture order; empty only if a live source has none at the moment.
 pub type Burst<'a> = ArrayVec<Frame<'a>, BURST>;
 
-/// How far a source has come.
+/// How much of its input a source has consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Octets of input consumed (compressed octets if the input is compressed).
+    /// Consumed bytes of the input (compressed bytes if the input is compressed).
     pub done_bytes: u64,
-    /// Octets of input altogether, if known.
+    /// Size of the whole input in bytes, if known.
     pub total_bytes: Option<u64>,
 }
 
-/// Packets that a live source knows of and could not hand over, since it was opened, by who lost them.
+/// Packets that a live source lost since it was opened, by the place of the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// The card, or its driver.
+    /// Lost by the NIC or its driver.
     pub card: u64,
-    /// The kernel, or the ring that it shares with us: we were too slow.
+    /// Dropped by the kernel, or by the receive ring that the kernel fills.
     pub kernel: u64,
-    /// Queues of our own.
+    /// Dropped by Weir's own queues.
     pub ring: u64,
 }
 
 impl Losses {
-    /// Those of two sources together.
+    /// Sum of the losses of two sources.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self { card: self.card + more.card, kernel: self.kernel + more.kernel, ring: self.ring + more.ring }
     }
 }
 
-/// How long a live source waits for frames at most, before it hands over none.
-pub const PATIENCE: Duration = Duration::from_millis(100);
-
-/// Whatever hands over frames: a capture that has an end, or live traffic, which has one when it is told to stop.
+/// A finite or live sequence of frames, delivered in bursts.
 pub trait Source {
-    /// Puts the next frames into an empty burst; false, and none, at the end. A live source that has none for
-    /// [`PATIENCE`] leaves it empty. After an error, which gives none either, the
-    /// next call goes on behind the damage if that is possible, else it is the end: every frame before the damage has
-    /// been delivered.
+    /// Puts the next frames into an empty burst. Returns false, and no frames, at the end.
+    ///
+    /// A live source that receives nothing within its poll timeout leaves the burst empty and
+    /// returns true.
     ///
     /// # Errors
-    /// Damaged or unreadable input, with the place.
+    /// Damaged or unreadable input, with its place. All frames before the damage have been
+    /// delivered, and the burst is empty. The next call continues behind the damage if that is
+    /// possible, otherwise it returns the end.
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error>;
 
-    /// The next frames in a burst of their own; `None` at the end.
+    /// Returns the next frames in a new burst; `None` at the end.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -79,30 +82,70 @@ pub trait Source {
         Ok(self.fill(&mut burst)?.then_some(burst))
     }
 
-    /// How far it has come; cheap enough to ask once per burst.
+    /// Returns how much of the input has been consumed. Cheap enough for one call per burst.
     fn progress(&self) -> Progress;
+}
 
-    /// What time it is by the clock that stamps the frames, ns since 1970 UTC: of live sources only.
-    fn now_ns(&self) -> Option<u64> {
-        None
+/// A source of live traffic: it waits for frames, can lose them, has a clock, and ends when it is
+/// stopped.
+///
+/// No method has a default implementation, so that the compiler refuses a wrapper that does not
+/// forward all of them.
+pub trait LiveSource: Source {
+    /// Sets how long `fill` waits for frames; initially [`POLL_TIMEOUT`].
+    fn set_poll_timeout(&mut self, timeout: Duration);
+
+    /// Returns the losses so far. May ask the kernel or the driver.
+    fn losses(&mut self) -> Losses;
+
+    /// Returns the current time of the clock that stamps frames, ns since 1970-01-01 UTC; never
+    /// later than the time of a frame that is still to be delivered.
+    fn now_ns(&self) -> u64;
+
+    /// Returns a time, ns since 1970-01-01 UTC, that no frame received so far exceeds, delivered or
+    /// not. A frame that is stamped on delivery has a time below the value of this function 0.1 s
+    /// later.
+    fn latest_ns(&self) -> u64;
+
+    /// Stops receiving. Frames that have already arrived are still delivered; then `fill` returns
+    /// false.
+    fn stop(&mut self);
+}
+
+/// A source that is finite or live.
+pub enum Input<'a> {
+    /// Capture files, pipes, generated traffic.
+    File(Box<dyn Source + Send + 'a>),
+    /// A receive queue.
+    Live(Box<dyn LiveSource + Send + 'a>),
+}
+
+impl Input<'_> {
+    /// Returns the live source, if it is one.
+    #[inline]
+    pub fn live(&mut self) -> Option<&mut (dyn LiveSource + Send)> {
+        match self {
+            Self::File(_) => None,
+            Self::Live(source) => Some(&mut **source),
+        }
+    }
+}
+
+impl Source for Input<'_> {
+    #[inline]
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
+        match self {
+            Self::File(source) => source.fill(burst),
+            Self::Live(source) => source.fill(burst),
+        }
     }
 
-    /// No frame that has come by now, read or not, has a later time than this, ns since 1970 UTC; one that is stamped when it is read
-    /// has an earlier one than this was a tenth of a second later. Of live sources only.
-    fn latest_ns(&self) -> Option<u64> {
-        self.now_ns()
+    fn progress(&self) -> Progress {
+        match self {
+            Self::File(source) => source.progress(),
+            Self::Live(source) => source.progress(),
+        }
     }
-
-    /// What was lost so far; of live sources, which may ask the system.
-    fn losses(&mut self) -> Losses {
-        Losses::default()
-    }
-
-    /// A live source waits for frames so long at most from now on, instead of [`PATIENCE`].
-    fn wait_at_most(&mut self, _patience: Duration) {}
-
-    /// Takes in nothing more: what has come already is still handed over, and then comes the end. Captures end by themselves.
-    fn stop(&mut self) {}
 }
 
 /// Input that cannot be read, wholly or from some place on.

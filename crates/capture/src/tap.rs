@@ -8,7 +8,7 @@
 //! of what came to two interfaces between one look and the next nobody knows which was first. What is counted of each direction does not
 //! depend on that; what TCP analysis takes from both (round trips, what was spurious, acknowledged twice or a probe) may.
 
-use crate::{BURST, Burst, Error, Losses, PATIENCE, Progress, Source};
+use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::thread;
 use std::time::Duration;
 
@@ -17,13 +17,15 @@ const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)
 
 /// The interfaces of a tap.
 pub(crate) struct Tap {
-    sources: Vec<Box<dyn Source + Send>>,
+    sources: Vec<Box<dyn LiveSource + Send>>,
     /// Those that have not come to their end.
     open: Vec<bool>,
     /// Who is asked next.
     next: usize,
     /// How often in a row nothing came.
     silent: u32,
+    /// Longest sleep after all interfaces had nothing.
+    poll_timeout: Duration,
 }
 
 /// The queues of several interfaces, queue by queue of all of them.
@@ -44,10 +46,10 @@ pub(crate) fn queue_by_queue<S>(name: &str, opened: Vec<Vec<S>>) -> Result<Vec<V
 }
 
 impl Tap {
-    pub fn new(mut sources: Vec<Box<dyn Source + Send>>) -> Self {
-        sources.iter_mut().for_each(|source| source.wait_at_most(Duration::ZERO));
+    pub fn new(mut sources: Vec<Box<dyn LiveSource + Send>>) -> Self {
+        sources.iter_mut().for_each(|source| source.set_poll_timeout(Duration::ZERO));
         let open = vec![true; sources.len()];
-        Self { sources, open, next: 0, silent: 0 }
+        Self { sources, open, next: 0, silent: 0, poll_timeout: POLL_TIMEOUT }
     }
 }
 
@@ -59,7 +61,7 @@ impl Source for Tap {
         // All were asked, once or more, and had nothing.
         let rounds = self.silent / count as u32;
         if rounds > 0 && self.silent.is_multiple_of(count as u32) {
-            thread::sleep(NAPS[1].min(NAPS[0] * (1 << rounds.min(10))));
+            thread::sleep(NAPS[1].min(NAPS[0] * (1 << rounds.min(10))).min(self.poll_timeout));
         }
         self.next = at + 1;
         self.silent = self.silent.saturating_add(1);
@@ -77,14 +79,20 @@ impl Source for Tap {
         let done_bytes = self.sources.iter().map(|source| source.progress().done_bytes).sum();
         Progress { done_bytes, total_bytes: None }
     }
+}
 
-    /// That of the interface that is behind the others.
-    fn now_ns(&self) -> Option<u64> {
-        self.sources.iter().filter_map(|source| source.now_ns()).min()
+impl LiveSource for Tap {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.poll_timeout = timeout;
     }
 
-    fn latest_ns(&self) -> Option<u64> {
-        self.sources.iter().filter_map(|source| source.latest_ns()).max()
+    /// Time of the interface whose time is earliest.
+    fn now_ns(&self) -> u64 {
+        self.sources.iter().map(|source| source.now_ns()).min().unwrap_or_default()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        self.sources.iter().map(|source| source.latest_ns()).max().unwrap_or_default()
     }
 
     fn losses(&mut self) -> Losses {
@@ -93,8 +101,57 @@ impl Source for Tap {
 
     fn stop(&mut self) {
         for source in &mut self.sources {
-            source.wait_at_most(PATIENCE);
+            source.set_poll_timeout(POLL_TIMEOUT);
             source.stop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// A live source that never receives a frame and never waits for one.
+    struct Silent;
+
+    impl Source for Silent {
+        fn fill<'a>(&'a mut self, _burst: &mut Burst<'a>) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    impl LiveSource for Silent {
+        fn set_poll_timeout(&mut self, _timeout: Duration) {}
+
+        fn losses(&mut self) -> Losses {
+            Losses::default()
+        }
+
+        fn now_ns(&self) -> u64 {
+            0
+        }
+
+        fn latest_ns(&self) -> u64 {
+            0
+        }
+
+        fn stop(&mut self) {}
+    }
+
+    #[test]
+    fn tap_with_poll_timeout_zero_does_not_sleep() {
+        let mut tap = Tap::new(vec![Box::new(Silent), Box::new(Silent)]);
+        tap.set_poll_timeout(Duration::ZERO);
+        let started = Instant::now();
+        for _ in 0..4000 {
+            assert!(tap.burst().unwrap().is_some_and(|burst| burst.is_empty()));
+        }
+        // With the default poll timeout the 2000 rounds sleep for about 10 s.
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     }
 }

@@ -12,9 +12,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weir_capture::{Burst, Losses, Source, live};
+use weir_capture::{Burst, LiveSource, Losses, live};
 
-type Sources = Vec<Box<dyn Source + Send>>;
+type Sources = Vec<Box<dyn LiveSource + Send>>;
 
 /// Takes the test into a network with so many queues, alone: a process that another test starts would have a copy of what is open here
 /// until it is on its way, so that a program stays at its interface. `None`, with a loud reason, where that is not
@@ -197,7 +197,7 @@ fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-fn read_queue(mut source: Box<dyn Source + Send>, come: &Come, stop: &AtomicBool) -> Seen {
+fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &AtomicBool) -> Seen {
     let mut seen = Seen { queues: vec![0], ..Seen::default() };
     let (mut stopped, mut last_ns, mut lost) = (false, now_ns(), 0);
     loop {
@@ -490,7 +490,7 @@ fn an_interface_that_goes_down_and_comes_back_is_read_on() {
         let seen = read(open(&format!("af_xdp:right,attach={place}")), |come| {
             send_slowly(0..1000, come);
             ip("link set right down");
-            std::thread::sleep(3 * weir_capture::PATIENCE);
+            std::thread::sleep(3 * weir_capture::POLL_TIMEOUT);
             ip("link set right mtu 1600");
             ip("link set right up");
             until_wired();

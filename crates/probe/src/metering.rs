@@ -19,7 +19,7 @@ const HELD: usize = 64 * BATCH;
 /// While less comes than could, records leave this often, whole batch or not: with the time until an end is noticed less than a second.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// While less comes than could, time goes on without packets this often.
-const TICK: Duration = weir_capture::PATIENCE;
+const TICK: Duration = weir_capture::POLL_TIMEOUT;
 
 /// Meters packets.
 pub(crate) struct Metering {

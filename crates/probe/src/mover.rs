@@ -252,7 +252,7 @@ mod tests {
     use crate::reader::Reader;
     use crate::settings::Settings;
     use crate::work::{self, Stop};
-    use weir_capture::Source;
+    use weir_capture::Input;
     use weir_export::Sink;
     use weir_flow::FlowRecord;
     use weir_ledger::SinkCounters;
@@ -300,21 +300,21 @@ mod tests {
         told
     }
 
-    fn of_one_meter(source: &mut dyn Source) -> Vec<String> {
+    fn of_one_meter(mut source: Input<'_>) -> Vec<String> {
         let (mut exporter, flows) = exporter();
         let mut pipeline = Pipeline::new(settings(), exporter.handle()).unwrap();
-        while pipeline.process_burst(source).unwrap() {}
+        while pipeline.process_burst(&mut source).unwrap() {}
         pipeline.finish();
         exporter.finish();
         told(&flows)
     }
 
     /// The same by several meters, between which parts are moved at random all the time. Parts moved, and records.
-    fn of_several(sources: Vec<Box<dyn Source + Send>>, meters: usize) -> (u64, Vec<String>) {
+    fn of_several(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec<String>) {
         let (mut exporter, flows) = exporter();
         let settings = settings();
         let (mesh, outs, ins) =
-            mesh(sources.len(), meters, BackPressure::Block, weir_capture::PATIENCE, (1, settings.meter.key)).unwrap();
+            mesh(sources.len(), meters, BackPressure::Block, weir_capture::POLL_TIMEOUT, (1, settings.meter.key)).unwrap();
         let mut work = Work {
             before: mesh.packets(),
             mesh: mesh.clone(),
@@ -357,8 +357,9 @@ mod tests {
     #[test]
     fn flows_that_are_moved_all_the_time_are_those_of_one_meter() {
         for specification in ["mix,flows=3000,packets=400k", "lossy,flows=200,packets=200k"] {
-            let source = || Box::new(synth(specification).unwrap_or_else(|error| panic!("{specification}: {error}")));
-            let expected = of_one_meter(&mut *source());
+            let synth = || synth(specification).unwrap_or_else(|error| panic!("{specification}: {error}"));
+            let source = || Input::File(Box::new(synth()));
+            let expected = of_one_meter(source());
             for meters in [2, 3, 5] {
                 let (moved, told) = of_several(vec![source()], meters);
                 assert!(moved > 50, "{moved} parts were moved");

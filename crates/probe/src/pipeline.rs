@@ -13,7 +13,7 @@ use crate::metering::Metering;
 use crate::reader::{Packets, Reader};
 use crate::settings::Settings;
 use std::io;
-use weir_capture::{BURST, FilterError, Source};
+use weir_capture::{BURST, FilterError, Input};
 use weir_packet::Packet;
 
 /// One pipeline. Feed it a source (or sources one after another), then finish it.
@@ -40,9 +40,11 @@ impl Pipeline {
     ///
     /// # Errors
     /// The source is damaged at this place (call again to go on behind it), see [`weir_capture::Source::fill`].
-    pub fn process_burst(&mut self, source: &mut dyn Source) -> Result<bool, weir_capture::Error> {
-        if self.reader.is_time_to_look() {
-            self.record_losses(source);
+    pub fn process_burst(&mut self, source: &mut Input<'_>) -> Result<bool, weir_capture::Error> {
+        if let Some(live) = source.live()
+            && self.reader.is_time_to_look()
+        {
+            self.metering.note(self.reader.look(live, false));
         }
         let Some((packets, waits)) = self.reader.read(source, &mut self.packets)? else {
             self.record_losses(source);
@@ -50,19 +52,19 @@ impl Pipeline {
         };
         self.metering.absorb(&self.packets[..packets]);
         if waits {
-            self.metering.wait(|| source.now_ns());
+            self.metering.wait(|| source.live().map(|live| live.now_ns()));
         }
         let reader = &mut self.reader;
         self.metering.export_when_due(|histories, _, _| {
-            reader.look(source, false).into_iter().for_each(|look| histories.note(look))
+            source.live().into_iter().for_each(|live| histories.note(reader.look(live, false)))
         });
         Ok(true)
     }
 
     /// Asks a live source what it lost.
-    pub fn record_losses(&mut self, source: &mut dyn Source) {
-        if let Some(look) = self.reader.look(source, false) {
-            self.metering.note(look);
+    pub fn record_losses(&mut self, source: &mut Input<'_>) {
+        if let Some(live) = source.live() {
+            self.metering.note(self.reader.look(live, false));
         }
     }
 

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::{PATIENCE as PATIENCE_OF_SOURCES, Source};
+use weir_capture::{Input, POLL_TIMEOUT};
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
@@ -52,7 +52,7 @@ pub struct WorkerGroup {
 /// A queue, and where it is read.
 pub struct ReceiveQueue {
     /// Its packets.
-    pub source: Box<dyn Source + Send>,
+    pub source: Input<'static>,
     /// Where its thread runs.
     pub affinity: CpuAffinity,
 }
@@ -155,10 +155,10 @@ impl Probe {
         let mut worker = Worker { name, ..Worker::default() };
         let stop = || Stop::new(self.stop.clone());
         let numbers = self.workers.iter().map(|worker| worker.readers.len()).sum::<usize>()..;
-        let patience = if settings.busy_poll { Duration::ZERO } else { PATIENCE_OF_SOURCES };
+        let patience = if settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
         if meters.is_empty() {
             for (number, ReceiveQueue { mut source, affinity }) in zip(numbers, queues) {
-                source.wait_at_most(patience);
+                source.live().into_iter().for_each(|live| live.set_poll_timeout(patience));
                 let (settings, handle, stop) = (settings.clone(), self.exporter.handle(), stop());
                 worker.readers.push(Thread::start(format!("weir-{number}"), affinity, move || {
                     let pipeline = Pipeline::new(settings, handle)?;
@@ -180,7 +180,7 @@ impl Probe {
             })?);
         }
         for ((number, ReceiveQueue { mut source, affinity }), out) in zip(zip(numbers, queues), outs) {
-            source.wait_at_most(patience);
+            source.live().into_iter().for_each(|live| live.set_poll_timeout(patience));
             let (reader, stop) = (Reader::new(&settings), stop());
             worker.readers.push(Thread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |desk: &Desk| work::read(source, reader, out, desk, stop))

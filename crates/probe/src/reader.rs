@@ -12,12 +12,12 @@ use crate::sampler::Sampler;
 use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
 use std::time::Instant;
-use weir_capture::{BURST, Burst, FilterError, Frame, Losses, PATIENCE, Selector, Source};
+use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Selector, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, Network, Packet};
 
 /// How often a live source is asked what it lost, by the time of its packets while they come in full bursts.
-const LOOK_NS: u64 = PATIENCE.as_nanos() as u64;
+const LOOK_NS: u64 = POLL_TIMEOUT.as_nanos() as u64;
 
 /// The packets of a burst.
 pub(crate) type Packets = Box<[Packet; BURST]>;
@@ -32,13 +32,11 @@ pub(crate) struct Reader {
     pub ledger: Ledger,
     /// What the source has lost so far.
     losses: Losses,
-    /// Whether the source is live, once that is known.
-    live: Option<bool>,
     /// Time of the newest packet that was read, and of the one that was the newest at the last look.
     newest_ns: u64,
     looked_ns: u64,
-    /// When that look was.
-    looked: Instant,
+    /// When that look was, if there was one.
+    looked: Option<Instant>,
     /// The last burst was not full.
     waits: bool,
     /// If detail is given up under overload.
@@ -69,10 +67,9 @@ impl Reader {
             own,
             ledger: Ledger::default(),
             losses: Losses::default(),
-            live: None,
             newest_ns: 0,
             looked_ns: 0,
-            looked: Instant::now(),
+            looked: None,
             waits: false,
             ladder,
             level: 0,
@@ -110,7 +107,7 @@ impl Reader {
     #[inline]
     pub fn read(
         &mut self,
-        source: &mut dyn Source,
+        source: &mut Input<'_>,
         packets: &mut Packets,
     ) -> Result<Option<(usize, bool)>, weir_capture::Error> {
         let mut burst = Burst::new();
@@ -127,20 +124,16 @@ impl Reader {
     /// Whether it is time to look what a live source lost: before the next burst, so that the account of all that was read is whole.
     #[inline]
     pub fn is_time_to_look(&self) -> bool {
-        match self.live {
-            None => true,
-            Some(false) => false,
-            Some(true) => {
-                self.newest_ns.abs_diff(self.looked_ns) >= LOOK_NS || self.waits && self.looked.elapsed() >= PATIENCE
-            }
-        }
+        self.looked.is_none_or(|looked| {
+            self.newest_ns.abs_diff(self.looked_ns) >= LOOK_NS || self.waits && looked.elapsed() >= POLL_TIMEOUT
+        })
     }
 
-    /// Asks a live source what it lost. The octets of what nobody saw are not known. `None` of a capture.
+    /// Asks a live source what it lost. The octets of what nobody saw are not known.
     /// `queue_is_full`: a queue of ours has little room left.
-    pub fn look(&mut self, source: &mut dyn Source, queue_is_full: bool) -> Option<Look> {
+    pub fn look(&mut self, source: &mut dyn LiveSource, queue_is_full: bool) -> Look {
         // Asked first: what is lost from here on is younger.
-        let settled_ns = source.now_ns().map_or(self.newest_ns, |now_ns| now_ns.max(self.newest_ns));
+        let settled_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.losses());
         let (losses, line) = (self.losses, &mut self.ledger.packets);
         let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
@@ -151,11 +144,9 @@ impl Reader {
         let lost = line.dropped_nic + line.dropped_kernel + line.dropped_ring;
         // Asked last: what was lost meanwhile is told by the next look, and was there by then.
         let latest_ns = source.latest_ns();
-        self.live = Some(latest_ns.is_some());
-        (self.looked_ns, self.looked) = (self.newest_ns, Instant::now());
+        (self.looked_ns, self.looked) = (self.newest_ns, Some(Instant::now()));
         let stood = self.level;
         let now = [line.received - lost, lost];
-        let latest_ns = latest_ns?;
         // Looks that the meter asks for may follow each other closely: the measures of a level need time to tell.
         if let Some(ladder) = &mut self.ladder
             && latest_ns.abs_diff(self.judged_ns) >= LOOK_NS / 2
@@ -174,7 +165,7 @@ impl Reader {
                 told.steps += 1;
             }
         }
-        Some(Look { answers: 0, settled_ns, latest_ns, lost, levels: [stood; 2], level: self.level })
+        Look { answers: 0, settled_ns, latest_ns, lost, levels: [stood; 2], level: self.level }
     }
 
     /// Takes the measures of a level from the next burst on.

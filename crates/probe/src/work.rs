@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, PATIENCE, Source};
+use weir_capture::{BURST, Input, POLL_TIMEOUT};
 use weir_packet::Packet;
 
 /// Looks into an empty queue before the meter sleeps, and how long it sleeps: from the first to the second, doubling.
@@ -35,35 +35,35 @@ impl Stop {
     }
 
     /// Passes it on to the source. Whether nothing more is to be read: the rest of a capture would go on coming.
-    fn is_now(&mut self, source: &mut dyn Source) -> bool {
+    fn is_now(&mut self, source: &mut Input<'_>) -> bool {
         if !self.stopped && self.signal.load(Ordering::Relaxed) {
             self.stopped = true;
-            source.stop();
+            let Some(live) = source.live() else { return true };
+            live.stop();
             // What is still on its way is waited for.
-            source.wait_at_most(PATIENCE);
-            return source.now_ns().is_none();
+            live.set_poll_timeout(POLL_TIMEOUT);
         }
         false
     }
 }
 
 /// One thread that does all.
-pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, desk: &Desk, mut stop: Stop) {
+pub(crate) fn fused(mut source: Input<'_>, mut pipeline: Pipeline, desk: &Desk, mut stop: Stop) {
     let mut answered = 0;
     loop {
-        match pipeline.process_burst(&mut *source) {
+        match pipeline.process_burst(&mut source) {
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => desk.say(error.to_string()),
         }
         if let Some(number) = desk.question(&mut answered) {
             desk.answer(number, |change| {
-                pipeline.record_losses(&mut *source);
+                pipeline.record_losses(&mut source);
                 change.iter().for_each(|settings| pipeline.reconfigure(settings));
                 (pipeline.account(), pipeline.take_filter_errors().iter().map(ToString::to_string).collect())
             });
         }
-        if stop.is_now(&mut *source) {
+        if stop.is_now(&mut source) {
             break;
         }
     }
@@ -71,22 +71,24 @@ pub(crate) fn fused(mut source: Box<dyn Source + Send>, mut pipeline: Pipeline, 
 }
 
 /// A thread that reads.
-pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut out: Out, desk: &Desk, mut stop: Stop) {
+pub(crate) fn read(mut source: Input<'_>, mut reader: Reader, mut out: Out, desk: &Desk, mut stop: Stop) {
     let mut packets: Packets = Box::new([Packet::default(); BURST]);
     let (mut answered, mut looked) = (0, Instant::now());
     loop {
-        if reader.is_time_to_look() || out.is_asked() {
-            out.look(&mut reader, &mut *source);
+        if let Some(live) = source.live()
+            && (reader.is_time_to_look() || out.is_asked())
+        {
+            out.look(&mut reader, live);
         }
-        match reader.read(&mut *source, &mut packets) {
+        match reader.read(&mut source, &mut packets) {
             Ok(Some((count, waits))) => {
                 out.hand_over(&mut packets[..count], &mut reader);
                 if let Some(last) = packets[..count].last() {
                     out.is_at(last.time_ns);
                 }
-                if waits && looked.elapsed() >= PATIENCE {
+                if waits && looked.elapsed() >= POLL_TIMEOUT {
                     looked = Instant::now();
-                    source.now_ns().into_iter().for_each(|now_ns| out.is_at(now_ns));
+                    source.live().into_iter().for_each(|live| out.is_at(live.now_ns()));
                 }
             }
             Ok(None) => break,
@@ -94,18 +96,18 @@ pub(crate) fn read(mut source: Box<dyn Source + Send>, mut reader: Reader, mut o
         }
         if let Some(number) = desk.question(&mut answered) {
             desk.answer(number, |change| {
-                out.look(&mut reader, &mut *source);
+                source.live().into_iter().for_each(|live| out.look(&mut reader, live));
                 change.iter().for_each(|settings| reader.change(settings));
                 (reader.account(), reader.filter_errors().iter().map(ToString::to_string).collect())
             });
         }
-        out.take_order(&mut *source);
-        if stop.is_now(&mut *source) || out.is_abandoned() {
+        out.take_order(source.live().map(|live| live as _));
+        if stop.is_now(&mut source) || out.is_abandoned() {
             break;
         }
     }
-    if let Some(look) = reader.look(&mut *source, false) {
-        out.finish(look);
+    if let Some(live) = source.live() {
+        out.finish(reader.look(live, false));
     }
     drop(out);
     desk.end(reader.account());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_capture::Source;
+use weir_capture::{Input, Source};
 use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
@@ -46,18 +46,18 @@ fn essence(flow: &FlowRecord) -> String {
 }
 
 /// Meters a source until it ends, or has handed over so many packets and is told to stop.
-fn meter(mut source: Box<dyn Source + Send>, packets: u64) -> (Vec<String>, Ledger) {
+fn meter(mut source: Input<'_>, packets: u64) -> (Vec<String>, Ledger) {
     let kept = Kept::default();
     let flows = kept.flows.clone();
     let mut exporter = Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block)
         .expect("a thread can be started");
     let mut pipeline = Pipeline::new(Settings::default(), exporter.handle()).expect("there is memory");
     let deadline = Instant::now() + LONG;
-    while pipeline.process_burst(&mut *source).expect("it is whole") {
+    while pipeline.process_burst(&mut source).expect("it is whole") {
         let received = pipeline.account().ledger.packets.received;
         assert!(Instant::now() < deadline, "{received} of {packets}");
         if received == packets {
-            source.stop();
+            source.live().into_iter().for_each(|live| live.stop());
         }
     }
     let account = pipeline.finish();
@@ -91,8 +91,8 @@ fn flows_through_dpdk_are_those_of_the_file_and_the_account_balances() {
     assert_eq!(queues.len(), files.len());
     for (file, queue) in files.iter().zip(queues) {
         let packets = packets_of(file);
-        let (expected, of_the_file) = meter(weir_capture::open(file).expect("it is shipped"), packets);
-        let (found, ledger) = meter(queue, packets);
+        let (expected, of_the_file) = meter(Input::File(weir_capture::open(file).expect("it is shipped")), packets);
+        let (found, ledger) = meter(Input::Live(queue), packets);
         assert_eq!(found, expected, "{}", file.display());
         assert_eq!(ledger.packets, of_the_file.packets, "{}", file.display());
         assert_eq!(ledger.bytes, of_the_file.bytes, "{}", file.display());

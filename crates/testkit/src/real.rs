@@ -4,7 +4,7 @@ use crate::RawFrame;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use weir_capture::{Burst, Error, Frame, Progress, Source};
+use weir_capture::{Burst, Error, Frame, Input, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{FlowRecord, Meter};
 use weir_ledger::{Ledger, SinkCounters};
@@ -24,7 +24,7 @@ pub struct Outcome {
 
 /// Meters frames, `burst` of them at a time (1 to [`weir_capture::BURST`]).
 pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
-    run(&mut Memory { frames, burst }, settings)
+    run(Input::File(Box::new(Memory { frames, burst })), settings)
 }
 
 /// Meters packets that are decoded already, `burst` of them at a time.
@@ -36,7 +36,7 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 }
 
 /// Meters a source to its end, going on behind damage.
-pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
+pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkCounters { sink: "memory".into(), ..SinkCounters::default() } };
     let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
@@ -44,7 +44,7 @@ pub fn run(source: &mut dyn Source, settings: Settings) -> Outcome {
     let mut pipeline = Pipeline::new(settings, exporter.handle()).expect("there is memory for it");
     let mut damage = Vec::new();
     loop {
-        match pipeline.process_burst(source) {
+        match pipeline.process_burst(&mut source) {
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => damage.push(error.to_string()),

@@ -6,17 +6,17 @@ mod network;
 
 use network::{BOUND, LEFT, Sender, network};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
-use weir_capture::{BURST, Burst, Error, Losses, Progress, Source};
+use std::time::{Duration, Instant};
+use weir_capture::{BURST, Burst, Error, Input, LiveSource, Losses, Progress, Source};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real};
 
 /// A source whose frames are kept as they pass.
 struct Recorded {
-    source: Box<dyn Source + Send>,
-    frames: Vec<RawFrame>,
+    source: Box<dyn LiveSource + Send>,
+    frames: Arc<Mutex<Vec<RawFrame>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -26,7 +26,7 @@ impl Source for Recorded {
             self.source.stop();
         }
         let more = self.source.fill(burst)?;
-        self.frames.extend(burst.iter().map(|frame| RawFrame {
+        self.frames.lock().unwrap().extend(burst.iter().map(|frame| RawFrame {
             time_ns: frame.time_ns,
             wire_bytes: frame.wire_bytes,
             link: frame.link,
@@ -39,9 +39,23 @@ impl Source for Recorded {
     fn progress(&self) -> Progress {
         self.source.progress()
     }
+}
 
-    fn now_ns(&self) -> Option<u64> {
+impl LiveSource for Recorded {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.source.set_poll_timeout(timeout);
+    }
+
+    fn now_ns(&self) -> u64 {
         self.source.now_ns()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        self.source.latest_ns()
+    }
+
+    fn stop(&mut self) {
+        self.source.stop();
     }
 
     fn losses(&mut self) -> Losses {
@@ -86,9 +100,12 @@ fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_q
         let pipelines: Vec<_> = sources
             .into_iter()
             .map(|source| {
-                let mut source = Recorded { source, frames: Vec::new(), stop: stop.clone() };
+                let frames = Arc::<Mutex<Vec<RawFrame>>>::default();
+                let source = Recorded { source, frames: frames.clone(), stop: stop.clone() };
                 let settings = settings.clone();
-                std::thread::spawn(move || (real::run(&mut source, settings), source.frames))
+                std::thread::spawn(move || {
+                    (real::run(Input::Live(Box::new(source)), settings), std::mem::take(&mut *frames.lock().unwrap()))
+                })
             })
             .collect();
         let mut sender = Sender::new(LEFT);

@@ -45,8 +45,8 @@ fn settings(decapsulate: bool) -> Settings {
 }
 
 fn metered(case: &Case, decapsulate: bool) -> real::Outcome {
-    let mut source = weir_capture::open(&case.path).expect("every capture can be opened");
-    let outcome = real::run(&mut *source, settings(decapsulate));
+    let source = weir_capture::open(&case.path).expect("every capture can be opened");
+    let outcome = real::run(weir_capture::Input::File(source), settings(decapsulate));
     assert_eq!(outcome.ledger.check(), vec![], "{}: the ledger does not balance", case.name);
     let overflow = |flow: &FlowRecord| flow.approximate.0 & Approximate::OVERFLOW != 0;
     assert!(!outcome.flows.iter().any(overflow), "{}: the table is too small for this test", case.name);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_capture::{Burst, Error, Losses, Progress, Source};
+use weir_capture::{Burst, Error, Input, LiveSource, Losses, Progress, Source};
 use weir_export::{ExportOptions, Sink};
 
 /// A source that can say how many frames came before damage.
@@ -46,7 +46,7 @@ impl Source for Counted {
 
 /// Live traffic, which ends when the program is told to stop.
 struct Live {
-    source: Box<dyn Source + Send>,
+    source: Box<dyn LiveSource + Send>,
     stop: Arc<AtomicBool>,
 }
 
@@ -61,12 +61,18 @@ impl Source for Live {
     fn progress(&self) -> Progress {
         self.source.progress()
     }
+}
 
-    fn now_ns(&self) -> Option<u64> {
+impl LiveSource for Live {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.source.set_poll_timeout(timeout);
+    }
+
+    fn now_ns(&self) -> u64 {
         self.source.now_ns()
     }
 
-    fn latest_ns(&self) -> Option<u64> {
+    fn latest_ns(&self) -> u64 {
         self.source.latest_ns()
     }
 
@@ -85,9 +91,9 @@ pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
 }
 
 /// Opens every source and joins them in time order; live traffic is read alone. All that cannot be opened are named.
-pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
+pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<'static>, Refusal> {
     if let Some(live) = live(sources) {
-        return open_live(live, sources.len(), stop);
+        return open_live(live, sources.len(), stop).map(Input::Live);
     }
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut troubles = Vec::new();
@@ -97,11 +103,11 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Box<dy
             Err(trouble) => troubles.push(trouble),
         }
     }
-    if troubles.is_empty() { Ok(weir_capture::merge(opened)) } else { Err(Refusal(troubles.join("\n"))) }
+    if troubles.is_empty() { Ok(Input::File(weir_capture::merge(opened))) } else { Err(Refusal(troubles.join("\n"))) }
 }
 
 /// Opens live traffic, a source per queue, and says what its user must know.
-pub fn open_queues(live: &str) -> Result<Vec<Box<dyn Source + Send>>, Refusal> {
+pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Refusal> {
     let queues = weir_capture::live(live).map_err(|error| Refusal(error.to_string()))?;
     if let Some(notice) = weir_capture::notice(live) {
         say(&format!("{live}: {notice}"));
@@ -110,7 +116,7 @@ pub fn open_queues(live: &str) -> Result<Vec<Box<dyn Source + Send>>, Refusal> {
 }
 
 /// Opens live traffic, which has no end that others could wait for, and which one thread reads here.
-fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, Refusal> {
+fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn LiveSource + Send>, Refusal> {
     if sources > 1 {
         return Err(Refusal(format!("{live}: live traffic is read alone; leave the other inputs out")));
     }
@@ -358,4 +364,59 @@ pub fn create(path: &Path) -> Result<File, Refusal> {
 /// Width of the terminal at standard output, if it is one.
 pub fn terminal_columns() -> Option<usize> {
     terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// A live source that reports each call that changes it.
+    struct Reporting(Sender<String>);
+
+    impl Source for Reporting {
+        fn fill<'a>(&'a mut self, _burst: &mut Burst<'a>) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    impl LiveSource for Reporting {
+        fn set_poll_timeout(&mut self, timeout: Duration) {
+            self.0.send(format!("{timeout:?}")).unwrap();
+        }
+
+        fn losses(&mut self) -> Losses {
+            Losses::default()
+        }
+
+        fn now_ns(&self) -> u64 {
+            1
+        }
+
+        fn latest_ns(&self) -> u64 {
+            2
+        }
+
+        fn stop(&mut self) {
+            self.0.send("stop".into()).unwrap();
+        }
+    }
+
+    #[test]
+    fn live_source_of_weir_read_forwards_poll_timeout_clock_and_stop() {
+        let (calls, received) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut live = Live { source: Box::new(Reporting(calls)), stop: stop.clone() };
+        live.set_poll_timeout(Duration::from_millis(3));
+        assert_eq!((live.now_ns(), live.latest_ns()), (1, 2));
+        live.burst().unwrap();
+        stop.store(true, Ordering::Relaxed);
+        live.burst().unwrap();
+        drop(live);
+        assert_eq!(received.into_iter().collect::<Vec<_>>(), ["3ms", "stop"]);
+    }
 }

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{FilterError, Source};
+use weir_capture::{FilterError, Input, Source};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
 
@@ -41,7 +41,7 @@ pub fn run(read: &Read) -> Result<Outcome, Refusal> {
     let pipeline = pipeline.map_err(|_| no_room(&config))?;
     // To be told to stop is the end of live traffic, not an interruption of it.
     let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };
-    let run = meter(&mut *source, pipeline, exporter, &interruption, line);
+    let run = meter(&mut source, pipeline, exporter, &interruption, line);
     let mut flawed = run.flawed || summary::flawed(&run.ledger);
     let reader_left = run.readers_left == run.ledger.sinks.len();
     if run.abandoned && !reader_left {
@@ -93,7 +93,7 @@ struct Run {
 
 /// Lets the source run through the pipeline to its end, or until a signal, or until no sink is left.
 fn meter(
-    source: &mut dyn Source,
+    source: &mut Input<'_>,
     mut pipeline: Pipeline,
     mut exporter: Exporter,
     stop: &AtomicBool,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::{Burst, Losses, Selector, Source};
+use weir_capture::{Burst, Input, LiveSource, Losses, Selector};
 use weir_export::{ExportOptions, Sink};
 use weir_flow::{Config, FlowRecord};
 use weir_ledger::{Ledger, SinkCounters, TrafficCounters};
@@ -85,7 +85,7 @@ impl Consumer {
     /// Begins to take from a source, in places: the first for who reads, the second for who meters if that is another.
     pub fn begin(
         what: What,
-        source: Box<dyn Source + Send>,
+        source: Box<dyn LiveSource + Send>,
         [affinity, meter]: [CpuAffinity; 2],
         idle: Duration,
     ) -> Result<Self, Error> {
@@ -105,7 +105,7 @@ impl Consumer {
         let noted = Arc::new(Noted::default());
         let sink = Box::new(Noting { inner, line: SinkCounters::default(), noted: noted.clone() });
         let meters = if what == What::Split { vec![meter] } else { vec![] };
-        let group = WorkerGroup { name: "queue".into(), queues: vec![ReceiveQueue { source, affinity }], meters };
+        let group = WorkerGroup { name: "queue".into(), queues: vec![ReceiveQueue { source: Input::Live(source), affinity }], meters };
         let export = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
         let probe = Probe::start(vec![group], settings, vec![sink], export, BackPressure::Drop).map_err(wrong)?;
         Ok(Self::Probe(Box::new(probe), noted))
@@ -179,7 +179,7 @@ struct Desk {
 }
 
 impl Null {
-    fn begin(source: Box<dyn Source + Send>, affinity: CpuAffinity, decode: bool) -> Result<Self, Error> {
+    fn begin(source: Box<dyn LiveSource + Send>, affinity: CpuAffinity, decode: bool) -> Result<Self, Error> {
         let desk = Arc::new(Desk::default());
         let theirs = desk.clone();
         let thread = thread::Builder::new().name("null".into()).spawn(move || {
@@ -216,7 +216,7 @@ impl Null {
     }
 }
 
-fn consume(mut source: Box<dyn Source + Send>, desk: &Desk, decode: bool) {
+fn consume(mut source: Box<dyn LiveSource + Send>, desk: &Desk, decode: bool) {
     let (mut packets, mut answered, mut stopped) = (TrafficCounters::default(), 0, false);
     let mut decoded: Box<[Packet; weir_capture::BURST]> = Box::new([Packet::default(); weir_capture::BURST]);
     loop {

@@ -9,7 +9,7 @@ use crate::live::wire::{self, RIGHT, Sent, Wire};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::Source;
+use weir_capture::LiveSource;
 use weir_probe::CpuAffinity;
 
 /// Idle timeout of the flows, and how long ended ones are kept. Conversations pass within fractions of a second here, and are to end as
@@ -107,7 +107,7 @@ impl Trial {
 
 impl Bed<'_> {
     /// Opens the source anew.
-    pub fn open(&mut self) -> Result<Box<dyn Source + Send>, Error> {
+    pub fn open(&mut self) -> Result<Box<dyn LiveSource + Send>, Error> {
         let name = match &mut self.feed {
             Feed::Wire(_) => format!("{}:{RIGHT}", self.scheme),
             Feed::Device(device) => device.next(),

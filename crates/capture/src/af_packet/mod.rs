@@ -1,6 +1,6 @@
 //! Live traffic of a network interface from the Linux kernel: `af_packet:eth0`.
 //!
-//! In: every frame that the interface receives and sends, as the kernel's tap sees it. Out: a [`Source`] per queue.
+//! In: every frame that the interface receives and sends, as the kernel's tap sees it. Out: a [`LiveSource`] per queue.
 //!
 //! ```text
 //! af_packet:IFACE[,queues=N][,block=OCTETS][,blocks=N][,snap=N][,promisc=on|off][,timestamps=kernel|hardware][,fanout=ID]
@@ -47,7 +47,7 @@ mod steering;
 mod tap;
 
 use crate::counters::Counters;
-use crate::{Error, Source};
+use crate::{Error, LiveSource};
 use interface::Interface;
 use queue::Queue;
 use ring::Ring;
@@ -69,20 +69,20 @@ const HEADROOM: u32 = 16;
 ///
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, no memory for the ring, a setting that makes no sense.
-pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let queues = open_queues(source).map_err(|what| Error::Live { name: source.into(), what })?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Source + Send>).collect())
+    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }
 
 /// Opens the interfaces of a tap, each named as a source of its own: a source per queue, of all of them.
 ///
 /// # Errors
 /// As [`open`]; or they have different numbers of queues.
-pub(crate) fn open_tap(name: &str, interfaces: &[String]) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+pub(crate) fn open_tap(name: &str, interfaces: &[String]) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let open = |source: &String| open_queues(source).map_err(|what| Error::Live { name: source.clone(), what });
     let opened = interfaces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let queues = crate::tap::queue_by_queue(name, opened)?;
-    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn Source + Send>).collect())
+    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn LiveSource + Send>).collect())
 }
 
 fn open_queues(source: &str) -> Result<Vec<Queue>, String> {

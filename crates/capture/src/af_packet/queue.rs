@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fill: frames left in the block of the last burst -> more of them
-//!       else give the block back, and take the next; none ready -> wait, at most PATIENCE
+//!       else give the block back, and take the next; none ready -> wait, at most POLL_TIMEOUT
 //! stop: a filter that drops all; the kernel hands over what is in the ring, the last block after its time;
 //!       the end is where packets counted = handed over + dropped
 //! ```
@@ -14,7 +14,7 @@ use super::program;
 use super::ring::Ring;
 use super::socket::{self, Socket};
 use crate::counters::Counters;
-use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
+use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub(super) struct Queue {
     state: State,
     account: Account,
     /// How long it waits for frames.
-    patience: Duration,
+    poll_timeout: Duration,
     /// When it was asked last whether the interface is there.
     looked: Instant,
 }
@@ -132,8 +132,8 @@ impl Queue {
         let (walk, block) = (None, 0);
         let least_behind_ns = if hardware { u64::MAX } else { 0 };
         let handed = Handed { hardware, last_ns: 0, behind_ns: 0, least_behind_ns, packets: 0, octets: 0 };
-        let (patience, looked) = (PATIENCE, Instant::now());
-        Self { name, socket, ring, format, handed, card, block, walk, state, account, patience, looked }
+        let (poll_timeout, looked) = (POLL_TIMEOUT, Instant::now());
+        Self { name, socket, ring, format, handed, card, block, walk, state, account, poll_timeout, looked }
     }
 
     /// Whether a frame is there to be read, without waiting.
@@ -156,7 +156,7 @@ impl Queue {
 
     /// Waits for a frame. `false`: there is none for now, or none any more.
     fn settle(&mut self) -> Result<bool, Error> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.poll_timeout;
         loop {
             if self.has_frame() {
                 return Ok(true);
@@ -166,7 +166,7 @@ impl Queue {
             let left = until.saturating_duration_since(now);
             if left.is_zero() || matches!(self.state, State::Ended) {
                 // Whoever never waits learns here that there is nothing to wait for.
-                if now - self.looked >= PATIENCE {
+                if now - self.looked >= POLL_TIMEOUT {
                     self.look_for_interface();
                 }
                 return Ok(false);
@@ -234,7 +234,7 @@ impl Queue {
                 return Ok(Ahead::Ended);
             }
             let is_unknown = self.handed.hardware && self.handed.last_ns == 0;
-            let now_ns = if is_unknown { None } else { self.now_ns() };
+            let now_ns = if is_unknown { None } else { Some(self.now_ns()) };
             return Ok(Ahead::NoneBefore(now_ns.unwrap_or(u64::MAX)));
         }
         let (Some(walk), Some(block)) = (self.walk, self.ring.block(self.block)) else {
@@ -286,9 +286,11 @@ impl Source for Queue {
     fn progress(&self) -> Progress {
         Progress { done_bytes: self.handed.octets, total_bytes: None }
     }
+}
 
-    /// Never later than a frame that is still to come: while there are frames that were not read, the time of the last that was.
-    fn now_ns(&self) -> Option<u64> {
+impl LiveSource for Queue {
+    /// While frames wait to be read, this is the time of the last frame that was delivered.
+    fn now_ns(&self) -> u64 {
         let now_ns = socket::realtime_ns();
         let is_behind = match self.walk {
             Some(Walk { left: 1.., .. }) => true,
@@ -299,17 +301,17 @@ impl Source for Queue {
         let Handed { hardware, last_ns, behind_ns, .. } = self.handed;
         let is_unknown = hardware && last_ns == 0;
         let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(behind_ns + HELD_NS) };
-        Some(ahead.max(last_ns))
+        ahead.max(last_ns)
     }
 
-    fn latest_ns(&self) -> Option<u64> {
+    fn latest_ns(&self) -> u64 {
         // By how much the card's clock is behind is known as exactly as the frame tells that waited least.
         let ahead = if self.handed.hardware { HELD_NS } else { 0 };
-        Some(socket::realtime_ns().saturating_sub(self.handed.least_behind_ns) + ahead)
+        socket::realtime_ns().saturating_sub(self.handed.least_behind_ns) + ahead
     }
 
-    fn wait_at_most(&mut self, patience: Duration) {
-        self.patience = patience;
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.poll_timeout = timeout;
     }
 
     fn losses(&mut self) -> Losses {

@@ -11,7 +11,7 @@
 //! Cost: each header is looked at twice. Nothing is copied.
 
 use super::queue::{Ahead, Queue};
-use crate::{BURST, Burst, Error, Losses, Progress, Source};
+use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,14 @@ pub(super) struct Tap {
     waiting: Option<Instant>,
     /// How often in a row nothing was handed over.
     silent: u32,
+    /// Longest sleep of a call that delivers nothing.
+    poll_timeout: Duration,
 }
 
 impl Tap {
     /// Of at most [`BURST`] queues.
     pub fn new(queues: Vec<Queue>) -> Self {
-        Self { queues, waiting: None, silent: 0 }
+        Self { queues, waiting: None, silent: 0, poll_timeout: POLL_TIMEOUT }
     }
 }
 
@@ -62,7 +64,7 @@ impl Source for Tap {
         }
         if burst.is_empty() {
             self.waiting = there_ns.and(self.waiting.or_else(|| Some(Instant::now())));
-            thread::sleep(NAPS[1].min(NAPS[0] * (1 << self.silent.min(10))));
+            thread::sleep(NAPS[1].min(NAPS[0] * (1 << self.silent.min(10))).min(self.poll_timeout));
             self.silent = self.silent.saturating_add(1);
         } else {
             // What gives way goes on until it has caught up.
@@ -76,21 +78,27 @@ impl Source for Tap {
         let done_bytes = self.queues.iter().map(|queue| queue.progress().done_bytes).sum();
         Progress { done_bytes, total_bytes: None }
     }
+}
 
-    /// That of the interface that is behind the others.
-    fn now_ns(&self) -> Option<u64> {
-        self.queues.iter().filter_map(Source::now_ns).min()
+impl LiveSource for Tap {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.poll_timeout = timeout;
     }
 
-    fn latest_ns(&self) -> Option<u64> {
-        self.queues.iter().filter_map(Source::latest_ns).max()
+    /// Time of the interface whose time is earliest.
+    fn now_ns(&self) -> u64 {
+        self.queues.iter().map(LiveSource::now_ns).min().unwrap_or_default()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        self.queues.iter().map(LiveSource::latest_ns).max().unwrap_or_default()
     }
 
     fn losses(&mut self) -> Losses {
-        self.queues.iter_mut().map(Source::losses).fold(Losses::default(), Losses::plus)
+        self.queues.iter_mut().map(LiveSource::losses).fold(Losses::default(), Losses::plus)
     }
 
     fn stop(&mut self) {
-        self.queues.iter_mut().for_each(Source::stop);
+        self.queues.iter_mut().for_each(LiveSource::stop);
     }
 }

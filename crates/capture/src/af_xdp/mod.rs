@@ -19,7 +19,7 @@ mod settings;
 mod socket;
 
 use crate::counters::{Counters, Lost};
-use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source, system};
+use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, system};
 use bpf::{Link, Loaded, Place, SocketMap};
 use interface::Interface;
 use settings::{Attach, Mode, Settings};
@@ -46,12 +46,12 @@ const PERMISSION: &str = "not permitted: it takes CAP_NET_RAW, CAP_NET_ADMIN and
 ///
 /// # Errors
 /// [`Error::Live`]: no such interface or queue, not permitted, a mode that the driver has not, another program in its place.
-pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let refuse = |what| Error::Live { name: source.into(), what };
     let text = source.strip_prefix(SCHEME).unwrap_or(source);
     let settings = Settings::parse(text, MOST_OCTETS).map_err(|error| refuse(error.to_string()))?;
     let queues = queues(source, &settings).map_err(refuse)?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Source + Send>).collect())
+    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }
 
 fn queues(name: &str, settings: &Settings) -> Result<Vec<Queue>, String> {
@@ -106,7 +106,7 @@ fn queues(name: &str, settings: &Settings) -> Result<Vec<Queue>, String> {
             statistics: Statistics::default(),
             unknown: 0,
             octets: 0,
-            patience: PATIENCE,
+            poll_timeout: POLL_TIMEOUT,
         })
         .collect())
 }
@@ -223,7 +223,7 @@ struct Queue {
     unknown: u64,
     octets: u64,
     /// How long it waits for frames.
-    patience: Duration,
+    poll_timeout: Duration,
 }
 
 impl Queue {
@@ -231,7 +231,7 @@ impl Queue {
         Error::Live { name: format!("{}, queue {}", self.name, self.number), what }
     }
 
-    /// Waits until there are frames, or for [`PATIENCE`]; says whether there are.
+    /// Waits until there are frames, or for [`POLL_TIMEOUT`]; says whether there are.
     fn settle(&mut self) -> Result<bool, Error> {
         if self.state == State::Ended {
             return Ok(false);
@@ -246,7 +246,7 @@ impl Queue {
         if self.socket.ready() > 0 {
             return Ok(true);
         }
-        let waited = self.socket.wait(self.patience);
+        let waited = self.socket.wait(self.poll_timeout);
         if self.socket.ready() > 0 {
             return Ok(true);
         }
@@ -304,13 +304,19 @@ impl Source for Queue {
     fn progress(&self) -> Progress {
         Progress { done_bytes: self.octets, total_bytes: None }
     }
+}
 
-    fn now_ns(&self) -> Option<u64> {
-        Some(now_ns())
+impl LiveSource for Queue {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.poll_timeout = timeout;
     }
 
-    fn wait_at_most(&mut self, patience: Duration) {
-        self.patience = patience;
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        now_ns()
     }
 
     fn losses(&mut self) -> Losses {

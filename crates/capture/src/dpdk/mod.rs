@@ -41,9 +41,9 @@ mod errno {
 ///
 /// # Errors
 /// [`Error::Live`] with what to do about it.
-pub(crate) fn open(name: &str, rest: &str) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+pub(crate) fn open(name: &str, rest: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let queues = try_open(rest).map_err(|what| Error::Live { name: name.into(), what })?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Source + Send>).collect())
+    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }
 
 fn try_open(rest: &str) -> Result<Vec<Queue>, String> {

@@ -7,7 +7,7 @@
 //! hands over what it has, at most what its descriptors hold, and ends.
 
 use super::driver::{self, Counts, Receiver};
-use crate::{Burst, Error, Frame, Losses, PATIENCE, Progress, Source};
+use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,13 +37,13 @@ pub(super) struct Queue {
     /// What was told of losses: they never get fewer.
     told: Losses,
     done_bytes: u64,
-    patience: Duration,
+    poll_timeout: Duration,
 }
 
 impl Queue {
     pub(super) fn new(receiver: Receiver, at_stop: AtStop, snap: usize, descriptors: usize) -> Self {
         let told = Losses::default();
-        Self { receiver, at_stop, snap, descriptors, silent: None, left: None, told, done_bytes: 0, patience: PATIENCE }
+        Self { receiver, at_stop, snap, descriptors, silent: None, left: None, told, done_bytes: 0, poll_timeout: POLL_TIMEOUT }
     }
 
     /// What its port counted since it was opened.
@@ -62,7 +62,7 @@ impl Queue {
         let silent = *self.silent.get_or_insert(asked);
         loop {
             let now = Instant::now();
-            if now - asked >= self.patience {
+            if now - asked >= self.poll_timeout {
                 return false;
             }
             let silence = now - silent;
@@ -122,12 +122,19 @@ impl Source for Queue {
         Progress { done_bytes: self.done_bytes, total_bytes: None }
     }
 
-    fn now_ns(&self) -> Option<u64> {
-        Some(driver::now_ns())
+}
+
+impl LiveSource for Queue {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.poll_timeout = timeout;
     }
 
-    fn wait_at_most(&mut self, patience: Duration) {
-        self.patience = patience;
+    fn now_ns(&self) -> u64 {
+        driver::now_ns()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        driver::now_ns()
     }
 
     /// Told by the first queue for all.

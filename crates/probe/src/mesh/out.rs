@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use weir_capture::{BURST, Source};
+use weir_capture::{BURST, LiveSource};
 use weir_flow::{BUCKETS, Partitioner};
 use weir_packet::Packet;
 
@@ -72,19 +72,21 @@ impl Out {
 
     /// Between two bursts: takes an order, if there is a new one.
     #[inline]
-    pub fn take_order(&mut self, source: &mut dyn Source) {
+    pub fn take_order(&mut self, source: Option<&mut dyn LiveSource>) {
         if self.mesh.order.load(Ordering::Relaxed) != self.order {
             self.take_new_order(source);
         }
     }
 
     #[cold]
-    fn take_new_order(&mut self, source: &mut dyn Source) {
+    fn take_new_order(&mut self, source: Option<&mut dyn LiveSource>) {
         let order = lock(&self.mesh.orders);
         let number = self.mesh.order.load(Ordering::Relaxed);
         let (table, switch, hurry) = (order.table, order.switch, order.hurry);
         drop(order);
-        source.wait_at_most(if hurry { HURRY.min(self.patience) } else { self.patience });
+        if let Some(source) = source {
+            source.set_poll_timeout(if hurry { HURRY.min(self.patience) } else { self.patience });
+        }
         let of = &self.mesh.readers[self.number];
         if switch != self.switch {
             write(&of.handed, &self.handed);
@@ -101,12 +103,11 @@ impl Out {
     }
 
     /// Looks what was lost, and tells all meters.
-    pub fn look(&mut self, reader: &mut Reader, source: &mut dyn Source) {
+    pub fn look(&mut self, reader: &mut Reader, source: &mut dyn LiveSource) {
         // Three quarters of a queue.
         let is_full = self.queues.iter().any(|queue| queue.slots() < QUEUE / 4);
-        if let Some(look) = reader.look(source, is_full) {
-            self.looks.iter_mut().for_each(|teller| teller.tell(look));
-        }
+        let look = reader.look(source, is_full);
+        self.looks.iter_mut().for_each(|teller| teller.tell(look));
     }
 
     /// Tells the last that there is to tell.

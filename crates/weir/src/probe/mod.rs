@@ -21,6 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_capture::Input;
 use weir_export::Sink;
 use weir_flow::Tuning;
 use weir_probe::{BackPressure, CpuAffinity, PipelineStatus, ReceiveQueue, Settings, WorkerGroup};
@@ -133,7 +134,7 @@ fn begin(
     let meter = weir_flow::Config { tuning, ..settings.meter };
     let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
     let export = CpuAffinity { cores: placement.export, nice: EXPORTER_NICE };
-    let live = groups.iter().flat_map(|group| &group.queues).any(|queue| queue.source.now_ns().is_some());
+    let live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
     // A capture waits for the sinks; what comes by itself does not.
     let behind = if live { BackPressure::Drop } else { BackPressure::Block };
     let started = weir_probe::Probe::start(groups, settings, sinks, export, behind);
@@ -171,7 +172,7 @@ fn open_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<WorkerGroup
             let sources = placement::beside(probe, input, || files::open_queues(&name))?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
             queues
-                .extend(sources.into_iter().enumerate().map(|(number, source)| (format!("{short}@{number}"), source)));
+                .extend(sources.into_iter().enumerate().map(|(number, source)| (format!("{short}@{number}"), Input::Live(source))));
         } else {
             let source = files::open_sources(&[input], stop)?;
             queues.push((name, source));

@@ -35,7 +35,7 @@ pub fn explain(
     let read = |taker: &mut dyn Taker| -> Result<Intake, Refusal> {
         let mut source = files::open_sources(sources, stop)?;
         let line = progress::Line::new(true);
-        Ok(input::read(&mut *source, settings.clone(), stop, line, false, &mut First { frames, taker }))
+        Ok(input::read(&mut source, settings.clone(), stop, line, false, &mut First { frames, taker }))
     };
     let is_alone = findings.connections.iter().filter(|other| other.ends() == connection.ends()).count() == 1;
     let mut number = 0;

@@ -165,7 +165,7 @@ impl Takers {
 fn find(
     tcp: &Tcp,
     sources: &[&OsStr],
-    mut source: Box<dyn weir_capture::Source + Send>,
+    mut source: weir_capture::Input<'_>,
     settings: input::Settings,
     engine: Engine,
     most: usize,
@@ -176,7 +176,7 @@ fn find(
     let mut takers =
         Takers { engine, done: Vec::new(), connections: Vec::new(), clients, comparison, left_out: [0; 2] };
     let line = progress::Line::new(tcp.quiet);
-    let mut intake = input::read(&mut *source, settings, stop, line, true, &mut takers);
+    let mut intake = input::read(&mut source, settings, stop, line, true, &mut takers);
     let Takers { engine, mut done, mut connections, clients, comparison, left_out } = takers;
     let name = engine.name().to_string();
     let account = engine.finish(&mut done);
