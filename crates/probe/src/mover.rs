@@ -314,7 +314,8 @@ mod tests {
         let (mut exporter, flows) = exporter();
         let settings = settings();
         let (mesh, outs, ins) =
-            mesh(sources.len(), meters, BackPressure::Block, weir_capture::POLL_TIMEOUT, (1, settings.meter.key)).unwrap();
+            mesh(sources.len(), meters, BackPressure::Block, weir_capture::POLL_TIMEOUT, (1, settings.meter.key))
+                .unwrap();
         let mut work = Work {
             before: mesh.packets(),
             mesh: mesh.clone(),

@@ -6,8 +6,8 @@ mod network;
 
 use network::{BOUND, LEFT, Sender, network};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Error, Input, LiveSource, Losses, Progress, Source};
 use weir_probe::Settings;

@@ -105,7 +105,11 @@ impl Consumer {
         let noted = Arc::new(Noted::default());
         let sink = Box::new(Noting { inner, line: SinkCounters::default(), noted: noted.clone() });
         let meters = if what == What::Split { vec![meter] } else { vec![] };
-        let group = WorkerGroup { name: "queue".into(), queues: vec![ReceiveQueue { source: Input::Live(source), affinity }], meters };
+        let group = WorkerGroup {
+            name: "queue".into(),
+            queues: vec![ReceiveQueue { source: Input::Live(source), affinity }],
+            meters,
+        };
         let export = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
         let probe = Probe::start(vec![group], settings, vec![sink], export, BackPressure::Drop).map_err(wrong)?;
         Ok(Self::Probe(Box::new(probe), noted))

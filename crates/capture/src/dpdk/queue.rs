@@ -43,7 +43,17 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(receiver: Receiver, at_stop: AtStop, snap: usize, descriptors: usize) -> Self {
         let told = Losses::default();
-        Self { receiver, at_stop, snap, descriptors, silent: None, left: None, told, done_bytes: 0, poll_timeout: POLL_TIMEOUT }
+        Self {
+            receiver,
+            at_stop,
+            snap,
+            descriptors,
+            silent: None,
+            left: None,
+            told,
+            done_bytes: 0,
+            poll_timeout: POLL_TIMEOUT,
+        }
     }
 
     /// What its port counted since it was opened.
@@ -121,7 +131,6 @@ impl Source for Queue {
     fn progress(&self) -> Progress {
         Progress { done_bytes: self.done_bytes, total_bytes: None }
     }
-
 }
 
 impl LiveSource for Queue {

@@ -171,8 +171,12 @@ fn open_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<(Vec<WorkerGroup
         if weir_capture::is_live(&name) {
             let sources = placement::beside(probe, input, || files::open_queues(&name))?;
             let short = name.split(',').next().unwrap_or(&name).to_owned();
-            queues
-                .extend(sources.into_iter().enumerate().map(|(number, source)| (format!("{short}@{number}"), Input::Live(source))));
+            queues.extend(
+                sources
+                    .into_iter()
+                    .enumerate()
+                    .map(|(number, source)| (format!("{short}@{number}"), Input::Live(source))),
+            );
         } else {
             let source = files::open_sources(&[input], stop)?;
             queues.push((name, source));
