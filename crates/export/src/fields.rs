@@ -10,7 +10,7 @@ use crate::value::Value;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
-use weir_tcp::{Class, Report};
+use weir_tcp::{SegmentClass, TcpReport};
 
 use DataType::{
     DateTimeMilliseconds, DateTimeNanoseconds, Float64, Ipv4Address, Ipv6Address, MacAddress, OctetArray, Unsigned8,
@@ -24,7 +24,7 @@ pub(crate) struct Record<'a> {
     /// The direction that is asked for.
     pub direction: &'a Direction,
     /// What it told by TCP.
-    pub tcp: Option<&'a Report>,
+    pub tcp: Option<&'a TcpReport>,
     /// The flow is the way back of a two-way flow, so that its source is the responder.
     pub from_responder: bool,
 }
@@ -216,25 +216,25 @@ fields! {
         |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[1].into()));
     tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, copies left out. This and all fields of TCP are defined in tcp.md.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
-        |r| implied(r, Report::syns, |d, _| has_bit(d, Packet::SYN));
+        |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
     tcp "tcp_syn_bytes", "integer", "octets", "Payload of SYN, but for those again.",
         [Element::own(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Syn).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::Syn).bytes);
     tcp "tcp_syn_retransmitted", "integer", "packets", "SYN again, with the same sequence number.",
         [Element::own(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::SynRepeated).segments);
+        |r| counted(r, |t| t.count(SegmentClass::SynRetransmission).segments);
     tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Their payload.",
         [Element::own(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::SynRepeated).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::SynRetransmission).bytes);
     tcp "tcp_fin_count", "integer", "packets", "Segments with FIN that were taken, copies left out.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
         |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, copies left out.",
         [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
-        |r| counted(r, |t| t.of(Class::Reset).segments);
+        |r| counted(r, |t| t.count(SegmentClass::Reset).segments);
     tcp "tcp_rst_bytes", "integer", "octets", "Their payload: often a reason in words.",
         [Element::own(46, "tcpRstOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Reset).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::Reset).bytes);
     tcp "tcp_payload_bytes", "integer", "octets", "Octets of payload of all segments by the IP length, copies and all.",
         [Element::own(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
         |r| counted(r, payload);
@@ -243,96 +243,96 @@ fields! {
         |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
     tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN at or beyond the highest octet seen.",
         [Element::own(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
-        |r| counted(r, |t| t.of(Class::InOrder).segments);
+        |r| counted(r, |t| t.count(SegmentClass::InOrder).segments);
     tcp "tcp_in_order_bytes", "integer", "octets", "Their payload.",
         [Element::own(18, "tcpInOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::InOrder).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::InOrder).bytes);
     tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN and RST, but for keep-alives and duplicate acknowledgments.",
         [Element::own(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
-        |r| implied(r, |t| t.of(Class::Acknowledgment).segments, other_packets);
+        |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
     tcp "tcp_duplicate_acks", "integer", "packets", "Such segments that repeat an acknowledgment while more is on the way.",
         [Element::own(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::DuplicateAcknowledgment).segments);
+        |r| counted(r, |t| t.count(SegmentClass::DuplicateAcknowledgment).segments);
     tcp "tcp_retransmitted_packets", "integer", "packets", "Segments of which at least one octet, or the FIN, was seen before. Copies, keep-alives and SYN are counted elsewhere.",
         [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).of_trouble(),
          Element::own(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Retransmission).segments);
+        |r| counted(r, |t| t.count(SegmentClass::Retransmission).segments);
     tcp "tcp_retransmitted_bytes", "integer", "octets", "Octets that were seen before, of all segments but copies and keep-alives.",
         [Element::own(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.retransmitted_bytes);
     tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, with octets not seen before.",
         [Element::own(47, "tcpRetransmittedPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Retransmission).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::Retransmission).bytes);
     tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments with octets not seen before, too.",
         [Element::own(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.partial);
+        |r| counted(r, |t| t.partial_retransmissions);
     tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of nothing but what had been acknowledged.",
         [Element::own(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.spurious);
+        |r| counted(r, |t| t.spurious_retransmissions);
     tcp "tcp_retransmitted_unseen", "integer", "packets", "Segments that fill a hole later than reordering would: the original was lost before the probe.",
         [Element::own(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::UnseenRetransmission).segments);
+        |r| counted(r, |t| t.count(SegmentClass::UnseenRetransmission).segments);
     tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Their payload.",
         [Element::own(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::UnseenRetransmission).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::UnseenRetransmission).bytes);
     tcp "tcp_out_of_order", "integer", "packets", "Segments that fill a hole within a round trip of the handshake, or 3 ms if that is not known.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).of_trouble(),
          Element::own(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::OutOfOrder).segments);
+        |r| counted(r, |t| t.count(SegmentClass::OutOfOrder).segments);
     tcp "tcp_out_of_order_bytes", "integer", "octets", "Their payload.",
         [Element::own(28, "tcpOutOfOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::OutOfOrder).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::OutOfOrder).bytes);
     tcp "tcp_duplicates", "integer", "packets", "Copies of packets made on the way to the probe, with the same TTL. They are in `packets` and `bytes`, which they bias.",
         [Element::own(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Duplicate).segments);
+        |r| counted(r, |t| t.count(SegmentClass::Duplicate).segments);
     tcp "tcp_routed_duplicates", "integer", "packets", "Copies with another TTL: seen before and behind a router.",
         [Element::own(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::RoutedDuplicate).segments);
+        |r| counted(r, |t| t.count(SegmentClass::RoutedDuplicate).segments);
     tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of both kinds of copies together.",
         [Element::own(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Duplicate).bytes + t.of(Class::RoutedDuplicate).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
     tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of those with another TTL alone.",
         [Element::own(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::RoutedDuplicate).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::RoutedDuplicate).bytes);
     tcp "tcp_keepalives", "integer", "packets", "Segments of at most one octet, the last one again.",
         [Element::own(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::KeepAlive).segments);
+        |r| counted(r, |t| t.count(SegmentClass::KeepAlive).segments);
     tcp "tcp_keepalive_bytes", "integer", "octets", "Their payload.",
         [Element::own(49, "tcpKeepAliveOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::KeepAlive).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::KeepAlive).bytes);
     tcp "tcp_zero_window_probes", "integer", "packets", "One new octet into a closed window.",
         [Element::own(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::ZeroWindowProbe).segments);
+        |r| counted(r, |t| t.count(SegmentClass::ZeroWindowProbe).segments);
     tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Their payload.",
         [Element::own(50, "tcpZeroWindowProbeOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::ZeroWindowProbe).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::ZeroWindowProbe).bytes);
     tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, copies and RST left out.",
         [Element::own(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
         |r| counted(r, |t| t.zero_windows);
     tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from what was seen.",
         [Element::own(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::OutOfWindow).segments);
+        |r| counted(r, |t| t.count(SegmentClass::OutOfWindow).segments);
     tcp "tcp_out_of_window_bytes", "integer", "octets", "Their payload.",
         [Element::own(51, "tcpOutOfWindowOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::OutOfWindow).bytes);
+        |r| counted(r, |t| t.count(SegmentClass::OutOfWindow).bytes);
     tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or cut by the capture.",
         [Element::own(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.of(Class::Unread).segments);
+        |r| counted(r, |t| t.count(SegmentClass::Unread).segments);
     tcp "tcp_missing_bytes", "integer", "octets", "Octets never seen between others that were, at the end of the record.",
         [Element::own(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
         |r| counted(r, |t| t.missing_bytes);
     tcp "tcp_largest_hole", "integer", "octets", "The most octets that a segment left out.",
         [Element::own(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.largest_hole);
+        |r| counted(r, |t| t.largest_hole_bytes);
     tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the other side's SYN to the answer of this side: of the responder the round trip behind the probe, of the initiator the one before it.",
         [Element::own(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| told(r, |t| t.handshake_ns);
+        |r| told(r, |t| t.handshake_rtt_ns);
     tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
         [Element::own(40, "tcpSynWindow", Unsigned16, Semantics::Quantity, Units::Octets)],
         |r| told(r, |t| t.syn_window);
     tcp "tcp_mss", "integer", "octets", "Maximum segment size that the SYN announced.",
         [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)],
-        |r| announced(r, |t| t.maximum_segment);
+        |r| announced(r, |t| t.maximum_segment_size);
     tcp "tcp_window_scale", "integer", "bits", "Window scale that the SYN announced.",
         [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)],
         |r| announced(r, |t| t.window_scale);
@@ -341,10 +341,10 @@ fields! {
         size_by_sequence;
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
         [Element::own(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| told(r, |t| t.duration_by_sequence);
+        |r| told(r, |t| t.duration_by_sequence_ns);
     tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room (segments with payload may count as acknowledgments, and their payload not at all); bits 1 to 32 in IPFIX.",
         [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
-        |r| r.tcp.map_or(Value::Absent, |t| if t.degraded.0 == 0 { Value::Missing } else { Value::Degraded(t.degraded) });
+        |r| r.tcp.map_or(Value::Absent, |t| if t.degradation.0 == 0 { Value::Missing } else { Value::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that saw the first packet: its number within the input, of live traffic the system's (ip link).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| Value::Unsigned(r.flow.interface.into());
@@ -446,15 +446,15 @@ pub(crate) fn type_and_code(record: &Record<'_>) -> Value {
 }
 
 /// A count by TCP.
-fn counted(record: &Record<'_>, read: impl FnOnce(&Report) -> u64) -> Value {
+fn counted(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> u64) -> Value {
     record.tcp.map_or(Value::Absent, |report| Value::Unsigned(read(report)))
 }
 
 /// A count by TCP, and what it is in nearly every direction without trouble, by other fields: docs/fields.md has the rules.
 fn implied(
     record: &Record<'_>,
-    read: impl FnOnce(&Report) -> u64,
-    usual: impl FnOnce(&Direction, &Report) -> u64,
+    read: impl FnOnce(&TcpReport) -> u64,
+    usual: impl FnOnce(&Direction, &TcpReport) -> u64,
 ) -> Value {
     let Some(report) = record.tcp else { return Value::Absent };
     let count = read(report);
@@ -467,33 +467,34 @@ fn has_bit(direction: &Direction, bit: u16) -> u64 {
 }
 
 /// Octets of payload, of copies and all.
-fn payload(report: &Report) -> u64 {
+fn payload(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
 /// Packets that are neither SYN nor RST nor in order.
-fn other_packets(direction: &Direction, report: &Report) -> u64 {
-    let told = report.syns() + report.of(Class::Reset).segments + report.of(Class::InOrder).segments;
+fn other_packets(direction: &Direction, report: &TcpReport) -> u64 {
+    let told =
+        report.syns() + report.count(SegmentClass::Reset).segments + report.count(SegmentClass::InOrder).segments;
     direction.packets.wrapping_sub(told)
 }
 
 /// All of the payload, if it is known at all and the connection has one record.
 fn size_by_sequence(record: &Record<'_>) -> Value {
     match record.tcp {
-        Some(Report { size_by_sequence: Some(_), duration_by_sequence: Some(_), .. }) => {
-            implied(record, |t| t.size_by_sequence.unwrap_or_default(), |_, t| payload(t))
+        Some(TcpReport { size_by_sequence_bytes: Some(_), duration_by_sequence_ns: Some(_), .. }) => {
+            implied(record, |t| t.size_by_sequence_bytes.unwrap_or_default(), |_, t| payload(t))
         }
-        _ => told(record, |t| t.size_by_sequence),
+        _ => told(record, |t| t.size_by_sequence_bytes),
     }
 }
 
 /// What TCP may have told.
-fn told<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&Report) -> Option<T>) -> Value {
+fn told<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> Value {
     record.tcp.and_then(read).map_or(Value::Absent, |number| Value::Unsigned(number.into()))
 }
 
 /// What a SYN that was seen announced, or not.
-fn announced<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&Report) -> Option<T>) -> Value {
+fn announced<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> Value {
     match record.tcp {
         Some(report) if report.syn_window.is_some() => {
             read(report).map_or(Value::Missing, |number| Value::Unsigned(number.into()))

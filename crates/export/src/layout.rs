@@ -150,7 +150,7 @@ struct Encoder<'a> {
 }
 
 fn is_calm(record: &Record<'_>) -> bool {
-    record.tcp.is_some_and(|report| !report.had_trouble())
+    record.tcp.is_some_and(|report| !report.has_anomalies())
 }
 
 impl Visitor for Encoder<'_> {
@@ -176,7 +176,7 @@ mod tests {
     use crate::element::{DataType, SHORTEST_MESSAGE};
     use weir_flow::Direction;
     use weir_packet::{NO_VLAN, Packet};
-    use weir_tcp::{Class, Count, Report};
+    use weir_tcp::{SegmentClass, SegmentCount, TcpReport};
 
     #[test]
     fn the_shortest_message_holds_every_template_and_every_flow() {
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn two_ways_of_tcp_without_trouble_are_no_more_fields_than_tshark_takes() {
         let layout = Layout::new(Formats::Ipfix);
-        let fields = |network, inner_vlan, report: Report| {
+        let fields = |network, inner_vlan, report: TcpReport| {
             let direction = Direction {
                 packets: 4,
                 bytes: 1200,
@@ -224,26 +224,28 @@ mod tests {
             };
             layout.encode(&flow, false, 0, &mut Body::new()).count()
         };
-        let mut report = Report {
+        let mut report = TcpReport {
             unique_bytes: 1000,
             fins: 1,
             syn_window: Some(1000),
-            maximum_segment: Some(1460),
+            maximum_segment_size: Some(1460),
             window_scale: Some(7),
-            handshake_ns: Some(1),
-            size_by_sequence: Some(1000),
-            duration_by_sequence: Some(1),
-            ..Report::NONE
+            handshake_rtt_ns: Some(1),
+            size_by_sequence_bytes: Some(1000),
+            duration_by_sequence_ns: Some(1),
+            ..TcpReport::EMPTY
         };
-        for (class, segments, bytes) in [(Class::Syn, 1, 0), (Class::Acknowledgment, 1, 0), (Class::InOrder, 2, 1000)] {
-            report.classes[class as usize] = Count { segments, bytes };
+        for (class, segments, bytes) in
+            [(SegmentClass::Syn, 1, 0), (SegmentClass::Acknowledgment, 1, 0), (SegmentClass::InOrder, 2, 1000)]
+        {
+            report.classes[class as usize] = SegmentCount { segments, bytes };
         }
         for network in [Network::Ipv4, Network::Ipv6] {
             assert_eq!(fields(network, NO_VLAN, report), 60);
             // A second tag, or a connection in more than one record, is more.
             assert_eq!(fields(network, 8, report), 62);
-            assert_eq!(fields(network, NO_VLAN, Report { size_by_sequence: Some(2000), ..report }), 62);
-            assert!(fields(network, NO_VLAN, Report { zero_windows: 1, ..report }) > 100);
+            assert_eq!(fields(network, NO_VLAN, TcpReport { size_by_sequence_bytes: Some(2000), ..report }), 62);
+            assert!(fields(network, NO_VLAN, TcpReport { zero_windows: 1, ..report }) > 100);
         }
     }
 

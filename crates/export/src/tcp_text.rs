@@ -70,12 +70,12 @@ impl Visitor for Columns<'_> {
 mod tests {
     use super::*;
     use weir_flow::Direction;
-    use weir_tcp::Report;
+    use weir_tcp::TcpReport;
 
     #[test]
     fn both_formats_have_all_columns() {
         let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
-        let tcp = Some([Report { unique_bytes: 42, ..Report::default() }, Report::default()]);
+        let tcp = Some([TcpReport { unique_bytes: 42, ..TcpReport::default() }, TcpReport::default()]);
         let connection =
             FlowRecord { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..FlowRecord::default() };
         let (mut json, mut csv) = (Vec::new(), Vec::new());

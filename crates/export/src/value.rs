@@ -3,7 +3,7 @@
 use crate::community_id::CommunityId;
 use std::net::IpAddr;
 use weir_flow::Approximate;
-use weir_tcp::Degraded;
+use weir_tcp::Degradation;
 
 /// What a field holds for one flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,6 @@ pub(crate) enum Value {
     /// A number with a word for it.
     Code(u8, &'static str),
     Words(Approximate),
-    Degraded(Degraded),
+    Degraded(Degradation),
     Text(CommunityId),
 }

@@ -37,7 +37,7 @@ use moving::Search;
 use std::io;
 use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::{Flags, Packet};
-use weir_tcp::{Connection, Room};
+use weir_tcp::{AnomalyPool, Connection};
 
 /// Packets after which the hand moves, and most packets whose memory is fetched together.
 const GROUP: usize = 64;
@@ -160,7 +160,7 @@ pub struct Meter<I = Hpc, const FIELDS: u8 = ALL> {
     places: Memory<Place>,
     /// What TCP analysis knows of the flows in the places; of other protocols nothing, and untouched.
     tcp: Memory<Connection>,
-    room: Room,
+    room: AnomalyPool,
     /// Of keys with more than addresses, ports and protocol; else empty.
     extras: Memory<Extra>,
     /// Per place a tick of the clock before which nothing is due there.
@@ -210,7 +210,7 @@ impl Meter {
         Hpc::<10, 1>::octets_for(flows)
             + flows * of_table
             + annex
-            + Room::octets_for(troubled(flows))
+            + AnomalyPool::size_bytes_for(troubled(flows))
             + Search::octets_for(flows)
             + Marks::octets_for(flows)
             + fixed
@@ -245,7 +245,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             index: I::new(flows, pages)?,
             places: Memory::new(flows, pages)?,
             tcp: Memory::new(flows, pages)?,
-            room: Room::new(troubled(flows))?,
+            room: AnomalyPool::new(troubled(flows))?,
             extras: Memory::new(if config.key.more() { flows } else { 0 }, pages)?,
             due: Memory::new(flows, pages)?,
             ticks_from_ns: Clock::default().now_ns,
@@ -366,7 +366,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     /// Octets of memory taken on top, of which the system provides what TCP connections touch: 256 octets for each, and
     /// 1.5 KiB for each direction that is in trouble.
     pub fn tcp_memory_bytes(&self) -> usize {
-        self.tcp.octets() + self.room.octets() + self.unanalysed.octets()
+        self.tcp.octets() + self.room.size_bytes() + self.unanalysed.octets()
     }
 
     /// Octets of memory taken on top, of which the system provides what records of tunnelled packets touch.
@@ -449,7 +449,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 && packet.protocol == TCP
                 && let Some(connection) = self.tcp.get(spot.likely as usize)
             {
-                prefetch(connection.usual_line(spot.side));
+                prefetch(connection.hot_line(spot.side));
                 if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                     fetch(connection);
                 }
@@ -494,7 +494,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
                 } else if !self
                     .tcp
                     .get_mut(likely as usize)
-                    .is_some_and(|connection| connection.usual(side, packet, &self.room))
+                    .is_some_and(|connection| connection.enter_fast(side, packet, &self.room))
                 {
                     self.analyse(likely, side, packet);
                 }
@@ -589,7 +589,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
         let place = &mut self.places[at as usize];
         if place.head.bits().has(Bits::WAITING) {
             if FIELDS & CONVERSATIONS != 0 && packet.protocol == TCP && place.head.began_ns < self.whole_from_ns {
-                self.tcp[at as usize].end(&mut self.room);
+                self.tcp[at as usize].reset(&mut self.room);
             }
             place.head.set_bits(Bits(place.head.bits().0 & Bits::OF_THE_FLOW | Bits::SETTLED));
             place.head.began_ns = self.clock.now_ns;

@@ -3,7 +3,7 @@
 use crate::key::tunnel_id;
 use std::net::IpAddr;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address};
-use weir_tcp::Report;
+use weir_tcp::TcpReport;
 
 /// Why a record ended; the numbers of IPFIX `flowEndReason` (element 136).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -297,7 +297,7 @@ pub struct FlowRecord {
     pub reverse: Direction,
     /// What both directions told by TCP, that of [`FlowRecord::forward`] first; `None` for other protocols and overflow
     /// records.
-    pub tcp: Option<[Report; 2]>,
+    pub tcp: Option<[TcpReport; 2]>,
     /// Packets that its queue may have lost between its first and its last packet: an upper bound of those of this flow that are
     /// missing here. The meter leaves it at 0; whoever reads the source knows.
     pub queue_lost: u64,
@@ -325,7 +325,7 @@ impl FlowRecord {
         sampling: None,
     };
     /// Of a TCP connection in which nothing came.
-    pub(crate) const OF_TCP: Self = Self { tcp: Some([Report::NONE; 2]), ..Self::NONE };
+    pub(crate) const OF_TCP: Self = Self { tcp: Some([TcpReport::EMPTY; 2]), ..Self::NONE };
 
     /// Earliest packet of either direction, ns since 1970 UTC.
     pub fn start_ns(&self) -> u64 {

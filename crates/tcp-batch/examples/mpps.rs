@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 use weir_packet::{Flags, Packet, ipv4_mapped};
-use weir_tcp_batch::{Choice, Engine, Options};
+use weir_tcp_batch::{Backend, Engine, EngineOptions};
 
 /// In the first one connections begin and memory is new.
 const ROUNDS: usize = 12;
@@ -12,14 +12,18 @@ const ROUNDS: usize = 12;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let choice = match arguments.next().as_deref() {
-        None | Some("auto") => Choice::Auto,
-        Some("cpu") => Choice::Cpu,
-        Some("gpu") => Choice::Gpu,
+        None | Some("auto") => Backend::Auto,
+        Some("cpu") => Backend::Cpu,
+        Some("gpu") => Backend::Gpu,
         Some(other) => return Err(format!("{other}: auto, cpu or gpu").into()),
     };
     let mut number = |otherwise: usize| arguments.next().map_or(Ok(otherwise), |text| text.parse());
     let (packets, connections) = (number(1_000_000)?, number(100_000)?);
-    let options = Options { choice, batch: number(Options::default().batch)?, ..Options::default() };
+    let options = EngineOptions {
+        backend: choice,
+        batch_size: number(EngineOptions::default().batch_size)?,
+        ..EngineOptions::default()
+    };
 
     let loads = load(ROUNDS * packets, connections);
     let mut engine = Engine::open(options)?;

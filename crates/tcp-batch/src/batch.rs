@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::record::{Facts, Record};
 use weir_packet::{Network, Packet};
-use weir_tcp::Secret;
+use weir_tcp::DigestKey;
 
 /// The most records of a batch: the number of one has 24 bits.
 pub(crate) const MOST: usize = 1 << 24;
@@ -35,7 +35,7 @@ impl Batch {
 
     /// Adds a packet of its network. If not, it is one for another batch: there is no room, or the time does not fit.
     #[inline]
-    pub fn push<R: Record>(&mut self, packet: &Packet, secret: &Secret, limit: usize) -> bool {
+    pub fn push<R: Record>(&mut self, packet: &Packet, secret: &DigestKey, limit: usize) -> bool {
         if self.count == 0 {
             self.base_ns = packet.time_ns.saturating_sub(SLACK_NS);
         }

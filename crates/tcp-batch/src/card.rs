@@ -10,11 +10,11 @@
 
 use crate::batch::{Batch, LARGEST};
 use crate::buffer::Buffer;
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::table::{Entry, Table};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Network;
-use weir_tcp::Trouble;
+use weir_tcp::TcpAnomaly;
 
 /// Why a device did not do what was asked of it, in its own words.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +195,7 @@ impl Card {
             // Both sides of what is touched and of what is closed.
             troubles: memory(4 * limit * 4)?,
             tallies: memory(size_of::<Tallies>())?,
-            out: memory(2 * FETCHED * size_of::<Trouble>())?,
+            out: memory(2 * FETCHED * size_of::<TcpAnomaly>())?,
             free: memory(limit * 4)?,
             index: Memory::default(),
             entries: Memory::default(),
@@ -218,7 +218,7 @@ impl Card {
         &mut self,
         mut batch: Batch,
         table: &mut Table,
-        done: &mut Vec<Conversation>,
+        done: &mut Vec<ConnectionRecord>,
     ) -> Result<Option<Batch>, Returned> {
         let octets = batch.count * record_octets(batch.network);
         let sent = self.device.send(&mut batch.buffer, octets, self.records[1]);
@@ -235,7 +235,7 @@ impl Card {
     }
 
     /// Waits until all is done.
-    pub fn finish(&mut self, table: &mut Table, done: &mut Vec<Conversation>) -> Result<Option<Batch>, Returned> {
+    pub fn finish(&mut self, table: &mut Table, done: &mut Vec<ConnectionRecord>) -> Result<Option<Batch>, Returned> {
         self.enter(table, done).map_err(|why| self.give_back(why, None))
     }
 
@@ -274,7 +274,7 @@ impl Card {
             known: table.entries.len() as u32,
             capacity: (self.entries.octets / size_of::<Entry>()) as u32,
             room_known: table.room.entries().len() as u32,
-            room_capacity: (self.room.octets / size_of::<Trouble>()) as u32,
+            room_capacity: (self.room.octets / size_of::<TcpAnomaly>()) as u32,
             free_count: free.len() as u32,
             segment: segment as u32,
             segments: batch.count.div_ceil(segment) as u32,
@@ -304,7 +304,7 @@ impl Card {
     }
 
     /// Fetches what the batch that runs has touched, and enters it in the table when all is here.
-    fn enter(&mut self, table: &mut Table, done: &mut Vec<Conversation>) -> Result<Option<Batch>, Failure> {
+    fn enter(&mut self, table: &mut Table, done: &mut Vec<ConnectionRecord>) -> Result<Option<Batch>, Failure> {
         if self.running.is_none() {
             return Ok(None);
         }
@@ -322,13 +322,13 @@ impl Card {
         let found = self.read_one::<Tallies>(self.tallies)?.troubles as usize;
         let mut rooms = vec![0_u32; found];
         self.device.read(self.troubles, 0, bytemuck::cast_slice_mut(&mut rooms))?;
-        let mut troubles = vec![Trouble::zeroed(); found];
+        let mut troubles = vec![TcpAnomaly::zeroed(); found];
         self.fetch(Kernel::Rooms, 2 * FETCHED, &mut troubles)?;
 
         // All is here.
-        table.room.taken_elsewhere(tallies.taken as usize);
+        table.room.mirror_allocations(tallies.taken as usize);
         for (&number, trouble) in rooms.iter().zip(&troubles) {
-            table.room.written_elsewhere(number, trouble);
+            table.room.mirror_entry(number, trouble);
         }
         for entry in &mut ended {
             done.push(entry.close(&mut table.room));
@@ -358,7 +358,7 @@ impl Card {
     /// Copies the whole table to the device where it has no room for a batch more. Only between batches.
     fn make_room(&mut self, table: &Table) -> Result<(), Failure> {
         let entries = (table.entries.len() + self.limit) * size_of::<Entry>();
-        let room = (table.room.entries().len() + self.limit) * size_of::<Trouble>();
+        let room = (table.room.entries().len() + self.limit) * size_of::<TcpAnomaly>();
         let index = table.index.len().max((2 * (table.entries.len() + self.limit)).next_power_of_two()) * 8;
         if self.entries.octets < entries || self.index.octets < index {
             self.renew(|card| &mut card.entries, 2 * entries, table.entries.pieces().map(bytemuck::cast_slice))?;

@@ -9,11 +9,11 @@
 //! lie in one run and are told apart by their keys. The kernels do the same, and with them what is here is compared.
 
 use crate::batch::Batch;
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::record::{Ipv4, Ipv6, Record};
 use crate::table::{Entry, Table};
 use weir_packet::Network;
-use weir_tcp::Room;
+use weir_tcp::AnomalyPool;
 
 /// Bits of a word that are the record's number; those above are of the hash.
 const NUMBER_BITS: u32 = 24;
@@ -34,14 +34,14 @@ pub(crate) struct Walker {
 
 impl Walker {
     /// Enters a batch into the table. Connections that another one follows are done.
-    pub fn walk(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<Conversation>) {
+    pub fn walk(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
         match batch.network {
             Network::Ipv4 => self.walk_of::<Ipv4>(table, batch, done),
             _ => self.walk_of::<Ipv6>(table, batch, done),
         }
     }
 
-    fn walk_of<R: Record>(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<Conversation>) {
+    fn walk_of<R: Record>(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
         let records: &[R] = batch.records();
         self.order.clear();
         self.order.extend(records.iter().zip(0..).map(|(record, number)| {
@@ -107,7 +107,13 @@ impl Walker {
 }
 
 /// Enters the packets of a connection that follow each other.
-fn walk_along<R: Record>(entry: &mut Entry, room: &mut Room, run: &[R], base_ns: u64, done: &mut Vec<Conversation>) {
+fn walk_along<R: Record>(
+    entry: &mut Entry,
+    room: &mut AnomalyPool,
+    run: &[R],
+    base_ns: u64,
+    done: &mut Vec<ConnectionRecord>,
+) {
     let mut records = run.iter();
     while let Some(record) = records.next() {
         let facts = record.facts();
@@ -121,8 +127,8 @@ fn walk_along<R: Record>(entry: &mut Entry, room: &mut Room, run: &[R], base_ns:
         let side = record.key().1;
         entry.packets[side] += 1;
         let segment = facts.segment(second, base_ns);
-        if !segment.as_ref().is_some_and(|segment| entry.connection.usual_segment(side, segment)) {
-            entry.connection.step(side, segment.as_ref(), room);
+        if !segment.as_ref().is_some_and(|segment| entry.connection.enter_segment_fast(side, segment)) {
+            entry.connection.enter_segment(side, segment.as_ref(), room);
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::batch::MOST;
 use crate::card::Failure;
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::cuda::{self, Cuda};
 use crate::golden;
-use crate::key::{Key, Secret};
+use crate::key::{ConnectionKey, Secret};
 use crate::lane::Lane;
 use crate::record::{Refusal, network};
 use weir_packet::Packet;
 
 /// Where batches are walked through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum Backend {
     /// On cards if there are some that pass a test, else on the processor.
     #[default]
     Auto,
@@ -24,26 +24,26 @@ pub enum Choice {
 
 /// What an [`Engine`] is to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct EngineOptions {
     /// Where batches are walked through.
-    pub choice: Choice,
+    pub backend: Backend,
     /// Records of a batch at most: 2 to 2^24. A card takes fewer if its memory asks for that.
-    pub batch: usize,
+    pub batch_size: usize,
     /// Devices, at most: cards of those that are there, or parts that the processor does one after the other.
-    pub devices: usize,
+    pub max_devices: usize,
     /// Directions in trouble of which more is kept (1.5 kB each), at most, on the processor; those beyond are marked `room`.
     /// About: room is made for twice as many at a time.
-    pub in_trouble: usize,
+    pub max_anomalies: usize,
 }
 
 /// There is no engine of the kind that was asked for.
 #[derive(Debug, thiserror::Error)]
 #[error("no card can be used: {0}; `auto` goes on without one")]
-pub struct NoCard(String);
+pub struct DeviceUnavailable(String);
 
 /// What an engine did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct EngineCounters {
     /// Packets that are part of a connection.
     pub entered: u64,
     /// Packets that are not TCP over IP.
@@ -66,7 +66,7 @@ pub struct Engine {
     secret: Secret,
     lanes: Vec<Lane>,
     name: String,
-    account: Account,
+    account: EngineCounters,
 }
 
 /// Octets of a card's memory per record of a batch, so that its tables can grow to four times what they begin with.
@@ -76,33 +76,33 @@ const SMALL: usize = 1 << 14;
 /// Of an engine without options.
 const BATCH: usize = 1 << 20;
 
-impl Default for Options {
+impl Default for EngineOptions {
     fn default() -> Self {
-        Self { choice: Choice::Auto, batch: BATCH, devices: usize::MAX, in_trouble: usize::MAX }
+        Self { backend: Backend::Auto, batch_size: BATCH, max_devices: usize::MAX, max_anomalies: usize::MAX }
     }
 }
 
 impl Engine {
-    /// Opens the devices. If there is no card [`Account::note`] says why.
+    /// Opens the devices. If there is no card [`EngineCounters::note`] says why.
     ///
     /// # Errors
     /// Cards were asked for, and there is none, or it is too old, or it did not pass the test.
-    pub fn open(options: Options) -> Result<Self, NoCard> {
+    pub fn open(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
         let mut engine = Self::of_choice(options)?;
-        engine.lanes.iter_mut().for_each(|lane| lane.limit_trouble(options.in_trouble));
+        engine.lanes.iter_mut().for_each(|lane| lane.limit_trouble(options.max_anomalies));
         Ok(engine)
     }
 
-    fn of_choice(options: Options) -> Result<Self, NoCard> {
+    fn of_choice(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
         let secret = Secret::new();
-        let limit = options.batch.clamp(2, MOST);
-        let found = match options.choice {
-            Choice::Cpu => return Ok(Self::on_processor(secret, limit, options.devices, None)),
-            Choice::Auto | Choice::Gpu => lanes_on_cards(secret, limit, options.devices),
+        let limit = options.batch_size.clamp(2, MOST);
+        let found = match options.backend {
+            Backend::Cpu => return Ok(Self::on_processor(secret, limit, options.max_devices, None)),
+            Backend::Auto | Backend::Gpu => lanes_on_cards(secret, limit, options.max_devices),
         };
         match found {
             Ok((lanes, name)) => Ok(Self::of(secret, lanes, name, None)),
-            Err(Failure(why)) if options.choice == Choice::Gpu => Err(NoCard(why)),
+            Err(Failure(why)) if options.backend == Backend::Gpu => Err(DeviceUnavailable(why)),
             Err(Failure(why)) => {
                 let note = Some(format!("no card is used: {why}"));
                 Ok(Self::on_processor(secret, limit, 1, note))
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     pub(crate) fn of(secret: Secret, lanes: Vec<Lane>, name: String, note: Option<String>) -> Self {
-        Self { secret, lanes, name, account: Account { note, ..Account::default() } }
+        Self { secret, lanes, name, account: EngineCounters { note, ..EngineCounters::default() } }
     }
 
     /// What it runs on, for people.
@@ -127,16 +127,16 @@ impl Engine {
     }
 
     /// What it did so far.
-    pub fn account(&self) -> Account {
+    pub fn account(&self) -> EngineCounters {
         let sum = |of: fn(&Lane) -> u64| self.lanes.iter().map(of).sum();
         let failed = self.lanes.iter().find_map(|lane| lane.failure.as_ref());
         let note = failed.map(|why| format!("a card failed, the processor goes on: {why}"));
         let note = note.or_else(|| self.account.note.clone());
-        Account { batches: sum(|lane| lane.batches), redone: sum(|lane| lane.redone), note, ..self.account }
+        EngineCounters { batches: sum(|lane| lane.batches), redone: sum(|lane| lane.redone), note, ..self.account }
     }
 
     /// Takes packets. Connections that ended, and that another one follows, are done, some batches later.
-    pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<Conversation>) {
+    pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
         for packet in packets {
             match network(packet) {
                 Ok(_) => self.account.entered += 1,
@@ -152,14 +152,14 @@ impl Engine {
             // Both directions of a connection are on one device.
             let lane = match self.lanes.len() {
                 1 => 0,
-                lanes => (Key::of_packet(packet).0.hash(&self.secret) >> 32) as usize % lanes,
+                lanes => (ConnectionKey::of_packet(packet).0.hash(&self.secret) >> 32) as usize % lanes,
             };
             self.lanes[lane].enter(packet, done);
         }
     }
 
     /// Ends the capture: all connections that are left are done.
-    pub fn finish(mut self, done: &mut Vec<Conversation>) -> Account {
+    pub fn finish(mut self, done: &mut Vec<ConnectionRecord>) -> EngineCounters {
         for lane in &mut self.lanes {
             lane.finish(done);
         }

@@ -1,7 +1,7 @@
 //! Some thousand packets, always the same: before a card is used it has to say of them what the processor says.
 
 use crate::card::{Device, Failure};
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::key::Secret;
 use crate::lane::Lane;
 use weir_packet::{Flags, Network, Packet, ipv4_mapped};
@@ -23,7 +23,7 @@ pub(crate) fn test(device: Box<dyn Device>) -> Result<(), Failure> {
     }
 }
 
-fn through(mut lane: Lane, packets: &[Packet]) -> Result<Vec<Conversation>, Failure> {
+fn through(mut lane: Lane, packets: &[Packet]) -> Result<Vec<ConnectionRecord>, Failure> {
     let mut done = Vec::new();
     packets.iter().for_each(|packet| lane.enter(packet, &mut done));
     lane.finish(&mut done);

@@ -11,7 +11,7 @@ type Endpoint = ([u64; 2], u16);
 /// Both endpoints of a connection, the lower one first. 40 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Key {
+pub struct ConnectionKey {
     low: [u64; 2],
     high: [u64; 2],
     low_port: u16,
@@ -19,7 +19,7 @@ pub struct Key {
     network: u32,
 }
 
-const _: () = assert!(size_of::<Key>() == 40);
+const _: () = assert!(size_of::<ConnectionKey>() == 40);
 
 /// What a hash is keyed with: nobody outside can choose endpoints that meet in a place.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -34,7 +34,7 @@ impl Secret {
     }
 }
 
-impl Key {
+impl ConnectionKey {
     /// Of a packet between two endpoints, and which side sent it: 0 is the lower endpoint.
     #[inline(always)]
     pub(crate) fn of(source: Endpoint, destination: Endpoint, network: Network) -> (Self, usize) {
@@ -90,7 +90,7 @@ impl Key {
 }
 
 /// Five words, none of them octet by octet.
-impl Hash for Key {
+impl Hash for ConnectionKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [low, high] = [self.low, self.high];
         let rest = u64::from(self.network) << 32 | u64::from(self.high_port) << 16 | u64::from(self.low_port);
@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn both_directions_are_one_connection() {
         let (one, other) = (([1, 2], 3), ([1, 2], 4));
-        let (there, from_low) = Key::of(one, other, Network::Ipv6);
-        let (back, from_high) = Key::of(other, one, Network::Ipv6);
+        let (there, from_low) = ConnectionKey::of(one, other, Network::Ipv6);
+        let (back, from_high) = ConnectionKey::of(other, one, Network::Ipv6);
         assert_eq!((there, from_low, from_high), (back, 0, 1));
-        assert_ne!(there, Key::of(one, other, Network::Ipv4).0);
+        assert_ne!(there, ConnectionKey::of(one, other, Network::Ipv4).0);
         assert_eq!(there.endpoints()[1].port(), 4);
-        for key in [there, Key::of(([0, 1], 3), ([0, 1], 4), Network::Ipv4).0] {
-            assert_eq!(Key::between(key.endpoints()), key);
+        for key in [there, ConnectionKey::of(([0, 1], 3), ([0, 1], 4), Network::Ipv4).0] {
+            assert_eq!(ConnectionKey::between(key.endpoints()), key);
         }
     }
 
@@ -130,7 +130,8 @@ mod tests {
             let mut places = vec![0_u32; 1 << 12];
             for host in 0..1 << 10 {
                 for port in 0..1 << 6 {
-                    let (key, _) = Key::of(([0, 10 << 24 | host], 40_000 + port), ([0, 1], 443), Network::Ipv4);
+                    let (key, _) =
+                        ConnectionKey::of(([0, 10 << 24 | host], 40_000 + port), ([0, 1], 443), Network::Ipv4);
                     places[(key.hash(&secret) & 0xfff) as usize] += 1;
                 }
             }

@@ -3,7 +3,7 @@
 use crate::batch::{Batch, LARGEST};
 use crate::buffer::Buffer;
 use crate::card::{Card, Device, Failure, Returned};
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::cpu::Walker;
 use crate::key::Secret;
 use crate::record::{Ipv4, Ipv6};
@@ -59,7 +59,7 @@ impl Lane {
 
     /// Takes a packet of TCP that has ports.
     #[inline]
-    pub fn enter(&mut self, packet: &Packet, done: &mut Vec<Conversation>) {
+    pub fn enter(&mut self, packet: &Packet, done: &mut Vec<ConnectionRecord>) {
         if !self.push(packet) {
             self.flush(usize::from(packet.network == Network::Ipv6), done);
             assert!(self.push(packet), "a batch has room for one packet");
@@ -76,7 +76,7 @@ impl Lane {
     }
 
     /// Hands over what was packed, and begins another batch.
-    fn flush(&mut self, which: usize, done: &mut Vec<Conversation>) {
+    fn flush(&mut self, which: usize, done: &mut Vec<ConnectionRecord>) {
         let buffer = self.buffer();
         let network = self.filling[which].network;
         let batch = std::mem::replace(&mut self.filling[which], Batch::new(network, buffer));
@@ -100,13 +100,13 @@ impl Lane {
         spare.or_else(pinned).unwrap_or_else(|| Buffer::plain(self.limit * LARGEST))
     }
 
-    fn walk(&mut self, batch: Batch, done: &mut Vec<Conversation>) {
+    fn walk(&mut self, batch: Batch, done: &mut Vec<ConnectionRecord>) {
         self.walker.walk(&mut self.table, &batch, done);
         self.spare.push(batch.buffer);
     }
 
     /// Goes on without the card, from the last batch that it finished.
-    fn redo(&mut self, returned: Returned, done: &mut Vec<Conversation>) {
+    fn redo(&mut self, returned: Returned, done: &mut Vec<ConnectionRecord>) {
         self.card = None;
         self.failure = Some(returned.why);
         for batch in returned.batches {
@@ -116,7 +116,7 @@ impl Lane {
     }
 
     /// Ends the capture: what is known of every connection that is left.
-    pub fn finish(&mut self, done: &mut Vec<Conversation>) {
+    pub fn finish(&mut self, done: &mut Vec<ConnectionRecord>) {
         for which in 0..2 {
             if self.filling[which].count > 0 {
                 self.flush(which, done);

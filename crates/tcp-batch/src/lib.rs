@@ -1,6 +1,6 @@
 //! TCP analysis of many packets at once, on a card or on the processor: the **batch engine**.
 //!
-//! In: packets in the order of the capture. Out: a [`Conversation`] for every connection, with a [`weir_tcp::Report`] for
+//! In: packets in the order of the capture. Out: a [`ConnectionRecord`] for every connection, with a [`weir_tcp::TcpReport`] for
 //! both sides: the same that [`weir_tcp::Reference`] says, one packet after the other (`docs/tcp.md`).
 //!
 //! ```text
@@ -12,12 +12,12 @@
 //! What is always true:
 //! * Nothing depends on where a batch ends, on the devices or on their number. Tests compare the processor and the kernels,
 //!   as a C++ compiler sees them, with the reference, octet by octet.
-//! * A packet is entered, or refused with a count: [`Account`].
+//! * A packet is entered, or refused with a count: [`EngineCounters`].
 //! * After an error of a card its batch is done again by the processor, from the records that are still there and a
 //!   copy of the table, and so is everything after it.
 //!
 //! What it does not do: it has no timeouts, and its memory grows with the connections of a capture (450 octets each, 1.5 kB
-//! more per side in trouble, of which there may be a limit: [`Options::in_trouble`]). The meter in `weir-flow` has both bounds.
+//! more per side in trouble, of which there may be a limit: [`EngineOptions::max_anomalies`]). The meter in `weir-flow` has both bounds.
 //!
 //! ```
 //! use weir_tcp_batch::{Choice, Engine, Options};
@@ -48,7 +48,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use conversation::Conversation;
+pub use conversation::ConnectionRecord;
 pub use cuda::NO_DRIVER;
-pub use engine::{Account, Choice, Engine, NoCard, Options};
-pub use key::Key;
+pub use engine::{Backend, DeviceUnavailable, Engine, EngineCounters, EngineOptions};
+pub use key::ConnectionKey;

@@ -5,10 +5,10 @@
 //! What does not fit (options and window of a SYN, payload above 65 535 octets, that it is a first fragment) is in a
 //! second record right behind. The kernels read the same: `kernels/weir.cu`.
 
-use crate::key::Key;
+use crate::key::ConnectionKey;
 use bytemuck::{Pod, Zeroable};
 use weir_packet::{Flags, Network, Packet};
-use weir_tcp::{Secret, Segment};
+use weir_tcp::{DigestKey, Segment};
 
 /// The protocol number of TCP.
 const TCP: u8 = 6;
@@ -90,7 +90,7 @@ pub(crate) fn network(packet: &Packet) -> Result<Network, Refusal> {
 impl Facts {
     /// Of a packet, and of its second record if it needs one. The time is less than 2^32 ns after the base.
     #[inline]
-    pub fn of(packet: &Packet, base_ns: u64, secret: &Secret) -> (Self, Option<Self>) {
+    pub fn of(packet: &Packet, base_ns: u64, secret: &DigestKey) -> (Self, Option<Self>) {
         let time_ns = packet.time_ns.wrapping_sub(base_ns) as u32;
         let Some(segment) = Segment::of(packet, secret) else {
             return (Self { time_ns, bits: UNREAD, ..Self::default() }, None);
@@ -102,11 +102,11 @@ impl Facts {
             (payload, _) => (PAYLOAD, payload as u16),
         };
         let syn = control & Packet::SYN != 0;
-        let options = segment.payload_bytes > 0 || segment.maximum_segment > 0 || segment.window_scale > 0;
+        let options = segment.payload_bytes > 0 || segment.maximum_segment_size > 0 || segment.window_scale > 0;
         let fragment = segment.control & Segment::FRAGMENT;
         let second = (syn && options || segment.payload_bytes > u16::MAX.into() || fragment != 0).then(|| Self {
             sequence: segment.payload_bytes,
-            acknowledgment: u32::from(segment.maximum_segment) << 16 | u32::from(segment.window),
+            acknowledgment: u32::from(segment.maximum_segment_size) << 16 | u32::from(segment.window),
             time_ns: segment.window_scale.into(),
             bits: fragment,
             ..Self::default()
@@ -154,7 +154,7 @@ impl Facts {
             payload_bytes: if bare { 0 } else { self.size.into() },
             mark: self.mark,
             window: if bare { self.size } else { (kind == PAYLOAD).into() },
-            maximum_segment: 0,
+            maximum_segment_size: 0,
             window_scale: 0,
             control: self.bits & FIN_SYN_RST as u8 | (self.bits & ACK) << 1,
             ttl: self.ttl,
@@ -163,7 +163,7 @@ impl Facts {
         if let Some(second) = second {
             segment.payload_bytes = second.sequence;
             segment.window = second.acknowledgment as u16;
-            segment.maximum_segment = (second.acknowledgment >> 16) as u16;
+            segment.maximum_segment_size = (second.acknowledgment >> 16) as u16;
             segment.window_scale = second.time_ns as u8;
             segment.control |= second.bits;
         }
@@ -179,7 +179,7 @@ pub(crate) trait Record: Pod {
     fn facts(&self) -> &Facts;
 
     /// Its connection, and which side of it sent the packet.
-    fn key(&self) -> (Key, usize);
+    fn key(&self) -> (ConnectionKey, usize);
 }
 
 impl Record for Ipv4 {
@@ -199,9 +199,9 @@ impl Record for Ipv4 {
     }
 
     #[inline(always)]
-    fn key(&self) -> (Key, usize) {
+    fn key(&self) -> (ConnectionKey, usize) {
         let (source, destination) = ([0, self.source.into()], [0, self.destination.into()]);
-        Key::of((source, self.source_port), (destination, self.destination_port), Network::Ipv4)
+        ConnectionKey::of((source, self.source_port), (destination, self.destination_port), Network::Ipv4)
     }
 }
 
@@ -226,7 +226,7 @@ impl Record for Ipv6 {
     }
 
     #[inline(always)]
-    fn key(&self) -> (Key, usize) {
-        Key::of((self.source, self.source_port), (self.destination, self.destination_port), Network::Ipv6)
+    fn key(&self) -> (ConnectionKey, usize) {
+        ConnectionKey::of((self.source, self.source_port), (self.destination, self.destination_port), Network::Ipv6)
     }
 }

@@ -8,17 +8,17 @@
 //! A card keeps the same three; its index may have another order, which nothing depends on.
 
 use crate::ahead::fetch;
-use crate::conversation::Conversation;
+use crate::conversation::ConnectionRecord;
 use crate::entries::Entries;
-use crate::key::{Key, Secret};
+use crate::key::{ConnectionKey, Secret};
 use bytemuck::{Pod, Zeroable};
-use weir_tcp::{Connection, Room};
+use weir_tcp::{AnomalyPool, Connection};
 
 /// A connection in the table.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Entry {
-    pub key: Key,
+    pub key: ConnectionKey,
     pub hash: u64,
     /// Packets of each side.
     pub packets: [u64; 2],
@@ -35,20 +35,20 @@ pub(crate) struct Table {
     pub secret: Secret,
     pub index: Vec<u64>,
     pub entries: Entries<Entry>,
-    pub room: Room,
+    pub room: AnomalyPool,
     /// Directions in trouble beyond which no more room is made.
     pub in_trouble: usize,
 }
 
 impl Entry {
     /// Of a connection that has not begun.
-    pub fn new(key: Key, hash: u64) -> Self {
+    pub fn new(key: ConnectionKey, hash: u64) -> Self {
         Self { key, hash, first_ns: u64::MAX, ..Self::zeroed() }
     }
 
     /// What is known of it.
-    pub fn conversation(&self, room: &Room) -> Conversation {
-        Conversation {
+    pub fn conversation(&self, room: &AnomalyPool) -> ConnectionRecord {
+        ConnectionRecord {
             endpoints: self.key.endpoints(),
             first_ns: self.first_ns,
             last_ns: self.last_ns,
@@ -58,9 +58,9 @@ impl Entry {
     }
 
     /// Ends the connection, and makes the entry one of the next between the same endpoints.
-    pub fn close(&mut self, room: &mut Room) -> Conversation {
+    pub fn close(&mut self, room: &mut AnomalyPool) -> ConnectionRecord {
         let conversation = self.conversation(room);
-        self.connection.end(room);
+        self.connection.reset(room);
         *self = Self::new(self.key, self.hash);
         conversation
     }
@@ -68,7 +68,13 @@ impl Entry {
 
 impl Table {
     pub fn new(secret: Secret) -> Self {
-        Self { secret, index: vec![0; 1 << 10], entries: Entries::new(), room: Room::default(), in_trouble: usize::MAX }
+        Self {
+            secret,
+            index: vec![0; 1 << 10],
+            entries: Entries::new(),
+            room: AnomalyPool::default(),
+            in_trouble: usize::MAX,
+        }
     }
 
     /// Makes room for both sides of a connection. If there is no memory for it the reports say so.
@@ -82,14 +88,14 @@ impl Table {
     /// An index of so many places over all entries.
     pub fn index_of(&self, places: usize) -> Vec<u64> {
         let mut index = vec![0; places];
-        let here = self.entries.iter().enumerate().filter(|(_, entry)| entry.key != Key::zeroed());
+        let here = self.entries.iter().enumerate().filter(|(_, entry)| entry.key != ConnectionKey::zeroed());
         here.for_each(|(number, entry)| enlist(&mut index, entry.hash, number));
         index
     }
 
     /// The number of a connection's entry, which is new if it was not known.
     #[inline]
-    pub fn entry(&mut self, key: &Key, hash: u64) -> usize {
+    pub fn entry(&mut self, key: &ConnectionKey, hash: u64) -> usize {
         let mask = self.index.len() - 1;
         let mut place = hash as usize & mask;
         loop {
@@ -120,8 +126,8 @@ impl Table {
         if let Some(entry) = self.entries.get((word as u32).wrapping_sub(1) as usize) {
             fetch(&entry.key);
             fetch(&entry.last_ns);
-            fetch(entry.connection.usual_line(0));
-            fetch(entry.connection.usual_line(1));
+            fetch(entry.connection.hot_line(0));
+            fetch(entry.connection.hot_line(1));
         }
     }
 
@@ -131,7 +137,7 @@ impl Table {
         while number >= self.entries.len() {
             self.entries.push(Entry::zeroed());
         }
-        let is_new = self.entries[number].key == Key::zeroed();
+        let is_new = self.entries[number].key == ConnectionKey::zeroed();
         self.entries[number] = *entry;
         if 2 * self.entries.len() > self.index.len() {
             // Entries that are not here yet are put in when they come.

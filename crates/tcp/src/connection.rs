@@ -8,10 +8,10 @@
 //! Everything else goes through [`Connection::enter`], which is the reference over again, packed. What is out of the
 //! ordinary is kept in a [`Room`]: holes, rare counts, and marks of 64 segments once a copy was found.
 
-use crate::report::{Class, Count, Degraded, Report};
-use crate::room::{Hole, Room, Trouble, Troubles};
+use crate::report::{Degradation, SegmentClass, SegmentCount, TcpReport};
+use crate::room::{AnomalyPool, Hole, TcpAnomalies, TcpAnomaly};
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
+    COPY_TICKS, FAR, IDENTIFIED_COPY_TICKS, LEAP, MAX_HOLES, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
     SUSPICIOUS_DEEP, first_position, is_after, is_told_by_itself, is_whole_segment, near, tick, ticks_between,
 };
 use crate::segment::{CONTROL, Segment, mark};
@@ -60,8 +60,8 @@ struct Cold {
     fin: u64,
     fin_ns: u64,
     /// Plus 1, or 0.
-    handshake_ns: u64,
-    maximum_segment: u16,
+    handshake_rtt_ns: u64,
+    maximum_segment_size: u16,
     syn_window: u16,
     /// Window scale plus 1 in the low 4 bits; above, more of the state.
     scale_and_more: u8,
@@ -126,8 +126,8 @@ impl Connection {
             last_syn_ns: 0,
             fin: 0,
             fin_ns: 0,
-            handshake_ns: 0,
-            maximum_segment: 0,
+            handshake_rtt_ns: 0,
+            maximum_segment_size: 0,
             syn_window: 0,
             scale_and_more: 0,
             syns: 0,
@@ -138,14 +138,14 @@ impl Connection {
 
     /// The memory that [`Connection::usual`] needs of a side, to be fetched ahead.
     #[inline(always)]
-    pub fn usual_line(&self, side: usize) -> &impl Sized {
+    pub fn hot_line(&self, side: usize) -> &impl Sized {
         &self.hot[side & 1]
     }
 
     /// Takes a packet that brings the next octets of its side, or acknowledges more than before, and is nothing else.
     /// If not it changes nothing, and the packet is one for [`Connection::enter`], as is one in 2^31 in any case.
     #[inline(always)]
-    pub fn usual(&mut self, side: usize, packet: &Packet, room: &Room) -> bool {
+    pub fn enter_fast(&mut self, side: usize, packet: &Packet, room: &AnomalyPool) -> bool {
         let segment = Segment {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
@@ -161,7 +161,7 @@ impl Connection {
 
     /// The same of a segment, which is one for [`Connection::step`] if not.
     #[inline(always)]
-    pub fn usual_segment(&mut self, side: usize, segment: &Segment) -> bool {
+    pub fn enter_segment_fast(&mut self, side: usize, segment: &Segment) -> bool {
         self.advance(side, segment, || segment.mark)
     }
 
@@ -194,12 +194,12 @@ impl Connection {
     }
 
     /// Enters a packet of one side (0 or 1), and says what it was.
-    pub fn enter(&mut self, side: usize, packet: &Packet, room: &mut Room) -> Class {
-        self.step(side, Segment::of(packet, &room.secret).as_ref(), room)
+    pub fn enter(&mut self, side: usize, packet: &Packet, room: &mut AnomalyPool) -> SegmentClass {
+        self.enter_segment(side, Segment::of(packet, &room.secret).as_ref(), room)
     }
 
     /// Enters a segment, or a packet that has no whole TCP header.
-    pub fn step(&mut self, side: usize, segment: Option<&Segment>, room: &mut Room) -> Class {
+    pub fn enter_segment(&mut self, side: usize, segment: Option<&Segment>, room: &mut AnomalyPool) -> SegmentClass {
         let side = side & 1;
         let ([hot_0, hot_1], [cold_0, cold_1]) = (&mut self.hot, &mut self.cold);
         let (own, peer) =
@@ -209,8 +209,8 @@ impl Connection {
         let class = match segment {
             Some(segment) => half.classify(segment),
             None => {
-                half.degrade(Degraded::UNREAD);
-                Class::Unread
+                half.degrade(Degradation::UNREAD);
+                SegmentClass::Unread
             }
         };
         half.count(class, segment.map_or(0, |segment| segment.payload_bytes));
@@ -218,52 +218,53 @@ impl Connection {
     }
 
     /// What one side sent in this record, of so many packets.
-    pub fn report(&self, side: usize, packets: u64, room: &Room) -> Report {
-        let mut report = Report::NONE;
+    pub fn report(&self, side: usize, packets: u64, room: &AnomalyPool) -> TcpReport {
+        let mut report = TcpReport::EMPTY;
         self.write_report(side, packets, room, &mut report);
         report
     }
 
     /// The same into a report of nothing.
     #[inline]
-    pub fn write_report(&self, side: usize, packets: u64, room: &Room, report: &mut Report) {
+    pub fn write_report(&self, side: usize, packets: u64, room: &AnomalyPool, report: &mut TcpReport) {
         let trouble = self.hot[side & 1].trouble.checked_sub(1).map(|at| room.entry(at));
         self.write(side, packets, trouble, report);
     }
 
     /// The same of a connection that has left its room.
-    pub fn report_apart(&self, side: usize, packets: u64, troubles: &Troubles) -> Report {
-        let mut report = Report::NONE;
+    pub fn report_detached(&self, side: usize, packets: u64, troubles: &TcpAnomalies) -> TcpReport {
+        let mut report = TcpReport::EMPTY;
         self.write(side, packets, troubles.0[side & 1].as_deref(), &mut report);
         report
     }
 
     #[inline(always)]
-    fn write(&self, side: usize, packets: u64, trouble: Option<&Trouble>, report: &mut Report) {
+    fn write(&self, side: usize, packets: u64, trouble: Option<&TcpAnomaly>, report: &mut TcpReport) {
         let (hot, cold) = (&self.hot[side & 1], &self.cold[side & 1]);
         report.unique_bytes = hot.unique_bytes;
         report.fins = cold.fins.into();
-        report.classes[Class::Syn as usize].segments = cold.syns.into();
-        report.classes[Class::Reset as usize].segments = cold.resets.into();
-        report.classes[Class::InOrder as usize] = Count { segments: hot.in_order.into(), bytes: hot.unique_bytes };
+        report.classes[SegmentClass::Syn as usize].segments = cold.syns.into();
+        report.classes[SegmentClass::Reset as usize].segments = cold.resets.into();
+        report.classes[SegmentClass::InOrder as usize] =
+            SegmentCount { segments: hot.in_order.into(), bytes: hot.unique_bytes };
         let mut others = u64::from(hot.in_order) + u64::from(cold.syns) + u64::from(cold.resets);
         if let Some(trouble) = trouble {
             others += trouble.add_to(report);
         }
         // What is nothing else only acknowledged.
-        report.classes[Class::Acknowledgment as usize].segments = packets - others;
+        report.classes[SegmentClass::Acknowledgment as usize].segments = packets - others;
         if cold.scale_and_more & NO_ROOM != 0 {
-            report.degraded.0 |= Degraded::ROOM;
+            report.degradation.0 |= Degradation::POOL_FULL;
         }
         if hot.state & TOLD != 0 {
             report.syn_window = Some(cold.syn_window);
-            report.maximum_segment = (cold.maximum_segment > 0).then_some(cold.maximum_segment);
+            report.maximum_segment_size = (cold.maximum_segment_size > 0).then_some(cold.maximum_segment_size);
             report.window_scale = (cold.scale_and_more & 0xf).checked_sub(1);
         }
-        report.handshake_ns = cold.handshake_ns.checked_sub(1);
+        report.handshake_rtt_ns = cold.handshake_rtt_ns.checked_sub(1);
         if hot.state & (SYN | FIN) == SYN | FIN && cold.scale_and_more & SEVERAL == 0 {
-            report.size_by_sequence = cold.fin.checked_sub(cold.lowest);
-            report.duration_by_sequence = cold.fin_ns.checked_sub(cold.syn_ns);
+            report.size_by_sequence_bytes = cold.fin.checked_sub(cold.lowest);
+            report.duration_by_sequence_ns = cold.fin_ns.checked_sub(cold.syn_ns);
         }
     }
 
@@ -273,12 +274,12 @@ impl Connection {
     }
 
     /// The numbers that both sides have in the [`Room`], if they have.
-    pub fn troubles(&self) -> [Option<u32>; 2] {
+    pub fn anomaly_indices(&self) -> [Option<u32>; 2] {
         [self.hot[0].trouble.checked_sub(1), self.hot[1].trouble.checked_sub(1)]
     }
 
     /// Begins another record: what was counted is counted anew.
-    pub fn next_record(&mut self, room: &mut Room) {
+    pub fn start_next_record(&mut self, room: &mut AnomalyPool) {
         for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
             (hot.unique_bytes, hot.in_order) = (0, 0);
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
@@ -294,10 +295,10 @@ impl Connection {
         }
     }
 
-    /// Takes out of a room what it has there. Until it joins another room, only [`Connection::report_apart`] knows what to
+    /// Takes out of a room what it has there. Until it joins another room, only [`Connection::report_detached`] knows what to
     /// make of it.
-    pub fn leave(&mut self, room: &mut Room) -> Troubles {
-        let mut troubles = Troubles::default();
+    pub fn detach_anomalies(&mut self, room: &mut AnomalyPool) -> TcpAnomalies {
+        let mut troubles = TcpAnomalies::default();
         for (hot, trouble) in self.hot.iter_mut().zip(&mut troubles.0) {
             if let Some(at) = hot.trouble.checked_sub(1) {
                 *trouble = Some(Box::new(*room.entry(at)));
@@ -310,7 +311,7 @@ impl Connection {
 
     /// Puts into a room what it had in another one of this process. What finds no room there is forgotten, as if it had never
     /// found any: the report says so.
-    pub fn join(&mut self, troubles: Troubles, room: &mut Room) {
+    pub fn attach_anomalies(&mut self, troubles: TcpAnomalies, room: &mut AnomalyPool) {
         for ((hot, cold), trouble) in self.hot.iter_mut().zip(&mut self.cold).zip(troubles.0) {
             let Some(trouble) = trouble else { continue };
             match room.take() {
@@ -328,7 +329,7 @@ impl Connection {
     }
 
     /// Forgets the connection: gives back what it has in the room.
-    pub fn end(&mut self, room: &mut Room) {
+    pub fn reset(&mut self, room: &mut AnomalyPool) {
         for hot in &self.hot {
             if hot.trouble > 0 {
                 room.give_back(hot.trouble - 1);
@@ -383,17 +384,17 @@ struct Half<'a> {
     cold: &'a mut Cold,
     peer: &'a Hot,
     peer_cold: &'a Cold,
-    room: &'a mut Room,
+    room: &'a mut AnomalyPool,
 }
 
 impl Half<'_> {
     /// What it has in the room, if it has something there.
-    fn known_trouble(&mut self) -> Option<&mut Trouble> {
+    fn known_trouble(&mut self) -> Option<&mut TcpAnomaly> {
         self.hot.trouble.checked_sub(1).map(|at| self.room.entry_mut(at))
     }
 
     /// What it has in the room, from now on, if there is some left.
-    fn trouble(&mut self) -> Option<&mut Trouble> {
+    fn trouble(&mut self) -> Option<&mut TcpAnomaly> {
         if self.hot.trouble == 0 {
             match self.room.take() {
                 Some(at) => self.hot.trouble = at + 1,
@@ -405,7 +406,7 @@ impl Half<'_> {
 
     fn degrade(&mut self, bit: u8) {
         if let Some(trouble) = self.trouble() {
-            trouble.degraded |= bit;
+            trouble.degradation |= bit;
         }
     }
 
@@ -414,21 +415,21 @@ impl Half<'_> {
         if self.hot.in_order >= FULL {
             let segments = u64::from(self.hot.in_order);
             if let Some(trouble) = self.trouble() {
-                trouble.classes[Class::InOrder as usize].segments += segments;
+                trouble.classes[SegmentClass::InOrder as usize].segments += segments;
                 self.hot.in_order = 0;
             }
         }
     }
 
-    fn count(&mut self, class: Class, bytes: u32) {
+    fn count(&mut self, class: SegmentClass, bytes: u32) {
         let small = match class {
-            Class::Acknowledgment => return,
-            Class::InOrder => {
+            SegmentClass::Acknowledgment => return,
+            SegmentClass::InOrder => {
                 self.hot.in_order = self.hot.in_order.saturating_add(1);
                 return;
             }
-            Class::Syn => Some(&mut self.cold.syns),
-            Class::Reset => Some(&mut self.cold.resets),
+            SegmentClass::Syn => Some(&mut self.cold.syns),
+            SegmentClass::Reset => Some(&mut self.cold.resets),
             _ => None,
         };
         if let Some(small) = small
@@ -443,9 +444,9 @@ impl Half<'_> {
         }
     }
 
-    fn classify(&mut self, segment: &Segment) -> Class {
+    fn classify(&mut self, segment: &Segment) -> SegmentClass {
         if segment.control & Segment::FRAGMENT != 0 {
-            self.degrade(Degraded::UNREAD);
+            self.degrade(Degradation::UNREAD);
         }
         if let Some(class) = self.copy(segment) {
             return class;
@@ -453,16 +454,16 @@ impl Half<'_> {
         let class = if segment.has(Packet::RST) {
             self.hot.state |= ENDED;
             self.cold.scale_and_more |= RESET;
-            Class::Reset
+            SegmentClass::Reset
         } else if segment.has(Packet::SYN) {
             self.synchronize(segment)
         } else {
             self.receive(segment)
         };
-        if class == Class::OutOfWindow {
+        if class == SegmentClass::OutOfWindow {
             return class;
         }
-        if class != Class::Reset {
+        if class != SegmentClass::Reset {
             self.hot.set(ZERO, segment.window == 0);
             if segment.window == 0
                 && let Some(trouble) = self.trouble()
@@ -478,7 +479,7 @@ impl Half<'_> {
     }
 
     /// Whether it is a copy of a segment that is remembered, the latest first.
-    fn copy(&mut self, segment: &Segment) -> Option<Class> {
+    fn copy(&mut self, segment: &Segment) -> Option<SegmentClass> {
         if !segment.identified && !is_told_by_itself(segment.payload_bytes, segment.control.into()) {
             return None;
         }
@@ -495,12 +496,12 @@ impl Half<'_> {
         };
         let (age, ttl) = original?;
         if age >= suspicious {
-            self.degrade(Degraded::DUPLICATES);
+            self.degrade(Degradation::DUPLICATES);
         }
         if !self.hot.has(DEEP) {
             self.remember_more();
         }
-        Some(if ttl == segment.ttl { Class::Duplicate } else { Class::RoutedDuplicate })
+        Some(if ttl == segment.ttl { SegmentClass::Duplicate } else { SegmentClass::RoutedDuplicate })
     }
 
     /// From now on.
@@ -532,9 +533,9 @@ impl Half<'_> {
         }
     }
 
-    fn synchronize(&mut self, segment: &Segment) -> Class {
+    fn synchronize(&mut self, segment: &Segment) -> SegmentClass {
         if u64::from(segment.payload_bytes) >= FAR {
-            return Class::OutOfWindow;
+            return SegmentClass::OutOfWindow;
         }
         let first = segment.sequence.wrapping_add(1);
         let again = self.hot.has(SYN) && self.cold.lowest as u32 == first;
@@ -554,17 +555,17 @@ impl Half<'_> {
                 self.settle();
             }
             let answers = segment.has(Packet::ACK);
-            let handshake_ns = if answers { self.time_since_peers_syn(segment) } else { 0 };
+            let handshake_rtt_ns = if answers { self.time_since_peers_syn(segment) } else { 0 };
             self.hot.state |= SYN | TOLD;
             self.cold.syn_ns = segment.time_ns;
             self.cold.syn_window = segment.window;
-            self.cold.maximum_segment = segment.maximum_segment;
+            self.cold.maximum_segment_size = segment.maximum_segment_size;
             self.cold.scale_and_more = self.cold.scale_and_more & !(ANSWERS | 0xf) | segment.window_scale;
             self.cold.scale_and_more |= if answers { ANSWERS } else { 0 };
-            self.cold.handshake_ns = handshake_ns;
+            self.cold.handshake_rtt_ns = handshake_rtt_ns;
         }
         self.cold.last_syn_ns = segment.time_ns;
-        let class = if again { Class::SynRepeated } else { Class::Syn };
+        let class = if again { SegmentClass::SynRetransmission } else { SegmentClass::Syn };
         self.take(self.cold.lowest, segment, class);
         class
     }
@@ -572,7 +573,7 @@ impl Half<'_> {
     fn begin_anew(&mut self, segment: &Segment, first: u64) {
         if self.hot.has(BEGAN) {
             if !self.hot.has(ENDED) && !self.peer.has(ENDED) {
-                self.degrade(Degraded::REUSED);
+                self.degrade(Degradation::REUSED);
             }
             self.give_up();
         }
@@ -600,7 +601,7 @@ impl Half<'_> {
         self.forget();
     }
 
-    fn receive(&mut self, segment: &Segment) -> Class {
+    fn receive(&mut self, segment: &Segment) -> SegmentClass {
         let (sequence, payload, fin) = (segment.sequence, segment.payload_bytes, segment.has(Packet::FIN));
         let next = self.hot.highest as u32;
         if self.hot.has(BEGAN) && !fin {
@@ -608,11 +609,11 @@ impl Half<'_> {
             let probes = sequence == next || again && self.cold.lowest < self.hot.highest;
             if payload == 1 && probes && self.peer.has(ZERO) {
                 self.hot.state &= !STRANGE;
-                self.take(self.hot.highest - u64::from(again), segment, Class::ZeroWindowProbe);
-                return Class::ZeroWindowProbe;
+                self.take(self.hot.highest - u64::from(again), segment, SegmentClass::ZeroWindowProbe);
+                return SegmentClass::ZeroWindowProbe;
             }
             if again {
-                return Class::KeepAlive;
+                return SegmentClass::KeepAlive;
             }
         }
         if payload == 0 && !fin {
@@ -624,11 +625,11 @@ impl Half<'_> {
             // Asked last: the other side's line is mostly far away.
             let repeats = repeats && self.peer.has(BEGAN) && is_after(self.peer.highest as u32, segment.acknowledgment);
             self.hot.window = segment.window;
-            return if repeats { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
+            return if repeats { SegmentClass::DuplicateAcknowledgment } else { SegmentClass::Acknowledgment };
         }
         if !self.hot.has(BEGAN) {
             if u64::from(payload) >= FAR {
-                return Class::OutOfWindow;
+                return SegmentClass::OutOfWindow;
             }
             return self.begin_amid(segment);
         }
@@ -644,35 +645,35 @@ impl Half<'_> {
         }
         self.hot.state &= !STRANGE;
         if in_order {
-            self.take(start, segment, Class::InOrder);
-            return Class::InOrder;
+            self.take(start, segment, SegmentClass::InOrder);
+            return SegmentClass::InOrder;
         }
         let (known, since_ns) = self.known(start, end);
         let class = if known > 0 {
-            Class::Retransmission
+            SegmentClass::Retransmission
         } else if segment.time_ns.saturating_sub(since_ns) <= self.reordering_ns() {
-            Class::OutOfOrder
+            SegmentClass::OutOfOrder
         } else {
-            Class::UnseenRetransmission
+            SegmentClass::UnseenRetransmission
         };
         self.take(start, segment, class);
-        if class == Class::Retransmission {
+        if class == SegmentClass::Retransmission {
             let spurious = self.peer.has(ACKED) && !is_after(end as u32, self.peer.acknowledged);
             if let Some(trouble) = self.trouble() {
-                trouble.partial += u64::from(known < end - start);
-                trouble.spurious += u64::from(spurious);
+                trouble.partial_retransmissions += u64::from(known < end - start);
+                trouble.spurious_retransmissions += u64::from(spurious);
             }
         }
         class
     }
 
-    fn out_of_window(&mut self, segment: &Segment, is_of_it: bool) -> Class {
+    fn out_of_window(&mut self, segment: &Segment, is_of_it: bool) -> SegmentClass {
         let strange = self.hot.has(STRANGE);
         let sequence = segment.sequence;
         let near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < FAR as u32;
         let agrees = strange && self.known_trouble().is_some_and(|trouble| near(trouble.strange));
         if agrees && !is_of_it && u64::from(segment.payload_bytes) < FAR {
-            self.degrade(Degraded::JUMP);
+            self.degrade(Degradation::JUMP);
             self.give_up();
             return self.begin_amid(segment);
         }
@@ -680,18 +681,18 @@ impl Half<'_> {
             trouble.strange = sequence;
             self.hot.state |= STRANGE;
         }
-        Class::OutOfWindow
+        SegmentClass::OutOfWindow
     }
 
-    fn begin_amid(&mut self, segment: &Segment) -> Class {
+    fn begin_amid(&mut self, segment: &Segment) -> SegmentClass {
         let first = first_position(segment.sequence);
         self.begin(first, segment);
-        self.take(first, segment, Class::InOrder);
-        Class::InOrder
+        self.take(first, segment, SegmentClass::InOrder);
+        SegmentClass::InOrder
     }
 
     fn reordering_ns(&self) -> u64 {
-        match (self.cold.handshake_ns, self.peer_cold.handshake_ns) {
+        match (self.cold.handshake_rtt_ns, self.peer_cold.handshake_rtt_ns) {
             (0, _) | (_, 0) => REORDERING_NS,
             (own, peer) => (own - 1).saturating_add(peer - 1),
         }
@@ -714,12 +715,12 @@ impl Half<'_> {
     }
 
     /// Takes payload and FIN into what was seen.
-    fn take(&mut self, start: u64, segment: &Segment, class: Class) {
+    fn take(&mut self, start: u64, segment: &Segment, class: SegmentClass) {
         let payload = u64::from(segment.payload_bytes);
         let payload_end = start + payload;
-        let known = if payload == 0 || class == Class::InOrder { 0 } else { self.known(start, payload_end).0 };
+        let known = if payload == 0 || class == SegmentClass::InOrder { 0 } else { self.known(start, payload_end).0 };
         self.hot.unique_bytes += payload - known;
-        if class != Class::InOrder
+        if class != SegmentClass::InOrder
             && payload > 0
             && let Some(trouble) = self.trouble()
         {
@@ -760,7 +761,7 @@ impl Half<'_> {
         if start > highest {
             let hole = Hole { start: highest, length: (start - highest) as u32, since_ns: now_ns };
             if let Some(trouble) = self.trouble() {
-                trouble.largest_hole = trouble.largest_hole.max(hole.length.into());
+                trouble.largest_hole_bytes = trouble.largest_hole_bytes.max(hole.length.into());
                 trouble.holes.push(hole);
             }
         } else {
@@ -781,11 +782,11 @@ impl Half<'_> {
     /// Of too many holes the lowest is taken as seen.
     fn settle(&mut self) {
         if let Some(trouble) = self.known_trouble()
-            && trouble.holes.len() > HOLES
+            && trouble.holes.len() > MAX_HOLES
         {
             let hole = trouble.holes.remove(0);
             trouble.missing_bytes += u64::from(hole.length);
-            trouble.degraded |= Degraded::HOLES;
+            trouble.degradation |= Degradation::HOLES;
         }
     }
 
@@ -793,8 +794,8 @@ impl Half<'_> {
         let number = segment.acknowledgment;
         if !self.hot.has(ACKED) {
             let answers = self.peer_cold.scale_and_more & ANSWERS != 0;
-            if !segment.has(Packet::SYN) && answers && self.cold.handshake_ns == 0 {
-                self.cold.handshake_ns = self.time_since_peers_syn(segment);
+            if !segment.has(Packet::SYN) && answers && self.cold.handshake_rtt_ns == 0 {
+                self.cold.handshake_rtt_ns = self.time_since_peers_syn(segment);
             }
             self.hot.state |= ACKED;
             self.hot.acknowledged = number;
@@ -828,7 +829,7 @@ mod tests {
 
     #[test]
     fn segments_in_order_are_counted_beyond_32_bits() {
-        let mut room = Room::new(1).unwrap();
+        let mut room = AnomalyPool::new(1).unwrap();
         let mut connection = Connection::NEW;
         let mut packet = Packet {
             payload_bytes: 10,
@@ -844,18 +845,18 @@ mod tests {
             for usual in [true, false] {
                 packet.sequence += 10;
                 packet.identification += 1;
-                assert_eq!(connection.usual(0, &packet, &room), usual);
+                assert_eq!(connection.enter_fast(0, &packet, &room), usual);
                 if !usual {
-                    assert_eq!(connection.enter(0, &packet, &mut room), Class::InOrder);
+                    assert_eq!(connection.enter(0, &packet, &mut room), SegmentClass::InOrder);
                 }
             }
             let report = connection.report(0, packets + 1, &room);
-            assert_eq!((report.of(Class::InOrder).segments, report.degraded.0), (packets + 1, 0));
+            assert_eq!((report.count(SegmentClass::InOrder).segments, report.degradation.0), (packets + 1, 0));
         }
     }
 
     /// A connection of which one side lost a segment, and the segment that comes behind.
-    fn with_a_hole(room: &mut Room) -> (Connection, Packet) {
+    fn with_a_hole(room: &mut AnomalyPool) -> (Connection, Packet) {
         let mut connection = Connection::NEW;
         let packet = Packet {
             payload_bytes: 10,
@@ -873,31 +874,31 @@ mod tests {
 
     #[test]
     fn a_connection_that_moves_to_another_room_goes_on_as_if_it_had_stayed() {
-        let [mut stayed_in, mut one, mut other] = [(); 3].map(|()| Room::new(2).unwrap());
+        let [mut stayed_in, mut one, mut other] = [(); 3].map(|()| AnomalyPool::new(2).unwrap());
         let (mut stayed, missing) = with_a_hole(&mut stayed_in);
         let (mut moved, _) = with_a_hole(&mut one);
         // Another one is there already, so that numbers differ.
         with_a_hole(&mut other);
-        let troubles = moved.leave(&mut one);
-        assert_eq!((one.used(), moved.troubles()), (0, [None; 2]));
-        assert_eq!(moved.report_apart(0, 3, &troubles), stayed.report(0, 3, &stayed_in));
-        moved.join(troubles, &mut other);
-        assert_eq!((other.used(), moved.troubles()), (2, [Some(1), None]));
+        let troubles = moved.detach_anomalies(&mut one);
+        assert_eq!((one.used(), moved.anomaly_indices()), (0, [None; 2]));
+        assert_eq!(moved.report_detached(0, 3, &troubles), stayed.report(0, 3, &stayed_in));
+        moved.attach_anomalies(troubles, &mut other);
+        assert_eq!((other.used(), moved.anomaly_indices()), (2, [Some(1), None]));
         stayed.enter(0, &missing, &mut stayed_in);
         moved.enter(0, &missing, &mut other);
         assert_eq!(moved.report(0, 4, &other), stayed.report(0, 4, &stayed_in));
-        moved.end(&mut other);
+        moved.reset(&mut other);
         assert_eq!(other.used(), 1);
     }
 
     #[test]
     fn a_connection_that_moves_to_a_full_room_says_so() {
-        let [mut one, mut full] = [Room::new(1).unwrap(), Room::new(0).unwrap()];
+        let [mut one, mut full] = [AnomalyPool::new(1).unwrap(), AnomalyPool::new(0).unwrap()];
         let (mut moved, missing) = with_a_hole(&mut one);
-        let troubles = moved.leave(&mut one);
-        moved.join(troubles, &mut full);
+        let troubles = moved.detach_anomalies(&mut one);
+        moved.attach_anomalies(troubles, &mut full);
         moved.enter(0, &missing, &mut full);
         let report = moved.report(0, 4, &full);
-        assert_eq!((report.degraded.0, report.segments()), (Degraded::ROOM, 4));
+        assert_eq!((report.degradation.0, report.segments()), (Degradation::POOL_FULL, 4));
     }
 }

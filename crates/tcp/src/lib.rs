@@ -1,6 +1,6 @@
 //! What a TCP conversation tells: for every segment what it was, exactly.
 //!
-//! In: packets of a connection in the order of the capture, with the side that sent them. Out: a [`Report`] per side
+//! In: packets of a connection in the order of the capture, with the side that sent them. Out: a [`TcpReport`] per side
 //! and record. Definitions: `docs/tcp.md`. [`Reference`] is that page as a program; [`Connection`] says the same at
 //! speed in 256 octets, and takes from a [`Room`] what connections in trouble need more.
 #![forbid(unsafe_code)]
@@ -14,9 +14,9 @@ mod rules;
 mod segment;
 
 pub use connection::Connection;
-pub use kept::Kept;
+pub use kept::CompactReport;
 pub use reference::Reference;
-pub use report::{Class, Count, Degraded, Report};
-pub use room::{Room, Trouble, Troubles};
-pub use rules::HOLES;
-pub use segment::{Secret, Segment};
+pub use report::{Degradation, SegmentClass, SegmentCount, TcpReport};
+pub use room::{AnomalyPool, TcpAnomalies, TcpAnomaly};
+pub use rules::MAX_HOLES;
+pub use segment::{DigestKey, Segment};

@@ -2,11 +2,11 @@
 //! `docs/tcp.md`. What is fast elsewhere is tested against it.
 
 use crate::rules::{
-    COPY_TICKS, FAR, HOLES, IDENTIFIED_COPY_TICKS, LEAP, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
+    COPY_TICKS, FAR, IDENTIFIED_COPY_TICKS, LEAP, MAX_HOLES, REMEMBERED, REMEMBERED_DEEP, REORDERING_NS, SUSPICIOUS,
     SUSPICIOUS_DEEP, first_position, is_after, is_first_fragment, is_identified, is_segment, is_told_by_itself, near,
     tick, ticks_between,
 };
-use crate::{Class, Degraded, Report};
+use crate::{Degradation, SegmentClass, TcpReport};
 use std::collections::VecDeque;
 use std::ops::Range;
 use weir_packet::Packet;
@@ -48,7 +48,7 @@ struct Half {
     recent: VecDeque<Packet>,
     /// A copy was found: more are remembered.
     copied: bool,
-    report: Report,
+    report: TcpReport,
 }
 
 /// Positions in the stream: `lowest..highest` were seen, but for the holes. A position is a sequence number in 64 bits,
@@ -71,28 +71,28 @@ struct Hole {
 
 impl Reference {
     /// Enters a packet of one side (0 or 1), and says what it was.
-    pub fn enter(&mut self, side: usize, packet: &Packet) -> Class {
+    pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let [low, high] = &mut self.halves;
         let (own, peer) = if side == 0 { (low, &*high) } else { (high, &*low) };
         let class = own.classify(peer, packet);
         let count = &mut own.report.classes[class as usize];
         count.segments += 1;
-        if class != Class::Unread {
+        if class != SegmentClass::Unread {
             count.bytes += u64::from(packet.payload_bytes);
         }
         class
     }
 
     /// What one side sent in this record.
-    pub fn report(&self, side: usize) -> Report {
+    pub fn report(&self, side: usize) -> TcpReport {
         let half = &self.halves[side];
         let mut report = half.report;
         if let Some(seen) = &half.seen {
             report.missing_bytes += seen.missing();
         }
         if let (Some(isn), Some(fin), false) = (half.isn, half.fin, half.several) {
-            report.size_by_sequence = fin.checked_sub(isn + 1);
-            report.duration_by_sequence = half.fin_ns.checked_sub(half.syn_ns);
+            report.size_by_sequence_bytes = fin.checked_sub(isn + 1);
+            report.duration_by_sequence_ns = half.fin_ns.checked_sub(half.syn_ns);
         }
         report
     }
@@ -100,43 +100,44 @@ impl Reference {
     /// Begins another record of the same connection: what was counted is counted anew.
     pub fn next_record(&mut self) {
         for half in &mut self.halves {
-            let Report { syn_window, maximum_segment, window_scale, handshake_ns, .. } = half.report;
-            half.report = Report { syn_window, maximum_segment, window_scale, handshake_ns, ..Report::default() };
+            let TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, .. } = half.report;
+            half.report =
+                TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, ..TcpReport::default() };
         }
     }
 }
 
 impl Half {
-    fn classify(&mut self, peer: &Half, packet: &Packet) -> Class {
+    fn classify(&mut self, peer: &Half, packet: &Packet) -> SegmentClass {
         if !is_segment(packet) {
-            self.report.degraded.0 |= Degraded::UNREAD;
-            return Class::Unread;
+            self.report.degradation.0 |= Degradation::UNREAD;
+            return SegmentClass::Unread;
         }
         if is_first_fragment(packet) {
             // What the others bring is missing.
-            self.report.degraded.0 |= Degraded::UNREAD;
+            self.report.degradation.0 |= Degradation::UNREAD;
         }
         if let Some(age) = self.recent.iter().position(|earlier| is_copy(earlier, packet)) {
             if age >= if self.copied { SUSPICIOUS_DEEP } else { SUSPICIOUS } {
-                self.report.degraded.0 |= Degraded::DUPLICATES;
+                self.report.degradation.0 |= Degradation::DUPLICATES;
             }
             self.copied = true;
             let same_ttl = self.recent[age].ttl == packet.ttl;
-            return if same_ttl { Class::Duplicate } else { Class::RoutedDuplicate };
+            return if same_ttl { SegmentClass::Duplicate } else { SegmentClass::RoutedDuplicate };
         }
         let has = |bit| packet.control & bit != 0;
         let class = if has(Packet::RST) {
             self.ended = true;
-            Class::Reset
+            SegmentClass::Reset
         } else if has(Packet::SYN) {
             self.synchronize(peer, packet)
         } else {
             self.receive(peer, packet)
         };
-        if class == Class::OutOfWindow {
+        if class == SegmentClass::OutOfWindow {
             return class;
         }
-        if class != Class::Reset {
+        if class != SegmentClass::Reset {
             self.zero_window = packet.window == 0;
             self.report.zero_windows += u64::from(self.zero_window);
             if has(Packet::ACK) {
@@ -154,9 +155,9 @@ impl Half {
     }
 
     /// A segment with SYN.
-    fn synchronize(&mut self, peer: &Half, packet: &Packet) -> Class {
+    fn synchronize(&mut self, peer: &Half, packet: &Packet) -> SegmentClass {
         if u64::from(packet.payload_bytes) >= FAR {
-            return Class::OutOfWindow;
+            return SegmentClass::OutOfWindow;
         }
         let again = self.isn.is_some_and(|isn| isn as u32 == packet.sequence);
         if !again {
@@ -177,22 +178,22 @@ impl Half {
             self.isn = Some(first - 1);
             self.syn_ns = packet.time_ns;
             self.answers = packet.control & Packet::ACK != 0;
-            let handshake_ns = if self.answers { peer.time_since_syn(packet) } else { None };
+            let handshake_rtt_ns = if self.answers { peer.time_since_syn(packet) } else { None };
             self.report.syn_window = Some(packet.window);
-            self.report.maximum_segment = packet.maximum_segment_size();
+            self.report.maximum_segment_size = packet.maximum_segment_size();
             self.report.window_scale = packet.window_scale();
-            self.report.handshake_ns = handshake_ns;
+            self.report.handshake_rtt_ns = handshake_rtt_ns;
         }
         self.last_syn_ns = packet.time_ns;
         self.take(self.isn.expect("there is one") + 1, packet);
-        if again { Class::SynRepeated } else { Class::Syn }
+        if again { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
     }
 
     /// A SYN begins a connection, perhaps another one between the same ports.
     fn begin_anew(&mut self, peer: &Half, packet: &Packet, first: u64) {
         if self.seen.is_some() {
             if !self.ended && !peer.ended {
-                self.report.degraded.0 |= Degraded::REUSED;
+                self.report.degradation.0 |= Degradation::REUSED;
             }
             self.give_up();
         }
@@ -214,7 +215,7 @@ impl Half {
     }
 
     /// A segment without SYN and RST.
-    fn receive(&mut self, peer: &Half, packet: &Packet) -> Class {
+    fn receive(&mut self, peer: &Half, packet: &Packet) -> SegmentClass {
         let fin = packet.control & Packet::FIN != 0;
         let payload = packet.payload_bytes;
         if let Some(seen) = &self.seen
@@ -227,10 +228,10 @@ impl Half {
             if payload == 1 && probes && peer.zero_window {
                 self.strange = None;
                 self.take(seen.highest - u64::from(again), packet);
-                return Class::ZeroWindowProbe;
+                return SegmentClass::ZeroWindowProbe;
             }
             if again {
-                return Class::KeepAlive;
+                return SegmentClass::KeepAlive;
             }
         }
         if payload == 0 && !fin {
@@ -241,12 +242,16 @@ impl Half {
             let outstanding =
                 peer.seen.as_ref().is_some_and(|seen| is_after(seen.highest as u32, packet.acknowledgment));
             self.window = packet.window;
-            return if repeats && outstanding { Class::DuplicateAcknowledgment } else { Class::Acknowledgment };
+            return if repeats && outstanding {
+                SegmentClass::DuplicateAcknowledgment
+            } else {
+                SegmentClass::Acknowledgment
+            };
         }
 
         let Some(seen) = &self.seen else {
             if u64::from(payload) >= FAR {
-                return Class::OutOfWindow;
+                return SegmentClass::OutOfWindow;
             }
             return self.begin_amid(packet);
         };
@@ -262,38 +267,38 @@ impl Half {
             let agrees = self.strange.is_some_and(near_the_last) && !is_of_it && u64::from(payload) < FAR;
             if agrees {
                 // Two in a row that agree with each other: what was known is of another time.
-                self.report.degraded.0 |= Degraded::JUMP;
+                self.report.degradation.0 |= Degradation::JUMP;
                 self.give_up();
                 return self.begin_amid(packet);
             }
             self.strange = Some(packet.sequence);
-            return Class::OutOfWindow;
+            return SegmentClass::OutOfWindow;
         }
         self.strange = None;
         self.take(start, packet);
         if in_order {
-            return Class::InOrder;
+            return SegmentClass::InOrder;
         }
         if known > 0 {
-            self.report.partial += u64::from(known < end - start);
+            self.report.partial_retransmissions += u64::from(known < end - start);
             let acknowledged = peer.acknowledged.is_some_and(|acknowledged| !is_after(end as u32, acknowledged));
-            self.report.spurious += u64::from(acknowledged);
-            return Class::Retransmission;
+            self.report.spurious_retransmissions += u64::from(acknowledged);
+            return SegmentClass::Retransmission;
         }
-        let limit_ns = match (self.report.handshake_ns, peer.report.handshake_ns) {
+        let limit_ns = match (self.report.handshake_rtt_ns, peer.report.handshake_rtt_ns) {
             (Some(own_ns), Some(peer_ns)) => own_ns.saturating_add(peer_ns),
             _ => REORDERING_NS,
         };
         let soon = packet.time_ns.saturating_sub(since_ns) <= limit_ns;
-        if soon { Class::OutOfOrder } else { Class::UnseenRetransmission }
+        if soon { SegmentClass::OutOfOrder } else { SegmentClass::UnseenRetransmission }
     }
 
     /// The first payload or FIN that is known, without a SYN.
-    fn begin_amid(&mut self, packet: &Packet) -> Class {
+    fn begin_amid(&mut self, packet: &Packet) -> SegmentClass {
         let first = first_position(packet.sequence);
         self.seen = Some(Seen::nothing(first, packet.time_ns));
         self.take(first, packet);
-        Class::InOrder
+        SegmentClass::InOrder
     }
 
     /// Takes payload and FIN into what was seen.
@@ -303,7 +308,7 @@ impl Half {
         let known = seen.count(payload.clone());
         self.report.retransmitted_bytes += known;
         self.report.unique_bytes += u64::from(packet.payload_bytes) - known;
-        self.report.largest_hole = self.report.largest_hole.max(start.saturating_sub(seen.highest));
+        self.report.largest_hole_bytes = self.report.largest_hole_bytes.max(start.saturating_sub(seen.highest));
         let fin = packet.control & Packet::FIN != 0;
         if packet.payload_bytes > 0 || fin {
             seen.add(start..payload.end + u64::from(fin), packet.time_ns);
@@ -322,17 +327,17 @@ impl Half {
     /// Of too many holes the lowest is taken as seen.
     fn settle(&mut self) {
         let seen = self.seen.as_mut().expect("it has begun");
-        while seen.holes.len() > HOLES {
+        while seen.holes.len() > MAX_HOLES {
             let hole = seen.holes.remove(0);
             self.report.missing_bytes += hole.end - hole.start;
-            self.report.degraded.0 |= Degraded::HOLES;
+            self.report.degradation.0 |= Degradation::HOLES;
         }
     }
 
     fn acknowledge(&mut self, peer: &Half, packet: &Packet) {
         let Some(before) = self.acknowledged.replace(packet.acknowledgment) else {
-            if packet.control & Packet::SYN == 0 && peer.answers && self.report.handshake_ns.is_none() {
-                self.report.handshake_ns = peer.time_since_syn(packet);
+            if packet.control & Packet::SYN == 0 && peer.answers && self.report.handshake_rtt_ns.is_none() {
+                self.report.handshake_rtt_ns = peer.time_since_syn(packet);
             }
             return;
         };

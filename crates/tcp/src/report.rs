@@ -3,7 +3,7 @@
 /// What a segment was. Each is of one class: the first that applies, in this order (`docs/tcp.md` section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Class {
+pub enum SegmentClass {
     /// No whole TCP header: a later fragment, or cut by the capture.
     Unread = 0,
     /// A copy made on the way to the probe: the same packet with the same TTL.
@@ -15,7 +15,7 @@ pub enum Class {
     /// SYN that begins a direction.
     Syn = 4,
     /// The same SYN again.
-    SynRepeated = 5,
+    SynRetransmission = 5,
     /// Payload or FIN more than 2^30 away from what is known.
     OutOfWindow = 6,
     /// At most one octet, the one before the next.
@@ -36,7 +36,7 @@ pub enum Class {
     UnseenRetransmission = 14,
 }
 
-impl Class {
+impl SegmentClass {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 
@@ -47,7 +47,7 @@ impl Class {
         Self::RoutedDuplicate,
         Self::Reset,
         Self::Syn,
-        Self::SynRepeated,
+        Self::SynRetransmission,
         Self::OutOfWindow,
         Self::KeepAlive,
         Self::ZeroWindowProbe,
@@ -67,7 +67,7 @@ impl Class {
             Self::RoutedDuplicate => "routed duplicate",
             Self::Reset => "reset",
             Self::Syn => "syn",
-            Self::SynRepeated => "syn repeated",
+            Self::SynRetransmission => "syn repeated",
             Self::OutOfWindow => "out of window",
             Self::KeepAlive => "keep-alive",
             Self::ZeroWindowProbe => "zero-window probe",
@@ -84,7 +84,7 @@ impl Class {
 /// Segments, and octets of their payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
-pub struct Count {
+pub struct SegmentCount {
     /// Segments.
     pub segments: u64,
     /// Octets of payload by the IP length.
@@ -93,10 +93,10 @@ pub struct Count {
 
 /// In which way an analysis is not exact: a set of bits, 0 for an exact one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Degraded(pub u8);
+pub struct Degradation(pub u8);
 
-impl Degraded {
-    /// More than [`crate::HOLES`] holes at a time: the lowest was taken as seen.
+impl Degradation {
+    /// More than [`crate::MAX_HOLES`] holes at a time: the lowest was taken as seen.
     pub const HOLES: u8 = 1;
     /// A copy was found at the fourth of four places, or beyond the 32nd of 64, so that others may have been forgotten.
     pub const DUPLICATES: u8 = 2;
@@ -108,7 +108,7 @@ impl Degraded {
     /// not read.
     pub const UNREAD: u8 = 16;
     /// There was no room for what is out of the ordinary: segments of some classes were not told from others.
-    pub const ROOM: u8 = 32;
+    pub const POOL_FULL: u8 = 32;
 
     const NAMES: [(u8, &'static str); 6] = [
         (Self::HOLES, "holes"),
@@ -116,7 +116,7 @@ impl Degraded {
         (Self::JUMP, "jump"),
         (Self::REUSED, "reused"),
         (Self::UNREAD, "unread"),
-        (Self::ROOM, "room"),
+        (Self::POOL_FULL, "room"),
     ];
 
     /// Whether a bit is set.
@@ -133,64 +133,64 @@ impl Degraded {
 /// What one direction told in one record. Counts are of the record; the handshake, sizes by sequence numbers and
 /// holes that are open are of the connection so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// By number of [`Class`]. They add up to the packets of the direction.
-    pub classes: [Count; Class::COUNT],
+pub struct TcpReport {
+    /// By number of [`SegmentClass`]. They add up to the packets of the direction.
+    pub classes: [SegmentCount; SegmentClass::COUNT],
     /// Octets that had been seen before, of segments that are no copies and no keep-alives.
     pub retransmitted_bytes: u64,
     /// Octets seen for the first time: of the union of all ranges, what this record added.
     pub unique_bytes: u64,
     /// Retransmissions with octets or a FIN not seen before, too.
-    pub partial: u64,
+    pub partial_retransmissions: u64,
     /// Retransmissions of nothing but what had been acknowledged.
-    pub spurious: u64,
+    pub spurious_retransmissions: u64,
     /// Segments with FIN, copies left out.
     pub fins: u64,
     /// Segments that announced a window of 0, copies and RST left out.
     pub zero_windows: u64,
     /// Largest hole that opened, octets.
-    pub largest_hole: u64,
+    pub largest_hole_bytes: u64,
     /// Octets in holes that are open at the end of the record, or were settled: never seen so far.
     pub missing_bytes: u64,
     /// In which way it is not exact.
-    pub degraded: Degraded,
+    pub degradation: Degradation,
     /// What its first SYN announced: the window, not scaled.
     pub syn_window: Option<u16>,
     /// Its maximum segment size option, octets.
-    pub maximum_segment: Option<u16>,
+    pub maximum_segment_size: Option<u16>,
     /// Its window scale option, bits.
     pub window_scale: Option<u8>,
     /// How long the sender took to answer the other side's SYN, seen from the probe, ns.
-    pub handshake_ns: Option<u64>,
+    pub handshake_rtt_ns: Option<u64>,
     /// Octets between SYN and FIN by their sequence numbers; `None` without both, or with several of one.
-    pub size_by_sequence: Option<u64>,
+    pub size_by_sequence_bytes: Option<u64>,
     /// Time from the first SYN to the first FIN, ns; `None` as above.
-    pub duration_by_sequence: Option<u64>,
+    pub duration_by_sequence_ns: Option<u64>,
 }
 
-impl Report {
+impl TcpReport {
     /// Of nothing.
-    pub const NONE: Self = Self {
-        classes: [Count { segments: 0, bytes: 0 }; Class::COUNT],
+    pub const EMPTY: Self = Self {
+        classes: [SegmentCount { segments: 0, bytes: 0 }; SegmentClass::COUNT],
         retransmitted_bytes: 0,
         unique_bytes: 0,
-        partial: 0,
-        spurious: 0,
+        partial_retransmissions: 0,
+        spurious_retransmissions: 0,
         fins: 0,
         zero_windows: 0,
-        largest_hole: 0,
+        largest_hole_bytes: 0,
         missing_bytes: 0,
-        degraded: Degraded(0),
+        degradation: Degradation(0),
         syn_window: None,
-        maximum_segment: None,
+        maximum_segment_size: None,
         window_scale: None,
-        handshake_ns: None,
-        size_by_sequence: None,
-        duration_by_sequence: None,
+        handshake_rtt_ns: None,
+        size_by_sequence_bytes: None,
+        duration_by_sequence_ns: None,
     };
 
     /// Segments and octets of a class.
-    pub fn of(&self, class: Class) -> Count {
+    pub fn count(&self, class: SegmentClass) -> SegmentCount {
         self.classes[class as usize]
     }
 
@@ -200,20 +200,21 @@ impl Report {
     }
 
     /// Whether anything happened beyond SYN and RST without payload, octets in order, acknowledgments and FIN.
-    pub fn had_trouble(&self) -> bool {
-        const USUAL: [Class; 4] = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
-        let usual: u64 = USUAL.iter().map(|&class| self.of(class).segments).sum();
+    pub fn has_anomalies(&self) -> bool {
+        const USUAL: [SegmentClass; 4] =
+            [SegmentClass::Syn, SegmentClass::Reset, SegmentClass::InOrder, SegmentClass::Acknowledgment];
+        let usual: u64 = USUAL.iter().map(|&class| self.count(class).segments).sum();
         usual != self.segments()
-            || self.of(Class::Syn).bytes > 0
-            || self.of(Class::Reset).bytes > 0
+            || self.count(SegmentClass::Syn).bytes > 0
+            || self.count(SegmentClass::Reset).bytes > 0
             || self.zero_windows > 0
-            || self.largest_hole > 0
+            || self.largest_hole_bytes > 0
             || self.missing_bytes > 0
-            || self.degraded.0 != 0
+            || self.degradation.0 != 0
     }
 
     /// Segments with SYN, copies left out.
     pub fn syns(&self) -> u64 {
-        self.of(Class::Syn).segments + self.of(Class::SynRepeated).segments
+        self.count(SegmentClass::Syn).segments + self.count(SegmentClass::SynRetransmission).segments
     }
 }

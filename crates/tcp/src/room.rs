@@ -1,47 +1,47 @@
 //! Memory for what few connections need: holes, and counts of what is out of the ordinary.
 
-use crate::report::{Class, Count, Report};
-use crate::rules::{HOLES, REMEMBERED, REMEMBERED_DEEP};
-use crate::segment::Secret;
+use crate::report::{SegmentClass, SegmentCount, TcpReport};
+use crate::rules::{MAX_HOLES, REMEMBERED, REMEMBERED_DEEP};
+use crate::segment::DigestKey;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
 /// Room for a number of directions in trouble. Memory is used as far as it is needed.
 #[derive(Debug)]
-pub struct Room {
-    entries: Vec<Trouble>,
+pub struct AnomalyPool {
+    entries: Vec<TcpAnomaly>,
     /// Entries that were used and are free.
     free: Vec<u32>,
     capacity: usize,
     /// At hand for [`crate::Connection::usual`].
-    pub(crate) secret: Secret,
+    pub(crate) secret: DigestKey,
 }
 
-impl Default for Room {
+impl Default for AnomalyPool {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), capacity: 0, secret: Secret::of_this_process() }
+        Self { entries: Vec::new(), free: Vec::new(), capacity: 0, secret: DigestKey::of_this_process() }
     }
 }
 
 /// What a direction in trouble needs more: 1488 octets whose meaning is this crate's.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
-pub struct Trouble {
-    /// By number of [`Class`]; of some only what does not fit elsewhere.
-    pub(crate) classes: [Count; Class::COUNT],
+pub struct TcpAnomaly {
+    /// By number of [`SegmentClass`]; of some only what does not fit elsewhere.
+    pub(crate) classes: [SegmentCount; SegmentClass::COUNT],
     pub(crate) retransmitted_bytes: u64,
     /// Octets seen for the first time in segments that are not in order.
     pub(crate) unique_bytes: u64,
-    pub(crate) partial: u64,
-    pub(crate) spurious: u64,
+    pub(crate) partial_retransmissions: u64,
+    pub(crate) spurious_retransmissions: u64,
     pub(crate) fins: u64,
     pub(crate) zero_windows: u64,
-    pub(crate) largest_hole: u64,
+    pub(crate) largest_hole_bytes: u64,
     /// Octets of holes that are no longer kept.
     pub(crate) missing_bytes: u64,
     /// Sequence number of a segment out of window.
     pub(crate) strange: u32,
-    pub(crate) degraded: u8,
+    pub(crate) degradation: u8,
     unused: [u8; 3],
     pub(crate) holes: Holes,
     /// Only of a direction with copies; else whatever it was.
@@ -50,16 +50,16 @@ pub struct Trouble {
 
 /// What both sides of a connection had in a [`Room`], on its way into another one.
 #[derive(Debug, Default)]
-pub struct Troubles(pub(crate) [Option<Box<Trouble>>; 2]);
+pub struct TcpAnomalies(pub(crate) [Option<Box<TcpAnomaly>>; 2]);
 
 /// Ranges of positions between the lowest and the highest that were not seen, in order.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
 pub(crate) struct Holes {
     count: u32,
-    lengths: [u32; HOLES + 1],
-    starts: [u64; HOLES + 1],
-    since_ns: [u64; HOLES + 1],
+    lengths: [u32; MAX_HOLES + 1],
+    starts: [u64; MAX_HOLES + 1],
+    since_ns: [u64; MAX_HOLES + 1],
 }
 
 /// The last segments that were no copies. An entry is that of a `Connection` in two halves, so that marks lie together.
@@ -78,7 +78,7 @@ pub(crate) struct Hole {
     pub since_ns: u64,
 }
 
-impl Room {
+impl AnomalyPool {
     /// Room for so many directions.
     ///
     /// # Errors
@@ -91,13 +91,13 @@ impl Room {
     }
 
     /// Octets that a room of a capacity takes.
-    pub fn octets_for(capacity: usize) -> usize {
-        capacity * (size_of::<Trouble>() + size_of::<u32>())
+    pub fn size_bytes_for(capacity: usize) -> usize {
+        capacity * (size_of::<TcpAnomaly>() + size_of::<u32>())
     }
 
     /// Octets taken; the system provides what is used of them.
-    pub fn octets(&self) -> usize {
-        Self::octets_for(self.capacity)
+    pub fn size_bytes(&self) -> usize {
+        Self::size_bytes_for(self.capacity)
     }
 
     /// Directions that use it now.
@@ -121,12 +121,12 @@ impl Room {
 
     /// The secret that segments of its connections are made with.
     #[inline]
-    pub fn secret(&self) -> &Secret {
+    pub fn secret(&self) -> &DigestKey {
         &self.secret
     }
 
     /// Everything in it by number, what is free included, for a copy of it elsewhere.
-    pub fn entries(&self) -> &[Trouble] {
+    pub fn entries(&self) -> &[TcpAnomaly] {
         &self.entries
     }
 
@@ -136,15 +136,15 @@ impl Room {
     }
 
     /// Does what a copy of it has done: so many were taken.
-    pub fn taken_elsewhere(&mut self, count: usize) {
+    pub fn mirror_allocations(&mut self, count: usize) {
         let reused = count.min(self.free.len());
         self.free.truncate(self.free.len() - reused);
-        self.entries.resize(self.entries.len() + count - reused, Trouble::NONE);
+        self.entries.resize(self.entries.len() + count - reused, TcpAnomaly::NONE);
         self.capacity = self.capacity.max(self.entries.len());
     }
 
     /// Does what a copy of it has done: an entry was written.
-    pub fn written_elsewhere(&mut self, at: u32, trouble: &Trouble) {
+    pub fn mirror_entry(&mut self, at: u32, trouble: &TcpAnomaly) {
         self.entries[at as usize] = *trouble;
     }
 
@@ -156,7 +156,7 @@ impl Room {
         }
         let at = self.entries.len();
         (at < self.capacity).then(|| {
-            self.entries.push(Trouble::NONE);
+            self.entries.push(TcpAnomaly::NONE);
             at as u32
         })
     }
@@ -165,30 +165,35 @@ impl Room {
         self.free.push(at);
     }
 
-    pub(crate) fn entry(&self, at: u32) -> &Trouble {
+    pub(crate) fn entry(&self, at: u32) -> &TcpAnomaly {
         &self.entries[at as usize]
     }
 
-    pub(crate) fn entry_mut(&mut self, at: u32) -> &mut Trouble {
+    pub(crate) fn entry_mut(&mut self, at: u32) -> &mut TcpAnomaly {
         &mut self.entries[at as usize]
     }
 }
 
-impl Trouble {
+impl TcpAnomaly {
     const NONE: Self = Self {
-        classes: [Count { segments: 0, bytes: 0 }; Class::COUNT],
+        classes: [SegmentCount { segments: 0, bytes: 0 }; SegmentClass::COUNT],
         retransmitted_bytes: 0,
         unique_bytes: 0,
-        partial: 0,
-        spurious: 0,
+        partial_retransmissions: 0,
+        spurious_retransmissions: 0,
         fins: 0,
         zero_windows: 0,
-        largest_hole: 0,
+        largest_hole_bytes: 0,
         missing_bytes: 0,
         strange: 0,
-        degraded: 0,
+        degradation: 0,
         unused: [0; 3],
-        holes: Holes { count: 0, lengths: [0; HOLES + 1], starts: [0; HOLES + 1], since_ns: [0; HOLES + 1] },
+        holes: Holes {
+            count: 0,
+            lengths: [0; MAX_HOLES + 1],
+            starts: [0; MAX_HOLES + 1],
+            since_ns: [0; MAX_HOLES + 1],
+        },
         originals: Originals::NONE,
     };
 
@@ -201,20 +206,20 @@ impl Trouble {
 
     /// Adds what it counts to a report that has what a direction without trouble counts. How many segments it adds.
     #[cold]
-    pub(crate) fn add_to(&self, report: &mut Report) -> u64 {
+    pub(crate) fn add_to(&self, report: &mut TcpReport) -> u64 {
         for (count, more) in report.classes.iter_mut().zip(&self.classes) {
             count.segments += more.segments;
             count.bytes += more.bytes;
         }
-        report.classes[Class::InOrder as usize].bytes -= self.unique_bytes;
+        report.classes[SegmentClass::InOrder as usize].bytes -= self.unique_bytes;
         report.retransmitted_bytes = self.retransmitted_bytes;
-        report.partial = self.partial;
-        report.spurious = self.spurious;
+        report.partial_retransmissions = self.partial_retransmissions;
+        report.spurious_retransmissions = self.spurious_retransmissions;
         report.fins += self.fins;
         report.zero_windows = self.zero_windows;
-        report.largest_hole = self.largest_hole;
+        report.largest_hole_bytes = self.largest_hole_bytes;
         report.missing_bytes = self.missing_bytes + self.holes.missing();
-        report.degraded.0 = self.degraded;
+        report.degradation.0 = self.degradation;
         self.classes.iter().map(|count| count.segments).sum()
     }
 
@@ -223,13 +228,13 @@ impl Trouble {
         self.classes = Self::NONE.classes;
         self.retransmitted_bytes = 0;
         self.unique_bytes = 0;
-        self.partial = 0;
-        self.spurious = 0;
+        self.partial_retransmissions = 0;
+        self.spurious_retransmissions = 0;
         self.fins = 0;
         self.zero_windows = 0;
-        self.largest_hole = 0;
+        self.largest_hole_bytes = 0;
         self.missing_bytes = 0;
-        self.degraded = 0;
+        self.degradation = 0;
     }
 }
 
@@ -319,7 +324,7 @@ impl Holes {
         self.count = 0;
     }
 
-    /// Cuts a range out. One more than before may be left, of which there is room for one beyond [`HOLES`].
+    /// Cuts a range out. One more than before may be left, of which there is room for one beyond [`MAX_HOLES`].
     pub fn cut(&mut self, start: u64, end: u64) {
         let mut at = 0;
         while at < self.len() {

@@ -11,7 +11,7 @@ pub(crate) const SUSPICIOUS: usize = REMEMBERED - 1;
 /// The same where 64 are remembered.
 pub(crate) const SUSPICIOUS_DEEP: usize = REMEMBERED_DEEP / 2;
 /// Holes of a direction that are kept apart.
-pub const HOLES: usize = 32;
+pub const MAX_HOLES: usize = 32;
 /// The largest window there can be (RFC 7323 section 2.3): what is so far away belongs to something else.
 pub(crate) const FAR: u64 = 1 << 30;
 /// An acknowledgment that moves so far lets what is remembered be forgotten: numbers come around.

@@ -23,7 +23,7 @@ pub struct Segment {
     /// Window, not scaled. Of segments with payload and no SYN only whether it is 0 matters.
     pub window: u16,
     /// As [`Packet::maximum_segment`], or 0.
-    pub maximum_segment: u16,
+    pub maximum_segment_size: u16,
     /// As [`Packet::window_scale`], plus 1, or 0.
     pub window_scale: u8,
     /// The control bits FIN, SYN, RST and ACK; and [`Segment::FRAGMENT`].
@@ -43,7 +43,7 @@ impl Segment {
 
     /// What a packet has of it, if it has a whole TCP header. Segments of one connection are of one secret.
     #[inline]
-    pub fn of(packet: &Packet, secret: &Secret) -> Option<Self> {
+    pub fn of(packet: &Packet, secret: &DigestKey) -> Option<Self> {
         is_segment(packet).then(|| Self {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
@@ -51,7 +51,7 @@ impl Segment {
             payload_bytes: packet.payload_bytes,
             mark: mark(packet, secret),
             window: packet.window,
-            maximum_segment: packet.maximum_segment_size().unwrap_or(0),
+            maximum_segment_size: packet.maximum_segment_size().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
             control: (packet.control & CONTROL) as u8 | if is_first_fragment(packet) { Self::FRAGMENT } else { 0 },
             ttl: packet.ttl,
@@ -78,14 +78,14 @@ const _: () = assert!(
 
 /// The key of the marks, so that no sender can choose a segment with the mark of another.
 #[derive(Clone, Copy, Debug)]
-pub struct Secret([u64; 3]);
+pub struct DigestKey([u64; 3]);
 
-impl Secret {
+impl DigestKey {
     /// Another one in every process, where all connections have the same.
     pub fn of_this_process() -> Self {
-        static SECRET: LazyLock<Secret> = LazyLock::new(|| {
+        static SECRET: LazyLock<DigestKey> = LazyLock::new(|| {
             let [one, two, three] = [(); 3].map(|()| RandomState::new().build_hasher().finish());
-            Secret([one, two, three | 1])
+            DigestKey([one, two, three | 1])
         });
         *SECRET
     }
@@ -94,10 +94,10 @@ impl Secret {
 /// A digest of both numbers, payload, control bits, window, checksum and identification: 31 bits above one that is set.
 /// Two segments that differ in any of it have the same one by chance in one of 2^31 cases.
 #[inline(always)]
-pub(crate) fn mark(packet: &Packet, secret: &Secret) -> u32 {
+pub(crate) fn mark(packet: &Packet, secret: &DigestKey) -> u32 {
     let words = packet.words();
     let more = words[WINDOW] >> 32 << 16 | u64::from(packet.control);
-    let Secret([for_numbers, for_length, for_more]) = *secret;
+    let DigestKey([for_numbers, for_length, for_more]) = *secret;
     let one = words[NUMBERS] ^ for_numbers;
     let other = words[LENGTH] ^ for_length;
     let product = u128::from(one) * u128::from(other);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_bit_that_copies_have_in_common_is_in_the_mark() {
-        let secret = Secret::of_this_process();
+        let secret = DigestKey::of_this_process();
         let packet = Packet { sequence: 0x1234_5678, acknowledgment: 77, payload_bytes: 1448, ..Packet::default() };
         for bit in 0..32 {
             let (wide, narrow) = (1 << bit, 1 << (bit % 16));

@@ -9,16 +9,16 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 use weir_packet::{Flags, Packet};
-use weir_tcp::{Connection, Reference, Room};
+use weir_tcp::{AnomalyPool, Connection, Reference};
 
 fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
     let mut judge = Some(Judge::default());
-    let mut room = Room::new(2).unwrap();
+    let mut room = AnomalyPool::new(2).unwrap();
     let (mut connection, mut reference) = (Connection::NEW, Reference::default());
     let mut entered = [0; 2];
     for (number, &(side, packet, usual, next_record)) in history.iter().enumerate() {
         if next_record {
-            connection.next_record(&mut room);
+            connection.start_next_record(&mut room);
             reference.next_record();
             entered = [0; 2];
             if let Some(judge) = &mut judge {
@@ -37,7 +37,7 @@ fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
         if let Some(judge) = &mut judge {
             assert_eq!(judge.enter(side, &packet), class, "packet {number}: {packet:?}");
         }
-        if !usual || !connection.usual(side, &packet, &room) {
+        if !usual || !connection.enter_fast(side, &packet, &room) {
             assert_eq!(connection.enter(side, &packet, &mut room), class, "packet {number}: {packet:?}");
         }
         for (side, &entered) in entered.iter().enumerate() {
@@ -54,7 +54,7 @@ fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
     if let Some(judge) = &judge {
         coverage.add(judge);
     }
-    connection.end(&mut room);
+    connection.reset(&mut room);
     assert_eq!(room.used(), 0);
 }
 

@@ -7,7 +7,7 @@ mod network;
 use judge::{Coverage, Judge};
 use network::{Random, history};
 use weir_packet::Packet;
-use weir_tcp::{Class, Connection, Reference, Report, Room};
+use weir_tcp::{AnomalyPool, Connection, Reference, SegmentClass, TcpReport};
 
 const SEEDS: u64 = 4000;
 
@@ -22,39 +22,39 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// The equation of section 4.
-fn octets_add_up(report: &Report) {
+fn octets_add_up(report: &TcpReport) {
     let taken = [
-        Class::Syn,
-        Class::SynRepeated,
-        Class::ZeroWindowProbe,
-        Class::InOrder,
-        Class::Retransmission,
-        Class::OutOfOrder,
-        Class::UnseenRetransmission,
+        SegmentClass::Syn,
+        SegmentClass::SynRetransmission,
+        SegmentClass::ZeroWindowProbe,
+        SegmentClass::InOrder,
+        SegmentClass::Retransmission,
+        SegmentClass::OutOfOrder,
+        SegmentClass::UnseenRetransmission,
     ];
-    let taken: u64 = taken.iter().map(|&class| report.of(class).bytes).sum();
+    let taken: u64 = taken.iter().map(|&class| report.count(class).bytes).sum();
     assert_eq!(taken, report.unique_bytes + report.retransmitted_bytes, "{report:?}");
 }
 
 /// Adds what a record counted.
-fn add(sum: &mut Report, record: &Report) {
+fn add(sum: &mut TcpReport, record: &TcpReport) {
     for (sum, count) in sum.classes.iter_mut().zip(&record.classes) {
         sum.segments += count.segments;
         sum.bytes += count.bytes;
     }
     sum.retransmitted_bytes += record.retransmitted_bytes;
     sum.unique_bytes += record.unique_bytes;
-    sum.partial += record.partial;
-    sum.spurious += record.spurious;
+    sum.partial_retransmissions += record.partial_retransmissions;
+    sum.spurious_retransmissions += record.spurious_retransmissions;
     sum.fins += record.fins;
     sum.zero_windows += record.zero_windows;
-    sum.largest_hole = sum.largest_hole.max(record.largest_hole);
-    sum.degraded.0 |= record.degraded.0;
+    sum.largest_hole_bytes = sum.largest_hole_bytes.max(record.largest_hole_bytes);
+    sum.degradation.0 |= record.degradation.0;
 }
 
 /// What is of the record alone, holes left out: those that are open are told by every record.
-fn countable(report: Report) -> Report {
-    let mut counted = Report::default();
+fn countable(report: TcpReport) -> TcpReport {
+    let mut counted = TcpReport::default();
     add(&mut counted, &report);
     counted
 }
@@ -66,16 +66,16 @@ struct Bench {
     reference: Reference,
     entering: Option<Connection>,
     advancing: Option<Connection>,
-    room: Room,
+    room: AnomalyPool,
     whole: Judge,
     whole_reference: Reference,
     packets: [u64; 2],
-    sums: [Report; 2],
+    sums: [TcpReport; 2],
 }
 
 impl Bench {
     fn new() -> Self {
-        let room = Room::new(4).unwrap();
+        let room = AnomalyPool::new(4).unwrap();
         Self { room, entering: Some(Connection::NEW), advancing: Some(Connection::NEW), ..Self::default() }
     }
 
@@ -84,8 +84,11 @@ impl Bench {
         let class = self.judge.enter(side, packet);
         assert_eq!(self.reference.enter(side, packet), class, "by the reference: {packet:?}");
         assert_eq!(entering.enter(side, packet, &mut self.room), class, "entered: {packet:?}");
-        if advancing.usual(side, packet, &self.room) {
-            assert!(matches!(class, Class::InOrder | Class::Acknowledgment), "usual, but {class:?}: {packet:?}");
+        if advancing.enter_fast(side, packet, &self.room) {
+            assert!(
+                matches!(class, SegmentClass::InOrder | SegmentClass::Acknowledgment),
+                "usual, but {class:?}: {packet:?}"
+            );
         } else {
             assert_eq!(advancing.enter(side, packet, &mut self.room), class, "not usual: {packet:?}");
         }
@@ -95,7 +98,7 @@ impl Bench {
     }
 
     /// Compares the reports.
-    fn compare(&self, side: usize) -> Report {
+    fn compare(&self, side: usize) -> TcpReport {
         let report = self.judge.report(side);
         let packets = self.packets[side];
         assert_eq!(self.reference.report(side), report, "by the reference, side {side}");
@@ -114,8 +117,8 @@ impl Bench {
         }
         self.judge.next_record();
         self.reference.next_record();
-        self.entering.as_mut().unwrap().next_record(&mut self.room);
-        self.advancing.as_mut().unwrap().next_record(&mut self.room);
+        self.entering.as_mut().unwrap().start_next_record(&mut self.room);
+        self.advancing.as_mut().unwrap().start_next_record(&mut self.room);
         self.packets = [0; 2];
     }
 
@@ -127,16 +130,16 @@ impl Bench {
             let whole = self.whole.report(side);
             assert_eq!(self.whole_reference.report(side), whole);
             assert_eq!(countable(whole), self.sums[side], "the records of side {side} add up");
-            let kept = |report: &Report| {
+            let kept = |report: &TcpReport| {
                 (
-                    (report.syn_window, report.maximum_segment, report.window_scale, report.handshake_ns),
-                    (report.size_by_sequence, report.duration_by_sequence),
+                    (report.syn_window, report.maximum_segment_size, report.window_scale, report.handshake_rtt_ns),
+                    (report.size_by_sequence_bytes, report.duration_by_sequence_ns),
                 )
             };
             assert_eq!(kept(last), kept(&whole), "of the connection, side {side}");
         }
-        self.entering.as_mut().unwrap().end(&mut self.room);
-        self.advancing.as_mut().unwrap().end(&mut self.room);
+        self.entering.as_mut().unwrap().reset(&mut self.room);
+        self.advancing.as_mut().unwrap().reset(&mut self.room);
         assert_eq!(self.room.used(), 0, "all is given back");
         self.whole
     }

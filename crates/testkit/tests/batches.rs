@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use weir_flow::{Config, FlowRecord, Meter};
 use weir_packet::Packet;
-use weir_tcp::{Class, Report};
-use weir_tcp_batch::{Choice, Engine, Options};
+use weir_tcp::{SegmentClass, TcpReport};
+use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_trafficgen::{TrueTcp, synth};
 
 /// What both directions told, by their senders and receivers.
@@ -27,30 +27,30 @@ fn load(specification: &str) -> (Vec<Packet>, Told) {
 }
 
 /// A report in the words of the truth.
-fn told(report: &Report) -> TrueTcp {
-    let segments = |class| report.of(class).segments;
-    let octets = |class| report.of(class).bytes;
+fn told(report: &TcpReport) -> TrueTcp {
+    let segments = |class| report.count(class).segments;
+    let octets = |class| report.count(class).bytes;
     TrueTcp {
         segments: report.segments(),
         payload_octets: report.classes.iter().map(|count| count.bytes).sum(),
-        syn: segments(Class::Syn),
-        syn_again: segments(Class::SynRepeated),
+        syn: segments(SegmentClass::Syn),
+        syn_again: segments(SegmentClass::SynRetransmission),
         fin: report.fins,
-        rst: segments(Class::Reset),
-        switched_copies: segments(Class::Duplicate),
-        routed_copies: segments(Class::RoutedDuplicate),
-        copied_octets: octets(Class::Duplicate) + octets(Class::RoutedDuplicate),
-        keep_alives: segments(Class::KeepAlive),
-        keep_alive_octets: octets(Class::KeepAlive),
-        window_probes: segments(Class::ZeroWindowProbe),
+        rst: segments(SegmentClass::Reset),
+        switched_copies: segments(SegmentClass::Duplicate),
+        routed_copies: segments(SegmentClass::RoutedDuplicate),
+        copied_octets: octets(SegmentClass::Duplicate) + octets(SegmentClass::RoutedDuplicate),
+        keep_alives: segments(SegmentClass::KeepAlive),
+        keep_alive_octets: octets(SegmentClass::KeepAlive),
+        window_probes: segments(SegmentClass::ZeroWindowProbe),
         zero_windows: report.zero_windows,
-        acks: segments(Class::Acknowledgment) + segments(Class::DuplicateAcknowledgment),
-        in_order: segments(Class::InOrder),
-        retransmissions: segments(Class::Retransmission),
+        acks: segments(SegmentClass::Acknowledgment) + segments(SegmentClass::DuplicateAcknowledgment),
+        in_order: segments(SegmentClass::InOrder),
+        retransmissions: segments(SegmentClass::Retransmission),
         retransmitted_octets: report.retransmitted_bytes,
-        spurious: report.spurious,
-        out_of_order: segments(Class::OutOfOrder),
-        unseen: segments(Class::UnseenRetransmission),
+        spurious: report.spurious_retransmissions,
+        out_of_order: segments(SegmentClass::OutOfOrder),
+        unseen: segments(SegmentClass::UnseenRetransmission),
         unique_octets: report.unique_bytes,
     }
 }
@@ -76,7 +76,7 @@ fn the_batch_engine_tells_the_truth_at_every_size_of_batch() {
         let (packets, truth) = load(specification);
         assert!(truth.values().map(|told| told.retransmissions + told.unseen).sum::<u64>() > 200);
         for batch in [2, 3, 7, 64, 1000, 1 << 14, 1 << 16, 1 << 20, 1 << 23] {
-            let options = Options { choice: Choice::Cpu, batch, ..Options::default() };
+            let options = EngineOptions { backend: Backend::Cpu, batch_size: batch, ..EngineOptions::default() };
             let mut engine = Engine::open(options).expect("the processor is there");
             let mut done = Vec::new();
             packets.chunks(97).for_each(|burst| engine.enter(burst, &mut done));

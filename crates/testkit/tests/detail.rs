@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
 use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
-use weir_tcp::{Class, Report};
+use weir_tcp::{SegmentClass, TcpReport};
 use weir_trafficgen::synth;
 
 const TCP: u8 = 6;
@@ -15,9 +15,10 @@ fn load(specification: &str) -> Vec<Packet> {
 }
 
 /// What only happens where packets are missing.
-fn missing(report: &Report) -> u64 {
-    let unseen = report.of(Class::UnseenRetransmission).segments + report.of(Class::OutOfOrder).segments;
-    unseen + report.missing_bytes + report.largest_hole + u64::from(report.degraded.0)
+fn missing(report: &TcpReport) -> u64 {
+    let unseen =
+        report.count(SegmentClass::UnseenRetransmission).segments + report.count(SegmentClass::OutOfOrder).segments;
+    unseen + report.missing_bytes + report.largest_hole_bytes + u64::from(report.degradation.0)
 }
 
 fn config(active_timeout_ns: u64) -> Config {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use weir_packet::Packet;
-use weir_tcp::{Class, Reference};
+use weir_tcp::{Reference, SegmentClass};
 use weir_testkit::real::End;
 use weir_testkit::truth;
 
@@ -126,13 +126,13 @@ impl Exact {
 }
 
 /// Why the page says something else of a segment, if it does: a rule of it.
-fn rule(exact: &Exact, packet: &Packet, class: Class, ours: Option<Fate>, theirs: Fate) -> Option<&'static str> {
+fn rule(exact: &Exact, packet: &Packet, class: SegmentClass, ours: Option<Fate>, theirs: Fate) -> Option<&'static str> {
     let Some(ours) = ours else {
         return Some(match class {
-            Class::Duplicate | Class::RoutedDuplicate => "a copy",
-            Class::KeepAlive => "a keep-alive",
-            Class::OutOfWindow => "out of window",
-            Class::Reset => "payload of a RST",
+            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a copy",
+            SegmentClass::KeepAlive => "a keep-alive",
+            SegmentClass::OutOfWindow => "out of window",
+            SegmentClass::Reset => "payload of a RST",
             _ => return None,
         });
     };
@@ -152,7 +152,7 @@ fn rule(exact: &Exact, packet: &Packet, class: Class, ours: Option<Fate>, theirs
 #[derive(Default)]
 struct Found {
     directions: BTreeMap<(End, End), Exact>,
-    classes: BTreeMap<Class, u64>,
+    classes: BTreeMap<SegmentClass, u64>,
     rules: BTreeMap<&'static str, u64>,
     unexplained: Vec<String>,
 }
@@ -170,10 +170,12 @@ fn found(path: &Path) -> Found {
         let exact = found.directions.entry((segment.from, segment.to)).or_default();
         if let Some(theirs) = exact.enter(&packet) {
             let ours = match class {
-                Class::InOrder | Class::Syn | Class::SynRepeated | Class::ZeroWindowProbe | Class::Retransmission => {
-                    Some(if known > 0 { Fate::Repeats(known) } else { Fate::New })
-                }
-                Class::OutOfOrder | Class::UnseenRetransmission => Some(Fate::Fills),
+                SegmentClass::InOrder
+                | SegmentClass::Syn
+                | SegmentClass::SynRetransmission
+                | SegmentClass::ZeroWindowProbe
+                | SegmentClass::Retransmission => Some(if known > 0 { Fate::Repeats(known) } else { Fate::New }),
+                SegmentClass::OutOfOrder | SegmentClass::UnseenRetransmission => Some(Fate::Fills),
                 _ => None,
             };
             match rule(exact, &packet, class, ours, theirs) {
@@ -181,7 +183,7 @@ fn found(path: &Path) -> Found {
                 None if ours == Some(theirs) => {}
                 None => found.unexplained.push(format!("{class:?} is {theirs:?}: {packet:?}")),
             }
-            exact.strays |= ours.is_none() && matches!(class, Class::OutOfWindow | Class::Reset);
+            exact.strays |= ours.is_none() && matches!(class, SegmentClass::OutOfWindow | SegmentClass::Reset);
         }
         if packet.control & Packet::FIN != 0 {
             exact.fins.push(packet.sequence.wrapping_add(packet.payload_bytes));
@@ -206,7 +208,8 @@ fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_ru
         let truth: Truth = serde_json::from_str(&truth).expect("a truth");
         let mut found = found(capture);
         if file == COPIED.0 {
-            let copies = [Class::Duplicate, Class::RoutedDuplicate].map(|class| found.classes.get(&class).copied());
+            let copies = [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate]
+                .map(|class| found.classes.get(&class).copied());
             assert_eq!(copies, COPIED.1, "duplicates and routed duplicates in {file}");
         }
         println!("{file}: {:?}, judged otherwise: {:?}", found.classes, found.rules);

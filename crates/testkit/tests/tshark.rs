@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use weir_packet::Packet;
-use weir_tcp::{Class, Reference};
+use weir_tcp::{Reference, SegmentClass};
 use weir_testkit::real::{End, segments};
 use weir_testkit::truth;
 
@@ -235,16 +235,19 @@ struct Known {
 }
 
 impl Known {
-    fn enter(&mut self, packet: &Packet, class: Class) {
+    fn enter(&mut self, packet: &Packet, class: SegmentClass) {
         let has = |bit| packet.control & bit != 0;
         let place = u32::from(has(Packet::SYN | Packet::FIN));
         let end = packet.sequence.wrapping_add(packet.payload_bytes).wrapping_add(place);
         match class {
-            Class::Duplicate | Class::RoutedDuplicate | Class::Reset | Class::OutOfWindow => return,
-            Class::Syn => *self = Self { next: Some(end), apart: self.apart, ..Self::default() },
-            Class::InOrder => self.next = Some(end),
-            Class::Acknowledgment | Class::DuplicateAcknowledgment => self.window = packet.window,
-            Class::KeepAlive => {}
+            SegmentClass::Duplicate
+            | SegmentClass::RoutedDuplicate
+            | SegmentClass::Reset
+            | SegmentClass::OutOfWindow => return,
+            SegmentClass::Syn => *self = Self { next: Some(end), apart: self.apart, ..Self::default() },
+            SegmentClass::InOrder => self.next = Some(end),
+            SegmentClass::Acknowledgment | SegmentClass::DuplicateAcknowledgment => self.window = packet.window,
+            SegmentClass::KeepAlive => {}
             _ if self.next.is_some_and(|next| is_after(end, next)) => self.next = Some(end),
             _ => {}
         }
@@ -254,16 +257,18 @@ impl Known {
     }
 
     /// After a segment: whether the next octet is still the same, and why not.
-    fn compare(&mut self, theirs: &Side, packet: &Packet, payload: u32, class: Class) {
+    fn compare(&mut self, theirs: &Side, packet: &Packet, payload: u32, class: SegmentClass) {
         if self.next == theirs.next {
             self.apart = None;
         } else if self.apart.is_none() {
             self.apart = match class {
                 _ if payload != packet.payload_bytes => Some("the frame is shorter than its IP length says"),
-                Class::Syn => Some("another SYN in the same stream"),
-                Class::OutOfWindow => Some("out of window"),
-                Class::ZeroWindowProbe => Some("the octet of a window probe"),
-                Class::Acknowledgment | Class::DuplicateAcknowledgment | Class::Reset => Some(NO_OCTET),
+                SegmentClass::Syn => Some("another SYN in the same stream"),
+                SegmentClass::OutOfWindow => Some("out of window"),
+                SegmentClass::ZeroWindowProbe => Some("the octet of a window probe"),
+                SegmentClass::Acknowledgment | SegmentClass::DuplicateAcknowledgment | SegmentClass::Reset => {
+                    Some(NO_OCTET)
+                }
                 _ => None,
             }
         }
@@ -279,23 +284,25 @@ struct Before {
 
 impl Before {
     /// What Weir says, in tshark's words.
-    fn ours(&self, packet: &Packet, class: Class, closed: bool, spurious: bool) -> u16 {
+    fn ours(&self, packet: &Packet, class: SegmentClass, closed: bool, spurious: bool) -> u16 {
         let own = self.known[self.side].next;
         let word = match class {
-            Class::SynRepeated | Class::Retransmission | Class::UnseenRetransmission => RETRANSMISSION,
-            Class::OutOfOrder => OUT_OF_ORDER,
-            Class::DuplicateAcknowledgment => DUPLICATE,
-            Class::KeepAlive => KEEP_ALIVE,
-            Class::ZeroWindowProbe => PROBE,
-            Class::InOrder if own.is_some_and(|next| next != packet.sequence) => HOLE,
-            Class::Syn if own.is_some() => REUSED,
+            SegmentClass::SynRetransmission | SegmentClass::Retransmission | SegmentClass::UnseenRetransmission => {
+                RETRANSMISSION
+            }
+            SegmentClass::OutOfOrder => OUT_OF_ORDER,
+            SegmentClass::DuplicateAcknowledgment => DUPLICATE,
+            SegmentClass::KeepAlive => KEEP_ALIVE,
+            SegmentClass::ZeroWindowProbe => PROBE,
+            SegmentClass::InOrder if own.is_some_and(|next| next != packet.sequence) => HOLE,
+            SegmentClass::Syn if own.is_some() => REUSED,
             _ => 0,
         };
         word | if closed { ZERO_WINDOW } else { 0 } | if spurious { SPURIOUS } else { 0 }
     }
 
     /// Why they say different things.
-    fn rule(&self, packet: &Packet, class: Class, ours: u16, theirs: u16) -> Option<&'static str> {
+    fn rule(&self, packet: &Packet, class: SegmentClass, ours: u16, theirs: u16) -> Option<&'static str> {
         let (own, peer) = (&self.known[self.side], &self.known[1 - self.side]);
         let (side, other) = (&self.stream.sides[self.side], &self.stream.sides[1 - self.side]);
         let (here, there) = (|bit| ours & !theirs & bit != 0, |bit| theirs & !ours & bit != 0);
@@ -308,19 +315,19 @@ impl Before {
         let asked_for = other.duplicates >= 2 && other.acknowledgment() == packet.sequence;
         let data = packet.payload_bytes > 0;
         Some(match class {
-            Class::Duplicate | Class::RoutedDuplicate => "a copy",
-            Class::OutOfWindow => "out of window",
-            Class::Reset if data => "payload of a RST",
+            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a copy",
+            SegmentClass::OutOfWindow => "out of window",
+            SegmentClass::Reset if data => "payload of a RST",
             _ if there(DUPLICATE) && !on_the_way => "nothing is on the way",
             _ if there(DUPLICATE) && !greatest => "repeats the last segment, not the greatest acknowledgment",
             _ if here(DUPLICATE) && !last => "repeats the greatest acknowledgment, not the last segment",
             _ if here(RETRANSMISSION) && there(OUT_OF_ORDER) && soon => "soon after the highest octet",
             _ if here(OUT_OF_ORDER) && there(FAST) && asked_for => "asked for by duplicate acknowledgments",
             _ if here(RETRANSMISSION) && data && below(1) => "begins with the last octet",
-            Class::Syn if here(REUSED) && side.last.is_none() => "the other SYN of a stream that begins anew",
-            Class::Syn if ours & theirs & REUSED != 0 => "another SYN in the same stream",
-            Class::Syn | Class::InOrder if own.next.is_none() => NO_OCTET,
-            Class::Acknowledgment if there(HOLE) => NO_OCTET,
+            SegmentClass::Syn if here(REUSED) && side.last.is_none() => "the other SYN of a stream that begins anew",
+            SegmentClass::Syn if ours & theirs & REUSED != 0 => "another SYN in the same stream",
+            SegmentClass::Syn | SegmentClass::InOrder if own.next.is_none() => NO_OCTET,
+            SegmentClass::Acknowledgment if there(HOLE) => NO_OCTET,
             _ => {
                 // With the next octet that Weir knows tshark would say the same.
                 let mut stream = self.stream;
@@ -360,7 +367,10 @@ fn every_difference_to_tshark_is_one_of_the_rules_on_the_page() {
             let report = reference.report(side);
             let class = reference.enter(side, &packet);
             let now = reference.report(side);
-            let (closed, spurious) = (now.zero_windows > report.zero_windows, now.spurious > report.spurious);
+            let (closed, spurious) = (
+                now.zero_windows > report.zero_windows,
+                now.spurious_retransmissions > report.spurious_retransmissions,
+            );
             let ours = before.ours(&packet, class, closed, spurious);
             let says = || format!("{capture:?} {}: {class:?} {ours:b} is {verdict:b} there", segment.frame);
             if followed != verdict {

@@ -8,7 +8,7 @@ use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, SinkCounters, TrafficCounters};
 use weir_packet::Network;
-use weir_tcp::Class;
+use weir_tcp::SegmentClass;
 
 /// What the records of a run add up to.
 #[derive(Clone, Debug)]
@@ -51,12 +51,21 @@ impl Totals {
         let protocol = if flow.network == Network::Layer2 { LAYER2 } else { usize::from(flow.protocol) };
         self.by_protocol[protocol] += flow.frame_bytes();
         for report in flow.tcp.iter().flatten() {
-            let of = |classes: &[Class]| classes.iter().map(|&class| report.of(class).segments).sum::<u64>();
-            let again = of(&[Class::Retransmission, Class::UnseenRetransmission, Class::SynRepeated]);
-            let first =
-                of(&[Class::Syn, Class::ZeroWindowProbe, Class::OutOfWindow, Class::InOrder, Class::OutOfOrder]);
-            let copies = of(&[Class::Duplicate, Class::RoutedDuplicate]);
-            let [unseen, unread] = [Class::UnseenRetransmission, Class::Unread].map(|class| of(&[class]));
+            let of = |classes: &[SegmentClass]| classes.iter().map(|&class| report.count(class).segments).sum::<u64>();
+            let again = of(&[
+                SegmentClass::Retransmission,
+                SegmentClass::UnseenRetransmission,
+                SegmentClass::SynRetransmission,
+            ]);
+            let first = of(&[
+                SegmentClass::Syn,
+                SegmentClass::ZeroWindowProbe,
+                SegmentClass::OutOfWindow,
+                SegmentClass::InOrder,
+                SegmentClass::OutOfOrder,
+            ]);
+            let copies = of(&[SegmentClass::Duplicate, SegmentClass::RoutedDuplicate]);
+            let [unseen, unread] = [SegmentClass::UnseenRetransmission, SegmentClass::Unread].map(|class| of(&[class]));
             let told = [first + again, again, unseen, copies, unread];
             self.tcp.iter_mut().zip(told).for_each(|(sum, told)| *sum += told);
         }

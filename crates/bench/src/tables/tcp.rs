@@ -9,7 +9,7 @@ use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
 use weir_packet::{Flags, Packet, ipv4_mapped};
-use weir_tcp_batch::{Choice, Engine, Options};
+use weir_tcp_batch::{Backend, Engine, EngineOptions};
 
 const WITHOUT: &str = "no TCP analysis";
 /// The meter without TCP analysis.
@@ -200,7 +200,7 @@ struct Batches {
 
 impl Batches {
     fn new() -> Self {
-        let options = Options { choice: Choice::Cpu, ..Options::default() };
+        let options = EngineOptions { backend: Backend::Cpu, ..EngineOptions::default() };
         Self { engine: Engine::open(options).expect("the processor is there"), given: 0 }
     }
 }

@@ -4,7 +4,7 @@ use crate::decode::{Record, Value};
 use std::net::IpAddr;
 use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ip_address};
-use weir_tcp::{Class, Report};
+use weir_tcp::{SegmentClass, TcpReport};
 
 /// The two ways of a flow as one-way flows.
 pub fn one_way(flow: &FlowRecord) -> Vec<FlowRecord> {
@@ -152,65 +152,73 @@ pub struct Tcp {
 }
 
 /// Fields of TCP that a record has whatever happened, but for those that [`follows`] names.
-pub fn tcp_always(t: &Report) -> Vec<Tcp> {
+pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
     let field = |name, element, value| Tcp { name, element, value };
     let segments = |class| Some(t.classes[class as usize].segments);
     vec![
         field("tcp_syn_count", "tcpSynTotalCount", Some(t.syns())),
         field("tcp_fin_count", "tcpFinTotalCount", Some(t.fins)),
-        field("tcp_rst_count", "tcpRstTotalCount", segments(Class::Reset)),
+        field("tcp_rst_count", "tcpRstTotalCount", segments(SegmentClass::Reset)),
         field("tcp_payload_bytes", "tcpPayloadOctets", Some(t.classes.iter().map(|count| count.bytes).sum())),
         field("tcp_unique_bytes", "tcpUniqueOctets", Some(t.unique_bytes)),
-        field("tcp_in_order_packets", "tcpInOrderPackets", segments(Class::InOrder)),
-        field("tcp_acknowledgments", "tcpAcknowledgments", segments(Class::Acknowledgment)),
-        field("tcp_handshake_rtt_ns", "tcpHandshakeRoundTrip", t.handshake_ns),
+        field("tcp_in_order_packets", "tcpInOrderPackets", segments(SegmentClass::InOrder)),
+        field("tcp_acknowledgments", "tcpAcknowledgments", segments(SegmentClass::Acknowledgment)),
+        field("tcp_handshake_rtt_ns", "tcpHandshakeRoundTrip", t.handshake_rtt_ns),
         field("tcp_syn_window", "tcpSynWindow", t.syn_window.map(u64::from)),
-        field("tcp_size_by_sequence", "tcpSizeBySequence", t.size_by_sequence),
-        field("tcp_duration_by_sequence_ns", "tcpDurationBySequence", t.duration_by_sequence),
+        field("tcp_size_by_sequence", "tcpSizeBySequence", t.size_by_sequence_bytes),
+        field("tcp_duration_by_sequence_ns", "tcpDurationBySequence", t.duration_by_sequence_ns),
     ]
 }
 
 /// Those that IPFIX has only after trouble.
-pub fn tcp_after_trouble(t: &Report) -> Vec<Tcp> {
+pub fn tcp_after_trouble(t: &TcpReport) -> Vec<Tcp> {
     let count = |name, element, value| Tcp { name, element, value: Some(value) };
     let segments = |class| t.classes[class as usize].segments;
     let bytes = |class| t.classes[class as usize].bytes;
-    let copied = bytes(Class::Duplicate) + bytes(Class::RoutedDuplicate);
+    let copied = bytes(SegmentClass::Duplicate) + bytes(SegmentClass::RoutedDuplicate);
     vec![
-        count("tcp_syn_bytes", "tcpSynOctets", bytes(Class::Syn)),
-        count("tcp_syn_retransmitted", "tcpSynRetransmitted", segments(Class::SynRepeated)),
-        count("tcp_syn_retransmitted_bytes", "tcpSynRetransmittedOctets", bytes(Class::SynRepeated)),
-        count("tcp_rst_bytes", "tcpRstOctets", bytes(Class::Reset)),
-        count("tcp_in_order_bytes", "tcpInOrderOctets", bytes(Class::InOrder)),
-        count("tcp_duplicate_acks", "tcpDuplicateAcknowledgments", segments(Class::DuplicateAcknowledgment)),
-        count("tcp_retransmitted_packets", "tcpRetransmittedPackets", segments(Class::Retransmission)),
+        count("tcp_syn_bytes", "tcpSynOctets", bytes(SegmentClass::Syn)),
+        count("tcp_syn_retransmitted", "tcpSynRetransmitted", segments(SegmentClass::SynRetransmission)),
+        count("tcp_syn_retransmitted_bytes", "tcpSynRetransmittedOctets", bytes(SegmentClass::SynRetransmission)),
+        count("tcp_rst_bytes", "tcpRstOctets", bytes(SegmentClass::Reset)),
+        count("tcp_in_order_bytes", "tcpInOrderOctets", bytes(SegmentClass::InOrder)),
+        count("tcp_duplicate_acks", "tcpDuplicateAcknowledgments", segments(SegmentClass::DuplicateAcknowledgment)),
+        count("tcp_retransmitted_packets", "tcpRetransmittedPackets", segments(SegmentClass::Retransmission)),
         count("tcp_retransmitted_bytes", "tcpRetransmittedOctets", t.retransmitted_bytes),
-        count("tcp_retransmitted_payload_bytes", "tcpRetransmittedPayloadOctets", bytes(Class::Retransmission)),
-        count("tcp_retransmitted_partial", "tcpRetransmittedPartial", t.partial),
-        count("tcp_retransmitted_spurious", "tcpRetransmittedSpurious", t.spurious),
-        count("tcp_retransmitted_unseen", "tcpRetransmittedUnseenPackets", segments(Class::UnseenRetransmission)),
-        count("tcp_retransmitted_unseen_bytes", "tcpRetransmittedUnseenOctets", bytes(Class::UnseenRetransmission)),
-        count("tcp_out_of_order", "tcpOutOfOrderPackets", segments(Class::OutOfOrder)),
-        count("tcp_out_of_order_bytes", "tcpOutOfOrderOctets", bytes(Class::OutOfOrder)),
-        count("tcp_duplicates", "tcpDuplicatePackets", segments(Class::Duplicate)),
-        count("tcp_routed_duplicates", "tcpRoutedDuplicatePackets", segments(Class::RoutedDuplicate)),
+        count("tcp_retransmitted_payload_bytes", "tcpRetransmittedPayloadOctets", bytes(SegmentClass::Retransmission)),
+        count("tcp_retransmitted_partial", "tcpRetransmittedPartial", t.partial_retransmissions),
+        count("tcp_retransmitted_spurious", "tcpRetransmittedSpurious", t.spurious_retransmissions),
+        count(
+            "tcp_retransmitted_unseen",
+            "tcpRetransmittedUnseenPackets",
+            segments(SegmentClass::UnseenRetransmission),
+        ),
+        count(
+            "tcp_retransmitted_unseen_bytes",
+            "tcpRetransmittedUnseenOctets",
+            bytes(SegmentClass::UnseenRetransmission),
+        ),
+        count("tcp_out_of_order", "tcpOutOfOrderPackets", segments(SegmentClass::OutOfOrder)),
+        count("tcp_out_of_order_bytes", "tcpOutOfOrderOctets", bytes(SegmentClass::OutOfOrder)),
+        count("tcp_duplicates", "tcpDuplicatePackets", segments(SegmentClass::Duplicate)),
+        count("tcp_routed_duplicates", "tcpRoutedDuplicatePackets", segments(SegmentClass::RoutedDuplicate)),
         count("tcp_duplicate_bytes", "tcpDuplicateOctets", copied),
-        count("tcp_routed_duplicate_bytes", "tcpRoutedDuplicateOctets", bytes(Class::RoutedDuplicate)),
-        count("tcp_keepalives", "tcpKeepAlives", segments(Class::KeepAlive)),
-        count("tcp_keepalive_bytes", "tcpKeepAliveOctets", bytes(Class::KeepAlive)),
-        count("tcp_zero_window_probes", "tcpZeroWindowProbes", segments(Class::ZeroWindowProbe)),
-        count("tcp_zero_window_probe_bytes", "tcpZeroWindowProbeOctets", bytes(Class::ZeroWindowProbe)),
+        count("tcp_routed_duplicate_bytes", "tcpRoutedDuplicateOctets", bytes(SegmentClass::RoutedDuplicate)),
+        count("tcp_keepalives", "tcpKeepAlives", segments(SegmentClass::KeepAlive)),
+        count("tcp_keepalive_bytes", "tcpKeepAliveOctets", bytes(SegmentClass::KeepAlive)),
+        count("tcp_zero_window_probes", "tcpZeroWindowProbes", segments(SegmentClass::ZeroWindowProbe)),
+        count("tcp_zero_window_probe_bytes", "tcpZeroWindowProbeOctets", bytes(SegmentClass::ZeroWindowProbe)),
         count("tcp_zero_window", "tcpZeroWindowAnnouncements", t.zero_windows),
-        count("tcp_out_of_window", "tcpOutOfWindowPackets", segments(Class::OutOfWindow)),
-        count("tcp_out_of_window_bytes", "tcpOutOfWindowOctets", bytes(Class::OutOfWindow)),
-        count("tcp_unread", "tcpUnreadPackets", segments(Class::Unread)),
+        count("tcp_out_of_window", "tcpOutOfWindowPackets", segments(SegmentClass::OutOfWindow)),
+        count("tcp_out_of_window_bytes", "tcpOutOfWindowOctets", bytes(SegmentClass::OutOfWindow)),
+        count("tcp_unread", "tcpUnreadPackets", segments(SegmentClass::Unread)),
         count("tcp_missing_bytes", "tcpMissingOctets", t.missing_bytes),
-        count("tcp_largest_hole", "tcpLargestHole", t.largest_hole),
+        count("tcp_largest_hole", "tcpLargestHole", t.largest_hole_bytes),
     ]
 }
 
 /// What a reader takes an element for that a direction without trouble does not have, by docs/fields.md.
-fn follows(element: &str, t: &Report, d: &Direction) -> Option<u64> {
+fn follows(element: &str, t: &TcpReport, d: &Direction) -> Option<u64> {
     let payload = t.classes.iter().map(|count| count.bytes).sum();
     let bit = |bit| u64::from(d.tcp_flags & bit != 0);
     match element {
@@ -218,15 +226,15 @@ fn follows(element: &str, t: &Report, d: &Direction) -> Option<u64> {
         "tcpFinTotalCount" => Some(bit(1)),
         "tcpUniqueOctets" => Some(payload),
         "tcpAcknowledgments" => {
-            let others = t.syns() + t.of(Class::Reset).segments + t.of(Class::InOrder).segments;
+            let others = t.syns() + t.count(SegmentClass::Reset).segments + t.count(SegmentClass::InOrder).segments;
             Some(d.packets.wrapping_sub(others))
         }
-        "tcpSizeBySequence" => t.duration_by_sequence.map(|_| payload),
+        "tcpSizeBySequence" => t.duration_by_sequence_ns.map(|_| payload),
         _ => None,
     }
 }
 
-fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
+fn tcp_side(t: &TcpReport, d: &Direction, reverse: bool, record: &mut Record) {
     let mut put = |name: &str, value: u64| {
         let iana = name.ends_with("TotalCount");
         let (first, rest) = name.split_at(1);
@@ -237,10 +245,11 @@ fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
         };
         assert_eq!(record.insert(name, Value::Unsigned(value)), None);
     };
-    let usual = [Class::Syn, Class::Reset, Class::InOrder, Class::Acknowledgment];
-    let trouble = Class::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
-        || t.of(Class::Syn).bytes + t.of(Class::Reset).bytes > 0
-        || t.zero_windows + t.largest_hole + t.missing_bytes + u64::from(t.degraded.0) > 0;
+    let usual = [SegmentClass::Syn, SegmentClass::Reset, SegmentClass::InOrder, SegmentClass::Acknowledgment];
+    let trouble =
+        SegmentClass::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
+            || t.count(SegmentClass::Syn).bytes + t.count(SegmentClass::Reset).bytes > 0
+            || t.zero_windows + t.largest_hole_bytes + t.missing_bytes + u64::from(t.degradation.0) > 0;
     let after_trouble = if trouble { tcp_after_trouble(t) } else { Vec::new() };
     for Tcp { element, value, .. } in tcp_always(t).iter().chain(&after_trouble) {
         if let Some(value) = *value
@@ -250,7 +259,7 @@ fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
         }
     }
     if trouble {
-        put("tcpDegraded", t.degraded.0.into());
+        put("tcpDegraded", t.degradation.0.into());
     } else {
         record.remove(if reverse { "reversePacketSizeMean" } else { "packetSizeMean" });
     }
@@ -260,11 +269,11 @@ fn tcp_side(t: &Report, d: &Direction, reverse: bool, record: &mut Record) {
     };
     let most = u64::from(u32::MAX);
     if trouble {
-        ntop(109, 110, t.classes[Class::Retransmission as usize].segments.min(most));
-        ntop(111, 112, t.classes[Class::OutOfOrder as usize].segments.min(most));
+        ntop(109, 110, t.classes[SegmentClass::Retransmission as usize].segments.min(most));
+        ntop(111, 112, t.classes[SegmentClass::OutOfOrder as usize].segments.min(most));
     }
     if t.syn_window.is_some() {
-        ntop(417, 421, t.maximum_segment.map_or(0, u64::from));
+        ntop(417, 421, t.maximum_segment_size.map_or(0, u64::from));
         ntop(418, 422, t.window_scale.map_or(0, u64::from));
     }
 }

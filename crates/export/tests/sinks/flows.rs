@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
-use weir_tcp::{Class, Count, Degraded, Report};
+use weir_tcp::{Degradation, SegmentClass, SegmentCount, TcpReport};
 
 /// Counters up to this add up without overflow in every ledger of these tests.
 const MOST: u64 = 1 << 52;
@@ -109,36 +109,41 @@ fn direction() -> impl Strategy<Value = Direction> {
 }
 
 /// Whatever TCP may have told, without trouble or with it.
-fn report() -> impl Strategy<Value = Report> {
-    let counts = prop::collection::vec((counter(), counter()), Class::COUNT);
+fn report() -> impl Strategy<Value = TcpReport> {
+    let counts = prop::collection::vec((counter(), counter()), SegmentClass::COUNT);
     let more = (counter(), counter(), counter(), counter(), counter(), counter(), counter(), 0..64_u8);
     let syn = prop::option::of((any::<u16>(), prop::option::of(1..=u16::MAX), prop::option::of(0..15_u8)));
     let times = (prop::option::of(any::<u64>()), prop::option::of(any::<u64>()), prop::option::of(any::<u64>()));
     (any::<[bool; 3]>(), counts, more, counter(), syn, times).prop_map(|(trouble, counts, more, fins, syn, times)| {
-        let mut report = Report { unique_bytes: more.0, fins, ..Report::default() };
-        for (class, (segments, bytes)) in Class::ALL.into_iter().zip(counts) {
-            let usual = matches!(class, Class::Syn | Class::Reset | Class::InOrder | Class::Acknowledgment);
+        let mut report = TcpReport { unique_bytes: more.0, fins, ..TcpReport::default() };
+        for (class, (segments, bytes)) in SegmentClass::ALL.into_iter().zip(counts) {
+            let usual = matches!(
+                class,
+                SegmentClass::Syn | SegmentClass::Reset | SegmentClass::InOrder | SegmentClass::Acknowledgment
+            );
             if usual || trouble[0] {
                 // Only few SYN and RST have payload, and that is trouble enough.
-                let bare = matches!(class, Class::Syn | Class::Reset) && !trouble[2];
-                report.classes[class as usize] = Count { segments, bytes: if bare { 0 } else { bytes } };
+                let bare = matches!(class, SegmentClass::Syn | SegmentClass::Reset) && !trouble[2];
+                report.classes[class as usize] = SegmentCount { segments, bytes: if bare { 0 } else { bytes } };
             }
         }
         if trouble[0] {
-            (report.retransmitted_bytes, report.partial, report.spurious) = (more.1, more.2, more.3);
+            (report.retransmitted_bytes, report.partial_retransmissions, report.spurious_retransmissions) =
+                (more.1, more.2, more.3);
         }
         if trouble[1] {
-            (report.zero_windows, report.largest_hole, report.missing_bytes) = (more.4, more.5, more.6);
-            report.degraded = Degraded(more.7);
+            (report.zero_windows, report.largest_hole_bytes, report.missing_bytes) = (more.4, more.5, more.6);
+            report.degradation = Degradation(more.7);
         }
         if let Some((window, maximum_segment, scale)) = syn {
-            (report.syn_window, report.maximum_segment, report.window_scale) = (Some(window), maximum_segment, scale);
+            (report.syn_window, report.maximum_segment_size, report.window_scale) =
+                (Some(window), maximum_segment, scale);
         }
-        (report.handshake_ns, report.size_by_sequence, report.duration_by_sequence) = times;
+        (report.handshake_rtt_ns, report.size_by_sequence_bytes, report.duration_by_sequence_ns) = times;
         if trouble[2] {
             // As it is of a whole connection without trouble, of which these need not be told.
             report.unique_bytes = report.classes.iter().map(|count| count.bytes).sum();
-            report.size_by_sequence = report.duration_by_sequence.and(Some(report.unique_bytes));
+            report.size_by_sequence_bytes = report.duration_by_sequence_ns.and(Some(report.unique_bytes));
         }
         report
     })

@@ -58,9 +58,9 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
         for field in expect::tcp_always(&t).into_iter().chain(expect::tcp_after_trouble(&t)) {
             put(field.name, field.value.map(|value| json!(value)));
         }
-        put("tcp_mss", t.maximum_segment.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+        put("tcp_mss", t.maximum_segment_size.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
         put("tcp_window_scale", t.window_scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
-        let words: Vec<&str> = t.degraded.names().collect();
+        let words: Vec<&str> = t.degradation.names().collect();
         put("tcp_degraded", (!words.is_empty()).then(|| json!(words.join(" "))));
     }
     map

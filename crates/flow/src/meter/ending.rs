@@ -197,10 +197,10 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             let head = &self.places[at as usize].head;
             let connection = &mut self.tcp[at as usize];
             if !unanalysed && head.began_ns >= self.whole_from_ns {
-                connection.next_record(&mut self.room);
+                connection.start_next_record(&mut self.room);
             } else {
                 // What it knows is not whole: it begins as one of which the beginning was not seen.
-                connection.end(&mut self.room);
+                connection.reset(&mut self.room);
             }
         }
         let head = &mut self.places[at as usize].head;
@@ -220,7 +220,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             self.hand_out_record(at, reason, out);
         }
         if self.is_connection(at) {
-            self.tcp[at as usize].end(&mut self.room);
+            self.tcp[at as usize].reset(&mut self.room);
         }
         self.vacate(at, hash);
     }

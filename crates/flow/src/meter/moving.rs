@@ -19,7 +19,7 @@ use crate::place::{Bits, Place};
 use crate::{Approximate, BucketSet, CONVERSATIONS, Direction, EndReason, FlowRecord, Index, PageKind};
 use std::io;
 use weir_ledger::RecordTotals;
-use weir_tcp::{Connection, Troubles};
+use weir_tcp::{Connection, TcpAnomalies};
 
 /// Places that are looked at after each group of packets: as many as packets.
 const LOOKED: u32 = GROUP as u32;
@@ -33,7 +33,7 @@ pub struct MigratedFlow {
     place: Place,
     /// [`Connection::NEW`] if it is none.
     connection: Connection,
-    troubles: Troubles,
+    troubles: TcpAnomalies,
     extra: Extra,
     /// That of the meter it left, by which its times are told.
     clock: Clock,
@@ -231,17 +231,17 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
     fn take_out(&mut self, at: u32, hash: u64) -> MigratedFlow {
         let place = self.places[at as usize];
         let bits = place.head.bits();
-        let (mut connection, mut troubles) = (Connection::NEW, Troubles::default());
+        let (mut connection, mut troubles) = (Connection::NEW, TcpAnomalies::default());
         let mut unanalysed = false;
         if self.is_connection(at) {
             std::mem::swap(&mut connection, &mut self.tcp[at as usize]);
             unanalysed = self.unanalysed.has(at) || place.head.began_ns < self.whole_from_ns;
             if unanalysed {
                 // What is known of it is not whole.
-                connection.end(&mut self.room);
+                connection.reset(&mut self.room);
                 connection = Connection::NEW;
             }
-            troubles = connection.leave(&mut self.room);
+            troubles = connection.detach_anomalies(&mut self.room);
             self.unanalysed.clear(at);
         }
         let inside = self.annex.copy(at as usize, bits);
@@ -290,7 +290,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             *own = extra;
         }
         if self.is_connection(at) {
-            connection.join(troubles, &mut self.room);
+            connection.attach_anomalies(troubles, &mut self.room);
             self.tcp[at as usize] = connection;
         }
         let hash = self.hash_of(at);
@@ -326,7 +326,7 @@ impl<I: Index, const FIELDS: u8> Meter<I, FIELDS> {
             flow.approximate.0 |= Approximate::UNANALYSED;
         } else if FIELDS & CONVERSATIONS != 0 && head.protocol() == TCP {
             let packets = [flow.forward.packets, flow.reverse.packets];
-            let report = |side, packets| moved.connection.report_apart(side, packets, &moved.troubles);
+            let report = |side, packets| moved.connection.report_detached(side, packets, &moved.troubles);
             flow.tcp = Some([report(initiator, packets[0]), report(1 - initiator, packets[1])]);
         }
         out.push(flow);

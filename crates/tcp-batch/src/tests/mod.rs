@@ -4,8 +4,8 @@
 mod history;
 mod shim;
 
-use crate::conversation::Conversation;
-use crate::engine::{Account, Choice, Engine, Options};
+use crate::conversation::ConnectionRecord;
+use crate::engine::{Backend, Engine, EngineCounters, EngineOptions};
 use crate::golden;
 use crate::key::Secret;
 use crate::lane::Lane;
@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use weir_packet::{Flags, Network, Packet, ip_address};
-use weir_tcp::{Degraded, Reference, Segment};
+use weir_tcp::{Degradation, Reference, Segment};
 
 /// What the engine is: a map of connections, and those that were followed by another one.
 #[derive(Default)]
 struct Model {
-    known: BTreeMap<[SocketAddr; 2], (Reference, Conversation)>,
-    done: Vec<Conversation>,
+    known: BTreeMap<[SocketAddr; 2], (Reference, ConnectionRecord)>,
+    done: Vec<ConnectionRecord>,
 }
 
 impl Model {
@@ -38,9 +38,9 @@ impl Model {
         let side = usize::from(source > destination);
         let opens = packet.control & (Packet::SYN | Packet::ACK | Packet::RST) == Packet::SYN;
         if opens && packet.flags.has(Flags::TCP) {
-            let ended = |(reference, _): &(Reference, Conversation)| {
+            let ended = |(reference, _): &(Reference, ConnectionRecord)| {
                 let [low, high] = [0, 1].map(|side| reference.report(side));
-                let resets = |report: &weir_tcp::Report| report.of(weir_tcp::Class::Reset).segments;
+                let resets = |report: &weir_tcp::TcpReport| report.count(weir_tcp::SegmentClass::Reset).segments;
                 low.fins > 0 && high.fins > 0 || resets(&low) + resets(&high) > 0
             };
             if self.known.get(&endpoints).is_some_and(ended) {
@@ -49,7 +49,7 @@ impl Model {
             }
         }
         let (reference, conversation) = self.known.entry(endpoints).or_insert_with(|| {
-            let conversation = Conversation {
+            let conversation = ConnectionRecord {
                 endpoints,
                 first_ns: u64::MAX,
                 last_ns: 0,
@@ -64,22 +64,22 @@ impl Model {
         conversation.last_ns = conversation.last_ns.max(packet.time_ns);
     }
 
-    fn finish(mut self) -> Vec<Conversation> {
+    fn finish(mut self) -> Vec<ConnectionRecord> {
         self.done.extend(self.known.into_values().map(finished));
         sorted(self.done)
     }
 }
 
-fn finished((reference, conversation): (Reference, Conversation)) -> Conversation {
-    Conversation { reports: [0, 1].map(|side| reference.report(side).into()), ..conversation }
+fn finished((reference, conversation): (Reference, ConnectionRecord)) -> ConnectionRecord {
+    ConnectionRecord { reports: [0, 1].map(|side| reference.report(side).into()), ..conversation }
 }
 
-fn sorted(mut conversations: Vec<Conversation>) -> Vec<Conversation> {
+fn sorted(mut conversations: Vec<ConnectionRecord>) -> Vec<ConnectionRecord> {
     conversations.sort_by_cached_key(|one| (one.endpoints, one.first_ns, one.last_ns, format!("{one:?}")));
     conversations
 }
 
-fn through(mut lane: Lane, packets: &[Packet]) -> (Lane, Vec<Conversation>) {
+fn through(mut lane: Lane, packets: &[Packet]) -> (Lane, Vec<ConnectionRecord>) {
     let mut done = Vec::new();
     packets.iter().for_each(|packet| lane.enter(packet, &mut done));
     lane.finish(&mut done);
@@ -126,7 +126,7 @@ fn between(packet: Packet, side: usize, host: u8, port: u16) -> Packet {
     Packet { source, destination, source_port, destination_port, flags, ..packet }
 }
 
-fn model(packets: &[Packet]) -> Vec<Conversation> {
+fn model(packets: &[Packet]) -> Vec<ConnectionRecord> {
     let mut model = Model::default();
     packets.iter().for_each(|packet| model.enter(packet));
     model.finish()
@@ -152,7 +152,7 @@ proptest! {
 
     #[test]
     fn a_record_gives_back_the_segment(packets in traffic()) {
-        let secret = weir_tcp::Secret::of_this_process();
+        let secret = weir_tcp::DigestKey::of_this_process();
         for packet in packets {
             let base_ns = packet.time_ns - 12_345;
             let (facts, second) = Facts::of(&packet, base_ns, &secret);
@@ -197,7 +197,7 @@ proptest! {
 
     #[test]
     fn devices_share_the_packets(packets in traffic(), limit in limit(), devices in 1..5_usize, fails in 0..400_usize) {
-        let options = Options { choice: Choice::Cpu, batch: limit, devices, ..Options::default() };
+        let options = EngineOptions { backend: Backend::Cpu, batch_size: limit, max_devices: devices, ..EngineOptions::default() };
         let mut engine = Engine::open(options).unwrap();
         let mut done = Vec::new();
         engine.enter(&packets, &mut done);
@@ -227,13 +227,14 @@ fn a_card_is_tested_before_it_is_used() {
     }
     // There is something of every kind in that test.
     let all = model(&golden::packets());
-    for class in weir_tcp::Class::ALL {
-        let count: u64 = all.iter().flat_map(|one| &one.reports).map(|kept| kept.report().of(class).segments).sum();
+    for class in weir_tcp::SegmentClass::ALL {
+        let count: u64 = all.iter().flat_map(|one| &one.reports).map(|kept| kept.report().count(class).segments).sum();
         assert!(count > 0, "{}", class.name());
     }
-    for (bit, name) in [(Degraded::DUPLICATES, "duplicates"), (Degraded::UNREAD, "unread"), (Degraded::HOLES, "holes")]
+    for (bit, name) in
+        [(Degradation::DUPLICATES, "duplicates"), (Degradation::UNREAD, "unread"), (Degradation::HOLES, "holes")]
     {
-        assert!(all.iter().flat_map(|one| &one.reports).any(|kept| kept.report().degraded.has(bit)), "{name}");
+        assert!(all.iter().flat_map(|one| &one.reports).any(|kept| kept.report().degradation.has(bit)), "{name}");
     }
 }
 
@@ -313,7 +314,7 @@ fn after_a_failure_the_processor_goes_on_and_says_so() {
 /// With a card: it says what the reference says. Without one: auto says why, and to ask for a card is an error.
 #[test]
 fn a_card_if_there_is_one() {
-    let options = Options { choice: Choice::Gpu, batch: 1000, ..Options::default() };
+    let options = EngineOptions { backend: Backend::Gpu, batch_size: 1000, ..EngineOptions::default() };
     match Engine::open(options) {
         Ok(mut engine) => {
             println!("on {}", engine.name());
@@ -326,7 +327,7 @@ fn a_card_if_there_is_one() {
         }
         Err(error) => {
             println!("no card: {error}");
-            let engine = Engine::open(Options::default()).unwrap();
+            let engine = Engine::open(EngineOptions::default()).unwrap();
             let note = engine.account().note.expect("auto says why");
             assert!(note.starts_with("no card is used: ") && !note.contains('\n'), "{note}");
             assert!(error.to_string().contains("`auto`"), "{error}");
@@ -367,11 +368,11 @@ fn what_is_no_part_of_a_connection_is_counted() {
     let udp = Packet { protocol: 17, flags: Flags(Flags::PORTS), ..Packet::default() };
     let frame = Packet { protocol: 255, network: Network::Layer2, flags: Flags(Flags::PORTS), ..Packet::default() };
     let fragment = Packet { protocol: 6, flags: Flags(Flags::FRAGMENT_LATER), ..Packet::default() };
-    let mut engine = Engine::open(Options { choice: Choice::Cpu, ..Options::default() }).unwrap();
+    let mut engine = Engine::open(EngineOptions { backend: Backend::Cpu, ..EngineOptions::default() }).unwrap();
     let mut done = Vec::new();
     engine.enter(&[udp, frame, fragment], &mut done);
     let account = engine.finish(&mut done);
-    assert_eq!(account, Account { not_tcp: 2, without_ports: 1, ..Account::default() });
+    assert_eq!(account, EngineCounters { not_tcp: 2, without_ports: 1, ..EngineCounters::default() });
     assert!(done.is_empty());
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weir_packet::{Flags, Network, Packet};
-use weir_tcp::{Class, Degraded, Report};
+use weir_tcp::{Degradation, SegmentClass, TcpReport};
 
 const QUARTER: u64 = 1 << 30;
 
@@ -112,7 +112,7 @@ struct Side {
     remembered: Vec<Packet>,
     /// From the first copy on.
     has_copies: bool,
-    report: Report,
+    report: TcpReport,
 }
 
 struct Stream {
@@ -191,31 +191,32 @@ impl Stream {
 }
 
 impl Judge {
-    pub fn enter(&mut self, side: usize, packet: &Packet) -> Class {
+    pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let class = self.judge(side, packet);
         let count = &mut self.sides[side].report.classes[class as usize];
         count.segments += 1;
-        count.bytes += if class == Class::Unread { 0 } else { u64::from(packet.payload_bytes) };
+        count.bytes += if class == SegmentClass::Unread { 0 } else { u64::from(packet.payload_bytes) };
         class
     }
 
-    pub fn report(&self, side: usize) -> Report {
+    pub fn report(&self, side: usize) -> TcpReport {
         let side = &self.sides[side];
         let mut report = side.report;
         let stream = side.stream.as_ref();
         report.missing_bytes += stream.map_or(0, Stream::missing);
         // With a SYN the lowest position is the one behind it.
         if let (Some(syn), Some((fin, fin_ns)), Some(stream), false) = (side.syn, side.fin, stream, side.several) {
-            report.size_by_sequence = fin.checked_sub(stream.lowest);
-            report.duration_by_sequence = fin_ns.checked_sub(syn.time_ns);
+            report.size_by_sequence_bytes = fin.checked_sub(stream.lowest);
+            report.duration_by_sequence_ns = fin_ns.checked_sub(syn.time_ns);
         }
         report
     }
 
     pub fn next_record(&mut self) {
         for side in &mut self.sides {
-            let Report { syn_window, maximum_segment, window_scale, handshake_ns, .. } = side.report;
-            side.report = Report { syn_window, maximum_segment, window_scale, handshake_ns, ..Report::default() };
+            let TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, .. } = side.report;
+            side.report =
+                TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, ..TcpReport::default() };
         }
     }
 
@@ -224,15 +225,15 @@ impl Judge {
         *self.reached.entry(name).or_default() += 1;
     }
 
-    fn judge(&mut self, side: usize, packet: &Packet) -> Class {
+    fn judge(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         if !packet.flags.has(Flags::TCP) {
-            self.sides[side].report.degraded.0 |= Degraded::UNREAD;
-            return Class::Unread;
+            self.sides[side].report.degradation.0 |= Degradation::UNREAD;
+            return SegmentClass::Unread;
         }
         let is_first = packet.flags.has(Flags::FRAGMENT_FIRST);
         if is_first {
             self.rule("first fragment");
-            self.sides[side].report.degraded.0 |= Degraded::UNREAD;
+            self.sides[side].report.degradation.0 |= Degradation::UNREAD;
         }
         if let Some(class) = self.copy(side, packet) {
             if is_first {
@@ -246,19 +247,19 @@ impl Judge {
             return class;
         }
         let class = match packet.control {
-            bits if bits & Packet::RST != 0 => Class::Reset,
+            bits if bits & Packet::RST != 0 => SegmentClass::Reset,
             bits if bits & Packet::SYN != 0 => self.syn(side, packet),
             _ => self.other(side, packet),
         };
         let own = &mut self.sides[side];
         match class {
-            Class::OutOfWindow => return class,
-            Class::Reset => own.ended = true,
+            SegmentClass::OutOfWindow => return class,
+            SegmentClass::Reset => own.ended = true,
             _ => {
                 own.shut = packet.window == 0;
                 own.report.zero_windows += u64::from(own.shut);
                 if packet.window == 0 {
-                    let only = class == Class::Acknowledgment;
+                    let only = class == SegmentClass::Acknowledgment;
                     self.rule(if only { "zero window of an acknowledgment only" } else { "zero window" });
                 }
                 self.acknowledge(side, packet);
@@ -268,7 +269,7 @@ impl Judge {
         class
     }
 
-    fn copy(&mut self, side: usize, packet: &Packet) -> Option<Class> {
+    fn copy(&mut self, side: usize, packet: &Packet) -> Option<SegmentClass> {
         let fields = |p: &Packet| {
             (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
         };
@@ -306,17 +307,17 @@ impl Judge {
                     }
                     if place == 3 && all == 4 || place >= 32 {
                         self.rule(if all == 4 { "copy at the fourth place" } else { "copy beyond the 32nd place" });
-                        self.sides[side].report.degraded.0 |= Degraded::DUPLICATES;
+                        self.sides[side].report.degradation.0 |= Degradation::DUPLICATES;
                     }
                     let same = earlier.ttl == packet.ttl;
-                    return Some(if same { Class::Duplicate } else { Class::RoutedDuplicate });
+                    return Some(if same { SegmentClass::Duplicate } else { SegmentClass::RoutedDuplicate });
                 }
             }
         }
         None
     }
 
-    fn syn(&mut self, side: usize, packet: &Packet) -> Class {
+    fn syn(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let own = &self.sides[side];
         let peer = &self.sides[1 - side];
         let again = own.syn.is_some_and(|syn| syn.sequence == packet.sequence);
@@ -341,7 +342,7 @@ impl Judge {
                 self.rule(if known { "SYN begins anew" } else { "begins with a SYN" });
                 if known {
                     self.rule(if ended { "reused: a side had ended" } else { "reused: none had ended" });
-                    self.sides[side].report.degraded.0 |= if ended { 0 } else { Degraded::REUSED };
+                    self.sides[side].report.degradation.0 |= if ended { 0 } else { Degradation::REUSED };
                     self.forget(side);
                 }
                 let own = &mut self.sides[side];
@@ -358,9 +359,9 @@ impl Judge {
             let own = &mut self.sides[side];
             own.syn = Some(*packet);
             own.report.syn_window = Some(packet.window);
-            own.report.maximum_segment = packet.maximum_segment_size();
+            own.report.maximum_segment_size = packet.maximum_segment_size();
             own.report.window_scale = packet.window_scale();
-            own.report.handshake_ns = answer;
+            own.report.handshake_rtt_ns = answer;
         }
         self.sides[side].last_syn_ns = packet.time_ns;
         if packet.payload_bytes > 0 {
@@ -371,7 +372,7 @@ impl Judge {
         }
         let lowest = self.sides[side].stream.as_ref().unwrap().lowest;
         self.take(side, packet, lowest);
-        if again { Class::SynRepeated } else { Class::Syn }
+        if again { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
     }
 
     fn forget(&mut self, side: usize) {
@@ -409,9 +410,9 @@ impl Judge {
             self.sides[side].acknowledged = Some(number);
             let answered = self.sides[1 - side].syn.is_some_and(|syn| syn.control & Packet::ACK != 0);
             // Not of the SYN itself: that is the responder's.
-            if answered && packet.control & Packet::SYN == 0 && self.sides[side].report.handshake_ns.is_none() {
-                self.sides[side].report.handshake_ns = self.answer(side, packet);
-                if self.sides[side].report.handshake_ns.is_some() {
+            if answered && packet.control & Packet::SYN == 0 && self.sides[side].report.handshake_rtt_ns.is_none() {
+                self.sides[side].report.handshake_rtt_ns = self.answer(side, packet);
+                if self.sides[side].report.handshake_rtt_ns.is_some() {
                     self.rule("handshake of the initiator");
                 }
             }
@@ -429,7 +430,7 @@ impl Judge {
     }
 
     /// No SYN, no RST.
-    fn other(&mut self, side: usize, packet: &Packet) -> Class {
+    fn other(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let fin = packet.control & Packet::FIN != 0;
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
         let shut = peer.shut;
@@ -443,21 +444,21 @@ impl Judge {
                     self.rule("probe again");
                     self.sides[side].out_of_window = None;
                     self.take(side, packet, highest - 1);
-                    return Class::ZeroWindowProbe;
+                    return SegmentClass::ZeroWindowProbe;
                 }
                 0 if before => {
                     self.rule("keep-alive without payload");
-                    return Class::KeepAlive;
+                    return SegmentClass::KeepAlive;
                 }
                 1 if before => {
                     self.rule("keep-alive with the last octet");
-                    return Class::KeepAlive;
+                    return SegmentClass::KeepAlive;
                 }
                 1 if packet.sequence == highest as u32 && !fin && shut => {
                     self.rule("probe");
                     self.sides[side].out_of_window = None;
                     self.take(side, packet, highest);
-                    return Class::ZeroWindowProbe;
+                    return SegmentClass::ZeroWindowProbe;
                 }
                 1 if packet.sequence == highest as u32 && !fin => self.rule("no probe: window open"),
                 _ => {}
@@ -469,7 +470,7 @@ impl Judge {
         self.payload(side, packet)
     }
 
-    fn acknowledgment(&mut self, side: usize, packet: &Packet) -> Class {
+    fn acknowledgment(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let number = packet.acknowledgment;
         let window = self.sides[side].only_acknowledged_with.replace(packet.window);
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
@@ -487,19 +488,19 @@ impl Judge {
             "no duplicate acknowledgment: nothing on the way"
         } else {
             self.rule("duplicate acknowledgment");
-            return Class::DuplicateAcknowledgment;
+            return SegmentClass::DuplicateAcknowledgment;
         };
         self.rule(rule);
-        Class::Acknowledgment
+        SegmentClass::Acknowledgment
     }
 
-    fn payload(&mut self, side: usize, packet: &Packet) -> Class {
+    fn payload(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let fin = u64::from(packet.control & Packet::FIN != 0);
         let length = u64::from(packet.payload_bytes) + fin;
         let own = &self.sides[side];
         let Some(stream) = &own.stream else {
             if length - fin >= QUARTER {
-                return Class::OutOfWindow;
+                return SegmentClass::OutOfWindow;
             }
             return self.begin_amid(side, packet);
         };
@@ -527,7 +528,7 @@ impl Judge {
                 Some(_) if into_the_stream => self.rule("out of window: reaches into the stream"),
                 Some(last) if u64::from(apart(last)) < QUARTER && length - fin < QUARTER => {
                     self.rule("jump");
-                    self.sides[side].report.degraded.0 |= Degraded::JUMP;
+                    self.sides[side].report.degradation.0 |= Degradation::JUMP;
                     self.forget(side);
                     return self.begin_amid(side, packet);
                 }
@@ -535,14 +536,14 @@ impl Judge {
                 None => {}
             }
             self.sides[side].out_of_window = Some(packet.sequence);
-            return Class::OutOfWindow;
+            return SegmentClass::OutOfWindow;
         }
         let class = self.class_of_payload(side, packet, start..end);
         self.take(side, packet, start);
         class
     }
 
-    fn class_of_payload(&mut self, side: usize, packet: &Packet, range: Range<u64>) -> Class {
+    fn class_of_payload(&mut self, side: usize, packet: &Packet, range: Range<u64>) -> SegmentClass {
         let stream = self.sides[side].stream.as_ref().unwrap();
         let (lowest, highest) = (stream.lowest, stream.highest);
         if range.start >= highest {
@@ -551,7 +552,7 @@ impl Judge {
             if fin_alone {
                 self.rule("FIN alone in order");
             }
-            return Class::InOrder;
+            return SegmentClass::InOrder;
         }
         let known = stream.known(range.clone());
         let all = range.end - range.start;
@@ -563,8 +564,8 @@ impl Judge {
             let peers = self.sides[1 - side].acknowledged;
             let spurious = peers.is_some_and(|acknowledged| !is_beyond(range.end as u32, acknowledged));
             let report = &mut self.sides[side].report;
-            report.partial += u64::from(known < all);
-            report.spurious += u64::from(spurious);
+            report.partial_retransmissions += u64::from(known < all);
+            report.spurious_retransmissions += u64::from(spurious);
             self.rule(if known < all { "retransmission, partial" } else { "retransmission, full" });
             self.rule(match peers {
                 None => "retransmission, other side silent",
@@ -574,7 +575,7 @@ impl Judge {
             if !whole {
                 self.rule("retransmission, cut or joined anew");
             }
-            return Class::Retransmission;
+            return SegmentClass::Retransmission;
         }
         let first_gap = stream
             .gaps
@@ -594,7 +595,7 @@ impl Judge {
                 self.rule("splits a hole");
             }
         }
-        let both = (self.sides[0].report.handshake_ns, self.sides[1].report.handshake_ns);
+        let both = (self.sides[0].report.handshake_rtt_ns, self.sides[1].report.handshake_rtt_ns);
         let (limit_ns, by_handshake) = match both {
             (Some(one), Some(other)) => (one.saturating_add(other), true),
             _ => (3_000_000, false),
@@ -606,15 +607,15 @@ impl Judge {
             (false, true) => "unseen by the handshake",
             (false, false) => "unseen by 3 ms",
         });
-        if soon { Class::OutOfOrder } else { Class::UnseenRetransmission }
+        if soon { SegmentClass::OutOfOrder } else { SegmentClass::UnseenRetransmission }
     }
 
-    fn begin_amid(&mut self, side: usize, packet: &Packet) -> Class {
+    fn begin_amid(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         self.rule("begins amid");
         let first = (1 << 40) + u64::from(packet.sequence);
         self.sides[side].stream = Some(Stream::at(first, packet.time_ns));
         self.take(side, packet, first);
-        Class::InOrder
+        SegmentClass::InOrder
     }
 
     fn take(&mut self, side: usize, packet: &Packet, start: u64) {
@@ -629,7 +630,7 @@ impl Judge {
         own.report.retransmitted_bytes += known;
         own.report.unique_bytes += payload - known;
         let fin = packet.control & Packet::FIN != 0;
-        own.report.largest_hole = own.report.largest_hole.max(start.saturating_sub(stream.highest));
+        own.report.largest_hole_bytes = own.report.largest_hole_bytes.max(start.saturating_sub(stream.highest));
         let touched = stream.holes().iter().filter(|hole| hole.start < end && start < hole.end).count();
         stream.take(start..end + u64::from(fin), packet.time_ns);
         let known_fin = own.fin;
@@ -667,7 +668,7 @@ impl Judge {
         assert_eq!(holes.len(), 33, "a segment opens or splits one at most");
         let lowest = holes[0].clone();
         own.report.missing_bytes += lowest.end - lowest.start;
-        own.report.degraded.0 |= Degraded::HOLES;
+        own.report.degradation.0 |= Degradation::HOLES;
         let below = stream.lowest == lowest.start || stream.settled.iter().any(|range| range.start > lowest.end);
         stream.settled.push(lowest);
         self.rule("settled");
@@ -681,7 +682,7 @@ impl Judge {
 /// What some histories reached.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    classes: BTreeMap<Class, u64>,
+    classes: BTreeMap<SegmentClass, u64>,
     degraded: BTreeMap<&'static str, u64>,
     rules: BTreeMap<&'static str, u64>,
 }
@@ -692,10 +693,10 @@ impl Coverage {
             *self.rules.entry(rule).or_default() += times;
         }
         for report in [judge.report(0), judge.report(1)] {
-            for class in Class::ALL {
-                *self.classes.entry(class).or_default() += report.of(class).segments;
+            for class in SegmentClass::ALL {
+                *self.classes.entry(class).or_default() += report.count(class).segments;
             }
-            for name in report.degraded.names() {
+            for name in report.degradation.names() {
                 *self.degraded.entry(name).or_default() += 1;
             }
         }

@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use weir_tcp::Degraded;
+use weir_tcp::Degradation;
 
 /// Writes the segments of the connection that a key means, as the first pass numbered them.
 pub fn explain(
@@ -86,7 +86,7 @@ pub fn explain(
 
 /// Why the engine's word on a connection may differ, if it had no memory for all of it.
 fn short_of_room(connection: &Connection) -> Option<&'static str> {
-    let marked = connection.reports().iter().any(|report| report.degraded.has(Degraded::ROOM));
+    let marked = connection.reports().iter().any(|report| report.degradation.has(Degradation::POOL_FULL));
     marked.then_some("it had no memory left for what is out of the ordinary in this connection (marked room)")
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
     use weir_capture::{PcapWriter, Source};
-    use weir_tcp_batch::{Choice, Engine, Options};
+    use weir_tcp_batch::{Backend, Engine, EngineOptions};
 
     /// Connections in trouble, as a capture of the first packets of those that a seed makes.
     fn capture(path: &Path, [seed, packets]: [usize; 2]) {
@@ -128,7 +128,12 @@ mod tests {
         capture(&path, first);
         let sources = [path.as_os_str()];
         let source = files::open_sources(&sources, &stop).unwrap();
-        let engine = Engine::open(Options { choice: Choice::Cpu, in_trouble, ..Options::default() }).unwrap();
+        let engine = Engine::open(EngineOptions {
+            backend: Backend::Cpu,
+            max_anomalies: in_trouble,
+            ..EngineOptions::default()
+        })
+        .unwrap();
         let settings = input::Settings { filter: None, decode: weir_packet::DecodeOptions { decapsulate: false } };
         let findings = find(&tcp, &sources, source, settings.clone(), engine, 1000, &stop);
         capture(&path, later);

@@ -4,20 +4,20 @@ use super::connection::Connection;
 use super::input::{Taker, ends, opens};
 use std::net::SocketAddr;
 use weir_packet::Packet;
-use weir_tcp::Room;
+use weir_tcp::AnomalyPool;
 
 /// The packets between two ends.
 pub struct Between {
     ends: [SocketAddr; 2],
     connection: weir_tcp::Connection,
-    room: Room,
+    room: AnomalyPool,
     number: usize,
 }
 
 impl Between {
     /// Between the ends of a connection.
     pub fn ends_of(connection: &Connection) -> Self {
-        let mut room = Room::default();
+        let mut room = AnomalyPool::default();
         // Two sides at a time. Without memory for them it still knows where connections end.
         let _ = room.reserve(2);
         Self { ends: connection.ends(), connection: weir_tcp::Connection::NEW, room, number: 0 }
@@ -30,7 +30,7 @@ impl Between {
             return None;
         }
         if opens(packet) && self.connection.has_ended() {
-            self.connection.end(&mut self.room);
+            self.connection.reset(&mut self.room);
             self.number += 1;
         }
         self.connection.enter(side, packet, &mut self.room);

@@ -5,13 +5,13 @@ use super::input::opens;
 use ahash::RandomState;
 use std::collections::HashMap;
 use weir_packet::{Flags, Packet};
-use weir_tcp_batch::{Conversation, Key};
+use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
 /// Which side is the client, of every pair of ends; 50 to 110 octets each.
 pub struct Clients {
-    pairs: HashMap<Key, Pair, RandomState>,
+    pairs: HashMap<ConnectionKey, Pair, RandomState>,
     /// Times from which on another side is the client, ns, of the few pairs of which there are some.
-    turns: HashMap<Key, Vec<(u64, u8)>, RandomState>,
+    turns: HashMap<ConnectionKey, Vec<(u64, u8)>, RandomState>,
     /// Connections for which there still is room.
     left: usize,
 }
@@ -39,7 +39,7 @@ impl Clients {
     /// Takes note of a packet. If not, it is of a connection for which there is no room.
     #[must_use]
     pub fn enter(&mut self, packet: &Packet) -> bool {
-        let (key, side) = Key::of_packet(packet);
+        let (key, side) = ConnectionKey::of_packet(packet);
         let side = side as u8;
         let pair = match self.pairs.get_mut(&key) {
             Some(pair) => pair,
@@ -83,8 +83,8 @@ impl Clients {
     }
 
     /// The side of the client.
-    pub fn of(&self, conversation: &Conversation) -> usize {
-        let key = Key::between(conversation.endpoints);
+    pub fn of(&self, conversation: &ConnectionRecord) -> usize {
+        let key = ConnectionKey::between(conversation.endpoints);
         let Some(pair) = self.pairs.get(&key) else { return 0 };
         let turns = self.turns.get(&key).map_or(&[][..], Vec::as_slice);
         let turn = turns.iter().rev().find(|&&(since_ns, _)| since_ns <= conversation.first_ns);
@@ -115,7 +115,7 @@ mod tests {
         }
         let endpoints = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         let conversation =
-            Conversation { endpoints, first_ns, last_ns: 99, packets: [1; 2], reports: Default::default() };
+            ConnectionRecord { endpoints, first_ns, last_ns: 99, packets: [1; 2], reports: Default::default() };
         endpoints[clients.of(&conversation)].port()
     }
 

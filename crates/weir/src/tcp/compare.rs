@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use weir_packet::{Flags, Packet};
-use weir_tcp::{Class, Connection, Room};
+use weir_tcp::{AnomalyPool, Connection, SegmentClass};
 
 /// What both rules said of segments with payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Comparison {
     /// Number of each pair of ends, and its connection, as ours has it.
     pairs: HashMap<[SocketAddr; 2], usize>,
     connections: Vec<Connection>,
-    room: Room,
+    room: AnomalyPool,
     /// Pair and side, and sequence number, of what was seen; identification of the first of them.
     seen: HashMap<(u32, u32), u32>,
     /// Those of the others.
@@ -64,7 +64,7 @@ impl Comparison {
         }
         let connection = &mut self.connections[pair];
         if opens(packet) && connection.has_ended() {
-            connection.end(&mut self.room);
+            connection.reset(&mut self.room);
         }
         let class = connection.enter(side, packet, &mut self.room);
         if packet.payload_bytes == 0 || !packet.flags.has(Flags::TCP) {
@@ -73,8 +73,8 @@ impl Comparison {
         self.data += 1;
         let pair = pair as u32;
         let (again, same_identification) = self.by_rule(pair << 1 | side as u32, packet);
-        let retransmission = class == Class::Retransmission;
-        let copy = matches!(class, Class::Duplicate | Class::RoutedDuplicate);
+        let retransmission = class == SegmentClass::Retransmission;
+        let copy = matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate);
         let by_rule = again && !same_identification;
         self.retransmissions.count([by_rule, same_identification], [retransmission, copy]);
         self.copies.count([same_identification, by_rule], [copy, retransmission]);

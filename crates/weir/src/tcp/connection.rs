@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, ipv4_mapped};
-use weir_tcp::{Class, Kept, Report};
-use weir_tcp_batch::Conversation;
+use weir_tcp::{CompactReport, SegmentClass, TcpReport};
+use weir_tcp_batch::ConnectionRecord;
 
 /// Packets that a connection has at least, so that a share of its segments says something.
 const ENOUGH_PACKETS: u64 = 20;
@@ -20,16 +20,16 @@ pub struct Connection {
     pub first_ns: u64,
     pub last_ns: u64,
     pub packets: [u64; 2],
-    reports: [Kept; 2],
+    reports: [CompactReport; 2],
     /// The client is side 1 of the engine.
     pub turned: bool,
 }
 
 impl Connection {
     /// With the client first.
-    pub fn of(conversation: Conversation, clients: &Clients) -> Self {
+    pub fn of(conversation: ConnectionRecord, clients: &Clients) -> Self {
         let turned = clients.of(&conversation) == 1;
-        let Conversation { endpoints: mut ends, first_ns, last_ns, mut packets, mut reports } = conversation;
+        let ConnectionRecord { endpoints: mut ends, first_ns, last_ns, mut packets, mut reports } = conversation;
         if turned {
             ends.reverse();
             packets.reverse();
@@ -40,18 +40,18 @@ impl Connection {
     }
 
     /// What one direction told.
-    pub fn report(&self, side: usize) -> Report {
+    pub fn report(&self, side: usize) -> TcpReport {
         self.reports[side].report()
     }
 
     /// What both told.
-    pub fn reports(&self) -> [Report; 2] {
-        self.reports.each_ref().map(Kept::report)
+    pub fn reports(&self) -> [TcpReport; 2] {
+        self.reports.each_ref().map(CompactReport::report)
     }
 
     /// The same connection of which something else was told.
-    pub fn with_reports(&self, reports: [Report; 2]) -> Self {
-        Self { reports: reports.map(Kept::from), ..self.clone() }
+    pub fn with_reports(&self, reports: [TcpReport; 2]) -> Self {
+        Self { reports: reports.map(CompactReport::from), ..self.clone() }
     }
 
     /// Both ends, the lower one first.
@@ -70,14 +70,14 @@ impl Connection {
     }
 
     /// A figure of both directions.
-    pub fn both(&self, figure: fn(&Report) -> u64) -> u64 {
+    pub fn both(&self, figure: fn(&TcpReport) -> u64) -> u64 {
         self.reports().iter().map(figure).sum()
     }
 
     /// Segments sent again, and those among which they count.
     pub fn retransmitted_of(&self) -> (u64, u64) {
         let reports = self.reports();
-        let both = |figure: fn(&Report) -> u64| reports.iter().map(figure).sum();
+        let both = |figure: fn(&TcpReport) -> u64| reports.iter().map(figure).sum();
         (both(retransmitted), both(carrying))
     }
 
@@ -89,13 +89,15 @@ impl Connection {
 
     /// Round trip of the handshake, ns: behind the probe and before it, as far as known.
     pub fn round_trip_ns(&self) -> u64 {
-        self.reports().iter().filter_map(|report| report.handshake_ns).sum()
+        self.reports().iter().filter_map(|report| report.handshake_rtt_ns).sum()
     }
 
     /// Seen from one side alone, though that side was answered: it sends payload or acknowledges.
     pub fn is_one_way(&self) -> bool {
         let one_side = self.packets.contains(&0);
-        one_side && self.both(|r| r.of(Class::InOrder).segments + r.of(Class::Acknowledgment).segments) > 0
+        one_side
+            && self.both(|r| r.count(SegmentClass::InOrder).segments + r.count(SegmentClass::Acknowledgment).segments)
+                > 0
     }
 
     /// As a flow, for the fields of records.
@@ -126,27 +128,33 @@ impl Connection {
 }
 
 /// Octets of payload, of copies and all.
-pub fn payload(report: &Report) -> u64 {
+pub fn payload(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
 /// Segments sent again, whether or not the capture has the first of them, without copies.
-pub fn retransmitted(report: &Report) -> u64 {
-    [Class::Retransmission, Class::UnseenRetransmission, Class::SynRepeated]
+pub fn retransmitted(report: &TcpReport) -> u64 {
+    [SegmentClass::Retransmission, SegmentClass::UnseenRetransmission, SegmentClass::SynRetransmission]
         .iter()
-        .map(|&class| report.of(class).segments)
+        .map(|&class| report.count(class).segments)
         .sum()
 }
 
 /// Segments with payload, SYN or FIN, without copies, keep-alives and RST.
-pub fn carrying(report: &Report) -> u64 {
-    let new = [Class::Syn, Class::InOrder, Class::OutOfOrder, Class::ZeroWindowProbe, Class::OutOfWindow];
-    new.iter().map(|&class| report.of(class).segments).sum::<u64>() + retransmitted(report)
+pub fn carrying(report: &TcpReport) -> u64 {
+    let new = [
+        SegmentClass::Syn,
+        SegmentClass::InOrder,
+        SegmentClass::OutOfOrder,
+        SegmentClass::ZeroWindowProbe,
+        SegmentClass::OutOfWindow,
+    ];
+    new.iter().map(|&class| report.count(class).segments).sum::<u64>() + retransmitted(report)
 }
 
 /// Copies of both kinds.
-pub fn copies(report: &Report) -> u64 {
-    report.of(Class::Duplicate).segments + report.of(Class::RoutedDuplicate).segments
+pub fn copies(report: &TcpReport) -> u64 {
+    report.count(SegmentClass::Duplicate).segments + report.count(SegmentClass::RoutedDuplicate).segments
 }
 
 /// Packets below which a connection comes behind all others.
@@ -163,7 +171,7 @@ pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
         TcpSort::Bytes => connection.both(payload),
         TcpSort::Missing => connection.both(|report| report.missing_bytes),
         TcpSort::Duplicates => connection.both(copies),
-        TcpSort::OutOfOrder => connection.both(|report| report.of(Class::OutOfOrder).segments),
+        TcpSort::OutOfOrder => connection.both(|report| report.count(SegmentClass::OutOfOrder).segments),
         TcpSort::ZeroWindow => connection.both(|report| report.zero_windows),
         TcpSort::Rtt => connection.round_trip_ns(),
         TcpSort::Start => u64::MAX - connection.first_ns,

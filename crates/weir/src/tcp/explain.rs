@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use weir_export::append_tcp_json;
 use weir_packet::{Flags, Packet};
-use weir_tcp::{Class, Degraded, Reference, Report};
+use weir_tcp::{Degradation, Reference, SegmentClass, TcpReport};
 
 /// Segments of a side among which the original of a copy is looked for.
 const REMEMBERED: usize = 64;
@@ -101,16 +101,16 @@ impl<'a, W: Write> Explanation<'a, W> {
         side: usize,
         packet: &Packet,
         frame: u64,
-        class: Class,
-        before: &Report,
-        after: &Report,
+        class: SegmentClass,
+        before: &TcpReport,
+        after: &TcpReport,
     ) -> String {
         let client = side == usize::from(self.connection.turned);
         let arrow = if client { '→' } else { '←' };
         // Times may go back.
         let since = packet.time_ns as f64 - self.connection.first_ns as f64;
         let mut line = format!("{frame:>8} {:>13.6}  {arrow} ", since / 1e9);
-        if class == Class::Unread {
+        if class == SegmentClass::Unread {
             line += "a packet without a whole TCP header: unread\n";
             return line;
         }
@@ -127,28 +127,32 @@ impl<'a, W: Write> Explanation<'a, W> {
 
         let taken = !matches!(
             class,
-            Class::Duplicate | Class::RoutedDuplicate | Class::Reset | Class::KeepAlive | Class::OutOfWindow
+            SegmentClass::Duplicate
+                | SegmentClass::RoutedDuplicate
+                | SegmentClass::Reset
+                | SegmentClass::KeepAlive
+                | SegmentClass::OutOfWindow
         );
         if taken && (payload > 0 || fin || syn) {
             let first = start + i64::from(syn);
             own.explain_octets(first..first + payload, fin, (class, before, after), &mut notes);
         }
         match class {
-            Class::Duplicate | Class::RoutedDuplicate => {
+            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => {
                 let original = own.recent.iter().find(|(_, earlier)| is_alike(earlier, packet));
                 notes.extend(original.map(|(frame, earlier)| match earlier.ttl == packet.ttl {
                     true => format!("of frame {frame}"),
                     false => format!("of frame {frame}, which had TTL {}", earlier.ttl),
                 }));
             }
-            Class::OutOfWindow => {}
+            SegmentClass::OutOfWindow => {}
             _ => {
                 own.recent.push_front((frame, *packet));
                 own.recent.truncate(REMEMBERED);
             }
         }
-        if before.handshake_ns.is_none()
-            && let Some(ns) = after.handshake_ns
+        if before.handshake_rtt_ns.is_none()
+            && let Some(ns) = after.handshake_rtt_ns
         {
             let which = if client { "on the client's side, before" } else { "on the server's side, behind" };
             notes.push(format!("round trip {which} the probe: {}", units::span(ns)));
@@ -192,14 +196,14 @@ impl<'a, W: Write> Explanation<'a, W> {
         &mut self,
         side: usize,
         packet: &Packet,
-        class: Class,
-        before: &Report,
-        after: &Report,
+        class: SegmentClass,
+        before: &TcpReport,
+        after: &TcpReport,
     ) -> Option<&'static str> {
         let own = &mut self.sides[side];
-        let syn = class == Class::Syn;
+        let syn = class == SegmentClass::Syn;
         let first = if syn { packet.sequence } else { packet.sequence.wrapping_sub(1) };
-        let jumped = after.degraded.has(Degraded::JUMP) && !before.degraded.has(Degraded::JUMP);
+        let jumped = after.degradation.has(Degradation::JUMP) && !before.degradation.has(Degradation::JUMP);
         match own.base {
             None => {
                 own.base = Some(first);
@@ -224,9 +228,9 @@ impl<'a, W: Write> Explanation<'a, W> {
         let mut text = String::from("\n");
         for (at, who) in ["client", "server"].into_iter().enumerate() {
             let report = self.reference.report(self.side(at));
-            let classes = Class::ALL.iter().filter(|&&class| report.of(class).segments > 0);
+            let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
             let classes: Vec<String> =
-                classes.map(|&class| format!("{} {}", report.of(class).segments, class.name())).collect();
+                classes.map(|&class| format!("{} {}", report.count(class).segments, class.name())).collect();
             let _ = writeln!(
                 text,
                 "{who}: {}; {} octets seen, {} of them again, {} missing",
@@ -302,7 +306,7 @@ impl Side {
         &mut self,
         octets: Range<i64>,
         fin: bool,
-        (class, before, after): (Class, &Report, &Report),
+        (class, before, after): (SegmentClass, &TcpReport, &TcpReport),
         notes: &mut Vec<String>,
     ) {
         let again: Vec<Range<i64>> = self.seen.iter().filter_map(|seen| overlap(seen, &octets)).collect();
@@ -313,18 +317,18 @@ impl Side {
             let which = if count(&again) == repeated { list(&again) + ", " } else { String::new() };
             notes.push(format!("again {which}{}", units::count(repeated, "octet")));
         }
-        if class == Class::Retransmission && fin && octets.is_empty() {
+        if class == SegmentClass::Retransmission && fin && octets.is_empty() {
             notes.push("the FIN again".into());
         }
         let new = after.unique_bytes - before.unique_bytes;
-        if after.partial > before.partial && new > 0 {
+        if after.partial_retransmissions > before.partial_retransmissions && new > 0 {
             notes.push(format!("{} new", units::count(new, "octet")));
         }
-        if after.spurious > before.spurious {
+        if after.spurious_retransmissions > before.spurious_retransmissions {
             notes.push("needless, all of it had been acknowledged".into());
         }
-        let known_from = !self.seen.is_empty() || class == Class::Syn;
-        if octets.start > self.highest && known_from && class == Class::InOrder {
+        let known_from = !self.seen.is_empty() || class == SegmentClass::Syn;
+        if octets.start > self.highest && known_from && class == SegmentClass::InOrder {
             let hole = self.highest..octets.start;
             notes.push(format!(
                 "leaves out {}, {}",
@@ -340,7 +344,7 @@ impl Side {
             };
             notes.push(format!("fills {}, {rest}", units::count(filled, "octet")));
         }
-        self.add(octets.start - i64::from(class == Class::Syn)..octets.end + i64::from(fin));
+        self.add(octets.start - i64::from(class == SegmentClass::Syn)..octets.end + i64::from(fin));
     }
 
     fn add(&mut self, mut range: Range<i64>) {
@@ -367,7 +371,7 @@ fn list(ranges: &[Range<i64>]) -> String {
 }
 
 /// The fields of the records in which the engine and other reports differ: their names, and both values.
-fn differences(by_engine: &Connection, reports: [Report; 2]) -> Vec<String> {
+fn differences(by_engine: &Connection, reports: [TcpReport; 2]) -> Vec<String> {
     let fields = |connection: &Connection| -> Map<String, Value> {
         let mut text = Vec::new();
         append_tcp_json(&connection.flow(), &mut text);
@@ -394,19 +398,19 @@ fn letters(control: u16) -> String {
 mod tests {
     use super::super::client::Clients;
     use super::*;
-    use weir_tcp::Count;
-    use weir_tcp_batch::Conversation;
+    use weir_tcp::SegmentCount;
+    use weir_tcp_batch::ConnectionRecord;
 
     #[test]
     fn a_difference_is_named_by_its_fields_and_both_values() {
         let ends = ["192.0.2.1:1000", "192.0.2.2:80"].map(|end| end.parse().unwrap());
         let nothing =
-            Conversation { endpoints: ends, first_ns: 0, last_ns: 0, packets: [3, 4], reports: Default::default() };
+            ConnectionRecord { endpoints: ends, first_ns: 0, last_ns: 0, packets: [3, 4], reports: Default::default() };
         let connection = Connection::of(nothing, &Clients::at_most(1));
         let mut reports = connection.reports();
         assert!(differences(&connection, reports).is_empty());
-        reports[1].classes[Class::OutOfOrder as usize] = Count { segments: 2, bytes: 300 };
-        reports[0].handshake_ns = Some(5);
+        reports[1].classes[SegmentClass::OutOfOrder as usize] = SegmentCount { segments: 2, bytes: 300 };
+        reports[0].handshake_rtt_ns = Some(5);
         let all = differences(&connection, reports).join("; ");
         let wanted =
             ["tcp_handshake_rtt_ns: null, 5", "rev_tcp_out_of_order: 0, 2", "rev_tcp_out_of_order_bytes: 0, 300"];

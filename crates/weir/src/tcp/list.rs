@@ -5,7 +5,7 @@ use super::connection::{Connection, copies, payload, retransmitted};
 use super::totals::percent;
 use crate::table::Column;
 use crate::units;
-use weir_tcp::{Class, Report};
+use weir_tcp::{SegmentClass, TcpReport};
 
 /// Columns that say who.
 pub const WHO: usize = 4;
@@ -48,16 +48,16 @@ fn columns(listed: &[Connection], before: usize) -> Vec<Column> {
     let each =
         |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
     let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
-    let one = |heading: &str, side: usize, figure: fn(&Report) -> u64| {
+    let one = |heading: &str, side: usize, figure: fn(&TcpReport) -> u64| {
         each(heading, &move |connection| some(figure(&connection.report(side))))
     };
     let both =
-        |heading: &str, figure: fn(&Report) -> u64| each(heading, &move |connection| some(connection.both(figure)));
+        |heading: &str, figure: fn(&TcpReport) -> u64| each(heading, &move |connection| some(connection.both(figure)));
     let octets = |heading: &str, side: usize| {
         each(heading, &move |connection| units::short(payload(&connection.report(side))) + "B")
     };
     let round_trip = |heading: &str, side: usize| {
-        each(heading, &move |connection| connection.report(side).handshake_ns.map_or(String::new(), units::span))
+        each(heading, &move |connection| connection.report(side).handshake_rtt_ns.map_or(String::new(), units::span))
     };
     let mut ranks = before as u64 + 1..;
     let columns = vec![
@@ -75,8 +75,8 @@ fn columns(listed: &[Connection], before: usize) -> Vec<Column> {
         octets("←payload", 1),
         one("retr→", 0, retransmitted),
         one("←retr", 1, retransmitted),
-        both("unseen", |report| report.of(Class::UnseenRetransmission).segments),
-        both("ooo", |report| report.of(Class::OutOfOrder).segments),
+        both("unseen", |report| report.count(SegmentClass::UnseenRetransmission).segments),
+        both("ooo", |report| report.count(SegmentClass::OutOfOrder).segments),
         both("copies", copies),
         both("0-win", |report| report.zero_windows),
         each("missing", &|connection| {
@@ -93,7 +93,7 @@ fn columns(listed: &[Connection], before: usize) -> Vec<Column> {
 
 /// In which way what is said of a connection is not exact; also whether it was seen from one side only.
 pub fn marks(connection: &Connection) -> String {
-    let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degraded.0);
+    let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degradation.0);
     let one_way = connection.is_one_way().then_some("one-way");
-    weir_tcp::Degraded(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+    weir_tcp::Degradation(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
 }

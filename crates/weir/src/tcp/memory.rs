@@ -3,7 +3,7 @@
 use crate::{Refusal, units};
 use std::fs::read_to_string;
 use std::path::Path;
-use weir_tcp_batch::Options;
+use weir_tcp_batch::EngineOptions;
 
 /// What a connection takes in the engine, and later in the list: the larger of both, with what lists grow by.
 const CONNECTION: u64 = 700;
@@ -42,7 +42,11 @@ impl Shares {
             (Some(wanted), _) => wanted as usize,
             (None, _) => part(2, CONNECTION),
         };
-        Ok(Self { connections, in_trouble: part(8, TROUBLE), batch: part(8, RECORD).min(Options::default().batch) })
+        Ok(Self {
+            connections,
+            in_trouble: part(8, TROUBLE),
+            batch: part(8, RECORD).min(EngineOptions::default().batch_size),
+        })
     }
 }
 
@@ -79,7 +83,7 @@ mod tests {
         let Err(Refusal(text)) = Shares::of(gigabytes, Some(20_000_001)) else { panic!("there is no room") };
         assert!(text.starts_with("--connections 20000001 may take 14.0 GB of memory, and 14.0 GB are free"), "{text}");
         let Ok(unknown) = Shares::of(None, None) else { panic!("nobody knows of a bound") };
-        assert_eq!((unknown.connections, unknown.batch), (usize::MAX, Options::default().batch));
+        assert_eq!((unknown.connections, unknown.batch), (usize::MAX, EngineOptions::default().batch_size));
         assert!(Shares::of(Some(LEAST), None).is_ok_and(|shares| shares.batch > 10_000));
         assert!(Shares::of(Some(LEAST - 1), None).is_err());
     }

@@ -38,7 +38,7 @@ use std::sync::atomic::AtomicBool;
 use totals::Totals;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
-use weir_tcp_batch::{Choice, Conversation, Engine, Options};
+use weir_tcp_batch::{Backend, ConnectionRecord, Engine, EngineOptions};
 
 /// Everything that a run found.
 pub struct Findings {
@@ -82,9 +82,9 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     let outputs = Outputs::of(tcp);
     files::check_targets(&sources, &outputs.targets())?;
     let choice = match tcp.engine {
-        None | Some(EngineChoice::Auto) => Choice::Auto,
-        Some(EngineChoice::Cpu) => Choice::Cpu,
-        Some(EngineChoice::Gpu) => Choice::Gpu,
+        None | Some(EngineChoice::Auto) => Backend::Auto,
+        Some(EngineChoice::Cpu) => Backend::Cpu,
+        Some(EngineChoice::Gpu) => Backend::Gpu,
     };
     let decode = weir_packet::DecodeOptions { decapsulate: tcp.decap };
     let settings = input::Settings { filter: outputs::filter(tcp.filter.as_deref())?, decode };
@@ -92,9 +92,13 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     let source = files::open_sources(&sources, &stop)?;
     // Files take address space, too.
     let shares = Shares::of(memory::free(), tcp.connections)?;
-    let engine =
-        Engine::open(Options { choice, batch: shares.batch, in_trouble: shares.in_trouble, ..Options::default() })
-            .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
+    let engine = Engine::open(EngineOptions {
+        backend: choice,
+        batch_size: shares.batch,
+        max_anomalies: shares.in_trouble,
+        ..EngineOptions::default()
+    })
+    .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
     let mut outputs = outputs.open()?;
 
     let findings = find(tcp, &sources, source, settings.clone(), engine, shares.connections, &stop);
@@ -127,7 +131,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
 /// All that want packets.
 struct Takers {
     engine: Engine,
-    done: Vec<Conversation>,
+    done: Vec<ConnectionRecord>,
     /// Those that have ended.
     connections: Vec<Connection>,
     clients: Clients,

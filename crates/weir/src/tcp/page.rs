@@ -8,7 +8,7 @@ use super::totals::percent;
 use crate::table::Column;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use weir_tcp::Class;
+use weir_tcp::SegmentClass;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#222;--paper:#fff;--line:#ccc;--faint:#666}\
@@ -106,7 +106,7 @@ fn classes(findings: &Findings) -> String {
     let mut text = String::from(
         "<table>\n<tr><th class=\"l\">class</th><th>packets</th><th>share</th><th>octets of payload</th><th>share</th></tr>\n",
     );
-    for class in Class::ALL {
+    for class in SegmentClass::ALL {
         let count = totals.of_class(class);
         if count.segments > 0 {
             let _ = writeln!(

@@ -6,12 +6,12 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
-use weir_tcp::Class;
+use weir_tcp::SegmentClass;
 
 /// Everything as one object; its `list` has all connections in their order, with the fields of `docs/fields.md`.
 pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
     let (totals, packets) = (&findings.totals, &findings.intake.ledger.packets);
-    let classes: Map<String, Value> = Class::ALL
+    let classes: Map<String, Value> = SegmentClass::ALL
         .into_iter()
         .map(|class| {
             let count = totals.of_class(class);

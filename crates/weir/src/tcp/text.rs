@@ -9,7 +9,7 @@ use crate::table::{Column, lines, rows};
 use crate::units;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use weir_tcp::Class;
+use weir_tcp::SegmentClass;
 
 /// What the headings of the list mean.
 pub const LEGEND: &str = "\
@@ -131,7 +131,7 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
         );
     }
     lines.push(("retransmitted", again));
-    let unseen = totals.of_class(Class::UnseenRetransmission).segments;
+    let unseen = totals.of_class(SegmentClass::UnseenRetransmission).segments;
     if all > 0 {
         let _ = write!(
             lines.last_mut().expect("it was pushed").1,
@@ -159,8 +159,9 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
 
 /// Classes that occurred, both directions together.
 fn classes(totals: &Totals) -> String {
-    let some: Vec<Class> = Class::ALL.into_iter().filter(|&class| totals.of_class(class).segments > 0).collect();
-    let column = |heading: &str, to_the_right, cell: &dyn Fn(Class) -> String, sum: String| {
+    let some: Vec<SegmentClass> =
+        SegmentClass::ALL.into_iter().filter(|&class| totals.of_class(class).segments > 0).collect();
+    let column = |heading: &str, to_the_right, cell: &dyn Fn(SegmentClass) -> String, sum: String| {
         Column::new(heading, to_the_right, some.iter().map(|&class| cell(class)).chain([sum]))
     };
     let (packets, octets) = (totals.packets, totals.payload_bytes);
@@ -210,13 +211,13 @@ pub fn order(sort: TcpSort) -> &'static str {
 mod tests {
     use super::*;
     use crate::arguments::TcpSort;
-    use weir_tcp::Degraded;
+    use weir_tcp::Degradation;
 
     #[test]
     fn the_totals_say_at_once_that_memory_was_missing() {
         let facts = |without_room| {
             let mut totals = Totals { connections: 7, ..Totals::default() };
-            totals.degraded[Degraded::ROOM.trailing_zeros() as usize] = without_room;
+            totals.degraded[Degradation::POOL_FULL.trailing_zeros() as usize] = without_room;
             facts(&Findings {
                 sources: Vec::new(),
                 engine: String::new(),

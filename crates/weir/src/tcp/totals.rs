@@ -3,7 +3,7 @@
 use super::connection::{Connection, carrying, copies, payload, retransmitted};
 use crate::units;
 use std::fmt::Write;
-use weir_tcp::{Class, Count, Degraded};
+use weir_tcp::{Degradation, SegmentClass, SegmentCount};
 
 /// Sums over all connections. Of pairs the clients' comes first.
 #[derive(Clone, Debug, Default)]
@@ -11,8 +11,8 @@ pub struct Totals {
     pub connections: u64,
     pub packets: u64,
     pub payload_bytes: u64,
-    /// Both directions, by number of [`Class`].
-    pub classes: [Count; Class::COUNT],
+    /// Both directions, by number of [`SegmentClass`].
+    pub classes: [SegmentCount; SegmentClass::COUNT],
     pub retransmitted: [u64; 2],
     pub carrying: [u64; 2],
     pub copies: u64,
@@ -28,7 +28,7 @@ pub struct Totals {
     pub one_way: u64,
     /// Connections of which no SYN was captured.
     pub without_syn: u64,
-    /// Connections by bit of [`Degraded`].
+    /// Connections by bit of [`Degradation`].
     pub degraded: [u64; 8],
     /// Any bit.
     pub any_degraded: u64,
@@ -54,7 +54,7 @@ impl Totals {
             totals.one_way += u64::from(connection.is_one_way());
             let has_syn = reports.iter().any(|report| report.syn_window.is_some());
             totals.without_syn += u64::from(!has_syn);
-            let degraded = reports.iter().fold(0, |bits, report| bits | report.degraded.0);
+            let degraded = reports.iter().fold(0, |bits, report| bits | report.degradation.0);
             totals.any_degraded += u64::from(degraded != 0);
             for (bit, count) in totals.degraded.iter_mut().enumerate() {
                 *count += u64::from(degraded >> bit & 1);
@@ -68,13 +68,14 @@ impl Totals {
                 totals.retransmitted[side] += retransmitted(report);
                 totals.carrying[side] += carrying(report);
                 totals.copies += copies(report);
-                totals.copied_bytes += report.of(Class::Duplicate).bytes + report.of(Class::RoutedDuplicate).bytes;
+                totals.copied_bytes +=
+                    report.count(SegmentClass::Duplicate).bytes + report.count(SegmentClass::RoutedDuplicate).bytes;
                 totals.unique_bytes += report.unique_bytes;
                 totals.retransmitted_bytes += report.retransmitted_bytes;
-                totals.partial += report.partial;
-                totals.spurious += report.spurious;
+                totals.partial += report.partial_retransmissions;
+                totals.spurious += report.spurious_retransmissions;
                 totals.zero_windows[side] += report.zero_windows;
-                totals.round_trips[side].extend(report.handshake_ns);
+                totals.round_trips[side].extend(report.handshake_rtt_ns);
             }
         }
         totals.round_trips.iter_mut().for_each(|times| times.sort_unstable());
@@ -83,11 +84,11 @@ impl Totals {
 
     /// Connections of which not all was counted, as there was no memory for it.
     pub fn without_room(&self) -> u64 {
-        self.degraded[Degraded::ROOM.trailing_zeros() as usize]
+        self.degraded[Degradation::POOL_FULL.trailing_zeros() as usize]
     }
 
     /// Segments and octets of a class.
-    pub fn of_class(&self, class: Class) -> Count {
+    pub fn of_class(&self, class: SegmentClass) -> SegmentCount {
         self.classes[class as usize]
     }
 
@@ -98,7 +99,7 @@ impl Totals {
             warnings.push(incomplete(left_out, self.connections));
         }
         if self.copies > 0 {
-            let routed = self.of_class(Class::RoutedDuplicate).segments;
+            let routed = self.of_class(SegmentClass::RoutedDuplicate).segments;
             let mut text = format!(
                 "copies that the capture made: {} ({} of all)",
                 units::count(self.copies, "packet"),
@@ -124,7 +125,7 @@ impl Totals {
                 units::count(connections, "connection")
             ));
         }
-        let out_of_window = self.of_class(Class::OutOfWindow);
+        let out_of_window = self.of_class(SegmentClass::OutOfWindow);
         if out_of_window.segments > 0 {
             warnings.push(format!(
                 "{} with {} of payload out of window: 2^30 octets or more from what surrounds them, so that their \
@@ -172,15 +173,15 @@ pub fn incomplete(left_out: u64, connections: u64) -> String {
     )
 }
 
-/// What the marks of [`Degraded`] mean.
+/// What the marks of [`Degradation`] mean.
 const DEGRADED: [(u8, &str); 6] = [
-    (Degraded::HOLES, "not exact (holes): more than 32 holes at a time; octets of the lowest were taken as seen"),
-    (Degraded::DUPLICATES, "not exact (duplicates): more copies may be there than were recognised"),
-    (Degraded::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
-    (Degraded::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
-    (Degraded::UNREAD, "not exact (unread): fragments, or packets captured without a whole TCP header"),
+    (Degradation::HOLES, "not exact (holes): more than 32 holes at a time; octets of the lowest were taken as seen"),
+    (Degradation::DUPLICATES, "not exact (duplicates): more copies may be there than were recognised"),
+    (Degradation::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
+    (Degradation::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
+    (Degradation::UNREAD, "not exact (unread): fragments, or packets captured without a whole TCP header"),
     (
-        Degraded::ROOM,
+        Degradation::POOL_FULL,
         "not exact (room): no memory was left for what was out of the ordinary; segments of theirs with payload may count as acknowledgments, and their payload not at all",
     ),
 ];
