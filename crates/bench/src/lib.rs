@@ -22,7 +22,6 @@ mod meter;
 mod plot;
 mod report;
 mod tables;
-mod toeplitz;
 
 pub use live::{LIVE, LiveOptions, LiveReport, live};
 pub use plot::write_plots;

@@ -37,5 +37,5 @@ pub use nic::{Irq, Nic};
 pub use pcie::{PcieLink, bus_octets};
 pub use plan::{Demand, Export, Memory, Plan, plan};
 pub use sysroot::{Error, Sysroot};
-pub use toeplitz::{SYMMETRIC_PATTERN, Toeplitz};
+pub use toeplitz::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 pub use units::default_mpps_per_core;

@@ -1,43 +1,67 @@
-//! The hash by which NICs choose a queue (Toeplitz, as Microsoft defines it for receive-side scaling), bit by bit: a model to
-//! reason with, not to be fast.
+//! The Toeplitz hash of receive-side scaling (RSS), as Microsoft defines it: NICs choose a receive
+//! queue by it.
 //!
-//! Both directions of a flow reach one queue if swapping addresses and ports does not change the hash. All of them lie at
-//! multiples of 16 bits, so a key that repeats after 16 bits does it (Woo and Park, 2012), and no other does for all
-//! flows: swapping moves each bit of a port by 16, and what it moves to must count the same.
+//! A hash is symmetric if both directions of each flow have the same value, so that both reach the
+//! same receive queue. Addresses and ports lie at multiples of 16 bits, and swapping the directions
+//! moves each bit of a port by 16. Therefore a key is symmetric if, and only if, it repeats after
+//! 16 bits (Woo and Park, 2012).
 
-/// Two octets that, repeated, make a key that tells as many flows apart as such a key can.
+/// Repeated, these two octets make a symmetric key with the most hash values such a key can have.
 pub const SYMMETRIC_PATTERN: [u8; 2] = [0x6d, 0x5a];
 
-/// The longest input of IPv6 (two addresses, two ports) and the 32 bits behind it: as much of a key as matters.
-const BITS_USED: usize = 36 * 8 + 32 - 1;
+/// The key of Microsoft's documentation, which many drivers use. It is not symmetric.
+pub const STANDARD_KEY: [u8; 40] = [
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
+    0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
+    0x01, 0xfa,
+];
 
-/// The hash under a key.
+/// Octets of the longest input: two IPv6 addresses and two ports.
+const INPUT_OCTETS: usize = 36;
+/// Bits of a key that the longest input uses: each input bit selects the 32 key bits from its place on.
+const KEY_BITS_USED: usize = INPUT_OCTETS * 8 + 32 - 1;
+
+/// The hash under one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toeplitz(Vec<u8>);
+pub struct Toeplitz {
+    key: Vec<u8>,
+    /// For each position and value of an input octet, its part of the hash.
+    parts: Box<[[u32; 256]; INPUT_OCTETS]>,
+}
 
 impl Toeplitz {
-    /// Under a key of any length; NICs have 40 octets, or 52.
+    /// The hash under a key of any length. Keys of NICs have 40 or 52 octets.
     pub fn new(key: &[u8]) -> Self {
-        Self(key.to_vec())
+        let mut parts = Box::new([[0; 256]; INPUT_OCTETS]);
+        for (position, parts) in parts.iter_mut().enumerate() {
+            let windows: [u32; 8] = std::array::from_fn(|at| window(key, 8 * position + at));
+            for octet in 1..256_usize {
+                let (others, lowest_bit) = (octet & (octet - 1), octet.trailing_zeros() as usize);
+                parts[octet] = parts[others] ^ windows[7 - lowest_bit];
+            }
+        }
+        Self { key: key.to_vec(), parts }
     }
 
-    /// The hash of source address, destination address, source port and destination port, each in network order.
+    /// Hashes source address, destination address, source port and destination port, each in
+    /// network byte order: up to 36 octets.
+    #[inline(always)]
     pub fn hash(&self, input: &[u8]) -> u32 {
-        let bits = (0..input.len() * 8).filter(|&bit| input[bit / 8] >> (7 - bit % 8) & 1 == 1);
-        bits.fold(0, |hash, bit| hash ^ self.window(bit))
+        input.iter().zip(self.parts.iter()).fold(0, |hash, (&octet, parts)| hash ^ parts[usize::from(octet)])
     }
 
-    /// Whether both directions of every flow have one hash: the key repeats after 16 bits.
+    /// Whether both directions of every flow have the same hash: the key repeats after 16 bits.
     pub fn is_symmetric(&self) -> bool {
-        let used = BITS_USED.min(self.0.len() * 8);
-        used >= 32 && (16..used).all(|bit| self.bit(bit) == self.bit(bit - 16))
+        let used = KEY_BITS_USED.min(self.key.len() * 8);
+        used >= 32 && (16..used).all(|at| bit(&self.key, at) == bit(&self.key, at - 16))
     }
 
-    /// Hash values that there are: two to the power of this many. A key of zeros has one, 6d5a repeated 65 536.
+    /// The binary logarithm of the number of different hash values: 0 for a key of zeros, 16 for
+    /// `SYMMETRIC_PATTERN` repeated.
     pub fn values_log2(&self) -> u32 {
         let mut basis: Vec<u32> = Vec::new();
-        for bit in 0..36 * 8 {
-            let rest = basis.iter().fold(self.window(bit), |rest, &one| rest.min(rest ^ one));
+        for at in 0..INPUT_OCTETS * 8 {
+            let rest = basis.iter().fold(window(&self.key, at), |rest, &one| rest.min(rest ^ one));
             if rest != 0 {
                 basis.push(rest);
                 basis.sort_unstable_by(|a, b| b.cmp(a));
@@ -45,29 +69,22 @@ impl Toeplitz {
         }
         basis.len() as u32
     }
+}
 
-    /// The 32 bits of the key that begin at a bit.
-    fn window(&self, bit: usize) -> u32 {
-        (0..32).fold(0, |window, at| window << 1 | u32::from(self.bit(bit + at)))
-    }
+/// The 32 bits of the key from a bit on.
+fn window(key: &[u8], at: usize) -> u32 {
+    (0..32).fold(0, |window, offset| window << 1 | u32::from(bit(key, at + offset)))
+}
 
-    /// A bit of the key; behind its end all are 0.
-    fn bit(&self, bit: usize) -> bool {
-        self.0.get(bit / 8).is_some_and(|octet| octet >> (7 - bit % 8) & 1 == 1)
-    }
+/// A bit of the key; 0 beyond its end.
+fn bit(key: &[u8], at: usize) -> bool {
+    key.get(at / 8).is_some_and(|octet| octet >> (7 - at % 8) & 1 == 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    /// The key of Microsoft's documentation.
-    const STANDARD: [u8; 40] = [
-        0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
-        0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b,
-        0xbe, 0xac, 0x01, 0xfa,
-    ];
 
     fn input(source: &str, source_port: u16, destination: &str, destination_port: u16) -> (Vec<u8>, Vec<u8>) {
         let octets = |text: &str| match text.parse().unwrap() {
@@ -79,10 +96,10 @@ mod tests {
         (addresses.clone(), [addresses, ports].concat())
     }
 
-    /// "Verifying the RSS hash calculation" (Microsoft): all of it, of addresses only and with ports.
+    /// All examples of "Verifying the RSS hash calculation" (Microsoft): addresses only, and with ports.
     #[test]
-    fn the_published_examples_come_out() {
-        let toeplitz = Toeplitz::new(&STANDARD);
+    fn published_examples_match() {
+        let toeplitz = Toeplitz::new(&STANDARD_KEY);
         for (destination, destination_port, source, source_port, addresses_only, with_ports) in [
             ("161.142.100.80", 1766, "66.9.149.187", 2794, 0x323e_8fc2, 0x51cc_c178),
             ("65.69.140.83", 4739, "199.92.111.2", 14230, 0xd718_262a, 0xc626_b0ea),
@@ -102,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_drivers_are_judged() {
+    fn symmetry_and_number_of_values_of_driver_keys() {
         for length in [40, 52] {
             let repeated: Vec<u8> = SYMMETRIC_PATTERN.into_iter().cycle().take(length).collect();
             assert!(Toeplitz::new(&repeated).is_symmetric());
@@ -117,9 +134,8 @@ mod tests {
         assert!(!Toeplitz::new(&[0x6d]).is_symmetric());
     }
 
-    fn both_ways(key: &[u8], (a, b): (&[u8], &[u8]), (p, q): (u16, u16)) -> (u32, u32) {
+    fn both_directions(toeplitz: &Toeplitz, (a, b): (&[u8], &[u8]), (p, q): (u16, u16)) -> (u32, u32) {
         let (p, q) = (p.to_be_bytes(), q.to_be_bytes());
-        let toeplitz = Toeplitz::new(key);
         (toeplitz.hash(&[a, b, &p, &q].concat()), toeplitz.hash(&[b, a, &q, &p].concat()))
     }
 
@@ -132,30 +148,32 @@ mod tests {
         ) {
             let key: Vec<u8> = pattern.into_iter().cycle().take(40).collect();
             let octets = if ipv4 { 4 } else { 16 };
-            let (there, back) = both_ways(&key, (&a[..octets], &b[..octets]), (p, q));
-            prop_assert_eq!(there, back);
-            prop_assert!(Toeplitz::new(&key).is_symmetric());
+            let toeplitz = Toeplitz::new(&key);
+            let (forward, reverse) = both_directions(&toeplitz, (&a[..octets], &b[..octets]), (p, q));
+            prop_assert_eq!(forward, reverse);
+            prop_assert!(toeplitz.is_symmetric());
         }
 
-        /// What NICs do that know `symmetric-xor`: both addresses and both ports are joined, and hashed twice.
+        /// NICs with `symmetric-xor` hash the XOR of both addresses twice, then the XOR of both ports twice.
         #[test]
-        fn joined_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
-            let join = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
+        fn xored_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
+            let xor = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
             let input = |a: &[u8], b: &[u8], p: u16, q: u16| {
-                let (addresses, ports) = (join(a, b), join(&p.to_be_bytes(), &q.to_be_bytes()));
+                let (addresses, ports) = (xor(a, b), xor(&p.to_be_bytes(), &q.to_be_bytes()));
                 [&addresses[..], &addresses, &ports, &ports].concat()
             };
             let toeplitz = Toeplitz::new(&key);
             prop_assert_eq!(toeplitz.hash(&input(&a, &b, p, q)), toeplitz.hash(&input(&b, &a, q, p)));
         }
 
-        /// No other key is: where it does not repeat, one bit in a port or an address tells.
+        /// Other keys are not symmetric: some bit of a port or of an address changes the hash of one direction only.
         #[test]
-        fn a_key_that_does_not_repeat_tells_directions_apart(pattern: [u8; 2], bit in 0_usize..BITS_USED) {
+        fn a_key_that_does_not_repeat_is_not_symmetric(pattern: [u8; 2], bit in 0_usize..KEY_BITS_USED) {
             let mut key: Vec<u8> = pattern.into_iter().cycle().take(40).collect();
             key[bit / 8] ^= 0x80 >> (bit % 8);
-            prop_assert!(!Toeplitz::new(&key).is_symmetric());
-            // All single bits of both IPv6 addresses and of both ports, and of IPv4.
+            let toeplitz = Toeplitz::new(&key);
+            prop_assert!(!toeplitz.is_symmetric());
+            // Each single bit of the source address and of the source port, for IPv4 and IPv6.
             let mut differs = false;
             for octets in [4, 16] {
                 for set in 0..octets * 8 + 16 {
@@ -164,8 +182,8 @@ mod tests {
                         None => a[set / 8] |= 0x80 >> (set % 8),
                         Some(port_bit) => p = 0x8000 >> port_bit,
                     }
-                    let (there, back) = both_ways(&key, (&a, &vec![0; octets]), (p, 0));
-                    differs |= there != back;
+                    let (forward, reverse) = both_directions(&toeplitz, (&a, &vec![0; octets]), (p, 0));
+                    differs |= forward != reverse;
                 }
             }
             prop_assert!(differs, "{key:02x?}");

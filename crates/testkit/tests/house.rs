@@ -44,7 +44,7 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("trafficgen", &["capture"]),
         ("export", &["flow", "ledger", "packet", "tcp"]),
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
-        ("bench", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp-batch", "trafficgen"]),
+        ("bench", &["capture", "export", "flow", "host", "ledger", "packet", "probe", "tcp-batch", "trafficgen"]),
         ("host", &[]),
         (
             "weir",

@@ -8,12 +8,12 @@ use crate::index::place;
 use crate::load::{config, velan};
 use crate::meter::{Fused, Metering, Packets, decode};
 use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table, number};
-use crate::toeplitz::{STANDARD_KEY, SYMMETRIC_KEY, Toeplitz};
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::Path;
 use weir_capture::Source;
 use weir_flow::{CacheFullPolicy, Config, Hpc, KeyHasher, KeyOptions};
+use weir_host::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 use weir_packet::{Network, Packet, ipv4_mapped};
 
 /// The ceiling: no hash, but all octets of a key.
@@ -133,7 +133,7 @@ fn rss(toeplitz: &Toeplitz, packet: &Packet) -> u64 {
     input[2 * address..][..2].copy_from_slice(&packet.source_port.to_be_bytes());
     input[2 * address + 2..][..2].copy_from_slice(&packet.destination_port.to_be_bytes());
     // As for a 32-bit hash that is all there is: it fills the half that tells the bucket.
-    u64::from(toeplitz.of(&input[..2 * address + 4])) << 32
+    u64::from(toeplitz.hash(&input[..2 * address + 4])) << 32
 }
 
 /// The software hash beside that of network cards: what it costs, and how keys spread.
@@ -167,7 +167,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let ours = KeyHasher::new(None);
     for (name, keys) in loads {
         let mut packets = Packets(keys);
-        let [symmetric, standard] = [SYMMETRIC_KEY, STANDARD_KEY].map(|key| Toeplitz::new(&key));
+        let [symmetric, standard] = [&SYMMETRIC_PATTERN.repeat(20)[..], &STANDARD_KEY].map(Toeplitz::new);
         let hashes = [
             (OURS, packets.0.iter().map(|packet| ours.hash(packet, KEY)).collect::<Vec<u64>>()),
             (SYMMETRIC, packets.0.iter().map(|packet| rss(&symmetric, packet)).collect()),
