@@ -46,6 +46,8 @@ fn arrows_between_rooms_are_those_of_the_design() {
         ("probe", &["capture", "export", "flow", "ledger", "packet"]),
         ("bench", &["capture", "export", "flow", "host", "ledger", "packet", "probe", "tcp-batch", "trafficgen"]),
         ("host", &[]),
+        ("text", &[]),
+        ("tcp-report", &["capture", "export", "flow", "ledger", "packet", "tcp", "tcp-batch", "text"]),
         (
             "weir",
             &[
@@ -59,6 +61,8 @@ fn arrows_between_rooms_are_those_of_the_design() {
                 "probe",
                 "tcp",
                 "tcp-batch",
+                "tcp-report",
+                "text",
                 "trafficgen",
             ],
         ),

@@ -23,12 +23,12 @@ mod summary;
 mod synth;
 mod table;
 mod tcp;
-mod units;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use weir_text::units;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

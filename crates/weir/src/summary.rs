@@ -161,7 +161,7 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
             _ => String::new(),
         };
         fact("flows", format!("{}{of_all}", totals.flows));
-        fact("span", when(totals.first_ns, totals.last_ns));
+        fact("span", units::period(totals.first_ns, totals.last_ns));
         if let Some(rate) = rate(totals, metered) {
             fact("mean rate", rate);
         }
@@ -195,13 +195,6 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         }
     }
     text
-}
-
-/// From when to when, and how long that is.
-pub fn when(first_ns: u64, last_ns: u64) -> String {
-    let ((day, time), (last_day, last_time)) = (units::utc(first_ns), units::utc(last_ns));
-    let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
-    format!("{day} {time} to {until} UTC ({})", units::span(last_ns.saturating_sub(first_ns)))
 }
 
 /// Bits and packets per second, if time passed at all.

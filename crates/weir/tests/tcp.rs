@@ -220,7 +220,7 @@ all                                         13                     5600
 
 #           client → server           retrans pkts→ ←pkts payload→ ←payload ←retr unseen copies rtt→server client←rtt
 1 192.0.2.10:40000 → 198.51.100.20:80  22.2 %     6     7     100B    5500B     2      1      1     20.0ms     1.00ms
-1 connection, by share of segments sent again
+1 connection, by share of retransmitted segments
 retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture;
 ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal
 

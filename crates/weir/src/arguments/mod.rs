@@ -23,7 +23,7 @@ pub use plan::Plan;
 pub use probe::{Layout, Probe};
 pub use read::Read;
 pub use synth::Synth;
-pub use tcp::{EngineChoice, Tcp, TcpSort};
+pub use tcp::{EngineChoice, Tcp};
 pub use values::Cores;
 
 use clap::{Parser, Subcommand};

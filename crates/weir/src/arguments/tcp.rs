@@ -2,9 +2,11 @@
 
 use super::{INPUT, OUTPUT};
 use crate::units::{parse_flows, parse_length, parse_number};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use weir_tcp_report::SortOrder;
 
 const ANALYSIS: &str = "Analysis";
 const LIST: &str = "Connection list";
@@ -41,8 +43,8 @@ pub struct Tcp {
     pub connections: Option<u32>,
 
     /// Sort the list by this property, largest value first
-    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", help_heading = LIST)]
-    pub sort: TcpSort,
+    #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = sort_order(), help_heading = LIST)]
+    pub sort: SortOrder,
 
     /// List connections with fewer packets than this last; suffixes k, M and G [default: 20 with --sort retransmitted, else 1]
     #[arg(long, value_name = "N", value_parser = parse_number, help_heading = LIST)]
@@ -98,29 +100,11 @@ pub enum EngineChoice {
     Gpu,
 }
 
-/// Properties that the connection list can be sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TcpSort {
-    /// Share of retransmitted segments
-    Retransmitted,
-    /// Retransmitted octets
-    RetransmittedBytes,
-    /// Packets
-    Packets,
-    /// Payload octets
-    Bytes,
-    /// Octets missing from the capture, between octets that are in it
-    Missing,
-    /// Duplicates that the capture made
-    Duplicates,
-    /// Out-of-order segments
-    OutOfOrder,
-    /// Zero-window announcements
-    ZeroWindow,
-    /// Round-trip time of the handshake, both sides together
-    Rtt,
-    /// Time of the first packet, earliest first
-    Start,
+/// Parses what the connection list is sorted by.
+fn sort_order() -> impl TypedValueParser<Value = SortOrder> {
+    let values = SortOrder::ALL.map(|order| PossibleValue::new(order.name()).help(order.description()));
+    let order = |name: String| SortOrder::ALL.into_iter().find(|order| order.name() == name);
+    PossibleValuesParser::new(values).map(move |name| order(name).expect("only names of orders are possible"))
 }
 
 const EXAMPLES: &str = "\

@@ -1,14 +1,14 @@
 //! The report as one page that needs nothing else: no script, no font, no other file.
 
-use super::Findings;
-use super::list::List;
-use super::picture::{escaped, plots};
-use super::text::{LEGEND, fact_lines, order};
-use super::totals::percent;
-use crate::table::Column;
+use crate::connection_table::List;
+use crate::plots::{escaped, plots};
+use crate::report::CaptureReport;
+use crate::text::{LEGEND, fact_lines};
+use crate::totals::percent;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_tcp::SegmentClass;
+use weir_text::columns::Column;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#222;--paper:#fff;--line:#ccc;--faint:#666}\
@@ -22,8 +22,8 @@ th.l,td.l{text-align:left}.facts td{white-space:normal}.wide{overflow-x:auto}.fa
 .ink{fill:var(--ink)}.grid{stroke:var(--line)}";
 
 /// The page. The list is written some connections at a time.
-pub fn html(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
-    let sources = findings.sources.join(", ");
+pub fn html(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
+    let sources = report.sources.join(", ");
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>{STYLE}</style>\n\
@@ -31,20 +31,20 @@ pub fn html(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
         escaped(&sources)
     );
     page += "<table class=\"facts\">\n";
-    for (name, value) in fact_lines(findings) {
+    for (name, value) in fact_lines(report) {
         let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escaped(&value));
     }
     page += "</table>\n";
-    for warning in findings.warnings() {
+    for warning in report.warnings() {
         let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(&warning));
     }
-    for (name, plot) in plots(findings) {
+    for (name, plot) in plots(report) {
         let _ = write!(page, "<figure id=\"{name}\">\n{plot}</figure>\n");
     }
-    if findings.totals.connections > 0 {
+    if report.totals.connections > 0 {
         page += "<h2>Connections</h2>\n<div class=\"wide\">\n";
         page += "<table>\n";
-        for (at, columns) in List::of(findings.listed()).pieces().enumerate() {
+        for (at, columns) in List::of(report.listed()).pieces().enumerate() {
             if at == 0 {
                 page += &headings(&columns);
             }
@@ -53,29 +53,29 @@ pub fn html(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
             page.clear();
         }
         page += "</table>\n";
-        let last = match findings.fewest {
+        let last = match report.min_packets {
             0..=1 => String::new(),
             fewest => format!("; those of fewer than {fewest} packets come last"),
         };
         let _ = write!(
             page,
             "</div>\n<p class=\"faint\">{} of {} connections, by {}{last}. {}.</p>\n",
-            findings.listed().len(),
-            findings.totals.connections,
-            order(findings.sort),
+            report.listed().len(),
+            report.totals.connections,
+            report.sort.description(),
             escaped(LEGEND)
         );
         page += "<h2>Segments by class</h2>\n";
-        page += &classes(findings);
+        page += &classes(report);
     }
-    if let Some(comparison) = &findings.comparison {
+    if let Some(comparison) = &report.comparison {
         let _ = write!(page, "<h2>Another rule</h2>\n<pre>{}</pre>\n", escaped(&comparison.text()));
     }
     let _ = write!(
         page,
         "<p class=\"faint\">weir {}, on the {}. Terms are those of its docs/tcp.md.</p>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
-        escaped(&findings.engine)
+        escaped(&report.engine)
     );
     out.write_all(page.as_bytes())
 }
@@ -101,8 +101,8 @@ fn rows(columns: &[Column]) -> String {
     text
 }
 
-fn classes(findings: &Findings) -> String {
-    let totals = &findings.totals;
+fn classes(report: &CaptureReport) -> String {
+    let totals = &report.totals;
     let mut text = String::from(
         "<table>\n<tr><th class=\"l\">class</th><th>packets</th><th>share</th><th>octets of payload</th><th>share</th></tr>\n",
     );

@@ -1,7 +1,7 @@
 //! Who began a connection, and whether there is room for one more. The rule is the meter's (`docs/metering.md`): the first
 //! packet with SYN settles it, its sender, or its receiver if it has ACK, too; without one the first packet's sender began.
 
-use super::input::opens;
+use crate::reader::opens;
 use ahash::RandomState;
 use std::collections::HashMap;
 use weir_packet::{Flags, Packet};

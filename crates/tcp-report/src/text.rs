@@ -1,15 +1,14 @@
 //! The report for the terminal.
 
-use super::Findings;
-use super::histogram::{self, Histogram};
-use super::list::{List, WHO};
-use super::totals::{Totals, percent, quantile};
-use crate::arguments::TcpSort;
-use crate::table::{Column, lines, rows};
-use crate::units;
+use crate::connection_table::{List, WHO};
+use crate::histogram::{self, Histogram};
+use crate::report::CaptureReport;
+use crate::totals::{Totals, percent, quantile};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_tcp::SegmentClass;
+use weir_text::columns::{Column, lines, rows};
+use weir_text::units;
 
 /// What the headings of the list mean.
 pub const LEGEND: &str = "\
@@ -17,15 +16,15 @@ retrans: share of segments with payload, SYN or FIN; retr: their number; unseen:
 ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal";
 
 /// All of it. The list is written some connections at a time.
-pub fn report(findings: &Findings, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
-    let mut text = facts(findings);
-    if findings.totals.connections == 0 {
+pub fn text(report: &CaptureReport, terminal_columns: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = facts(report);
+    if report.totals.connections == 0 {
         return out.write_all(text.as_bytes());
     }
     text.push('\n');
-    text += &classes(&findings.totals);
+    text += &classes(&report.totals);
     text.push('\n');
-    let list = List::of(findings.listed());
+    let list = List::of(report.listed());
     for (at, columns) in list.pieces().enumerate() {
         let rows = rows(&columns, WHO, terminal_columns);
         // The headings are those of the first piece.
@@ -33,18 +32,18 @@ pub fn report(findings: &Findings, terminal_columns: Option<usize>, out: &mut dy
         out.write_all(text.as_bytes())?;
         text.clear();
     }
-    text += &below(findings, terminal_columns);
-    let round_trips = histogram::round_trips(&findings.totals);
-    let histograms = histogram::retransmitted(&findings.connections, findings.fewest).into_iter().chain(round_trips);
+    text += &below(report, terminal_columns);
+    let round_trips = histogram::round_trips(&report.totals);
+    let histograms = histogram::retransmitted(&report.connections, report.min_packets).into_iter().chain(round_trips);
     for histogram in histograms.filter(Histogram::is_one) {
         text.push('\n');
         text += &histogram.text();
     }
-    if let Some(comparison) = &findings.comparison {
+    if let Some(comparison) = &report.comparison {
         text.push('\n');
         text += &comparison.text();
     }
-    let warnings = findings.warnings();
+    let warnings = report.warnings();
     if !warnings.is_empty() {
         text.push('\n');
         for warning in warnings {
@@ -74,22 +73,22 @@ fn wrapped(name: &str, text: &str, terminal_columns: Option<usize>) -> String {
 }
 
 /// One fact a line, as in the summary of `weir read`.
-pub fn facts(findings: &Findings) -> String {
+pub fn facts(report: &CaptureReport) -> String {
     let mut text = String::new();
-    for (name, value) in fact_lines(findings) {
+    for (name, value) in fact_lines(report) {
         let _ = writeln!(text, "{name:<13} {value}");
     }
     text
 }
 
 /// The facts by name.
-pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
-    let (totals, intake) = (&findings.totals, &findings.intake);
+pub fn fact_lines(report: &CaptureReport) -> Vec<(&'static str, String)> {
+    let (totals, intake) = (&report.totals, &report.counts);
     let packets = &intake.ledger.packets;
     let mut lines = Vec::new();
     let mut counted = format!("{} received, {} analysed", packets.received, packets.metered);
     for (count, what) in [
-        (intake.not_kept, "filtered"),
+        (intake.not_matching, "filtered"),
         (intake.not_tcp, "not TCP"),
         (intake.without_ports, "TCP without ports"),
         (packets.refused.total(), "refused (-v says why)"),
@@ -118,8 +117,8 @@ pub fn fact_lines(findings: &Findings) -> Vec<(&'static str, String)> {
     let octets = totals.payload_bytes;
     let human = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
     lines.push(("payload", format!("{octets}{human} octets, {} of them seen for the first time", totals.unique_bytes)));
-    lines.push(("span", crate::summary::when(totals.first_ns, totals.last_ns)));
-    let ([from_clients, from_servers], [of_clients, of_servers]) = (totals.retransmitted, totals.carrying);
+    lines.push(("span", units::period(totals.first_ns, totals.last_ns)));
+    let ([from_clients, from_servers], [of_clients, of_servers]) = (totals.retransmitted, totals.sequenced);
     let (all, whole) = (from_clients + from_servers, of_clients + of_servers);
     let mut again = format!("{} of {}", percent(all, whole), units::count(whole, "segment"));
     if all > 0 {
@@ -176,41 +175,25 @@ fn classes(totals: &Totals) -> String {
 }
 
 /// What stands below the list.
-fn below(findings: &Findings, terminal_columns: Option<usize>) -> String {
-    let (all, listed) = (findings.totals.connections, findings.listed().len() as u64);
+fn below(report: &CaptureReport, terminal_columns: Option<usize>) -> String {
+    let (all, listed) = (report.totals.connections, report.listed().len() as u64);
     let mut text = match all - listed {
         0 => units::count(all, "connection"),
         _ => format!("{listed} of {all} connections (--top 0 for all)"),
     };
-    let _ = write!(text, ", by {}", order(findings.sort));
-    if findings.fewest > 1 {
-        let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", findings.fewest);
+    let _ = write!(text, ", by {}", report.sort.description());
+    if report.min_packets > 1 {
+        let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", report.min_packets);
     }
     text.push('\n');
     text += &wrapped("", LEGEND, terminal_columns.or(Some(120)));
     text
 }
 
-/// What the list is sorted by, in words.
-pub fn order(sort: TcpSort) -> &'static str {
-    match sort {
-        TcpSort::Retransmitted => "share of segments sent again",
-        TcpSort::RetransmittedBytes => "octets sent again",
-        TcpSort::Packets => "packets",
-        TcpSort::Bytes => "octets of payload",
-        TcpSort::Missing => "octets never captured",
-        TcpSort::Duplicates => "copies",
-        TcpSort::OutOfOrder => "segments out of order",
-        TcpSort::ZeroWindow => "zero windows",
-        TcpSort::Rtt => "round trip of the handshake",
-        TcpSort::Start => "time of the first packet",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::TcpSort;
+    use crate::ranking::SortOrder;
     use weir_tcp::Degradation;
 
     #[test]
@@ -218,15 +201,16 @@ mod tests {
         let facts = |without_room| {
             let mut totals = Totals { connections: 7, ..Totals::default() };
             totals.degraded[Degradation::POOL_FULL.trailing_zeros() as usize] = without_room;
-            facts(&Findings {
+            facts(&CaptureReport {
                 sources: Vec::new(),
                 engine: String::new(),
-                intake: Default::default(),
+                engine_counters: Default::default(),
+                counts: Default::default(),
                 totals,
                 connections: Vec::new(),
                 comparison: None,
-                sort: TcpSort::Packets,
-                fewest: 0,
+                sort: SortOrder::Packets,
+                min_packets: 0,
                 top: 0,
             })
         };

@@ -139,6 +139,13 @@ pub fn utc(ns: u64) -> (String, String) {
     (format!("{year:04}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}.{milliseconds:03}"))
 }
 
+/// First and last time, and what lies between: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
+pub fn period(first_ns: u64, last_ns: u64) -> String {
+    let ((day, time), (last_day, last_time)) = (utc(first_ns), utc(last_ns));
+    let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
+    format!("{day} {time} to {until} UTC ({})", span(last_ns.saturating_sub(first_ns)))
+}
+
 /// Year, month and day of a day since 1970-01-01 in the Gregorian calendar. Years are counted from March,
 /// so that the leap day is the last day of a year.
 fn civil(days: u64) -> (u64, u64, u64) {

@@ -1,40 +1,56 @@
 //! What all connections of a run add up to, and what a reader has to know before believing it.
 
-use super::connection::{Connection, carrying, copies, payload, retransmitted};
-use crate::units;
+use crate::connection::{Connection, duplicates, payload, retransmitted, sequenced};
 use std::fmt::Write;
 use weir_tcp::{Degradation, SegmentClass, SegmentCount};
+use weir_text::units;
 
-/// Sums over all connections. Of pairs the clients' comes first.
+/// Sums over all connections. Of pairs the clients' come first.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
+    /// Connections.
     pub connections: u64,
+    /// Packets of connections.
     pub packets: u64,
+    /// Octets of payload, duplicates included.
     pub payload_bytes: u64,
     /// Both directions, by number of [`SegmentClass`].
     pub classes: [SegmentCount; SegmentClass::COUNT],
+    /// Retransmitted segments.
     pub retransmitted: [u64; 2],
-    pub carrying: [u64; 2],
-    pub copies: u64,
-    pub copied_bytes: u64,
+    /// Segments that occupy sequence numbers: with payload, SYN or FIN.
+    pub sequenced: [u64; 2],
+    /// Duplicates that the capture made.
+    pub duplicates: u64,
+    /// Octets of payload of these.
+    pub duplicate_bytes: u64,
+    /// Octets of payload seen for the first time.
     pub unique_bytes: u64,
+    /// Octets of payload that had been seen.
     pub retransmitted_bytes: u64,
+    /// Retransmissions that also bring new octets.
     pub partial: u64,
+    /// Retransmissions of nothing but what was acknowledged.
     pub spurious: u64,
+    /// Segments that announce a window of 0.
     pub zero_windows: [u64; 2],
-    /// Octets in holes, and connections that have some.
-    pub missing: (u64, u64),
-    /// Connections that were seen from one side only.
+    /// Octets missing between captured ones.
+    pub missing_bytes: u64,
+    /// Connections with missing octets.
+    pub with_missing: u64,
+    /// Connections of which one direction was captured.
     pub one_way: u64,
     /// Connections of which no SYN was captured.
     pub without_syn: u64,
     /// Connections by bit of [`Degradation`].
     pub degraded: [u64; 8],
-    /// Any bit.
+    /// Connections with any of these bits.
     pub any_degraded: u64,
+    /// Time of the first packet, ns since 1970-01-01 UTC.
     pub first_ns: u64,
+    /// Time of the last packet, ns.
     pub last_ns: u64,
-    /// Handshakes, ns, ascending: clients' answers (the way before the probe), servers' (the way behind it).
+    /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and on the server side.
     pub round_trips: [Vec<u64>; 2],
 }
 
@@ -49,8 +65,8 @@ impl Totals {
             totals.last_ns = totals.last_ns.max(connection.last_ns);
             let reports = connection.reports();
             let missing: u64 = reports.iter().map(|report| report.missing_bytes).sum();
-            totals.missing.0 += missing;
-            totals.missing.1 += u64::from(missing > 0);
+            totals.missing_bytes += missing;
+            totals.with_missing += u64::from(missing > 0);
             totals.one_way += u64::from(connection.is_one_way());
             let has_syn = reports.iter().any(|report| report.syn_window.is_some());
             totals.without_syn += u64::from(!has_syn);
@@ -66,9 +82,9 @@ impl Totals {
                 }
                 totals.payload_bytes += payload(report);
                 totals.retransmitted[side] += retransmitted(report);
-                totals.carrying[side] += carrying(report);
-                totals.copies += copies(report);
-                totals.copied_bytes +=
+                totals.sequenced[side] += sequenced(report);
+                totals.duplicates += duplicates(report);
+                totals.duplicate_bytes +=
                     report.count(SegmentClass::Duplicate).bytes + report.count(SegmentClass::RoutedDuplicate).bytes;
                 totals.unique_bytes += report.unique_bytes;
                 totals.retransmitted_bytes += report.retransmitted_bytes;
@@ -98,12 +114,12 @@ impl Totals {
         if left_out > 0 {
             warnings.push(incomplete(left_out, self.connections));
         }
-        if self.copies > 0 {
+        if self.duplicates > 0 {
             let routed = self.of_class(SegmentClass::RoutedDuplicate).segments;
             let mut text = format!(
                 "copies that the capture made: {} ({} of all)",
-                units::count(self.copies, "packet"),
-                percent(self.copies, self.packets)
+                units::count(self.duplicates, "packet"),
+                percent(self.duplicates, self.packets)
             );
             if routed > 0 {
                 let _ = write!(text, ", {routed} of them seen before and behind a router");
@@ -111,11 +127,11 @@ impl Totals {
             let _ = write!(
                 text,
                 ", {} of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them",
-                units::quantity(self.copied_bytes, "B")
+                units::quantity(self.duplicate_bytes, "B")
             );
             warnings.push(text);
         }
-        let (octets, connections) = self.missing;
+        let (octets, connections) = (self.missing_bytes, self.with_missing);
         if octets > 0 {
             warnings.push(format!(
                 "{octets} octets ({}) of payload in {} are missing, though what surrounds them is there: the capture lost \

@@ -1,11 +1,11 @@
 //! The list of connections as columns, some rows at a time: as text, all of them could take more memory than the
 //! connections themselves.
 
-use super::connection::{Connection, copies, payload, retransmitted};
-use super::totals::percent;
-use crate::table::Column;
-use crate::units;
+use crate::connection::{Connection, duplicates, payload, retransmitted};
+use crate::totals::percent;
 use weir_tcp::{SegmentClass, TcpReport};
+use weir_text::columns::Column;
+use weir_text::units;
 
 /// Columns that say who.
 pub const WHO: usize = 4;
@@ -77,7 +77,7 @@ fn columns(listed: &[Connection], before: usize) -> Vec<Column> {
         one("←retr", 1, retransmitted),
         both("unseen", |report| report.count(SegmentClass::UnseenRetransmission).segments),
         both("ooo", |report| report.count(SegmentClass::OutOfOrder).segments),
-        both("copies", copies),
+        both("copies", duplicates),
         both("0-win", |report| report.zero_windows),
         each("missing", &|connection| {
             let octets = connection.both(|report| report.missing_bytes);

@@ -4,7 +4,7 @@
 //! It is kept simple: an exact set of sequence numbers, no bound in time. Memory: 60 octets per segment with payload,
 //! 400 per connection.
 
-use super::input::{Taker, ends, opens};
+use crate::reader::{PacketConsumer, ends, opens};
 use serde_json::{Value, json};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -38,16 +38,19 @@ pub struct Comparison {
     seen: HashMap<(u32, u32), u32>,
     /// Those of the others.
     identifications: HashSet<(u32, u32, u32)>,
-    pub data: u64,
+    /// Segments with payload.
+    pub data_segments: u64,
+    /// Retransmissions.
     pub retransmissions: Verdicts,
-    pub copies: Verdicts,
+    /// Duplicates that the capture made.
+    pub duplicates: Verdicts,
     /// Pairs of ends in which retransmissions were missed or mistaken.
     missed_in: HashSet<u32>,
     ours_in: HashSet<u32>,
 }
 
-impl Taker for Comparison {
-    fn take(&mut self, packets: &[Packet], _: &[u64]) {
+impl PacketConsumer for Comparison {
+    fn consume(&mut self, packets: &[Packet], _: &[u64]) {
         // Without memory for it the segments of some classes are not told apart.
         let _ = self.room.reserve(packets.len());
         packets.iter().for_each(|packet| self.enter(packet));
@@ -70,14 +73,14 @@ impl Comparison {
         if packet.payload_bytes == 0 || !packet.flags.has(Flags::TCP) {
             return;
         }
-        self.data += 1;
+        self.data_segments += 1;
         let pair = pair as u32;
         let (again, same_identification) = self.by_rule(pair << 1 | side as u32, packet);
         let retransmission = class == SegmentClass::Retransmission;
         let copy = matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate);
         let by_rule = again && !same_identification;
         self.retransmissions.count([by_rule, same_identification], [retransmission, copy]);
-        self.copies.count([same_identification, by_rule], [copy, retransmission]);
+        self.duplicates.count([same_identification, by_rule], [copy, retransmission]);
         if retransmission {
             self.ours_in.insert(pair);
             if !again || same_identification {
@@ -105,7 +108,7 @@ impl Comparison {
         let columns = ["that rule", "weir", "missed", "mistaken", "wrong"];
         let mut text = format!(
             "Beside the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
-            self.data, ""
+            self.data_segments, ""
         );
         columns.iter().for_each(|heading| text += &format!(" {heading:>11}"));
         text.push('\n');
@@ -124,13 +127,13 @@ impl Comparison {
     }
 
     fn rows(&self) -> [(&'static str, Verdicts); 2] {
-        [("retransmissions", self.retransmissions), ("copies", self.copies)]
+        [("retransmissions", self.retransmissions), ("copies", self.duplicates)]
     }
 
     /// As an object.
     pub fn json(&self) -> Value {
         let mut object = json!({
-            "data_segments": self.data,
+            "data_segments": self.data_segments,
             "pairs_with_retransmissions": self.ours_in.len(),
             "pairs_with_missed": self.missed_in.len(),
         });
@@ -185,9 +188,9 @@ mod tests {
             let identification = if at == 5 { 14 } else { 10 + at as u32 };
             comparison.enter(&data(10 * at as u64, sequence, payload, identification));
         }
-        assert_eq!(comparison.data, 6);
+        assert_eq!(comparison.data_segments, 6);
         assert_eq!(comparison.retransmissions, Verdicts { rule: 2, ours: 3, missed: 1, mistaken: 0, wrong: 0 });
-        assert_eq!(comparison.copies, Verdicts { rule: 1, ours: 1, missed: 0, mistaken: 0, wrong: 0 });
+        assert_eq!(comparison.duplicates, Verdicts { rule: 1, ours: 1, missed: 0, mistaken: 0, wrong: 0 });
         assert!(comparison.text().contains("in 1 of the 1 pairs"));
     }
 }

@@ -1,8 +1,8 @@
 //! Plots as SVG, by hand: plain shapes and text that stand on a page as well as in a file of their own.
 
-use super::Findings;
-use super::connection::{Connection, payload};
-use super::histogram::{self, Histogram};
+use crate::connection::{Connection, payload};
+use crate::histogram::{self, Histogram};
+use crate::report::CaptureReport;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -11,15 +11,15 @@ const WIDTH: f64 = 720.0;
 const COLOURS: [&str; 2] = ["#0072b2", "#d55e00"];
 
 /// The plots of a run: a name, and the SVG.
-pub fn plots(findings: &Findings) -> Vec<(&'static str, String)> {
+pub fn plots(report: &CaptureReport) -> Vec<(&'static str, String)> {
     let mut plots = Vec::new();
-    if let Some(shares) = histogram::retransmitted(&findings.connections, findings.fewest) {
+    if let Some(shares) = histogram::retransmitted(&report.connections, report.min_packets) {
         plots.push(("retransmitted", bars(&shares)));
     }
-    if let Some(times) = histogram::round_trips(&findings.totals) {
+    if let Some(times) = histogram::round_trips(&report.totals) {
         plots.push(("round-trips", bars(&times)));
     }
-    if let Some(plot) = scatter(&findings.connections) {
+    if let Some(plot) = scatter(&report.connections) {
         plots.push(("sizes", plot));
     }
     plots
@@ -123,7 +123,7 @@ fn scatter(connections: &[Connection]) -> Option<String> {
         line(&mut svg, [x, top, x, bottom]);
         let label = match power {
             0 => "0, 1".into(),
-            _ => crate::units::short(10_u64.saturating_pow(power)).replace(".00", "").replace(".0", ""),
+            _ => weir_text::units::short(10_u64.saturating_pow(power)).replace(".00", "").replace(".0", ""),
         };
         words(&mut svg, x, bottom + 18.0, "text-anchor=\"middle\"", &label);
     }

@@ -1,24 +1,24 @@
 //! A connection with its client first, and the figures that a list of them is made of.
 
-use super::client::Clients;
-use crate::arguments::TcpSort;
-use std::cmp::Reverse;
+use crate::client::Clients;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, ipv4_mapped};
 use weir_tcp::{CompactReport, SegmentClass, TcpReport};
 use weir_tcp_batch::ConnectionRecord;
 
-/// Packets that a connection has at least, so that a share of its segments says something.
-const ENOUGH_PACKETS: u64 = 20;
-
 /// What the engine said of a connection. Of pairs the client's comes first.
 #[derive(Clone, Debug)]
 pub struct Connection {
+    /// Address and port of the side that opened it.
     pub client: SocketAddr,
+    /// Address and port of the other side.
     pub server: SocketAddr,
+    /// Time of the earliest packet, ns since 1970-01-01 UTC.
     pub first_ns: u64,
+    /// Time of the latest packet, ns.
     pub last_ns: u64,
+    /// Packets of the client and of the server.
     pub packets: [u64; 2],
     reports: [CompactReport; 2],
     /// The client is side 1 of the engine.
@@ -78,7 +78,7 @@ impl Connection {
     pub fn retransmitted_of(&self) -> (u64, u64) {
         let reports = self.reports();
         let both = |figure: fn(&TcpReport) -> u64| reports.iter().map(figure).sum();
-        (both(retransmitted), both(carrying))
+        (both(retransmitted), both(sequenced))
     }
 
     /// Share of segments sent again, 0 to 1.
@@ -140,8 +140,8 @@ pub fn retransmitted(report: &TcpReport) -> u64 {
         .sum()
 }
 
-/// Segments with payload, SYN or FIN, without copies, keep-alives and RST.
-pub fn carrying(report: &TcpReport) -> u64 {
+/// Segments with payload, SYN or FIN, without duplicates, keep-alives and RST.
+pub fn sequenced(report: &TcpReport) -> u64 {
     let new = [
         SegmentClass::Syn,
         SegmentClass::InOrder,
@@ -153,36 +153,6 @@ pub fn carrying(report: &TcpReport) -> u64 {
 }
 
 /// Copies of both kinds.
-pub fn copies(report: &TcpReport) -> u64 {
+pub fn duplicates(report: &TcpReport) -> u64 {
     report.count(SegmentClass::Duplicate).segments + report.count(SegmentClass::RoutedDuplicate).segments
-}
-
-/// Packets below which a connection comes behind all others.
-pub fn fewest_packets(sort: TcpSort, asked: Option<u64>) -> u64 {
-    asked.unwrap_or(if sort == TcpSort::Retransmitted { ENOUGH_PACKETS } else { 1 })
-}
-
-/// Puts connections in the order of the list.
-pub fn sort(connections: &mut [Connection], sort: TcpSort, fewest: u64) {
-    let figure = |connection: &Connection| match sort {
-        TcpSort::Retransmitted => connection.both(retransmitted),
-        TcpSort::RetransmittedBytes => connection.both(|report| report.retransmitted_bytes),
-        TcpSort::Packets => connection.all_packets(),
-        TcpSort::Bytes => connection.both(payload),
-        TcpSort::Missing => connection.both(|report| report.missing_bytes),
-        TcpSort::Duplicates => connection.both(copies),
-        TcpSort::OutOfOrder => connection.both(|report| report.count(SegmentClass::OutOfOrder).segments),
-        TcpSort::ZeroWindow => connection.both(|report| report.zero_windows),
-        TcpSort::Rtt => connection.round_trip_ns(),
-        TcpSort::Start => u64::MAX - connection.first_ns,
-    };
-    // Not below 0: its bits have its order.
-    let share = |connection: &Connection| match sort {
-        TcpSort::Retransmitted => connection.retransmitted_share().to_bits(),
-        _ => 0,
-    };
-    let is_small = |connection: &Connection| connection.all_packets() < fewest;
-    // What is left at last are the ends, so that the same capture gives the same list.
-    connections.sort_unstable_by_key(|c| (Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns));
-    connections.sort_by_cached_key(|c| (is_small(c), Reverse(share(c)), Reverse(figure(c))));
 }

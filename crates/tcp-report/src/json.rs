@@ -1,16 +1,15 @@
 //! The report for programs: one JSON object, or a line of CSV per connection.
 
-use super::Findings;
-use super::totals::quantile;
-use clap::ValueEnum;
+use crate::report::CaptureReport;
+use crate::totals::quantile;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
 use weir_tcp::SegmentClass;
 
 /// Everything as one object; its `list` has all connections in their order, with the fields of `docs/fields.md`.
-pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
-    let (totals, packets) = (&findings.totals, &findings.intake.ledger.packets);
+pub fn json(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
+    let (totals, packets) = (&report.totals, &report.counts.ledger.packets);
     let classes: Map<String, Value> = SegmentClass::ALL
         .into_iter()
         .map(|class| {
@@ -21,14 +20,14 @@ pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
     let round_trip = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": quantile(times, 50), "p95_ns": quantile(times, 95)});
     let [client, server] = &totals.round_trips;
     let mut head = json!({
-        "sources": findings.sources,
-        "engine": findings.engine,
+        "sources": report.sources,
+        "engine": report.engine,
         "packets": {
             "received": packets.received,
             "refused": packets.refused.total(),
-            "filtered": findings.intake.not_kept,
-            "not_tcp": findings.intake.not_tcp,
-            "without_ports": findings.intake.without_ports,
+            "filtered": report.counts.not_matching,
+            "not_tcp": report.counts.not_tcp,
+            "without_ports": report.counts.without_ports,
             "left_out": packets.dropped_table_full,
             "analysed": packets.metered,
         },
@@ -39,28 +38,28 @@ pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
             "unique_bytes": totals.unique_bytes,
             "retransmitted_bytes": totals.retransmitted_bytes,
             "retransmitted_segments": totals.retransmitted.iter().sum::<u64>(),
-            "carrying_segments": totals.carrying.iter().sum::<u64>(),
+            "carrying_segments": totals.sequenced.iter().sum::<u64>(),
             "partial": totals.partial,
             "spurious": totals.spurious,
             "zero_windows": totals.zero_windows.iter().sum::<u64>(),
-            "missing_bytes": totals.missing.0,
+            "missing_bytes": totals.missing_bytes,
             "one_way_connections": totals.one_way,
             "degraded_connections": totals.any_degraded,
         },
         "classes": classes,
         "handshake_rtt": {"client": round_trip(client), "server": round_trip(server)},
-        "sort": findings.sort.to_possible_value().map(|value| value.get_name().to_string()),
-        "min_packets": findings.fewest,
-        "notes": findings.warnings(),
+        "sort": report.sort.name(),
+        "min_packets": report.min_packets,
+        "notes": report.warnings(),
     });
-    if let Some(comparison) = &findings.comparison {
+    if let Some(comparison) = &report.comparison {
         head["comparison"] = comparison.json();
     }
     let mut text = serde_json::to_vec_pretty(&head).expect("it has string keys and plain numbers only");
     // The list is written behind the rest, without a tree of it in memory.
     text.truncate(text.len() - "\n}".len());
     text.extend(b",\n  \"list\": [");
-    for (at, connection) in findings.connections.iter().enumerate() {
+    for (at, connection) in report.connections.iter().enumerate() {
         text.extend(if at == 0 { &b"\n    "[..] } else { b",\n    " });
         append_tcp_json(&connection.flow(), &mut text);
         out.write_all(&text)?;
@@ -71,10 +70,10 @@ pub fn json(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// All connections in their order, with a line of names above.
-pub fn csv(findings: &Findings, out: &mut dyn Write) -> io::Result<()> {
+pub fn csv(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
     let mut text = tcp_columns().collect::<Vec<_>>().join(",").into_bytes();
     text.push(b'\n');
-    for connection in &findings.connections {
+    for connection in &report.connections {
         append_tcp_csv(&connection.flow(), &mut text);
         out.write_all(&text)?;
         text.clear();

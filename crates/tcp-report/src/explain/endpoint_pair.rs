@@ -1,7 +1,7 @@
 //! The packets between two ends, and which connection of several, one after the other, each is of: the engine's rule.
 
-use super::connection::Connection;
-use super::input::{Taker, ends, opens};
+use crate::connection::Connection;
+use crate::reader::{PacketConsumer, ends, opens};
 use std::net::SocketAddr;
 use weir_packet::Packet;
 use weir_tcp::AnomalyPool;
@@ -80,8 +80,8 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Taker for Search<'_> {
-    fn take(&mut self, packets: &[Packet], _: &[u64]) {
+impl PacketConsumer for Search<'_> {
+    fn consume(&mut self, packets: &[Packet], _: &[u64]) {
         for packet in packets {
             let Some((number, side)) = self.between.enter(packet) else { continue };
             if number != self.now.0 {

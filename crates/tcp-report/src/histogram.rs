@@ -1,7 +1,7 @@
 //! How something is distributed over connections: logarithmic steps, a number for each.
 
-use super::connection::Connection;
-use super::totals::Totals;
+use crate::connection::Connection;
+use crate::totals::Totals;
 
 /// Counts by step, of one series or more.
 #[derive(Clone, Debug)]

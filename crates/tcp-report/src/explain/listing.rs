@@ -1,10 +1,10 @@
 //! One connection, segment by segment, as a person would check it: by the reference, which is docs/tcp.md as a
 //! program. What it says is then compared with what the engine said, if both saw the same.
 
-use super::between::Between;
-use super::connection::Connection;
-use super::input::Taker;
-use crate::units;
+use super::CAPTURE_CHANGED;
+use super::endpoint_pair::Between;
+use crate::connection::Connection;
+use crate::reader::PacketConsumer;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,12 +13,10 @@ use std::ops::Range;
 use weir_export::append_tcp_json;
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Degradation, Reference, SegmentClass, TcpReport};
+use weir_text::units;
 
 /// Segments of a side among which the original of a copy is looked for.
 const REMEMBERED: usize = 64;
-
-/// What is said of sources that had other packets the second time.
-pub const CHANGED: &str = "the capture changed while it was read";
 
 /// What came of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,8 +244,10 @@ impl<'a, W: Write> Explanation<'a, W> {
             let _ = writeln!(text, "not compared with the engine: {why}");
             Verdict::NotCompared
         } else if sides.map(|side| self.packets[side]) != self.connection.packets {
-            let _ =
-                writeln!(text, "not compared with the engine, which had other packets of this connection: {CHANGED}");
+            let _ = writeln!(
+                text,
+                "not compared with the engine, which had other packets of this connection: {CAPTURE_CHANGED}"
+            );
             Verdict::OtherPackets
         } else if reports == self.connection.reports() {
             text += "the engine says the same\n";
@@ -282,8 +282,8 @@ impl<'a, W: Write> Explanation<'a, W> {
     }
 }
 
-impl<W: Write> Taker for Explanation<'_, W> {
-    fn take(&mut self, packets: &[Packet], frames: &[u64]) {
+impl<W: Write> PacketConsumer for Explanation<'_, W> {
+    fn consume(&mut self, packets: &[Packet], frames: &[u64]) {
         for (packet, &frame) in packets.iter().zip(frames) {
             if let Some((number, side)) = self.between.enter(packet)
                 && number == self.number
@@ -396,8 +396,8 @@ fn letters(control: u16) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::Clients;
     use super::*;
+    use crate::client::Clients;
     use weir_tcp::SegmentCount;
     use weir_tcp_batch::ConnectionRecord;
 

@@ -1,0 +1,298 @@
+//! `weir tcp`: reads captures through [`weir_tcp_report`], and writes the report.
+
+use crate::arguments::{EngineChoice, Tcp};
+use crate::files::{self, Target};
+use crate::read::{BURSTS_BETWEEN_LOOKS, DAMAGES_TOLD};
+use crate::{Outcome, Refusal, outputs, progress, read, say, summary};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weir_capture::{Selector, Source};
+use weir_tcp_batch::{Backend, Engine, EngineOptions};
+use weir_tcp_report::{
+    Analysis, CaptureReport, ExplainError, Limits, MemoryError, PacketConsumer, PacketReader, Pass, ReportOptions,
+    explain, find, free_bytes, standalone,
+};
+
+/// Reads, analyses, and writes the report.
+pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
+    let sources: Vec<&OsStr> = tcp.files.iter().map(|source| source.as_os_str()).collect();
+    read::check_sources(&sources, "tcp")?;
+    if let Some(key) = &tcp.explain
+        && let Some(pipe) = sources.iter().find(|source| files::is_pipe(source))
+    {
+        let pipe = pipe.display();
+        return Err(Refusal(format!(
+            "--explain {key} reads the capture more than once, which {pipe} cannot be: save it to a file"
+        )));
+    }
+    let outputs = Outputs::of(tcp);
+    files::check_targets(&sources, &outputs.targets())?;
+    let backend = match tcp.engine {
+        None | Some(EngineChoice::Auto) => Backend::Auto,
+        Some(EngineChoice::Cpu) => Backend::Cpu,
+        Some(EngineChoice::Gpu) => Backend::Gpu,
+    };
+    let decode = weir_packet::DecodeOptions { decapsulate: tcp.decap };
+    let filter = outputs::filter(tcp.filter.as_deref())?;
+    let stop = read::stop_signal()?;
+    let mut source = files::open_sources(&sources, &stop)?;
+    // Files take address space, too.
+    let limits = Limits::of(free_bytes(), tcp.connections).map_err(not_enough_memory)?;
+    let engine = Engine::open(EngineOptions {
+        backend,
+        batch_size: limits.batch,
+        max_anomalies: limits.in_trouble,
+        ..EngineOptions::default()
+    })
+    .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
+    let mut outputs = outputs.open()?;
+
+    let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
+    let mut reader = PacketReader::new(filter.clone(), decode);
+    let line = progress::Line::new(tcp.quiet);
+    let input = read_all(&mut source, &mut reader, &mut analysis, &stop, line, true);
+    let options = ReportOptions {
+        sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),
+        sort: tcp.sort,
+        min_packets: tcp.min_packets,
+        top: tcp.top,
+    };
+    let report = analysis.finish(reader.into_counts(), options);
+    say_engine(tcp, &report);
+    let ledger = &report.counts.ledger;
+    let mut flawed = input.flawed || summary::flawed(ledger);
+    if let Some(warning) = report.incomplete() {
+        say(&warning);
+    }
+    if let Some(key) = &tcp.explain {
+        if input.interrupted {
+            say(&format!("--explain {key}: nothing is explained, as not all was read"));
+            flawed = true;
+        } else {
+            let index = find(&report.connections, key).map_err(|error| Refusal(format!("--explain {key}: {error}")))?;
+            flawed |= explain_again(&report, index, key, &sources, &filter, decode, &stop)? == Outcome::Flawed;
+        }
+    } else {
+        flawed |= outputs.write(&report) == Outcome::Flawed;
+        let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
+        if text_is_wanted {
+            let printed = crate::print_by(|out| weir_tcp_report::text(&report, files::terminal_columns(), out));
+            flawed |= printed == Outcome::Flawed;
+        }
+    }
+    if tcp.verbose || summary::flawed(ledger) {
+        let _ = crate::tell(&summary::ledger_in_words(ledger));
+    }
+    if let Some((path, file)) = outputs.stats.take() {
+        flawed |= outputs::write_stats(ledger, &path, file) == Outcome::Flawed;
+    }
+    Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
+}
+
+/// How reading ended.
+struct Input {
+    /// Input was damaged or not read to its end.
+    flawed: bool,
+    /// A signal ended it.
+    interrupted: bool,
+}
+
+/// Reads a source to its end, or until a signal. Damage is reported if `report_damage`.
+fn read_all(
+    source: &mut dyn Source,
+    reader: &mut PacketReader,
+    consumer: &mut dyn PacketConsumer,
+    stop: &AtomicBool,
+    mut line: progress::Line,
+    report_damage: bool,
+) -> Input {
+    let mut damages = 0;
+    for bursts in 1_u64.. {
+        match reader.read_burst(source, consumer) {
+            Ok(true) => {}
+            Ok(false) => break,
+            // A pipe that ends because of the signal may end within a packet.
+            Err(_) if stop.load(Ordering::Relaxed) => {}
+            Err(error) => {
+                damages += 1;
+                if report_damage && damages <= DAMAGES_TOLD {
+                    line.say(&error.to_string());
+                }
+            }
+        }
+        if bursts % BURSTS_BETWEEN_LOOKS == 0 {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            line.update(source.progress(), || reader.frames());
+        }
+    }
+    let interrupted = stop.load(Ordering::Relaxed);
+    let filter_errors = reader.filter_errors();
+    if report_damage {
+        filter_errors.iter().for_each(|error| line.say(&error.to_string()));
+        if damages > DAMAGES_TOLD {
+            line.say(&format!("{} more damaged places", damages - DAMAGES_TOLD));
+        }
+        if interrupted {
+            line.say("interrupted: the rest of the input was not read");
+        }
+    }
+    line.clear();
+    Input { flawed: damages > 0 || interrupted || !filter_errors.is_empty(), interrupted }
+}
+
+/// Writes one connection segment by segment.
+fn explain_again(
+    report: &CaptureReport,
+    index: usize,
+    key: &str,
+    sources: &[&OsStr],
+    filter: &Option<Selector>,
+    decode: weir_packet::DecodeOptions,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, Refusal> {
+    let read = |consumer: &mut dyn PacketConsumer| {
+        let mut source = files::open_sources(sources, stop)?;
+        let mut reader = PacketReader::new(filter.clone(), decode);
+        let interrupted =
+            read_all(&mut source, &mut reader, consumer, stop, progress::Line::new(true), false).interrupted;
+        Ok(Pass { frames: reader.frames(), interrupted })
+    };
+    let out = BufWriter::new(io::stdout().lock());
+    match explain(report, index, sources.len(), read, out) {
+        Ok(()) => return Ok(Outcome::Done),
+        Err(ExplainError::Source(refusal)) => return Err(refusal),
+        Err(ExplainError::Output(error)) => say(&not_written("standard output", &error)),
+        Err(ExplainError::SearchInterrupted) => say(&format!("--explain {key}: nothing is explained: interrupted")),
+        Err(ExplainError::Interrupted) => say("interrupted: the connection was not explained to its end"),
+        Err(error @ ExplainError::NotFound(_)) => say(&format!("--explain {key}: nothing is explained: {error}")),
+        Err(error @ ExplainError::CaptureChanged) => say(&format!("--explain {key}: {error}")),
+        Err(error @ ExplainError::Mismatch) => say(&error.to_string()),
+    }
+    Ok(Outcome::Flawed)
+}
+
+/// Says what the engine ran on, and why it is no GPU.
+fn say_engine(tcp: &Tcp, report: &CaptureReport) {
+    // A machine without a GPU is mentioned only on request; a GPU that does not work always.
+    let asked = tcp.verbose || tcp.engine.is_some();
+    let note = report.engine_counters.note.as_ref().filter(|note| asked || !note.ends_with(weir_tcp_batch::NO_DRIVER));
+    if let Some(note) = note.filter(|_| !tcp.quiet) {
+        say(note);
+    }
+    if tcp.verbose {
+        say(&format!("followed on: {}; batches: {}", report.engine, report.engine_counters.batches));
+    }
+}
+
+fn not_enough_memory(error: MemoryError) -> Refusal {
+    Refusal(match error {
+        MemoryError::TooManyConnections { .. } => {
+            format!("--connections: {error}: split the capture, or narrow it to fewer hosts or ports")
+        }
+        MemoryError::TooLittle { .. } => error.to_string(),
+    })
+}
+
+/// One kind of output.
+type Format = fn(&CaptureReport, &mut dyn Write) -> io::Result<()>;
+
+/// What is written besides the text.
+struct Outputs<'a> {
+    /// The option, where to, and how.
+    wanted: Vec<(&'static str, &'a Path, Format)>,
+    files: Vec<Option<File>>,
+    plots: Option<&'a Path>,
+    stats: Option<(std::path::PathBuf, Option<File>)>,
+    stats_path: Option<&'a Path>,
+    on_standard_output: bool,
+}
+
+impl<'a> Outputs<'a> {
+    fn of(tcp: &'a Tcp) -> Self {
+        let all: [(_, _, Format); 3] = [
+            ("--json", &tcp.json, weir_tcp_report::json),
+            ("--csv", &tcp.csv, weir_tcp_report::csv),
+            ("--html", &tcp.html, weir_tcp_report::html),
+        ];
+        let wanted: Vec<_> =
+            all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
+        let (stats_path, standard) = (tcp.stats.as_deref(), Some(Path::new("-")));
+        let on_standard_output = stats_path == standard || wanted.iter().any(|&(_, path, _)| Some(path) == standard);
+        Self { wanted, files: Vec::new(), plots: tcp.svg.as_deref(), stats: None, stats_path, on_standard_output }
+    }
+
+    fn targets(&self) -> Vec<(String, Target)> {
+        let all = self.wanted.iter().map(|&(option, path, _)| (option, path));
+        let all = all.chain(self.stats_path.map(|path| ("--stats", path)));
+        all.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
+    }
+
+    /// Opens all of them; what is in the files stays until they are written.
+    fn open(mut self) -> Result<Self, Refusal> {
+        let open = |path: &Path| match Target::of_path(path) {
+            Target::File(path) => files::open_for_later(&path).map(Some),
+            _ => Ok(None),
+        };
+        self.files = self.wanted.iter().map(|(_, path, _)| open(path)).collect::<Result<_, _>>()?;
+        if let Some(folder) = self.plots {
+            fs::create_dir_all(folder).map_err(|error| Refusal(not_written(&folder.display().to_string(), &error)))?;
+        }
+        if let Some(path) = self.stats_path {
+            self.stats = Some((
+                path.into(),
+                open(path)?
+                    .map(emptied)
+                    .transpose()
+                    .map_err(|error| Refusal(not_written(&path.display().to_string(), &error)))?,
+            ));
+        }
+        Ok(self)
+    }
+
+    fn write(&mut self, report: &CaptureReport) -> Outcome {
+        let mut outcome = Outcome::Done;
+        let mut written = |path: &Path, result: io::Result<()>| {
+            if let Err(error) = result {
+                say(&not_written(&path.display().to_string(), &error));
+                outcome = Outcome::Flawed;
+            }
+        };
+        let mut printed = Outcome::Done;
+        for (&(_, path, format), file) in self.wanted.iter().zip(self.files.drain(..)) {
+            match file {
+                Some(file) => written(
+                    path,
+                    emptied(file)
+                        .map(BufWriter::new)
+                        .and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())),
+                ),
+                None => printed = crate::print_by(|out| format(report, out)),
+            }
+        }
+        if let Some(folder) = self.plots {
+            for (name, plot) in weir_tcp_report::plots(report) {
+                let path = folder.join(format!("{name}.svg"));
+                written(&path, fs::write(&path, standalone(&plot)));
+            }
+        }
+        if printed == Outcome::Flawed { printed } else { outcome }
+    }
+}
+
+/// A file without what was in it. A pipe has no length.
+fn emptied(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+fn not_written(name: &str, error: &io::Error) -> String {
+    format!("{name}: {error}{}", files::advice(error))
+}
