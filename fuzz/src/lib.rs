@@ -41,7 +41,7 @@ fn tell(source: &mut dyn Source, limit: usize) -> Told {
                 assert!(!burst.is_empty());
                 for frame in &burst {
                     assert!(frame.wire_bytes as usize >= frame.bytes.len());
-                    let facts = (frame.time_ns, frame.wire_bytes, frame.link, frame.time_clamped, frame.interface);
+                    let facts = (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_clamped, frame.interface);
                     (frame.bytes, facts).hash(&mut hasher);
                 }
                 told.frames += burst.len();

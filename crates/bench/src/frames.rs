@@ -7,7 +7,7 @@ use crate::Error;
 use crate::huge::Huge;
 use weir_capture::{BURST, Burst, Frame, Progress, Source};
 use weir_flow::prefetch;
-use weir_trafficgen::Synth;
+use weir_trafficgen::TrafficGenerator;
 
 /// Room that any burst of a synthetic load finds enough.
 const ROOM: usize = 1 << 17;
@@ -36,7 +36,7 @@ pub struct Frames {
     span_ns: u64,
     /// Added to all times.
     shift_ns: u64,
-    source: Synth,
+    source: TrafficGenerator,
     refilled: bool,
 }
 
@@ -45,9 +45,9 @@ impl Frames {
     /// the same frames again, later.
     pub fn new(specification: &str, packets: usize) -> Result<Self, Error> {
         let specification = format!("{specification},packets=100G");
-        let source = weir_trafficgen::synth(&specification)?;
+        let source = weir_trafficgen::TrafficGenerator::new(&specification)?;
         // The first frames tell how long they are.
-        let (mut trial, mut longest) = (weir_trafficgen::synth(&specification)?, 0);
+        let (mut trial, mut longest) = (weir_trafficgen::TrafficGenerator::new(&specification)?, 0);
         for _ in 0..64 {
             let burst = trial.burst()?.unwrap_or_default();
             longest = burst.iter().map(|frame| frame.bytes.len()).fold(longest, usize::max);
@@ -154,7 +154,7 @@ impl<'a> Iterator for Walk<'a> {
             bytes,
             time_ns: time_ns + self.shift_ns,
             wire_bytes: lengths as u32,
-            link: ETHERNET,
+            link_type: ETHERNET,
             time_clamped: false,
             interface: 0,
         })
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_walked_is_what_was_made() {
         for specification in ["velan,flows=10,new=1M", "mix,flows=50,snap=96", "mix,flows=50"] {
-            let mut made = weir_trafficgen::synth(&format!("{specification},packets=100G")).unwrap();
+            let mut made = weir_trafficgen::TrafficGenerator::new(&format!("{specification},packets=100G")).unwrap();
             let mut frames = Frames::that_go_on(specification, 640).unwrap();
             for _ in 0..3 {
                 let mut walk = frames.walk();

@@ -53,7 +53,7 @@ pub enum Error {
     UnknownTable(String),
     /// A load that cannot be made.
     #[error(transparent)]
-    Load(#[from] weir_capture::SpecError),
+    Load(#[from] weir_capture::SettingsError),
     /// A capture that cannot be read.
     #[error(transparent)]
     Capture(#[from] weir_capture::Error),

@@ -226,7 +226,7 @@ fn end(ended: &mut RecordTotals, out: &mut Vec<FlowRecord>) {
 pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
     packet.time_ns = frame.time_ns;
     packet.interface = frame.interface;
-    let notes = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), packet);
+    let notes = weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, Default::default(), packet);
     notes.is_ok() && packet.network != Network::Layer2
 }
 

@@ -28,12 +28,12 @@ mod system;
 mod tap;
 mod write;
 
-pub use filter::{Filter, FilterError, Instruction, Selector};
-pub use live::{LIVE, devices, has_link, is_live, live, notice};
+pub use filter::{BpfInstruction, CompiledFilter, FilterError, PacketFilter};
+pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use send::Sender;
-pub use settings::{SpecError, Values, nearest};
+pub use settings::{SettingsError, SourceSettings, closest_name};
 pub use source::{BURST, Burst, Error, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 pub use system::own_network;
 pub use write::PcapWriter;

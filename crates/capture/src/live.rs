@@ -11,19 +11,19 @@ use crate::tap::{self, Tap};
 use crate::{Error, LiveSource, af_packet, af_xdp};
 
 /// Schemes of live sources, with the colon.
-pub const LIVE: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
+pub const LIVE_SCHEMES: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
 const DPDK: &str = "dpdk:";
 
 /// Whether a source is live traffic by its name.
 pub fn is_live(source: &str) -> bool {
-    LIVE.iter().any(|scheme| source.starts_with(scheme))
+    LIVE_SCHEMES.iter().any(|scheme| source.starts_with(scheme))
 }
 
 /// Opens live traffic: a source per queue, in the order of their numbers.
 ///
 /// # Errors
 /// [`Error::Live`]: no such interface, not permitted, a setting that makes no sense.
-pub fn live(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+pub fn open_live(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let names = names(source);
     if names.len() < 2 {
         return one(source);
@@ -76,7 +76,7 @@ fn one(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     if let Some(rest) = source.strip_prefix(DPDK) {
         return dpdk(source, rest);
     }
-    let what = format!("not live traffic: {} are", LIVE.join(", "));
+    let what = format!("not live traffic: {} are", LIVE_SCHEMES.join(", "));
     Err(Error::Live { name: source.into(), what })
 }
 
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_weir_without_dpdk_says_how_to_have_it() {
         assert!(is_live("dpdk:net_null0"));
-        let Err(error) = live("dpdk:net_null0,queues=4") else { panic!("it cannot be opened") };
+        let Err(error) = open_live("dpdk:net_null0,queues=4") else { panic!("it cannot be opened") };
         let text = error.to_string();
         assert!(text.starts_with("dpdk:net_null0,queues=4: this weir was built without DPDK"), "{text}");
         assert!(text.contains("--features dpdk"), "{text}");

@@ -35,7 +35,7 @@ pub(crate) struct Pcap {
     unit_ns: u64,
     /// Before version 2.4 the lengths may stand the other way round.
     either_way_round: bool,
-    link: u16,
+    link_type: u16,
     /// Anything but records of 16 octets in our byte order.
     unusual: bool,
 }
@@ -70,7 +70,7 @@ impl Pcap {
             if swapped { value.swap_bytes() } else { value }
         };
         let (major, minor) = (half(4), half(6));
-        let link = u32::from_ne_bytes([header[20], header[21], header[22], header[23]]);
+        let link_type = u32::from_ne_bytes([header[20], header[21], header[22], header[23]]);
         // 543 was in files of some early tcpdump programs, whose records are like those of 2.2.
         if major != 2 && major != 543 {
             return Err(format!("it looks like a pcap file of version {major}.{minor}, of which Weir knows 2.x only"));
@@ -82,7 +82,7 @@ impl Pcap {
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
             either_way_round: major == 543 || minor < 4,
             // The upper half holds the length of the frame check sequence, if there is one.
-            link: (if swapped { link.swap_bytes() } else { link }) as u16,
+            link_type: (if swapped { link_type.swap_bytes() } else { link_type }) as u16,
         })
     }
 
@@ -109,7 +109,7 @@ impl Format for Pcap {
         if self.unusual {
             return 0;
         }
-        let (unit_ns, link, mut behind) = (self.unit_ns, self.link, rest);
+        let (unit_ns, link_type, mut behind) = (self.unit_ns, self.link_type, rest);
         let next = || {
             let (header, after) = behind.split_first_chunk::<RECORD_HEADER>()?;
             let (words, _) = header.as_chunks::<4>();
@@ -123,7 +123,7 @@ impl Format for Pcap {
                 prefetch(coming);
             }
             let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
-            Some(Frame { bytes, time_ns, wire_bytes: wire, link, time_clamped: false, interface: 0 })
+            Some(Frame { bytes, time_ns, wire_bytes: wire, link_type, time_clamped: false, interface: 0 })
         };
         burst.extend(std::iter::from_fn(next).take(burst.remaining_capacity()));
         rest.len() - behind.len()
@@ -149,7 +149,7 @@ impl Format for Pcap {
             bytes,
             time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
             wire_bytes: wire,
-            link: self.link,
+            link_type: self.link_type,
             time_clamped: false,
             interface: 0,
         };

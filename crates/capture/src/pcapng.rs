@@ -76,7 +76,7 @@ impl Resolution {
 /// What an interface description block says.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
-    link: u16,
+    link_type: u16,
     snap_bytes: u32,
     resolution: Resolution,
     offset_s: i64,
@@ -194,7 +194,7 @@ impl Pcapng {
         self.interfaces.push(None);
         let (header, mut options) = body.split_first_chunk::<8>().ok_or("the interface description is too short")?;
         let mut interface = Interface {
-            link: self.order.half(header, 0),
+            link_type: self.order.half(header, 0),
             snap_bytes: self.order.word(header, 4),
             resolution: Resolution::DEFAULT,
             offset_s: 0,
@@ -256,7 +256,7 @@ impl Pcapng {
         let (time_ns, time_clamped) = description.time(u64::from(word(4)) << 32 | u64::from(word(8)));
         let bytes = captured(data, word(12))?;
         let wire_bytes = word(16).max(word(12));
-        let frame = Frame { bytes, time_ns, wire_bytes, link: description.link, time_clamped, interface };
+        let frame = Frame { bytes, time_ns, wire_bytes, link_type: description.link_type, time_clamped, interface };
         self.previous_ns = time_ns;
         Ok(frame)
     }
@@ -268,8 +268,8 @@ impl Pcapng {
         let wire_bytes = self.order.word(header, 0);
         let limit = if description.snap_bytes == 0 { u32::MAX } else { description.snap_bytes };
         let bytes = captured(data, wire_bytes.min(limit))?;
-        let link = description.link;
-        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link, time_clamped: true, interface })
+        let link_type = description.link_type;
+        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link_type, time_clamped: true, interface })
     }
 }
 
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     fn interface(resolution: u8, offset_s: i64) -> Interface {
-        Interface { link: 1, snap_bytes: 0, resolution: Resolution::new(resolution), offset_s }
+        Interface { link_type: 1, snap_bytes: 0, resolution: Resolution::new(resolution), offset_s }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 /// A specification that makes no sense, with what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
+pub enum SettingsError {
     /// The word before the first comma is no load.
     #[error("there is no load '{kind}'{}; the loads are: {}", guess(near), known.join(", "))]
     UnknownLoad {
@@ -56,22 +56,26 @@ fn guess(near: &Option<&'static str>) -> String {
 
 /// The values of one load, as written.
 #[derive(Debug)]
-pub struct Values<'a> {
+pub struct SourceSettings<'a> {
     pairs: Vec<(&'static str, &'a str)>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> SourceSettings<'a> {
     /// Takes the text behind the load's name apart.
-    pub fn parse(load: &'static str, known: &'static [&'static str], text: Option<&'a str>) -> Result<Self, SpecError> {
+    pub fn parse(
+        load: &'static str,
+        known: &'static [&'static str],
+        text: Option<&'a str>,
+    ) -> Result<Self, SettingsError> {
         let mut values = Self { pairs: Vec::new() };
         for part in text.into_iter().flat_map(|text| text.split(',')) {
-            let not_a_pair = || SpecError::NotAPair { part: part.into() };
+            let not_a_pair = || SettingsError::NotAPair { part: part.into() };
             let (key, value) = part.split_once('=').ok_or_else(not_a_pair)?;
             let Some(&key) = known.iter().find(|&&name| name == key) else {
-                return Err(SpecError::UnknownKey { load, key: key.into(), near: nearest(key, known), known });
+                return Err(SettingsError::UnknownKey { load, key: key.into(), near: closest_name(key, known), known });
             };
             if values.get(key).is_some() {
-                return Err(SpecError::Twice { key });
+                return Err(SettingsError::Twice { key });
             }
             values.pairs.push((key, value));
         }
@@ -84,7 +88,7 @@ impl<'a> Values<'a> {
     }
 
     /// A whole number within bounds, with k, M or G behind it or not.
-    pub fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
         self.value(key, &format!("must be a whole number from {low} to {high}; k, M and G are understood"), |value| {
             scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number))
@@ -92,7 +96,7 @@ impl<'a> Values<'a> {
     }
 
     /// Octets within bounds, with KiB, MiB or GiB behind the number or not; k, M and G mean the same.
-    pub fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const KIB: u64 = 1024;
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -110,7 +114,7 @@ impl<'a> Values<'a> {
     }
 
     /// A time span in ns, within bounds; a plain number is seconds.
-    pub fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SpecError> {
+    pub fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1_000_000_000),
             ("ms", 1_000_000),
@@ -129,7 +133,7 @@ impl<'a> Values<'a> {
     ///
     /// # Errors
     /// The value is no number from 0 to 1.
-    pub fn share_in_billionths(&self, key: &'static str) -> Result<Option<u64>, SpecError> {
+    pub fn share_in_billionths(&self, key: &'static str) -> Result<Option<u64>, SettingsError> {
         const WHOLE: u64 = 1_000_000_000;
         const UNITS: &[(&str, u64)] = &[("", WHOLE), ("%", WHOLE / 100)];
         self.value(key, "must be a share from 0 to 1, or from 0% to 100%", |value| {
@@ -138,7 +142,7 @@ impl<'a> Values<'a> {
     }
 
     /// One of a few words.
-    pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, SpecError> {
+    pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, SettingsError> {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         self.value(key, &format!("must be one of: {}", known.join(", ")), |value| {
             words.iter().find(|(word, _)| *word == value).map(|&(_, meaning)| meaning)
@@ -150,11 +154,11 @@ impl<'a> Values<'a> {
         key: &'static str,
         what: &str,
         read: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, SpecError> {
+    ) -> Result<Option<T>, SettingsError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match read(value) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(SpecError::Value { key, value: value.into(), what: what.into() }),
+            None => Err(SettingsError::Value { key, value: value.into(), what: what.into() }),
         }
     }
 }
@@ -172,7 +176,7 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
 }
 
 /// The word that takes the fewest changes to become, if those are few.
-pub fn nearest(written: &str, known: &[&'static str]) -> Option<&'static str> {
+pub fn closest_name(written: &str, known: &[&'static str]) -> Option<&'static str> {
     // Nobody mistypes a name into something much longer; comparing would take the product of both lengths.
     let written: Vec<char> = written.chars().take(32).collect();
     let closest = known.iter().map(|&word| (changes(&written, word), word)).min()?;
@@ -200,8 +204,8 @@ mod tests {
 
     const KEYS: &[&str] = &["flows", "packets", "share", "span"];
 
-    fn values(text: &str) -> Result<Values<'_>, SpecError> {
-        Values::parse("load", KEYS, Some(text))
+    fn values(text: &str) -> Result<SourceSettings<'_>, SettingsError> {
+        SourceSettings::parse("load", KEYS, Some(text))
     }
 
     #[test]
@@ -247,15 +251,15 @@ mod tests {
             error.to_string(),
             "load has no key 'flow' (did you mean flows?); its keys are: flows, packets, share, span"
         );
-        assert_eq!(nearest("zzzzzzzzzzzz", KEYS), None);
-        assert_eq!(nearest("pakets", KEYS), Some("packets"));
+        assert_eq!(closest_name("zzzzzzzzzzzz", KEYS), None);
+        assert_eq!(closest_name("pakets", KEYS), Some("packets"));
     }
 
     #[test]
     fn what_is_no_pair_or_comes_twice_is_refused() {
-        assert!(matches!(values("flows"), Err(SpecError::NotAPair { .. })));
-        assert!(matches!(values(""), Err(SpecError::NotAPair { .. })));
-        assert!(matches!(values("flows=1,"), Err(SpecError::NotAPair { .. })));
-        assert!(matches!(values("flows=1,flows=2"), Err(SpecError::Twice { key: "flows" })));
+        assert!(matches!(values("flows"), Err(SettingsError::NotAPair { .. })));
+        assert!(matches!(values(""), Err(SettingsError::NotAPair { .. })));
+        assert!(matches!(values("flows=1,"), Err(SettingsError::NotAPair { .. })));
+        assert!(matches!(values("flows=1,flows=2"), Err(SettingsError::Twice { key: "flows" })));
     }
 }

@@ -20,7 +20,7 @@ pub struct Frame<'a> {
     /// Length on the wire in bytes, at least `bytes.len()`.
     pub wire_bytes: u32,
     /// LINKTYPE number of the tcpdump registry: 1 is Ethernet.
-    pub link: u16,
+    pub link_type: u16,
     /// The capture holds no time for this frame, or one outside 1970-2554. `time_ns` is then the
     /// time of the previous frame or the nearest possible time.
     pub time_clamped: bool,
@@ -45,7 +45,7 @@ pub struct Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Lost by the NIC or its driver.
-    pub card: u64,
+    pub nic: u64,
     /// Dropped by the kernel, or by the receive ring that the kernel fills.
     pub kernel: u64,
     /// Dropped by Weir's own queues.
@@ -56,7 +56,7 @@ impl Losses {
     /// Sum of the losses of two sources.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
-        Self { card: self.card + more.card, kernel: self.kernel + more.kernel, ring: self.ring + more.ring }
+        Self { nic: self.nic + more.nic, kernel: self.kernel + more.kernel, ring: self.ring + more.ring }
     }
 }
 

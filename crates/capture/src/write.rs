@@ -11,7 +11,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// without it what is in the buffer is written when the writer goes, and nobody hears of an error.
 pub struct PcapWriter<W: Write> {
     output: BufWriter<W>,
-    link: u16,
+    link_type: u16,
     snap: u32,
 }
 
@@ -20,14 +20,14 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     /// What the output says.
-    pub fn new(output: W, link: u16, snap: u32) -> io::Result<Self> {
+    pub fn new(output: W, link_type: u16, snap: u32) -> io::Result<Self> {
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
         output.write_all(&NANOSECONDS.to_le_bytes())?;
         output.write_all(&VERSION.map(u16::to_le_bytes).concat())?;
         output.write_all(&[0; 8])?; // two fields that nobody uses: time zone and accuracy
         output.write_all(&snap.to_le_bytes())?;
-        output.write_all(&u32::from(link).to_le_bytes())?;
-        Ok(Self { output, link, snap })
+        output.write_all(&u32::from(link_type).to_le_bytes())?;
+        Ok(Self { output, link_type, snap })
     }
 
     /// Writes one frame, cut to the snap length.
@@ -36,8 +36,11 @@ impl<W: Write> PcapWriter<W> {
     /// What the output says; `InvalidInput` for what the file cannot hold: another link type, or a time after 2106.
     pub fn write(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let refuse = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        if frame.link != self.link {
-            return refuse(format!("a frame of link type {} in a pcap file of link type {}", frame.link, self.link));
+        if frame.link_type != self.link_type {
+            return refuse(format!(
+                "a frame of link type {} in a pcap file of link type {}",
+                frame.link_type, self.link_type
+            ));
         }
         let Ok(seconds) = u32::try_from(frame.time_ns / 1_000_000_000) else {
             return refuse(format!("{} ns after 1970 is later than a pcap file can say", frame.time_ns));
@@ -71,7 +74,7 @@ mod tests {
         bytes: &[1, 2, 3, 4, 5],
         time_ns: 1_767_225_600_123_456_789,
         wire_bytes: 60,
-        link: 1,
+        link_type: 1,
         time_clamped: false,
         interface: 0,
     };
@@ -90,7 +93,7 @@ mod tests {
     #[test]
     fn what_the_file_cannot_hold_is_refused() {
         let mut writer = PcapWriter::new(Vec::new(), 1, 65_535).unwrap();
-        for frame in [Frame { link: 101, ..FRAME }, Frame { time_ns: (1 << 32) * 1_000_000_000, ..FRAME }] {
+        for frame in [Frame { link_type: 101, ..FRAME }, Frame { time_ns: (1 << 32) * 1_000_000_000, ..FRAME }] {
             assert_eq!(writer.write(&frame).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         }
     }

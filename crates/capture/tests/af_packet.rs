@@ -9,14 +9,14 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
-use weir_capture::{Error, LiveSource, live};
+use weir_capture::{Error, LiveSource, open_live};
 
 /// A frame as it was handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     bytes: Vec<u8>,
     wire_bytes: u32,
-    link: u16,
+    link_type: u16,
     time_ns: u64,
     interface: u32,
 }
@@ -31,7 +31,7 @@ impl Seen {
 type Live = Box<dyn LiveSource + Send>;
 
 fn open(text: &str) -> Vec<Live> {
-    live(text).unwrap_or_else(|error| panic!("{error}"))
+    open_live(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn open_one(text: &str) -> Live {
@@ -41,7 +41,7 @@ fn open_one(text: &str) -> Live {
 }
 
 fn refusal(text: &str) -> String {
-    match live(text) {
+    match open_live(text) {
         Ok(_) => panic!("{text} can be opened"),
         Err(error) => error.to_string(),
     }
@@ -55,7 +55,7 @@ fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
             seen.extend(burst.iter().map(|frame| Seen {
                 bytes: frame.bytes.to_vec(),
                 wire_bytes: frame.wire_bytes,
-                link: frame.link,
+                link_type: frame.link_type,
                 time_ns: frame.time_ns,
                 interface: frame.interface,
             }));
@@ -121,7 +121,7 @@ fn captured() -> Vec<Vec<u8>> {
     }) {
         let mut source = weir_capture::open(path).unwrap();
         while let Some(burst) = source.burst().unwrap() {
-            let ethernet = burst.iter().filter(|frame| frame.link == 1 && frame.bytes.len() > 14);
+            let ethernet = burst.iter().filter(|frame| frame.link_type == 1 && frame.bytes.len() > 14);
             frames.extend(ethernet.map(|frame| frame.bytes.to_vec()));
         }
     }
@@ -144,7 +144,7 @@ fn every_frame_arrives_as_it_was_sent_in_order_with_its_vlan_tags() {
     let seen = rest(&mut source);
     assert_eq!(seen.len(), frames.len());
     for (seen, frame) in seen.iter().zip(&frames) {
-        assert_eq!((&seen.bytes, seen.wire_bytes, seen.link), (frame, frame.len() as u32, 1));
+        assert_eq!((&seen.bytes, seen.wire_bytes, seen.link_type), (frame, frame.len() as u32, 1));
     }
     assert!(seen.is_sorted_by_key(|seen| seen.time_ns) && seen[0].time_ns > before_ns);
     assert_eq!(source.losses(), weir_capture::Losses::default());
@@ -260,7 +260,7 @@ fn what_the_ring_has_no_room_for_is_counted_to_the_packet() {
             assert!(source.losses().kernel >= before, "losses are told since the beginning");
             account[0] += source.progress().done_bytes / 62;
             account[1] += source.losses().kernel;
-            assert_eq!([source.losses().card, source.losses().ring], [0, 0]);
+            assert_eq!([source.losses().nic, source.losses().ring], [0, 0]);
         }
         assert!(account[1] > SENT / 2, "the ring was too small on purpose: {account:?}");
         assert_eq!(account[0] + account[1], SENT, "{queues} queues: handed over and dropped: {account:?}");
@@ -418,7 +418,7 @@ fn a_tunnel_gives_raw_ip() {
     let seen: Vec<Vec<Seen>> = queues.iter_mut().map(rest).collect();
     assert!(seen.iter().all(|queue| !queue.is_empty()));
     let mut all: Vec<_> = seen.concat();
-    assert!(all.iter().all(|seen| seen.link == 101 && seen.wire_bytes == 48));
+    assert!(all.iter().all(|seen| seen.link_type == 101 && seen.wire_bytes == 48));
     all.sort_by_key(|seen| seen.bytes[15]);
     assert_eq!(all.into_iter().map(|seen| seen.bytes).collect::<Vec<_>>(), packets);
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use weir_capture::{Burst, LiveSource, Losses, live};
+use weir_capture::{Burst, LiveSource, Losses, open_live};
 
 type Sources = Vec<Box<dyn LiveSource + Send>>;
 
@@ -26,7 +26,7 @@ fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     if !network_of(queues, 1500) {
         return None;
     }
-    let opened = live("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
+    let opened = open_live("af_xdp:right,attach=generic").map(drop).map_err(|error| error.to_string());
     match opened {
         Err(error) if ["not permitted", "CONFIG_XDP_SOCKETS"].iter().any(|what| error.contains(what)) => {
             eprintln!("SKIPPED: {error}");
@@ -37,11 +37,11 @@ fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
 }
 
 fn open(source: &str) -> Sources {
-    live(source).unwrap_or_else(|error| panic!("{error}"))
+    open_live(source).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(source: &str) -> String {
-    live(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
+    open_live(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
 }
 
 /// A socket that sends, or receives, whole frames at an interface.
@@ -185,7 +185,7 @@ fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
             }
             all.queues.extend(one.queues);
             all.errors.extend(one.errors);
-            all.losses.card += one.losses.card;
+            all.losses.nic += one.losses.nic;
             all.losses.kernel += one.losses.kernel;
             all.losses.ring += one.losses.ring;
         }
@@ -214,7 +214,7 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &Atomic
         for taken in &burst {
             assert!((last_ns..=now_ns()).contains(&taken.time_ns), "times are those of the clock, and do not go back");
             last_ns = taken.time_ns;
-            assert_eq!(taken.link, 1);
+            assert_eq!(taken.link_type, 1);
             let number = number(taken.bytes);
             let whole = frame(number, octets_of(number));
             assert_eq!(taken.bytes, &whole[..taken.bytes.len()], "frame {number}");
@@ -227,7 +227,7 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &Atomic
         drop(burst);
         if is_idle {
             let losses = source.losses();
-            let now = losses.card + losses.kernel + losses.ring;
+            let now = losses.nic + losses.kernel + losses.ring;
             come.lost.fetch_add(now - lost, Ordering::Relaxed);
             lost = now;
         }
@@ -380,7 +380,7 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
             assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
             eprintln!("{case}");
             assert_eq!(all, seen.frames() + seen.losses.kernel + passed, "{case}");
-            assert_eq!((seen.losses.card, seen.losses.ring), (0, 0), "{case}");
+            assert_eq!((seen.losses.nic, seen.losses.ring), (0, 0), "{case}");
         }
     }
 }
@@ -470,7 +470,7 @@ fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
     let with = |kept: Vec<u32>, source: &'static str| {
         let tried = move || {
             keep_capabilities(&kept);
-            live(source).map(drop).map_err(|error| error.to_string())
+            open_live(source).map(drop).map_err(|error| error.to_string())
         };
         std::thread::spawn(tried).join().unwrap()
     };

@@ -3,9 +3,9 @@
 use libloading::Library;
 use proptest::prelude::*;
 use std::ffi::c_uint;
-use weir_capture::{Filter, FilterError, Frame, Instruction, Selector};
+use weir_capture::{BpfInstruction, CompiledFilter, FilterError, Frame, PacketFilter};
 
-type BpfFilter = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
+type BpfFilter = unsafe extern "C" fn(*const BpfInstruction, *const u8, c_uint, c_uint) -> c_uint;
 
 /// libpcap's interpreter; `None`, loudly, where there is none.
 fn theirs() -> Option<(Library, BpfFilter)> {
@@ -18,12 +18,12 @@ fn theirs() -> Option<(Library, BpfFilter)> {
     loaded.map_err(|error| eprintln!("SKIPPED: there is no libpcap to compare with: {error}")).ok()
 }
 
-fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> Instruction {
-    Instruction { code, jump_true, jump_false, constant }
+fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> BpfInstruction {
+    BpfInstruction { code, jump_true, jump_false, constant }
 }
 
 /// An instruction that has `behind` others behind it. Loads reach a little beyond the longest frame.
-fn any_instruction(behind: u8) -> impl Strategy<Value = Instruction> {
+fn any_instruction(behind: u8) -> impl Strategy<Value = BpfInstruction> {
     let select = proptest::sample::select::<u16>;
     let value = || prop_oneof![0..100_u32, any::<u32>(), Just(u32::MAX)];
     let plain = |codes: &[u16], constant| {
@@ -46,7 +46,7 @@ fn any_instruction(behind: u8) -> impl Strategy<Value = Instruction> {
 }
 
 /// A program that sets every scratch word (theirs does not), does something, and returns a bit of what came of it.
-fn any_program() -> impl Strategy<Value = Vec<Instruction>> {
+fn any_program() -> impl Strategy<Value = Vec<BpfInstruction>> {
     let body =
         (0..40_u8).prop_flat_map(|length| (0..length).map(|at| any_instruction(length - at)).collect::<Vec<_>>());
     // One bit of what was computed, or of the index.
@@ -74,7 +74,7 @@ proptest! {
     ) {
         let Some((_library, bpf_filter)) = theirs() else { return Ok(()) };
         let wire_bytes = bytes.len() as u32 + more;
-        let filter = Filter::from_instructions(&program).expect("it is one that runs");
+        let filter = CompiledFilter::from_instructions(&program).expect("it is one that runs");
         // SAFETY: the program was checked, and so was that it ends; the octets are as many as is said.
         let kept = unsafe { bpf_filter(program.as_ptr(), bytes.as_ptr(), wire_bytes, bytes.len() as c_uint) };
         prop_assert_eq!(filter.keeps(&bytes, wire_bytes), kept > 0);
@@ -88,7 +88,7 @@ proptest! {
         ),
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
-        if let Ok(filter) = Filter::from_instructions(&program) {
+        if let Ok(filter) = CompiledFilter::from_instructions(&program) {
             filter.keeps(&bytes, 80);
         }
     }
@@ -102,13 +102,13 @@ fn no_library(error: &FilterError) -> bool {
     missing
 }
 
-fn frame(link: u16, bytes: &[u8]) -> Frame<'_> {
-    Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link, time_clamped: false, interface: 0 }
+fn frame(link_type: u16, bytes: &[u8]) -> Frame<'_> {
+    Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link_type, time_clamped: false, interface: 0 }
 }
 
 #[test]
 fn an_expression_that_does_not_compile_is_told_in_libpcaps_words() {
-    match Filter::compile("host and and", 1, Filter::WHOLE) {
+    match CompiledFilter::compile("host and and", 1, CompiledFilter::WHOLE) {
         Err(error) if no_library(&error) => {}
         Err(error) => assert!(error.to_string().contains("syntax error"), "{error}"),
         Ok(_) => panic!("it is no expression"),
@@ -117,7 +117,7 @@ fn an_expression_that_does_not_compile_is_told_in_libpcaps_words() {
 
 #[test]
 fn a_program_with_a_loop_is_refused() {
-    match Filter::compile("ip6 protochain 6", 1, Filter::WHOLE) {
+    match CompiledFilter::compile("ip6 protochain 6", 1, CompiledFilter::WHOLE) {
         Err(error) if no_library(&error) => {}
         Err(error) => assert!(matches!(error, FilterError::Program { .. }), "{error}"),
         Ok(_) => panic!("it loops"),
@@ -126,7 +126,7 @@ fn a_program_with_a_loop_is_refused() {
 
 #[test]
 fn each_link_type_is_filtered_by_a_program_of_its_own() {
-    let mut selector = match Selector::new("udp port 53") {
+    let mut selector = match PacketFilter::new("udp port 53") {
         Err(error) if no_library(&error) => return,
         selector => selector.unwrap(),
     };
@@ -141,24 +141,24 @@ fn each_link_type_is_filtered_by_a_program_of_its_own() {
     packet[23] = 54;
     assert!(!selector.keeps(&frame(1, &ethernet(&packet))));
     assert!(!selector.keeps(&frame(101, &packet)));
-    assert!(selector.troubles().is_empty());
+    assert!(selector.take_errors().is_empty());
 }
 
 #[test]
 fn a_link_type_for_which_it_means_nothing_is_told_once_and_nothing_of_it_is_kept() {
-    let mut selector = match Selector::new("vlan 5") {
+    let mut selector = match PacketFilter::new("vlan 5") {
         Err(error) if no_library(&error) => return,
         selector => selector.unwrap(),
     };
     for _ in 0..2 {
         assert!(!selector.keeps(&frame(101, &[0x45; 40])));
     }
-    let troubles = selector.troubles();
-    assert!(matches!(troubles[..], [FilterError::LinkType { link: 101, .. }]), "{troubles:?}");
-    assert!(selector.troubles().is_empty());
+    let troubles = selector.take_errors();
+    assert!(matches!(troubles[..], [FilterError::LinkType { link_type: 101, .. }]), "{troubles:?}");
+    assert!(selector.take_errors().is_empty());
     // One that means something for cooked frames alone is not refused from the start.
     assert!(
-        Selector::new("ifindex 3")
+        PacketFilter::new("ifindex 3")
             .unwrap()
             .keeps(&frame(276, &[&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &[0; 48]].concat()))
     );

@@ -256,7 +256,7 @@ mod tests {
     use weir_export::Sink;
     use weir_flow::FlowRecord;
     use weir_ledger::SinkCounters;
-    use weir_trafficgen::synth;
+    use weir_trafficgen::TrafficGenerator;
 
     /// Keeps every record.
     struct Kept(SinkCounters, Arc<Mutex<Vec<FlowRecord>>>);
@@ -358,8 +358,9 @@ mod tests {
     #[test]
     fn flows_that_are_moved_all_the_time_are_those_of_one_meter() {
         for specification in ["mix,flows=3000,packets=400k", "lossy,flows=200,packets=200k"] {
-            let synth = || synth(specification).unwrap_or_else(|error| panic!("{specification}: {error}"));
-            let source = || Input::File(Box::new(synth()));
+            let generator =
+                || TrafficGenerator::new(specification).unwrap_or_else(|error| panic!("{specification}: {error}"));
+            let source = || Input::File(Box::new(generator()));
             let expected = of_one_meter(source());
             for meters in [2, 3, 5] {
                 let (moved, told) = of_several(vec![source()], meters);

@@ -12,7 +12,7 @@ use crate::sampler::Sampler;
 use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
 use std::time::Instant;
-use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Selector, Source};
+use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, Network, Packet};
 
@@ -24,7 +24,7 @@ pub(crate) type Packets = Box<[Packet; BURST]>;
 
 /// Reads frames.
 pub(crate) struct Reader {
-    filter: Option<Selector>,
+    filter: Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     layer2: bool,
     own: SelfTrafficFilter,
@@ -96,7 +96,7 @@ impl Reader {
 
     /// Link types for which the filter means nothing, each told once.
     pub fn filter_errors(&mut self) -> Vec<FilterError> {
-        self.filter.as_mut().map_or_else(Vec::new, Selector::troubles)
+        self.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
     /// Takes the next burst from a source: how many packets it became, and whether the source handed over less than it could;
@@ -136,7 +136,7 @@ impl Reader {
         let settled_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.losses());
         let (losses, line) = (self.losses, &mut self.ledger.packets);
-        let new = [losses.card - before.card, losses.kernel - before.kernel, losses.ring - before.ring];
+        let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.ring - before.ring];
         line.dropped_nic += new[0];
         line.dropped_kernel += new[1];
         line.dropped_ring += new[2];
@@ -225,7 +225,7 @@ impl Reader {
             let packet = &mut packets[metered % BURST];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
-            let read = weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, decode, packet);
+            let read = weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet);
             let ordinary = matches!(read, Ok(notes) if notes.is_empty());
             if self.own.has(packet) && read.is_ok() {
                 self.ledger.packets.filtered += 1;

@@ -2,13 +2,13 @@
 
 use crate::ladder::Overload;
 use crate::self_traffic::SelfTrafficFilter;
-use weir_capture::Selector;
+use weir_capture::PacketFilter;
 
 /// What one pipeline is told.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Which frames go further; all without one.
-    pub filter: Option<Selector>,
+    pub filter: Option<PacketFilter>,
     /// The meter's part.
     pub meter: weir_flow::Config,
     /// The decoder's part.

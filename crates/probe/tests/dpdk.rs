@@ -87,7 +87,7 @@ fn flows_through_dpdk_are_those_of_the_file_and_the_account_balances() {
         .collect();
     let arguments: String = files.iter().map(|file| format!(";rx_pcap={}", file.display())).collect();
     let queues = format!("dpdk:net_pcap0{arguments},queues={},descriptors=512,hugepages=off", files.len());
-    let queues = weir_capture::live(&queues).expect("DPDK is here");
+    let queues = weir_capture::open_live(&queues).expect("DPDK is here");
     assert_eq!(queues.len(), files.len());
     for (file, queue) in files.iter().zip(queues) {
         let packets = packets_of(file);

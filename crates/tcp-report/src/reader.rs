@@ -4,7 +4,7 @@
 //! Invariant: frames received = refused + not matching the filter + not TCP + without ports + delivered.
 
 use std::net::SocketAddr;
-use weir_capture::{BURST, FilterError, Frame, Selector, Source};
+use weir_capture::{BURST, FilterError, Frame, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{Flags, Network, Packet, decode, ip_address};
 
@@ -32,7 +32,7 @@ pub struct PacketCounts {
 
 /// Decodes the frames of a source, and delivers its packets of TCP.
 pub struct PacketReader {
-    filter: Option<Selector>,
+    filter: Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     counts: PacketCounts,
     packets: Vec<Packet>,
@@ -41,7 +41,7 @@ pub struct PacketReader {
 
 impl PacketReader {
     /// Creates a reader of the packets that match the filter, or of all packets.
-    pub fn new(filter: Option<Selector>, decode: weir_packet::DecodeOptions) -> Self {
+    pub fn new(filter: Option<PacketFilter>, decode: weir_packet::DecodeOptions) -> Self {
         Self {
             filter,
             decode,
@@ -84,7 +84,7 @@ impl PacketReader {
 
     /// Link types for which the filter has no meaning, each once.
     pub fn filter_errors(&mut self) -> Vec<FilterError> {
-        self.filter.as_mut().map_or_else(Vec::new, Selector::troubles)
+        self.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
     /// The counts of all that was read.
@@ -110,7 +110,7 @@ impl PacketCounts {
         ledger.packets.received += 1;
         ledger.bytes.received += wire_bytes;
         let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-        let refused = match decode(frame.link, frame.bytes, frame.wire_bytes, options, &mut packet) {
+        let refused = match decode(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet) {
             Ok(notes) if packet.network != Network::Layer2 => {
                 let has_ports = packet.flags.has(Flags::PORTS);
                 if packet.protocol != TCP || !has_ports {

@@ -11,10 +11,10 @@ use weir_tcp_report::{
 /// Writes the first packets of synthetic lossy connections.
 fn capture(path: &Path, [seed, packets]: [usize; 2]) {
     let specification = format!("lossy,flows=3,packets=2k,loss=5%,duplicate=3%,seed={seed}");
-    let mut synth = weir_trafficgen::synth(&specification).unwrap();
+    let mut generator = weir_trafficgen::TrafficGenerator::new(&specification).unwrap();
     let mut writer = PcapWriter::new(fs::File::create(path).unwrap(), 1, 262_144).unwrap();
     let mut number = 0;
-    while let Some(burst) = synth.burst().unwrap() {
+    while let Some(burst) = generator.burst().unwrap() {
         for frame in &burst {
             if number < packets {
                 writer.write(frame).unwrap();

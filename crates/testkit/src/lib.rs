@@ -22,7 +22,7 @@ pub struct RawFrame {
     /// Octets on the wire.
     pub wire_bytes: u32,
     /// LINKTYPE number.
-    pub link: u16,
+    pub link_type: u16,
     /// Number of the interface.
     pub interface: u32,
     /// What was captured.
@@ -38,7 +38,7 @@ pub fn packets(source: &mut dyn weir_capture::Source) -> Vec<weir_packet::Packet
     while let Some(burst) = source.burst().expect("it can be read") {
         for frame in &burst {
             let mut packet = weir_packet::Packet { time_ns: frame.time_ns, ..Default::default() };
-            weir_packet::decode(frame.link, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
+            weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
                 .expect("frames are whole");
             packets.push(packet);
         }
@@ -48,7 +48,7 @@ pub fn packets(source: &mut dyn weir_capture::Source) -> Vec<weir_packet::Packet
 
 impl std::fmt::Debug for RawFrame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ns, link {}, interface {}, ", self.time_ns, self.link, self.interface)?;
+        write!(f, "{} ns, link type {}, interface {}, ", self.time_ns, self.link_type, self.interface)?;
         write!(f, "{} of {} octets: ", self.bytes.len(), self.wire_bytes)?;
         self.bytes.iter().try_for_each(|octet| write!(f, "{octet:02x}"))
     }

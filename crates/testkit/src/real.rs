@@ -66,7 +66,7 @@ pub fn frames(source: &mut dyn Source) -> (Vec<RawFrame>, Vec<String>) {
             Ok(Some(burst)) => frames.extend(burst.iter().map(|frame| RawFrame {
                 time_ns: frame.time_ns,
                 wire_bytes: frame.wire_bytes,
-                link: frame.link,
+                link_type: frame.link_type,
                 interface: frame.interface,
                 bytes: frame.bytes.to_vec(),
             })),
@@ -109,7 +109,7 @@ pub fn segments(path: &Path) -> Vec<Segment> {
     for (number, frame) in (1..).zip(frames(&mut *source).0) {
         let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
         let options = DecodeOptions { decapsulate: false };
-        let decoded = weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet);
+        let decoded = weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet);
         if decoded.is_err() || packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
             continue;
         }
@@ -133,7 +133,7 @@ impl Source for Memory<'_> {
             bytes: &frame.bytes,
             time_ns: frame.time_ns,
             wire_bytes: frame.wire_bytes,
-            link: frame.link,
+            link_type: frame.link_type,
             time_clamped: false,
             interface: frame.interface,
         }));

@@ -521,7 +521,7 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
             Event::Noise(link, bytes) => frames.push(RawFrame {
                 time_ns,
                 wire_bytes: bytes.len() as u32,
-                link: *link,
+                link_type: *link,
                 interface: 0,
                 bytes: bytes.clone(),
             }),
@@ -783,5 +783,5 @@ fn link(outside: &Outside, mut ethertype: u16, mut bytes: Vec<u8>, time_ns: u64)
             *octet = value;
         }
     }
-    RawFrame { time_ns, wire_bytes, link: outside.link, interface: outside.interface, bytes }
+    RawFrame { time_ns, wire_bytes, link_type: outside.link, interface: outside.interface, bytes }
 }

@@ -29,7 +29,7 @@ impl Source for Recorded {
         self.frames.lock().unwrap().extend(burst.iter().map(|frame| RawFrame {
             time_ns: frame.time_ns,
             wire_bytes: frame.wire_bytes,
-            link: frame.link,
+            link_type: frame.link_type,
             interface: frame.interface,
             bytes: frame.bytes.to_vec(),
         }));
@@ -76,8 +76,10 @@ fn traffic() -> Vec<Vec<u8>> {
     for path in paths {
         frames.extend(real::frames(&mut *weir_capture::open(&path).unwrap()).0);
     }
-    frames.extend(real::frames(&mut weir_trafficgen::synth("mix,flows=500,packets=20k,seed=5").unwrap()).0);
-    frames.retain(|frame| frame.link == 1 && frame.bytes.len() > 14);
+    frames.extend(
+        real::frames(&mut weir_trafficgen::TrafficGenerator::new("mix,flows=500,packets=20k,seed=5").unwrap()).0,
+    );
+    frames.retain(|frame| frame.link_type == 1 && frame.bytes.len() > 14);
     frames.into_iter().map(|frame| frame.bytes).collect()
 }
 
@@ -94,7 +96,7 @@ fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_q
     let meter = weir_flow::Config { key, ..weir_flow::Config::default() };
     let inside = || Settings { layer2: true, decode, meter, ..Settings::default() };
     for (queues, settings) in [(1, plain()), (4, plain()), (4, inside())] {
-        let sources = weir_capture::live(&format!("af_packet:right,queues={queues}")).unwrap();
+        let sources = weir_capture::open_live(&format!("af_packet:right,queues={queues}")).unwrap();
         assert_eq!(sources.len(), queues);
         let stop = Arc::new(AtomicBool::new(false));
         let pipelines: Vec<_> = sources

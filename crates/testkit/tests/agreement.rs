@@ -18,7 +18,7 @@ fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(), S
 fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
     let options = weir_packet::DecodeOptions { decapsulate };
-    let notes = decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
+    let notes = decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
     if packet.protocol != 6 {
         // Only of TCP does anything depend on it, and only of TCP is it compared.
         packet.payload_bytes = 0;
@@ -54,7 +54,7 @@ fn the_reference_agrees_with_etherparse() {
     for seed in 0..600 {
         for frame in traffic::frames(&traffic::seeded(seed, &traffic::steps(60))) {
             let Ok(parsed) = etherparse::SlicedPacket::from_ethernet(&frame.bytes) else { continue };
-            let (Some(net), Some(transport), 1) = (parsed.net, parsed.transport, frame.link) else { continue };
+            let (Some(net), Some(transport), 1) = (parsed.net, parsed.transport, frame.link_type) else { continue };
             let Ok((packet, _)) = reference::decode(&frame, false) else { panic!("{frame:?}") };
             let (source, destination) = match net {
                 etherparse::NetSlice::Ipv4(ip) => {

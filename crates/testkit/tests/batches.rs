@@ -7,17 +7,17 @@ use weir_flow::{Config, FlowRecord, Meter};
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
-use weir_trafficgen::{TrueTcp, synth};
+use weir_trafficgen::{ExpectedTcp, TrafficGenerator};
 
 /// What both directions told, by their senders and receivers.
-type Told = BTreeMap<(SocketAddr, SocketAddr), TrueTcp>;
+type Told = BTreeMap<(SocketAddr, SocketAddr), ExpectedTcp>;
 
 /// The packets of a load, and the truth.
 fn load(specification: &str) -> (Vec<Packet>, Told) {
-    let mut source = synth(specification).expect("the load exists").with_truth();
+    let mut source = TrafficGenerator::new(specification).expect("the load exists").with_expected_flows();
     let packets = weir_testkit::packets(&mut source);
     let mut truth = Told::new();
-    for (flow, [there, back]) in source.truth().iter().zip(source.true_tcp()) {
+    for (flow, [there, back]) in source.expected_flows().iter().zip(source.expected_tcp()) {
         let client = SocketAddr::new(flow.source, flow.source_port);
         let server = SocketAddr::new(flow.destination, flow.destination_port);
         truth.insert((client, server), *there);
@@ -27,10 +27,10 @@ fn load(specification: &str) -> (Vec<Packet>, Told) {
 }
 
 /// A report in the words of the truth.
-fn told(report: &TcpReport) -> TrueTcp {
+fn told(report: &TcpReport) -> ExpectedTcp {
     let segments = |class| report.count(class).segments;
     let octets = |class| report.count(class).bytes;
-    TrueTcp {
+    ExpectedTcp {
         segments: report.segments(),
         payload_octets: report.classes.iter().map(|count| count.bytes).sum(),
         syn: segments(SegmentClass::Syn),

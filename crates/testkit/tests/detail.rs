@@ -6,12 +6,12 @@ use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
 use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
-use weir_trafficgen::synth;
+use weir_trafficgen::TrafficGenerator;
 
 const TCP: u8 = 6;
 
 fn load(specification: &str) -> Vec<Packet> {
-    weir_testkit::packets(&mut synth(specification).expect("the load exists"))
+    weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"))
 }
 
 /// What only happens where packets are missing.

@@ -61,7 +61,7 @@ fn damaged_headers_are_read_as_the_reference_reads_them() {
                     let mut packet =
                         Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
                     let ours = decode(
-                        mutant.link,
+                        mutant.link_type,
                         &mutant.bytes,
                         mutant.wire_bytes,
                         DecodeOptions { decapsulate },

@@ -13,7 +13,7 @@ use weir_flow::{
 use weir_ledger::RecordTotals;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
-use weir_trafficgen::synth;
+use weir_trafficgen::TrafficGenerator;
 
 const SEEDS: u64 = 400;
 const SECOND: u64 = 1_000_000_000;
@@ -284,7 +284,7 @@ fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> V
         newest_ns = frame.time_ns.max(newest_ns);
         let mut packet = Packet { time_ns: newest_ns, interface: frame.interface, ..Packet::default() };
         let options = weir_packet::DecodeOptions { decapsulate };
-        if weir_packet::decode(frame.link, &frame.bytes, frame.wire_bytes, options, &mut packet).is_ok() {
+        if weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet).is_ok() {
             if random.below(12) == 0 {
                 packet.ip_bytes += 70_000;
             }
@@ -315,7 +315,7 @@ fn flows_that_move_make_the_records_of_one_meter_on_hostile_traffic() {
 
 /// The packets of a synthetic load.
 fn load(specification: &str) -> Vec<Packet> {
-    let packets = weir_testkit::packets(&mut synth(specification).expect("the load exists"));
+    let packets = weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"));
     assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "time does not step back");
     packets
 }

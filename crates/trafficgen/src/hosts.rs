@@ -1,7 +1,7 @@
 //! Who speaks with whom: addresses and ports of conversations, no two of them the same.
 
 use crate::frame::Endpoint;
-use crate::random::{Random, scramble};
+use crate::random::{Random, mix64};
 
 /// Client addresses: 100.64.0.0/10 (RFC 6598) and 2001:db8:1::/48 (RFC 3849), 22 bits of each.
 const CLIENTS: u32 = u32::from_be_bytes([100, 64, 0, 0]);
@@ -37,7 +37,7 @@ impl Hosts {
         let turn = number >> self.client_bits;
         let client = (number & mask).wrapping_mul(0x9e37_79b1).wrapping_add(self.seed) & mask;
         let client = (client | ((turn >> PORT_BITS) << self.client_bits)) & ((1 << CLIENT_BITS) - 1);
-        let first_port = scramble(client ^ self.seed);
+        let first_port = mix64(client ^ self.seed);
         let client_port = 1 << PORT_BITS | (first_port.wrapping_add(turn.wrapping_mul(5)) as u16 & 0x7fff);
         // The product of two draws: some servers are far more popular than others.
         let servers = 1u64 << self.server_bits;

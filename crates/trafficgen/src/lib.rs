@@ -1,4 +1,4 @@
-//! Traffic made in memory, for benchmarks and for tests that know the truth.
+//! Traffic made in memory, for benchmarks and for tests that know the expected.
 //!
 //! In: a specification such as `velan,flows=131072,size=64`. Out: frames, and on request the true flows.
 //! Always true: the same specification gives the same frames, to the bit, on every machine; times never go back;
@@ -39,7 +39,7 @@
 //! those of UDP too; payloads are zeros; frames shorter than Ethernet allows are padded to 60 octets.
 //!
 //! **`lossy`**: conversations over TCP that a network loses, delays and copies segments of, seen by a probe in its
-//! middle. With the truth comes what happened to each direction in exact numbers, see [`TrueTcp`].
+//! middle. With the truth comes what happened to each direction in exact numbers, see [`ExpectedTcp`].
 //!
 //! | key | default | |
 //! |---|---|---|
@@ -66,26 +66,27 @@
 //! and RSTs are not copied: a copy could not be told from the same said twice.
 #![forbid(unsafe_code)]
 
+mod expected;
+mod expected_tcp;
 mod frame;
 mod hosts;
 mod lossy;
 mod mix;
 mod random;
 mod schedule;
-mod tcp_truth;
-mod truth;
 mod velan;
 
-pub use tcp_truth::TrueTcp;
-pub use truth::{TrueDirection, TrueFlow, write_truth};
+pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};
+pub use expected_tcp::ExpectedTcp;
+pub use random::Random;
 pub use velan::{VELAN_PRESETS, VelanPreset};
 
+use expected::ExpectedFlows;
 use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
-use truth::Truth;
 use velan::Velan;
-use weir_capture::{Burst, Error, Frame, Progress, Source, SpecError, Values, nearest};
+use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source, SourceSettings, closest_name};
 
 const LOADS: &[&str] = &["velan", "mix", "lossy"];
 
@@ -95,43 +96,15 @@ const START_NS: u64 = 1_767_225_600 * SECOND_NS;
 /// Packets in a run, at most: so many conversations have tuples of their own.
 const MAX_PACKETS: u64 = 100_000_000_000;
 /// LINKTYPE_ETHERNET.
-const ETHERNET_LINK: u16 = 1;
-
-/// Makes a source of what a specification says: `velan`, `mix` or `lossy`, then `key=value` pairs with commas. Numbers take
-/// `k`, `M` and `G`, time spans `ms`, `s`, `m` and `h`, shares are 0 to 1 or percent.
-///
-/// Keys of `velan`: `flows` (131072), `size` in octets with FCS (64), `packets` (8M), `duration`, `seed` (1),
-/// `order` (`random` or `round`), `directions` (1 or 2), `rate` in packets per second (10 Gbit/s),
-/// `new` flows per second (0), `snap`.
-/// Keys of `mix`: `flows` at a time (10000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
-/// `ramp` until all have begun (1s), shares `ipv6` (30%), `udp` (40%) and `rst` (10%), `snap`.
-/// Keys of `lossy`: `flows` at a time (1000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
-/// shares `ipv6` (30%), `rst` (5%), `noid` (20%), `loss` (1%), `before` (50%), `recut` (20%), `reorder` (0.5%),
-/// `spurious` (0.1%), `duplicate` (0.5%), `routed` (0), `keepalive` (1%) and `zerowindow` (1%), `snap`.
-///
-/// # Errors
-/// An unknown load or key, answered with the near one and all that exist, or a value that makes no sense.
-pub fn synth(spec: &str) -> Result<Synth, SpecError> {
-    let (kind, rest) = match spec.split_once(',') {
-        Some((kind, rest)) => (kind, Some(rest)),
-        None => (spec, None),
-    };
-    let (load, snap) = match kind {
-        "velan" => Velan::new(rest).map(|(velan, snap)| (Load::Velan(velan), snap))?,
-        "mix" => Mix::new(rest).map(|(mix, snap)| (Load::Mix(mix), snap))?,
-        "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Load::Lossy(lossy), snap))?,
-        _ => return Err(SpecError::UnknownLoad { kind: kind.into(), near: nearest(kind, LOADS), known: LOADS }),
-    };
-    Ok(Synth { load, snap, slots: frame::slots(), truth: None, done_bytes: 0 })
-}
+const ETHERNET_LINK_TYPE: u16 = 1;
 
 /// A source of synthetic traffic.
-pub struct Synth {
+pub struct TrafficGenerator {
     load: Load,
     /// Octets captured of each frame, at most.
     snap: u32,
     slots: Box<[Slot]>,
-    truth: Option<Truth>,
+    expected: Option<ExpectedFlows>,
     /// Captured octets so far.
     done_bytes: u64,
 }
@@ -142,33 +115,64 @@ enum Load {
     Lossy(Lossy),
 }
 
-impl Synth {
+impl TrafficGenerator {
+    /// Makes a source of what a specification says: `velan`, `mix` or `lossy`, then `key=value` pairs with commas. Numbers take
+    /// `k`, `M` and `G`, time spans `ms`, `s`, `m` and `h`, shares are 0 to 1 or percent.
+    ///
+    /// Keys of `velan`: `flows` (131072), `size` in octets with FCS (64), `packets` (8M), `duration`, `seed` (1),
+    /// `order` (`random` or `round`), `directions` (1 or 2), `rate` in packets per second (10 Gbit/s),
+    /// `new` flows per second (0), `snap`.
+    /// Keys of `mix`: `flows` at a time (10000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
+    /// `ramp` until all have begun (1s), shares `ipv6` (30%), `udp` (40%) and `rst` (10%), `snap`.
+    /// Keys of `lossy`: `flows` at a time (1000), `new` per second (`flows` / 10), `packets` (1M), `duration`, `seed` (1),
+    /// shares `ipv6` (30%), `rst` (5%), `noid` (20%), `loss` (1%), `before` (50%), `recut` (20%), `reorder` (0.5%),
+    /// `spurious` (0.1%), `duplicate` (0.5%), `routed` (0), `keepalive` (1%) and `zerowindow` (1%), `snap`.
+    ///
+    /// # Errors
+    /// An unknown load or key, answered with the near one and all that exist, or a value that makes no sense.
+    pub fn new(specification: &str) -> Result<Self, SettingsError> {
+        let (kind, rest) = match specification.split_once(',') {
+            Some((kind, rest)) => (kind, Some(rest)),
+            None => (specification, None),
+        };
+        let (load, snap) = match kind {
+            "velan" => Velan::new(rest).map(|(velan, snap)| (Load::Velan(velan), snap))?,
+            "mix" => Mix::new(rest).map(|(mix, snap)| (Load::Mix(mix), snap))?,
+            "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Load::Lossy(lossy), snap))?,
+            _ => {
+                let near = closest_name(kind, LOADS);
+                return Err(SettingsError::UnknownLoad { kind: kind.into(), near, known: LOADS });
+            }
+        };
+        Ok(Self { load, snap, slots: frame::slots(), expected: None, done_bytes: 0 })
+    }
+
     /// Remembers the true flows from here on: about 200 octets for each. To be called before the first burst;
-    /// what came before it is not in the truth.
+    /// what came before it is not in the expected.
     #[must_use]
-    pub fn with_truth(mut self) -> Self {
-        self.truth.get_or_insert_default();
+    pub fn with_expected_flows(mut self) -> Self {
+        self.expected.get_or_insert_default();
         self
     }
 
-    /// The flows of all packets so far, in the order of their first packets; none without [`Synth::with_truth`].
-    pub fn truth(&self) -> &[TrueFlow] {
-        self.truth.as_ref().map_or(&[], |truth| &truth.flows)
+    /// The flows of all packets so far, in the order of their first packets; none without [`TrafficGenerator::with_expected_flows`].
+    pub fn expected_flows(&self) -> &[ExpectedFlow] {
+        self.expected.as_ref().map_or(&[], |expected| &expected.flows)
     }
 
     /// What happened to TCP in each of those flows, from the initiator and back; none if the load is not `lossy`.
-    pub fn true_tcp(&self) -> &[[TrueTcp; 2]] {
-        self.truth.as_ref().map_or(&[], |truth| &truth.tcp)
+    pub fn expected_tcp(&self) -> &[[ExpectedTcp; 2]] {
+        self.expected.as_ref().map_or(&[], |expected| &expected.tcp)
     }
 }
 
-impl Source for Synth {
+impl Source for TrafficGenerator {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        let truth = self.truth.as_mut();
+        let expected = self.expected.as_mut();
         let filled = match &mut self.load {
-            Load::Velan(velan) => velan.fill(&mut self.slots, truth),
-            Load::Mix(mix) => mix.fill(&mut self.slots, truth),
-            Load::Lossy(lossy) => lossy.fill(&mut self.slots, truth),
+            Load::Velan(velan) => velan.fill(&mut self.slots, expected),
+            Load::Mix(mix) => mix.fill(&mut self.slots, expected),
+            Load::Lossy(lossy) => lossy.fill(&mut self.slots, expected),
         };
         for slot in &self.slots[..filled] {
             let bytes = &slot.octets[..slot.wire_bytes.min(self.snap) as usize];
@@ -177,7 +181,7 @@ impl Source for Synth {
                 bytes,
                 time_ns: slot.time_ns,
                 wire_bytes: slot.wire_bytes,
-                link: ETHERNET_LINK,
+                link_type: ETHERNET_LINK_TYPE,
                 time_clamped: false,
                 interface: 0,
             });
@@ -204,7 +208,7 @@ struct Bounds {
 
 impl Bounds {
     /// Reads `packets` and `duration`; without either, so many packets.
-    fn read(values: &Values<'_>, packets: u64) -> Result<Self, SpecError> {
+    fn read(values: &SourceSettings<'_>, packets: u64) -> Result<Self, SettingsError> {
         let given = values.number("packets", [1, MAX_PACKETS])?;
         let duration_ns = values.duration_ns("duration", [1, 1_000_000 * SECOND_NS])?;
         Ok(Self {

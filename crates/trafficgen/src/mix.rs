@@ -10,13 +10,13 @@
 //! How long conversations last is drawn without memory (exponential, mean `flows / new`), so that new ones begin at
 //! the stated rate from the moment on when all participants have begun. Nothing is lost, repeated or out of order.
 
+use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
 use crate::hosts::Hosts;
 use crate::random::{Random, Share};
 use crate::schedule::Schedule;
-use crate::truth::{TrueFlow, Truth};
 use crate::{Bounds, SECOND_NS, START_NS};
-use weir_capture::{SpecError, Values};
+use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
 
@@ -131,7 +131,7 @@ struct Conversation {
     ends: [Endpoint; 2],
     /// When the last pause shall be over.
     until_ns: u64,
-    /// Where it lies in the truth, if that was kept when it began; else nowhere.
+    /// Where it lies in the expected, if that was kept when it began; else nowhere.
     place: usize,
     /// Next sequence number of each side.
     sequence: [u32; 2],
@@ -188,8 +188,8 @@ pub(super) struct Mix {
 
 impl Mix {
     /// Reads the specification behind `mix,`; the load and the snap length.
-    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SpecError> {
-        let values = Values::parse("mix", KEYS, text)?;
+    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
+        let values = SourceSettings::parse("mix", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 24])?.unwrap_or(10_000);
         let new = values.number("new", [1, MOST_TURNOVER * flows])?.unwrap_or_else(|| (flows / 10).max(1));
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
@@ -217,7 +217,7 @@ impl Mix {
     }
 
     /// Fills slots from the first on; how many.
-    pub(super) fn fill(&mut self, slots: &mut [Slot], mut truth: Option<&mut Truth>) -> usize {
+    pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
         for (filled, slot) in slots.iter_mut().enumerate() {
             if self.bounds.packets == self.sent {
                 return filled;
@@ -229,8 +229,8 @@ impl Mix {
             }
             if self.conversations[participant as usize].step == Step::Over {
                 let mut conversation = self.open(time_ns);
-                if let Some(truth) = truth.as_deref_mut() {
-                    conversation.place = truth.open(conversation.true_flow());
+                if let Some(expected) = expected.as_deref_mut() {
+                    conversation.place = expected.open(conversation.expected_flow());
                 }
                 self.conversations[participant as usize] = conversation;
             }
@@ -238,7 +238,8 @@ impl Mix {
             let (said, wait_ns) = conversation.speak(time_ns, &mut self.random);
             slot.time_ns = time_ns;
             let ip_bytes = conversation.write(&said, slot);
-            if let Some(flow) = truth.as_deref_mut().and_then(|truth| truth.flows.get_mut(conversation.place)) {
+            if let Some(flow) = expected.as_deref_mut().and_then(|expected| expected.flows.get_mut(conversation.place))
+            {
                 let direction = if said.side == 0 { &mut flow.forward } else { &mut flow.reverse };
                 let flags = if conversation.tcp() { said.flags } else { 0 };
                 direction.enter(time_ns, ip_bytes, slot.wire_bytes, flags);
@@ -275,12 +276,12 @@ impl Mix {
         let round_trip_ns = [[200_000, 20_000_000], [1_000_000, 120_000_000]]
             .map(|range| u64::from(self.random.between(range)).min(most_trip_ns) as u32);
 
-        let bits = self.random.next();
+        let bits = self.random.next_u64();
         Conversation {
             ends: self.hosts.ends(number, ipv6, port, &mut self.random),
             until_ns: now_ns + life_ns,
             place: usize::MAX,
-            sequence: [self.random.next() as u32, self.random.next() as u32],
+            sequence: [self.random.next_u64() as u32, self.random.next_u64() as u32],
             round_trip_ns,
             pace_ns: pace_ns as u32,
             round,
@@ -482,7 +483,7 @@ impl Conversation {
         headers.write(slot)
     }
 
-    fn true_flow(&self) -> TrueFlow {
-        TrueFlow::new(self.ends, self.ipv6, self.service().protocol)
+    fn expected_flow(&self) -> ExpectedFlow {
+        ExpectedFlow::new(self.ends, self.ipv6, self.service().protocol)
     }
 }

@@ -1,53 +1,57 @@
-//! Chance that is the same on every machine: SplitMix64 (Steele, Lea, Flood 2014), and the two distributions
-//! that traffic needs. Logarithm and exponential are made here of additions, products and quotients, which IEEE 754
-//! fixes to the last bit; those of the system's library differ between systems.
+//! Pseudo-random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood 2014), and
+//! the two distributions that the traffic profiles need.
+//!
+//! Logarithm and exponential function are computed here from additions, products and quotients, whose
+//! every bit IEEE 754 defines; those of the C library differ between systems.
 
 const LN_2: f64 = std::f64::consts::LN_2;
 
-/// A stream of pseudo-random numbers.
-pub(super) struct Random(u64);
+/// A pseudo-random number generator. Equal seeds give equal sequences on every machine.
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Creates a generator.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// Returns the next number.
     #[inline]
-    pub(super) fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        scramble(self.0)
+        mix64(self.0)
     }
 
-    /// From 0 to `bound` - 1; `bound` is at most 2^32.
+    /// Returns a number from 0 to `bound` - 1; `bound` is at most 2^32.
     #[inline]
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((self.next() >> 32) * bound) >> 32
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((self.next_u64() >> 32) * bound) >> 32
     }
 
-    /// Both ends included.
+    /// Returns a number from `low` to `high`, both included.
     #[inline]
-    pub(super) fn between(&mut self, [low, high]: [u32; 2]) -> u32 {
+    pub fn between(&mut self, [low, high]: [u32; 2]) -> u32 {
         low + self.below(u64::from(high - low) + 1) as u32
     }
 
-    /// True for a share of all draws, in billionths.
+    /// Returns true with the probability `share`.
     #[inline]
     pub(super) fn chance(&mut self, share: Share) -> bool {
         self.below(Share::ALL.0) < share.0
     }
 
-    /// `mean` times something evenly between a half and one and a half.
+    /// Returns a number uniformly distributed from half of `mean` to one and a half times `mean`.
     #[inline]
     pub(super) fn around(&mut self, mean: u64) -> u64 {
-        mean / 2 + ((u128::from(mean) * u128::from(self.next() >> 32)) >> 32) as u64
+        mean / 2 + ((u128::from(mean) * u128::from(self.next_u64() >> 32)) >> 32) as u64
     }
 
-    /// Exponentially distributed, mean 1: how long something lasts that ends at any moment with equal chance.
+    /// Returns an exponentially distributed number with mean 1: a lifetime without memory.
     pub(super) fn exponential(&mut self) -> f64 {
         -ln(self.unit())
     }
 
-    /// Bounded Pareto between `low` and `high`: many mice, few elephants.
+    /// Returns a number with a bounded Pareto distribution from `low` to `high`: many small, few large.
     pub(super) fn pareto(&mut self, shape: f64, [low, high]: [u32; 2]) -> u32 {
         let (low, high) = (f64::from(low), f64::from(high));
         let cut = 1.0 - exp(shape * ln(low / high));
@@ -55,13 +59,13 @@ impl Random {
         drawn.clamp(low, high) as u32
     }
 
-    /// Above 0 and below 1.
+    /// Returns a number above 0 and below 1.
     fn unit(&mut self) -> f64 {
-        ((self.next() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
+        ((self.next_u64() >> 12) as f64 + 0.5) / (1u64 << 52) as f64
     }
 }
 
-/// A part of the whole, in billionths.
+/// A probability, in billionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Share(pub(super) u64);
 
@@ -73,15 +77,16 @@ impl Share {
     }
 }
 
-/// Spreads a number over all 64 bits; no two numbers give the same.
+/// Mixes a number over all 64 bits (the finalizer of SplitMix64); different numbers give different results.
 #[inline]
-pub(super) fn scramble(number: u64) -> u64 {
+pub(super) fn mix64(number: u64) -> u64 {
     let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// Natural logarithm of a normal positive number: 2 artanh((m - 1) / (m + 1)) of its fraction, plus the exponent's share.
+/// Returns the natural logarithm of a normal positive number: 2 artanh((m - 1) / (m + 1)) of its
+/// mantissa m, plus its exponent times ln 2.
 fn ln(x: f64) -> f64 {
     let bits = x.to_bits();
     let exponent = (bits >> 52) as i32 - 1023;
@@ -94,7 +99,7 @@ fn ln(x: f64) -> f64 {
     2.0 * s * sum + f64::from(exponent) * LN_2
 }
 
-/// e to a power between -700 and 700: the Taylor series of what is left beside a power of two.
+/// Returns e to a power between -700 and 700: a power of two times the Taylor series of the rest.
 fn exp(x: f64) -> f64 {
     let power = (x / LN_2).round();
     let rest = x - power * LN_2;
@@ -110,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_splitmix64() {
+    fn generator_gives_published_splitmix64_values() {
         let mut random = Random::new(1_234_567);
-        assert_eq!(random.next(), 6_457_827_717_110_365_317);
-        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+        assert_eq!(random.next_u64(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next_u64(), 3_203_168_211_198_807_973);
     }
 
     #[test]
-    fn logarithm_and_exponential_are_those_of_mathematics() {
+    fn logarithm_and_exponential_agree_with_the_standard_library() {
         for x in [1e-12, 0.001, 0.5, 0.999, 1.0, 1.5, 2.0, 3.0, 1e6] {
             assert!((ln(x) - f64::ln(x)).abs() <= 1e-12 * f64::ln(x).abs() + 1e-13, "ln {x}");
         }
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_distributions_have_their_means() {
+    fn distributions_have_the_right_means_and_bounds() {
         let mut random = Random::new(1);
         let n = 200_000;
         let mean = (0..n).map(|_| random.exponential()).sum::<f64>() / f64::from(n);

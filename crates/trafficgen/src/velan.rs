@@ -4,12 +4,12 @@
 //! The number of a flow is dealt out bit by bit, in turn to the source and the destination, and the ports
 //! never change: every flow has a tuple of its own, and a weak hash has a hard time.
 
+use crate::expected::{ExpectedDirection, ExpectedFlow, ExpectedFlows};
 use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
 use crate::random::Random;
-use crate::truth::{TrueDirection, TrueFlow, Truth};
 use crate::{Bounds, SECOND_NS, START_NS};
 use std::net::Ipv4Addr;
-use weir_capture::{SpecError, Values};
+use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "new", "snap"];
 
@@ -37,8 +37,8 @@ pub struct VelanPreset {
 }
 
 impl VelanPreset {
-    /// What [`synth`](super::synth) makes this row of.
-    pub fn spec(&self) -> String {
+    /// What [`TrafficGenerator::new`](super::TrafficGenerator::new) makes this row of.
+    pub fn specification(&self) -> String {
         format!("velan,size={},flows={}", self.size, self.flows)
     }
 }
@@ -88,8 +88,8 @@ pub(super) struct Velan {
 
 impl Velan {
     /// Reads the specification behind `velan,`; the load and the snap length.
-    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SpecError> {
-        let values = Values::parse("velan", KEYS, text)?;
+    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
+        let values = SourceSettings::parse("velan", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 32])?.unwrap_or(131_072);
         let size = values.number("size", [64, 1518])?.unwrap_or(64) as u32;
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
@@ -123,7 +123,7 @@ impl Velan {
     }
 
     /// Fills slots from the first on; how many.
-    pub(super) fn fill(&mut self, slots: &mut [Slot], mut truth: Option<&mut Truth>) -> usize {
+    pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
         for (filled, slot) in slots.iter_mut().enumerate() {
             if self.bounds.reached(self.sent, self.clock.time_ns) {
                 return filled;
@@ -141,10 +141,10 @@ impl Velan {
             octets[40..42].copy_from_slice(&udp_checksum(finish(self.udp_sum + addresses)).to_be_bytes());
             slot.time_ns = self.clock.time_ns;
             slot.wire_bytes = self.wire_bytes;
-            if let Some(truth) = truth.as_deref_mut() {
+            if let Some(expected) = expected.as_deref_mut() {
                 let time_ns = slot.time_ns;
                 // The sender of the first packet is the initiator, whichever direction it has.
-                let flow = truth.numbered(number, || true_flow(number, direction));
+                let flow = expected.numbered(number, || expected_flow(number, direction));
                 let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
                 let to = if forward { &mut flow.forward } else { &mut flow.reverse };
                 to.enter(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
@@ -160,7 +160,7 @@ impl Velan {
     #[inline]
     fn draw(&mut self) -> (u32, usize) {
         let drawn = match self.order {
-            Order::Random => self.random.next(),
+            Order::Random => self.random.next_u64(),
             // In turn: every flow there, then every flow back.
             Order::Round => {
                 let turn = self.sent % (2 * self.flows);
@@ -226,21 +226,21 @@ fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
     (octets, sum(&octets[14..34]), sum(&octets[34..42]) + pseudo)
 }
 
-fn true_flow(number: u32, direction: usize) -> TrueFlow {
+fn expected_flow(number: u32, direction: usize) -> ExpectedFlow {
     let mut ends = addresses(number).map(|address| Ipv4Addr::from_bits(address).into());
     let mut ports = [SOURCE_PORT, DESTINATION_PORT];
     if direction == 1 {
         ends.reverse();
         ports.reverse();
     }
-    TrueFlow {
+    ExpectedFlow {
         source: ends[0],
         destination: ends[1],
         source_port: ports[0],
         destination_port: ports[1],
         protocol: UDP,
-        forward: TrueDirection::default(),
-        reverse: TrueDirection::default(),
+        forward: ExpectedDirection::default(),
+        reverse: ExpectedDirection::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use weir_capture::Source;
-use weir_trafficgen::{TrueTcp, synth};
+use weir_trafficgen::{ExpectedTcp, TrafficGenerator};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 /// Copies come within this time, behind so many other frames of their direction at most.
@@ -76,7 +76,7 @@ struct Direction {
     /// The highest position acknowledged by the other side.
     acknowledged: u32,
     recent: Vec<Seen>,
-    count: TrueTcp,
+    count: ExpectedTcp,
 }
 
 #[derive(Default)]
@@ -194,7 +194,7 @@ fn classify(from: &mut Direction, to: &mut Direction, seen: Seen) -> bool {
 
 /// FNV-1a over all that a frame is.
 fn digest(spec: &str) -> u64 {
-    let mut source = synth(spec).unwrap();
+    let mut source = TrafficGenerator::new(spec).unwrap();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     while let Some(burst) = source.burst().unwrap() {
         for frame in &burst {
@@ -206,18 +206,18 @@ fn digest(spec: &str) -> u64 {
 }
 
 /// The truth of a load, held against another count; all of it added up, and how often numbers wrapped.
-fn judge(spec: &str) -> (TrueTcp, u64) {
-    let mut source = synth(spec).unwrap().with_truth();
+fn judge(spec: &str) -> (ExpectedTcp, u64) {
+    let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
     let mut recount = Recount::default();
     while let Some(burst) = source.burst().unwrap() {
         burst.iter().for_each(|frame| recount.enter(see(frame.time_ns, frame.bytes)));
     }
-    assert_eq!(source.true_tcp().len(), source.truth().len());
-    assert_eq!(source.true_tcp().len(), recount.flows.len());
-    let mut sum = [0; TrueTcp::NAMES.len()];
-    for ((truth, flow), counted) in source.true_tcp().iter().zip(source.truth()).zip(&recount.flows) {
+    assert_eq!(source.expected_tcp().len(), source.expected_flows().len());
+    assert_eq!(source.expected_tcp().len(), recount.flows.len());
+    let mut sum = [0; ExpectedTcp::NAMES.len()];
+    for ((truth, flow), counted) in source.expected_tcp().iter().zip(source.expected_flows()).zip(&recount.flows) {
         for (truth, counted) in truth.iter().zip(counted) {
-            for ((name, truth), counted) in TrueTcp::NAMES.iter().zip(truth.values()).zip(counted.count.values()) {
+            for ((name, truth), counted) in ExpectedTcp::NAMES.iter().zip(truth.values()).zip(counted.count.values()) {
                 assert_eq!(truth, counted, "{spec}: {name} of {flow:?}");
             }
             assert_eq!(truth.classes(), truth.segments);
@@ -227,9 +227,9 @@ fn judge(spec: &str) -> (TrueTcp, u64) {
         }
         assert_eq!([flow.forward.packets, flow.reverse.packets], truth.map(|truth| truth.segments));
     }
-    let packets: u64 = source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum();
+    let packets: u64 = source.expected_flows().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum();
     assert_eq!(packets, sum[0]);
-    (TrueTcp::from_values(sum), recount.wraps)
+    (ExpectedTcp::from_values(sum), recount.wraps)
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
 #[test]
 fn all_kinds_of_events_happen_in_a_run_of_200_thousand_packets() {
     let (sum, wraps) = judge("lossy,packets=200k");
-    for (name, value) in TrueTcp::NAMES.iter().zip(sum.values()) {
+    for (name, value) in ExpectedTcp::NAMES.iter().zip(sum.values()) {
         assert!((value > 0) != (*name == "routed_copies"), "{name}: {value}");
     }
     assert!(wraps > 0);
@@ -282,20 +282,21 @@ fn the_same_specification_is_the_same_frames_to_the_bit() {
 #[test]
 fn truth_is_kept_of_what_the_probe_sees_alone_and_changes_nothing() {
     let spec = "lossy,flows=100,packets=20k,seed=7,loss=30%";
-    let (mut without, mut with) = (synth(spec).unwrap(), synth(spec).unwrap().with_truth());
+    let (mut without, mut with) =
+        (TrafficGenerator::new(spec).unwrap(), TrafficGenerator::new(spec).unwrap().with_expected_flows());
     while let Some(expected) = without.burst().unwrap() {
         let burst = with.burst().unwrap().unwrap();
         assert!(burst.iter().map(|frame| frame.bytes).eq(expected.iter().map(|frame| frame.bytes)));
     }
-    assert!(without.true_tcp().is_empty() && without.truth().is_empty());
-    assert!(with.truth().iter().all(|flow| flow.forward.packets > 0 && flow.protocol == 6));
+    assert!(without.expected_tcp().is_empty() && without.expected_flows().is_empty());
+    assert!(with.expected_flows().iter().all(|flow| flow.forward.packets > 0 && flow.protocol == 6));
 }
 
 #[test]
 fn a_load_has_the_flows_that_were_asked_for() {
-    let mut source = synth("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_expected_flows();
     while source.burst().unwrap().is_some() {}
     // A second of the ramp, then so many a second; conversations last longer than drawn while losses are repaired.
-    let flows = source.truth().len();
+    let flows = source.expected_flows().len();
     assert!((2_500..4_000).contains(&flows), "{flows}");
 }

@@ -4,8 +4,8 @@ use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
-use weir_capture::{PcapWriter, Source, SpecError};
-use weir_trafficgen::{Synth, TrueDirection, TrueFlow, VELAN_PRESETS, synth, write_truth};
+use weir_capture::{PcapWriter, SettingsError, Source};
+use weir_trafficgen::{ExpectedDirection, ExpectedFlow, TrafficGenerator, VELAN_PRESETS, write_expected_flows};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const FIN: u16 = 1;
@@ -103,13 +103,13 @@ fn folded(octets: &[u8]) -> u64 {
 }
 
 /// Every frame of a source, parsed.
-fn all(source: &mut Synth) -> Vec<Seen> {
+fn all(source: &mut TrafficGenerator) -> Vec<Seen> {
     let mut seen = Vec::new();
     while let Some(burst) = source.burst().unwrap() {
         assert!(!burst.is_empty());
         seen.extend(burst.iter().map(|frame| {
             assert_eq!(frame.bytes.len(), frame.wire_bytes as usize);
-            assert_eq!((frame.link, frame.interface, frame.time_clamped), (1, 0, false));
+            assert_eq!((frame.link_type, frame.interface, frame.time_clamped), (1, 0, false));
             see(frame.time_ns, frame.wire_bytes, frame.bytes)
         }));
     }
@@ -119,26 +119,26 @@ fn all(source: &mut Synth) -> Vec<Seen> {
 }
 
 /// Lets a source come to its end without looking.
-fn run(source: &mut Synth) {
+fn run(source: &mut TrafficGenerator) {
     while source.burst().unwrap().is_some() {}
 }
 
 /// The flows by another count.
-fn recount(packets: &[Seen]) -> Vec<TrueFlow> {
-    let mut flows: Vec<TrueFlow> = Vec::new();
+fn recount(packets: &[Seen]) -> Vec<ExpectedFlow> {
+    let mut flows: Vec<ExpectedFlow> = Vec::new();
     let mut places = HashMap::new();
     for packet in packets {
         let [from, to] = packet.ends;
         let key = (from.min(to), from.max(to), packet.protocol);
         let place = *places.entry(key).or_insert_with(|| {
-            flows.push(TrueFlow {
+            flows.push(ExpectedFlow {
                 source: from.0,
                 destination: to.0,
                 source_port: from.1,
                 destination_port: to.1,
                 protocol: packet.protocol,
-                forward: TrueDirection::default(),
-                reverse: TrueDirection::default(),
+                forward: ExpectedDirection::default(),
+                reverse: ExpectedDirection::default(),
             });
             flows.len() - 1
         });
@@ -159,7 +159,7 @@ fn recount(packets: &[Seen]) -> Vec<TrueFlow> {
 
 /// FNV-1a over all that a frame is.
 fn digest(spec: &str) -> u64 {
-    let mut source = synth(spec).unwrap();
+    let mut source = TrafficGenerator::new(spec).unwrap();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut enter = |octets: &[u8]| {
         for &octet in octets {
@@ -200,10 +200,10 @@ fn velan_has_exactly_the_flows_asked_for() {
         ("velan,flows=100,packets=10k,directions=2", 200, 100),
         ("velan,flows=1,packets=10", 1, 1),
     ] {
-        let mut source = synth(spec).unwrap().with_truth();
+        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
         let packets = all(&mut source);
         assert_eq!(packets.iter().map(|packet| packet.ends).collect::<HashSet<_>>().len(), tuples, "{spec}");
-        assert_eq!(source.truth().len(), flows, "{spec}");
+        assert_eq!(source.expected_flows().len(), flows, "{spec}");
         let ports: HashSet<_> = packets.iter().map(|packet| packet.ends.map(|end| end.1)).collect();
         assert_eq!(ports.len(), tuples / flows, "the ports never change");
     }
@@ -211,33 +211,38 @@ fn velan_has_exactly_the_flows_asked_for() {
 
 #[test]
 fn velan_gives_up_its_oldest_flows_for_new_ones() {
-    let mut source = synth("velan,flows=1,packets=1000,rate=1M,new=1M").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("velan,flows=1,packets=1000,rate=1M,new=1M").unwrap().with_expected_flows();
     run(&mut source);
-    assert_eq!(source.truth().len(), 1000, "every packet is a flow of its own");
+    assert_eq!(source.expected_flows().len(), 1000, "every packet is a flow of its own");
     // In a tenth of a second 1000 flows begin beside the first 100; none lasts longer than 100 others take to begin.
-    let mut source = synth("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2")
+        .unwrap()
+        .with_expected_flows();
     run(&mut source);
-    assert!((1090..=1100).contains(&source.truth().len()), "{}", source.truth().len());
-    for flow in source.truth() {
+    assert!((1090..=1100).contains(&source.expected_flows().len()), "{}", source.expected_flows().len());
+    for flow in source.expected_flows() {
         let last_ns = flow.forward.last_ns.max(flow.reverse.last_ns);
         assert!(last_ns - flow.forward.first_ns <= 10_000_000, "{flow:?}");
     }
-    assert!(synth("velan,rate=1M,new=1000001").is_err());
+    assert!(TrafficGenerator::new("velan,rate=1M,new=1000001").is_err());
 }
 
 #[test]
 fn velan_draws_every_flow_with_equal_chance() {
-    let mut source = synth("velan,flows=100,packets=1M,size=128").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("velan,flows=100,packets=1M,size=128").unwrap().with_expected_flows();
     run(&mut source);
-    let (least, most) =
-        source.truth().iter().map(|flow| flow.forward.packets).fold((u64::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
+    let (least, most) = source
+        .expected_flows()
+        .iter()
+        .map(|flow| flow.forward.packets)
+        .fold((u64::MAX, 0), |(a, b), n| (a.min(n), b.max(n)));
     assert!(least > 9_500 && most < 10_500, "{least} to {most} packets a flow");
 }
 
 #[test]
 fn velan_sizes_include_the_checksum_that_captures_leave_out() {
     for size in [64, 65, 128, 256, 512, 1000, 1518] {
-        let packets = all(&mut synth(&format!("velan,flows=50,packets=200,size={size}")).unwrap());
+        let packets = all(&mut TrafficGenerator::new(&format!("velan,flows=50,packets=200,size={size}")).unwrap());
         assert_eq!(packets.len(), 200);
         assert!(packets.iter().all(|p| p.wire_bytes == size - 4 && p.ip_bytes == size - 18 && p.payload == size - 46));
     }
@@ -246,7 +251,7 @@ fn velan_sizes_include_the_checksum_that_captures_leave_out() {
 #[test]
 fn velan_reproduces_the_twelve_rows_of_table_1() {
     for preset in VELAN_PRESETS {
-        let mut source = synth(&format!("{},packets=200k", preset.spec())).unwrap();
+        let mut source = TrafficGenerator::new(&format!("{},packets=200k", preset.specification())).unwrap();
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
         while let Some(burst) = source.burst().unwrap() {
             first_ns = first_ns.min(burst[0].time_ns);
@@ -273,22 +278,24 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
         "mix,flows=1,packets=5k,ramp=0",
         "lossy,flows=100,packets=30k,loss=5%,duplicate=10%,routed=50%,keepalive=1,zerowindow=1",
     ] {
-        let mut source = synth(spec).unwrap().with_truth();
+        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
         let packets = all(&mut source);
         let counted = recount(&packets);
-        assert_eq!(source.truth().len(), counted.len(), "{spec}");
-        for (flow, counted) in source.truth().iter().zip(&counted) {
+        assert_eq!(source.expected_flows().len(), counted.len(), "{spec}");
+        for (flow, counted) in source.expected_flows().iter().zip(&counted) {
             assert_eq!(flow, counted, "{spec}");
         }
     }
     for load in ["velan,packets=1000", "mix,flows=100,packets=1000"] {
-        let mut source = synth(load).unwrap();
+        let mut source = TrafficGenerator::new(load).unwrap();
         source.burst().unwrap();
-        assert!(source.truth().is_empty(), "nobody asked");
+        assert!(source.expected_flows().is_empty(), "nobody asked");
         // Asked late: only what comes from here on.
-        let mut source = source.with_truth();
+        let mut source = source.with_expected_flows();
         run(&mut source);
-        assert!(source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum::<u64>() < 1000);
+        assert!(
+            source.expected_flows().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum::<u64>() < 1000
+        );
     }
 }
 
@@ -297,7 +304,7 @@ fn the_mean_frame_of_a_mix_has_700_to_800_octets() {
     for spec in
         ["mix", "mix,seed=2", "mix,seed=3,flows=300k,packets=4M", "mix,flows=1000,packets=1M", "mix,seed=5,snap=64"]
     {
-        let mut source = synth(spec).unwrap();
+        let mut source = TrafficGenerator::new(spec).unwrap();
         let (mut packets, mut octets) = (0_u64, 0_u64);
         while let Some(burst) = source.burst().unwrap() {
             packets += burst.len() as u64;
@@ -315,12 +322,12 @@ fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_fo
         ("mix,flows=2000,new=10k,duration=3s,ramp=100ms,seed=4", 2_000, 10_000, 3),
         ("mix,flows=20k,duration=11s,seed=9", 20_000, 2_000, 11),
     ] {
-        let mut source = synth(spec).unwrap().with_truth();
+        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
         let mut last_ns = 0;
         while let Some(burst) = source.burst().unwrap() {
             last_ns = burst.last().unwrap().time_ns;
         }
-        let truth = source.truth();
+        let truth = source.expected_flows();
         let start_ns = truth[0].forward.first_ns;
         assert!(last_ns < start_ns + seconds * SECOND_NS && last_ns > start_ns + (seconds * SECOND_NS / 100) * 99);
         for second in 1..seconds {
@@ -332,7 +339,7 @@ fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_fo
         }
         let at = start_ns + seconds * SECOND_NS / 2;
         let open =
-            |flow: &&TrueFlow| flow.forward.first_ns <= at && flow.forward.last_ns.max(flow.reverse.last_ns) >= at;
+            |flow: &&ExpectedFlow| flow.forward.first_ns <= at && flow.forward.last_ns.max(flow.reverse.last_ns) >= at;
         let seen_open = truth.iter().filter(open).count();
         assert!(seen_open <= flows, "{spec}: {seen_open} at a time");
         // A flow whose next packet would come behind the end cannot be seen to be open: only a run of many lives tells.
@@ -343,15 +350,17 @@ fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_fo
 
 #[test]
 fn a_mix_has_the_shares_that_were_asked_for() {
-    let mut source = synth("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%")
+        .unwrap()
+        .with_expected_flows();
     run(&mut source);
-    let flows = source.truth();
-    let share = |of: &dyn Fn(&&TrueFlow) -> bool, among: &dyn Fn(&&TrueFlow) -> bool| {
+    let flows = source.expected_flows();
+    let share = |of: &dyn Fn(&&ExpectedFlow) -> bool, among: &dyn Fn(&&ExpectedFlow) -> bool| {
         let among: Vec<_> = flows.iter().filter(among).collect();
         among.iter().filter(|&flow| of(flow)).count() as f64 / among.len() as f64
     };
-    let flags = |flow: &TrueFlow| flow.forward.tcp_flags | flow.reverse.tcp_flags;
-    let ended = |flow: &&TrueFlow| flow.protocol == 6 && flags(flow) & (FIN | RST) != 0;
+    let flags = |flow: &ExpectedFlow| flow.forward.tcp_flags | flow.reverse.tcp_flags;
+    let ended = |flow: &&ExpectedFlow| flow.protocol == 6 && flags(flow) & (FIN | RST) != 0;
     assert!(flows.len() > 3_000, "{}", flows.len());
     assert!((share(&|flow| flow.source.is_ipv6(), &|_| true) - 0.4).abs() < 0.03);
     assert!((share(&|flow| flow.protocol == 17, &|_| true) - 0.25).abs() < 0.03);
@@ -367,9 +376,10 @@ fn a_mix_has_the_shares_that_were_asked_for() {
 
 #[test]
 fn a_mix_is_heavy_tailed() {
-    let mut source = synth("mix,flows=2000,packets=1M").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("mix,flows=2000,packets=1M").unwrap().with_expected_flows();
     run(&mut source);
-    let mut sizes: Vec<u64> = source.truth().iter().map(|flow| flow.forward.packets + flow.reverse.packets).collect();
+    let mut sizes: Vec<u64> =
+        source.expected_flows().iter().map(|flow| flow.forward.packets + flow.reverse.packets).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let (median, most) = (sizes[sizes.len() / 2], sizes[0]);
     let top: u64 = sizes[..sizes.len() / 100].iter().sum();
@@ -381,14 +391,14 @@ fn a_mix_is_heavy_tailed() {
 fn no_tuple_of_a_mix_comes_twice() {
     // So many short conversations of few clients that these use many ports each.
     for spec in ["mix,flows=100,new=1000,packets=2M,udp=1", "mix,flows=3000,packets=300k,seed=11"] {
-        let mut source = synth(spec).unwrap().with_truth();
+        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
         run(&mut source);
-        let tuple = |flow: &TrueFlow| {
+        let tuple = |flow: &ExpectedFlow| {
             let (from, to) = ((flow.source, flow.source_port), (flow.destination, flow.destination_port));
             (from.min(to), from.max(to), flow.protocol)
         };
-        let tuples: HashSet<_> = source.truth().iter().map(tuple).collect();
-        assert_eq!(tuples.len(), source.truth().len(), "{spec}");
+        let tuples: HashSet<_> = source.expected_flows().iter().map(tuple).collect();
+        assert_eq!(tuples.len(), source.expected_flows().len(), "{spec}");
     }
 }
 
@@ -440,7 +450,7 @@ impl Conversation {
 
 #[test]
 fn tcp_of_a_mix_begins_goes_on_and_ends_as_tcp_does() {
-    let mut source = synth("mix,flows=500,new=2000,packets=300k,seed=6,rst=30%").unwrap();
+    let mut source = TrafficGenerator::new("mix,flows=500,new=2000,packets=300k,seed=6,rst=30%").unwrap();
     let mut conversations: HashMap<_, Conversation> = HashMap::new();
     for packet in all(&mut source).iter().filter(|packet| packet.protocol == 6) {
         let [from, to] = packet.ends;
@@ -454,7 +464,7 @@ fn tcp_of_a_mix_begins_goes_on_and_ends_as_tcp_does() {
 
 #[test]
 fn a_round_trip_is_what_the_handshake_shows() {
-    let packets = all(&mut synth("mix,flows=100,packets=20k,udp=0").unwrap());
+    let packets = all(&mut TrafficGenerator::new("mix,flows=100,packets=20k,udp=0").unwrap());
     let mut syns = HashMap::new();
     let mut trips = Vec::new();
     for packet in &packets {
@@ -474,7 +484,10 @@ fn a_round_trip_is_what_the_handshake_shows() {
 #[test]
 fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
     for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k", "lossy,flows=50,packets=5k"] {
-        let (mut whole, mut cut) = (synth(load).unwrap(), synth(&format!("{load},snap=96")).unwrap().with_truth());
+        let (mut whole, mut cut) = (
+            TrafficGenerator::new(load).unwrap(),
+            TrafficGenerator::new(&format!("{load},snap=96")).unwrap().with_expected_flows(),
+        );
         while let Some(expected) = whole.burst().unwrap() {
             let burst = cut.burst().unwrap().unwrap();
             assert_eq!(burst.len(), expected.len());
@@ -484,7 +497,8 @@ fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
             }
         }
         assert!(cut.burst().unwrap().is_none());
-        let frame_bytes: u64 = cut.truth().iter().map(|flow| flow.forward.frame_bytes + flow.reverse.frame_bytes).sum();
+        let frame_bytes: u64 =
+            cut.expected_flows().iter().map(|flow| flow.forward.frame_bytes + flow.reverse.frame_bytes).sum();
         assert_eq!(whole.progress().done_bytes, frame_bytes);
         assert!(cut.progress().done_bytes < frame_bytes);
     }
@@ -492,7 +506,7 @@ fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
 
 #[test]
 fn packets_and_duration_bound_a_load() {
-    let count = |spec: &str| all(&mut synth(spec).unwrap()).len();
+    let count = |spec: &str| all(&mut TrafficGenerator::new(spec).unwrap()).len();
     assert_eq!(count("velan,packets=1"), 1);
     assert_eq!(count("velan,packets=1k,rate=1000"), 1_000);
     assert_eq!(count("velan,duration=2s,rate=1000"), 2_000);
@@ -502,7 +516,7 @@ fn packets_and_duration_bound_a_load() {
     assert_eq!(count("mix,packets=20k,flows=100"), 20_000);
     assert_eq!(count("lossy,packets=65"), 65);
     assert_eq!(count("lossy,packets=20k,flows=100"), 20_000);
-    let mut source = synth("velan,packets=100,size=1000,snap=100").unwrap();
+    let mut source = TrafficGenerator::new("velan,packets=100,size=1000,snap=100").unwrap();
     assert_eq!(source.progress().total_bytes, Some(10_000));
     run(&mut source);
     assert_eq!(source.progress().done_bytes, 10_000);
@@ -512,13 +526,13 @@ fn packets_and_duration_bound_a_load() {
 fn what_is_written_as_pcap_is_read_again_unchanged() {
     for (spec, snap) in [("mix,flows=50,packets=3k,snap=200", 65_535), ("velan,packets=1000,size=1518", 100)] {
         let mut writer = PcapWriter::new(Vec::new(), 1, snap).unwrap();
-        let mut source = synth(spec).unwrap();
+        let mut source = TrafficGenerator::new(spec).unwrap();
         while let Some(burst) = source.burst().unwrap() {
             burst.iter().for_each(|frame| writer.write(frame).unwrap());
         }
         let file = writer.finish().unwrap();
         let written = frames(&mut *weir_capture::from_bytes(Path::new("memory"), file).unwrap(), snap);
-        assert_eq!(written, frames(&mut synth(spec).unwrap(), snap), "{spec}");
+        assert_eq!(written, frames(&mut TrafficGenerator::new(spec).unwrap(), snap), "{spec}");
     }
 }
 
@@ -534,10 +548,10 @@ fn frames(source: &mut dyn Source, snap: u32) -> Vec<(u64, u32, Vec<u8>)> {
 
 #[test]
 fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applies() {
-    let mut source = synth("velan,flows=1,packets=2,rate=1000").unwrap().with_truth();
+    let mut source = TrafficGenerator::new("velan,flows=1,packets=2,rate=1000").unwrap().with_expected_flows();
     all(&mut source);
     let mut text = Vec::new();
-    write_truth(source.truth(), source.true_tcp(), &mut text).unwrap();
+    write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
     let expected = "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
         packets,bytes,l2_bytes,tcp_flags,first_ns,last_ns,\
@@ -549,7 +563,7 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
 
 #[test]
 fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
-    let message = |spec: &str| synth(spec).err().unwrap().to_string();
+    let message = |spec: &str| TrafficGenerator::new(spec).err().unwrap().to_string();
     assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix, lossy");
     assert_eq!(message(""), "there is no load ''; the loads are: velan, mix, lossy");
     assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
@@ -572,8 +586,8 @@ fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
         "lossy,flows=1M",
         "lossy,flows=10,new=11",
     ] {
-        assert!(matches!(synth(spec), Err(SpecError::Value { .. })), "{spec}");
+        assert!(matches!(TrafficGenerator::new(spec), Err(SettingsError::Value { .. })), "{spec}");
     }
-    assert!(matches!(synth("mix,"), Err(SpecError::NotAPair { .. })));
-    assert!(matches!(synth("mix,seed=1,seed=2"), Err(SpecError::Twice { key: "seed" })));
+    assert!(matches!(TrafficGenerator::new("mix,"), Err(SettingsError::NotAPair { .. })));
+    assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Twice { key: "seed" })));
 }

@@ -108,7 +108,7 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
 
 /// Opens live traffic, a source per queue, and says what its user must know.
 pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Refusal> {
-    let queues = weir_capture::live(live).map_err(|error| Refusal(error.to_string()))?;
+    let queues = weir_capture::open_live(live).map_err(|error| Refusal(error.to_string()))?;
     if let Some(notice) = weir_capture::notice(live) {
         say(&format!("{live}: {notice}"));
     }
@@ -131,7 +131,7 @@ fn open_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<d
 
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, String> {
     if let Some(specification) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
-        return match weir_trafficgen::synth(specification) {
+        return match weir_trafficgen::TrafficGenerator::new(specification) {
             Ok(synth) => Ok(Box::new(synth)),
             Err(error) => Err(format!("synth:{specification}: {error}")),
         };
@@ -195,7 +195,7 @@ impl Read for Pipe {
 fn of_other_versions(source: &OsStr) -> String {
     match source.to_str() {
         Some(text) if text.starts_with("packets:") => {
-            format!(" This version reads files, pipes, synthetic traffic and {}", weir_capture::LIVE.join(", "))
+            format!(" This version reads files, pipes, synthetic traffic and {}", weir_capture::LIVE_SCHEMES.join(", "))
         }
         _ => String::new(),
     }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_capture::Selector;
+use weir_capture::PacketFilter;
 use weir_export::Sink;
 use weir_flow::{CacheFullPolicy, KeyOptions};
 use weir_ledger::Ledger;
@@ -179,8 +179,8 @@ pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
 }
 
 /// Compiles what `--filter` says.
-pub fn filter(expression: Option<&str>) -> Result<Option<Selector>, Refusal> {
-    expression.map(Selector::new).transpose().map_err(|error| Refusal(error.to_string()))
+pub fn filter(expression: Option<&str>) -> Result<Option<PacketFilter>, Refusal> {
+    expression.map(PacketFilter::new).transpose().map_err(|error| Refusal(error.to_string()))
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.

@@ -16,9 +16,10 @@ const SNAP_LENGTH: u32 = 65_535;
 /// Writes the capture, and the true flows if asked.
 pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
     let specification = synth.spec.strip_prefix("synth:").unwrap_or(&synth.spec);
-    let mut source = weir_trafficgen::synth(specification).map_err(|error| Refusal(error.to_string()))?;
+    let mut source =
+        weir_trafficgen::TrafficGenerator::new(specification).map_err(|error| Refusal(error.to_string()))?;
     if synth.truth.is_some() {
-        source = source.with_truth();
+        source = source.with_expected_flows();
     }
     let output = Target::of_path(&synth.output);
     let mut targets = vec![(format!("-o {}", synth.output.display()), output.clone())];
@@ -54,7 +55,8 @@ pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
         && let Err(error) =
-            weir_trafficgen::write_truth(source.truth(), source.true_tcp(), &mut truth).and_then(|()| truth.flush())
+            weir_trafficgen::write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut truth)
+                .and_then(|()| truth.flush())
         && failed(path, &error) == Outcome::Flawed
     {
         outcome = Outcome::Flawed;

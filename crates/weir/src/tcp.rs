@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{Selector, Source};
+use weir_capture::{PacketFilter, Source};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, MemoryError, PacketConsumer, PacketReader, Pass, ReportOptions,
@@ -152,7 +152,7 @@ fn explain_again(
     index: usize,
     key: &str,
     sources: &[&OsStr],
-    filter: &Option<Selector>,
+    filter: &Option<PacketFilter>,
     decode: weir_packet::DecodeOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<Outcome, Refusal> {

@@ -65,7 +65,7 @@ impl Reading {
 /// Frames of a capture that ships with Weir, or of synthetic traffic, as they were captured.
 fn frames(name: &str) -> Vec<Vec<u8>> {
     let mut source = match name.strip_prefix("synth:") {
-        Some(load) => Box::new(weir_trafficgen::synth(load).unwrap()),
+        Some(load) => Box::new(weir_trafficgen::TrafficGenerator::new(load).unwrap()),
         None => {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
             weir_capture::open(&folder.join(name)).unwrap()

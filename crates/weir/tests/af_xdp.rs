@@ -23,7 +23,7 @@ fn network() -> Option<MutexGuard<'static, ()>> {
     if !network_of(4, 1500) {
         return None;
     }
-    let opened = weir_capture::live("af_xdp:right").map(drop).map_err(|error| error.to_string());
+    let opened = weir_capture::open_live("af_xdp:right").map(drop).map_err(|error| error.to_string());
     opened.map_err(|error| eprintln!("SKIPPED: {error}")).ok().map(|()| alone)
 }
 
@@ -35,7 +35,8 @@ fn frames() -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let captures = ["web.pcap", "dns.pcap.gz", "tls.pcap", "ssh.pcap"];
     let opened = captures.map(|name| weir_capture::open(&folder.join(name)).unwrap());
-    let mix: Box<dyn weir_capture::Source> = Box::new(weir_trafficgen::synth("mix,flows=300,packets=10k").unwrap());
+    let mix: Box<dyn weir_capture::Source> =
+        Box::new(weir_trafficgen::TrafficGenerator::new("mix,flows=300,packets=10k").unwrap());
     for mut source in opened.into_iter().map(|source| source as Box<dyn weir_capture::Source>).chain([mix]) {
         while let Some(burst) = source.burst().unwrap() {
             let has_ports = |bytes: &[u8]| {

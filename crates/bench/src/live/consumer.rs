@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use weir_capture::{Burst, Input, LiveSource, Losses, Selector};
+use weir_capture::{Burst, Input, LiveSource, Losses, PacketFilter};
 use weir_export::{ExportOptions, Sink};
 use weir_flow::{Config, FlowRecord};
 use weir_ledger::{Ledger, SinkCounters, TrafficCounters};
@@ -158,8 +158,8 @@ impl Consumer {
 }
 
 /// The filter, if libpcap is there to compile it.
-pub fn filter() -> Result<Selector, Error> {
-    Selector::new(FILTER).map_err(wrong)
+pub fn filter() -> Result<PacketFilter, Error> {
+    PacketFilter::new(FILTER).map_err(wrong)
 }
 
 fn wrong(error: impl ToString) -> Error {
@@ -248,9 +248,9 @@ fn consume(mut source: Box<dyn LiveSource + Send>, desk: &Desk, decode: bool) {
         let asked = desk.asked.load(Ordering::Relaxed);
         if asked != answered || !more {
             answered = asked;
-            let Losses { card, kernel, ring } = source.losses();
-            (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (card, kernel, ring);
-            packets.received = packets.metered + packets.refused.total() + card + kernel + ring;
+            let Losses { nic, kernel, ring } = source.losses();
+            (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (nic, kernel, ring);
+            packets.received = packets.metered + packets.refused.total() + nic + kernel + ring;
             let busy_ns = vec![processor_ns()];
             *lock(&desk.told) = (asked, Seen { packets: packets.clone(), busy_ns, ..Seen::default() });
         }

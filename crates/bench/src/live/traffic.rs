@@ -29,7 +29,7 @@ impl Traffic {
     /// Frames of a capture, or of `synth:...`.
     pub fn load(source: &str) -> Result<Self, Error> {
         let mut frames: Box<dyn Source> = match source.strip_prefix("synth:") {
-            Some(specification) => Box::new(weir_trafficgen::synth(specification)?),
+            Some(specification) => Box::new(weir_trafficgen::TrafficGenerator::new(specification)?),
             None => weir_capture::open(Path::new(source))?,
         };
         let (mut octets, mut ends, mut others) = (Vec::new(), Vec::new(), 0_u64);
@@ -37,7 +37,7 @@ impl Traffic {
             && let Some(burst) = frames.burst()?
         {
             for frame in &burst {
-                if frame.link == ETHERNET && (14..=LONGEST).contains(&frame.bytes.len()) {
+                if frame.link_type == ETHERNET && (14..=LONGEST).contains(&frame.bytes.len()) {
                     octets.extend_from_slice(frame.bytes);
                     ends.push(octets.len());
                 } else {

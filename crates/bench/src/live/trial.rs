@@ -112,7 +112,7 @@ impl Bed<'_> {
             Feed::Wire(_) => format!("{}:{RIGHT}", self.scheme),
             Feed::Device(device) => device.next(),
         };
-        let mut queues = weir_capture::live(&name)?;
+        let mut queues = weir_capture::open_live(&name)?;
         match queues.pop() {
             Some(source) if queues.is_empty() => Ok(source),
             _ => Err(Error::Live(format!("{name}: not one queue"))),

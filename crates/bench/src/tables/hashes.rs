@@ -27,7 +27,7 @@ const KEY: KeyOptions = KeyOptions { vlan: false, interface: false, tunnel: fals
 
 /// A packet of every flow of a synthetic load's first packets.
 pub fn distinct_keys(specification: &str, packets: usize) -> Result<Vec<Packet>, Error> {
-    let mut source = weir_trafficgen::synth(&format!("{specification},packets={packets}"))?;
+    let mut source = weir_trafficgen::TrafficGenerator::new(&format!("{specification},packets={packets}"))?;
     let mut keys = Keys::default();
     keys.enter(&mut source)?;
     Ok(keys.packets)

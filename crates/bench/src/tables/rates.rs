@@ -27,8 +27,8 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
         if !bench.fits(packets * (size + 12 + 76 + 128), &format!("{size} x {flows}"), &mut table) {
             continue;
         }
-        let mut whole = Frames::new(&preset.spec(), packets)?;
-        let trimmed = Frames::new(&format!("{},snap=60", preset.spec()), packets)?;
+        let mut whole = Frames::new(&preset.specification(), packets)?;
+        let trimmed = Frames::new(&format!("{},snap=60", preset.specification()), packets)?;
         let config = config(flows);
         let ports = preset.packets_per_second as f64 / 1e6;
         let group = Group::new(format!("{size} x {flows}"), 0.0)

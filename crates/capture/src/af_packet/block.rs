@@ -18,7 +18,7 @@ const CUSTOMER_TAG: u16 = 0x8100;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     /// LINKTYPE number.
-    pub link: u16,
+    pub link_type: u16,
     /// Octets kept of a frame, at most.
     pub snap: Option<u32>,
     /// The system's number of the interface.
@@ -123,7 +123,14 @@ fn read(octets: &mut [u8], format: Format) -> Option<Frame<'_>> {
     let kept = format.snap.map_or(kept, |snap| kept.min(snap as usize));
     let bytes = &octets.get(start..)?.get(..kept)?;
     let wire_bytes = wire_bytes.max(kept as u32);
-    Some(Frame { bytes, time_ns, wire_bytes, link: format.link, time_clamped: false, interface: format.interface })
+    Some(Frame {
+        bytes,
+        time_ns,
+        wire_bytes,
+        link_type: format.link_type,
+        time_clamped: false,
+        interface: format.interface,
+    })
 }
 
 fn word(octets: &[u8], at: usize) -> Option<u32> {
@@ -139,7 +146,7 @@ mod tests {
     use super::*;
     use crate::BURST;
 
-    const FORMAT: Format = Format { link: 1, snap: None, interface: 7 };
+    const FORMAT: Format = Format { link_type: 1, snap: None, interface: 7 };
 
     /// EtherType and identifier of a tag that was taken off.
     type Tag = Option<(u16, u16)>;

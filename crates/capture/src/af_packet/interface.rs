@@ -16,7 +16,7 @@ pub(super) struct Interface {
     /// Its number.
     pub index: i32,
     /// LINKTYPE number of its frames.
-    pub link: u16,
+    pub link_type: u16,
     /// Whether all that is sent comes back as received.
     pub is_loopback: bool,
 }
@@ -32,7 +32,7 @@ impl Interface {
             return Err(format!("there is no interface '{name}'; there are: {all}"));
         };
         let about = socket::about_interface(name).map_err(|error| format!("cannot ask about {name}: {error}"))?;
-        let link = link(about.hardware_type).ok_or_else(|| {
+        let link_type = link_type(about.hardware_type).ok_or_else(|| {
             format!(
                 "interfaces of its kind (hardware type {}) cannot be read: Ethernet, loopback and IP tunnels can",
                 about.hardware_type
@@ -42,7 +42,7 @@ impl Interface {
             return Err(format!("the interface is down; as root: ip link set dev {name} up"));
         }
         let is_loopback = about.hardware_type == libc::ARPHRD_LOOPBACK;
-        Ok(Self { name: name.into(), index, link, is_loopback })
+        Ok(Self { name: name.into(), index, link_type, is_loopback })
     }
 
     /// Has the card stamp every frame that it receives.
@@ -65,7 +65,7 @@ impl Interface {
 }
 
 /// LINKTYPE number by hardware type.
-fn link(hardware_type: u16) -> Option<u16> {
+fn link_type(hardware_type: u16) -> Option<u16> {
     match hardware_type {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(ETHERNET),
         libc::ARPHRD_NONE | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT | ARPHRD_RAWIP => {
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn kinds_of_which_nobody_knows_how_a_frame_begins_are_not_read() {
-        assert_eq!([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(link), [Some(1); 2]);
-        assert_eq!([libc::ARPHRD_NONE, libc::ARPHRD_TUNNEL, ARPHRD_RAWIP].map(link), [Some(101); 3]);
-        assert_eq!([libc::ARPHRD_IPGRE, libc::ARPHRD_INFINIBAND, libc::ARPHRD_IEEE80211].map(link), [None; 3]);
+        assert_eq!([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(link_type), [Some(1); 2]);
+        assert_eq!([libc::ARPHRD_NONE, libc::ARPHRD_TUNNEL, ARPHRD_RAWIP].map(link_type), [Some(101); 3]);
+        assert_eq!([libc::ARPHRD_IPGRE, libc::ARPHRD_INFINIBAND, libc::ARPHRD_IEEE80211].map(link_type), [None; 3]);
     }
 
     #[test]

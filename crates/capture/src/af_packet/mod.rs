@@ -111,7 +111,8 @@ fn open_queues(source: &str) -> Result<Vec<Queue>, String> {
         if settings.promiscuous {
             socket.promiscuous(interface.index).map_err(|error| format!("promisc=on: {error}"))?;
         }
-        let format = block::Format { link: interface.link, snap: settings.snap, interface: interface.index as u32 };
+        let format =
+            block::Format { link_type: interface.link_type, snap: settings.snap, interface: interface.index as u32 };
         queues.push(Queue::new(source.into(), socket, ring, format, settings.hardware, card.take()));
     }
     Ok(queues)
@@ -130,7 +131,7 @@ fn share(sockets: &[&Socket], interface: &Interface, settings: &Settings) -> Res
     if sockets.len() == 1 && settings.fanout.is_none() {
         return Ok(());
     }
-    let steering = steering::by_addresses(interface.link, steering::secret());
+    let steering = steering::by_addresses(interface.link_type, steering::secret());
     let mut group = settings.fanout;
     for socket in sockets {
         match group {

@@ -316,8 +316,8 @@ impl LiveSource for Queue {
 
     fn losses(&mut self) -> Losses {
         self.count();
-        let card = self.card.as_mut().map_or(0, |card| card.lost().card);
-        Losses { card, kernel: self.account.dropped + self.account.missing, ring: 0 }
+        let nic = self.card.as_mut().map_or(0, |card| card.lost().card);
+        Losses { nic, kernel: self.account.dropped + self.account.missing, ring: 0 }
     }
 
     fn stop(&mut self) {

@@ -1,6 +1,6 @@
 //! What the user wrote behind `af_packet:`.
 
-use crate::settings::{SpecError, Values};
+use crate::settings::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["queues", "block", "blocks", "snap", "promisc", "timestamps", "fanout"];
 /// The pages of which every processor here can make blocks.
@@ -34,13 +34,13 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn parse(text: &str) -> Result<Self, SpecError> {
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let values = Values::parse("af_packet", KEYS, rest)?;
+        let values = SourceSettings::parse("af_packet", KEYS, rest)?;
         let block_bytes = values.octets("block", [PAGE, GIB])?.unwrap_or(256 * KIB);
         if block_bytes % PAGE != 0 {
             let what = format!("must be a multiple of {PAGE}, the size of a page");
-            return Err(SpecError::Value { key: "block", value: block_bytes.to_string(), what });
+            return Err(SettingsError::Value { key: "block", value: block_bytes.to_string(), what });
         }
         let on_or_off = [("on", true), ("off", false)];
         Ok(Self {

@@ -39,10 +39,10 @@ pub(super) fn secret() -> [u32; 2] {
 }
 
 /// The program for a link type: Ethernet, or raw IP.
-pub(super) fn by_addresses(link: u16, secret: [u32; 2]) -> Vec<Instruction> {
+pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction> {
     let mut program = Program::default();
     let ends = Ends { ipv4: program.label(), ipv6: program.label(), other: program.label() };
-    if link == super::interface::ETHERNET {
+    if link_type == super::interface::ETHERNET {
         from_ethernet(&mut program, &ends);
     } else {
         program.add(SET_X, 0);

@@ -293,7 +293,7 @@ impl Source for Queue {
                 bytes,
                 time_ns,
                 wire_bytes,
-                link: ETHERNET,
+                link_type: ETHERNET,
                 time_clamped: false,
                 interface: self.interface,
             });
@@ -322,10 +322,10 @@ impl LiveSource for Queue {
     fn losses(&mut self) -> Losses {
         self.statistics = self.socket.statistics().unwrap_or(self.statistics);
         let mut losses =
-            Losses { card: 0, kernel: self.statistics.dropped + self.statistics.ring_full, ring: self.unknown };
+            Losses { nic: 0, kernel: self.statistics.dropped + self.statistics.ring_full, ring: self.unknown };
         if let Some((counters, counts_kernel)) = &self.counters {
             let Lost { card, kernel } = counters.lock().unwrap_or_else(PoisonError::into_inner).lost();
-            losses.card = card;
+            losses.nic = card;
             losses.kernel += if *counts_kernel { kernel } else { 0 };
         }
         losses

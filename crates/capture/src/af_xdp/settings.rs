@@ -1,6 +1,6 @@
 //! What the user wrote behind `af_xdp:`.
 
-use crate::settings::{SpecError, Values};
+use crate::settings::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["queues", "mode", "attach", "snap", "frames"];
 /// Frames of a queue, at most: 4 GiB of memory.
@@ -50,10 +50,10 @@ impl Settings {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn parse(text: &str, most_octets: u32) -> Result<Self, SpecError> {
+    pub fn parse(text: &str, most_octets: u32) -> Result<Self, SettingsError> {
         let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let values = Values::parse("af_xdp", KEYS, rest)?;
-        let refuse = |key: &'static str, value: &str, what: &str| SpecError::Value {
+        let values = SourceSettings::parse("af_xdp", KEYS, rest)?;
+        let refuse = |key: &'static str, value: &str, what: &str| SettingsError::Value {
             key,
             value: value.into(),
             what: what.into(),

@@ -98,7 +98,7 @@ impl Queue {
 /// (A driver that finds no buffer mostly leaves the packet where it is, and the card misses a later one. There are more
 /// buffers than descriptors, so that this does not happen; if it does all the same it is better told twice than not.)
 fn losses(counts: Counts) -> Losses {
-    Losses { card: counts.missed + counts.damaged, kernel: 0, ring: counts.without_memory }
+    Losses { nic: counts.missed + counts.damaged, kernel: 0, ring: counts.without_memory }
 }
 
 impl Source for Queue {
@@ -120,7 +120,7 @@ impl Source for Queue {
                 bytes,
                 time_ns: packet.time_ns,
                 wire_bytes: packet.wire_bytes,
-                link: ETHERNET,
+                link_type: ETHERNET,
                 time_clamped: false,
                 interface: self.receiver.port().number(),
             });
@@ -153,7 +153,7 @@ impl LiveSource for Queue {
         }
         let at_stop = *self.at_stop.lock().unwrap_or_else(PoisonError::into_inner);
         let losses = at_stop.unwrap_or_else(|| self.count());
-        self.told.card = self.told.card.max(losses.card);
+        self.told.card = self.told.card.max(losses.nic);
         self.told.ring = self.told.ring.max(losses.ring);
         self.told
     }
@@ -180,6 +180,6 @@ mod tests {
     #[test]
     fn the_card_loses_what_it_misses_and_finds_damaged_and_we_what_there_is_no_buffer_for() {
         let counts = Counts { received: 1000, missed: 20, damaged: 3, without_memory: 4 };
-        assert_eq!(losses(counts), Losses { card: 23, kernel: 0, ring: 4 });
+        assert_eq!(losses(counts), Losses { nic: 23, kernel: 0, ring: 4 });
     }
 }

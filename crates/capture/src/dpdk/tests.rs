@@ -48,7 +48,7 @@ fn octets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
     let mut packets = Vec::new();
     while let Some(burst) = source.burst().expect("it is whole") {
         for frame in &burst {
-            if frame.link != 1 {
+            if frame.link_type != 1 {
                 return None;
             }
             packets.push(frame.bytes.to_vec());
@@ -148,7 +148,7 @@ fn a_long_packet_is_handed_over_as_far_as_its_first_buffer_with_its_true_length(
                 bytes: &long,
                 time_ns: 1,
                 wire_bytes: 9018,
-                link: 1,
+                link_type: 1,
                 time_clamped: false,
                 interface: 0,
             })
@@ -269,11 +269,11 @@ fn four_queues_of_net_null_hand_over_what_the_port_counts_until_they_are_stopped
 #[test]
 fn losses_are_told_once_and_never_get_fewer() {
     let mut queues = device("net_null_losses,queues=2");
-    let lost = Losses { card: 7, kernel: 0, ring: 2 };
+    let lost = Losses { nic: 7, kernel: 0, ring: 2 };
     queues[1].stop();
     *queue::at_stop(&queues[0]) = Some(lost);
     assert_eq!((queues[0].losses(), queues[1].losses()), (lost, Losses::default()));
-    *queue::at_stop(&queues[0]) = Some(Losses { card: 5, ..lost });
+    *queue::at_stop(&queues[0]) = Some(Losses { nic: 5, ..lost });
     assert_eq!(queues[0].losses(), lost);
 }
 
@@ -475,7 +475,7 @@ fn what_was_lost_because_nobody_read_is_told_to_the_packet() {
         received += burst.len() as u64;
         let silent = burst.is_empty();
         drop(burst);
-        let Losses { card, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
+        let Losses { nic, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
         if silent && received + card >= SENT {
             assert_eq!(received + card, SENT);
             assert!(card > 0 && received > 0, "{received} received, {card} lost: the test is about both");

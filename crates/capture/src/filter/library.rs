@@ -4,7 +4,7 @@
 //! and nothing of it runs when frames are filtered.
 #![allow(unsafe_code)]
 
-use super::Instruction;
+use super::BpfInstruction;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[repr(C)]
 struct Compiled {
     length: c_uint,
-    instructions: *mut Instruction,
+    instructions: *mut BpfInstruction,
 }
 
 type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
@@ -48,7 +48,7 @@ struct Pcap {
 }
 
 /// Compiles an expression for frames of a link type (DLT number), `snap` octets of which are captured.
-pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result<Vec<Instruction>, Trouble> {
+pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result<Vec<BpfInstruction>, Trouble> {
     let expression = CString::new(expression).map_err(|_| Trouble::Expression("it has an octet 0 in it".into()))?;
     let pcap = pcap().map_err(Trouble::Library)?;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

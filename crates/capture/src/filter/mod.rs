@@ -1,7 +1,7 @@
 //! Packet filters in tcpdump's syntax.
 //!
 //! In: an expression (`man pcap-filter`), and frames. Out: whether a frame is kept. libpcap compiles the expression, once per
-//! link type; the program that comes out is checked and run here. A [`Filter`] is for one link type, a [`Selector`] for
+//! link type; the program that comes out is checked and run here. A [`CompiledFilter`] is for one link type, a [`PacketFilter`] for
 //! frames of any.
 //! Always true: a frame is kept or not by its captured octets and its length on the wire alone; running a filter cannot
 //! fail, allocate or take longer than its program is long.
@@ -11,7 +11,7 @@ mod program;
 
 use crate::Frame;
 use library::Trouble;
-pub use program::Instruction;
+pub use program::BpfInstruction;
 use program::Program;
 use std::sync::Arc;
 
@@ -41,12 +41,14 @@ pub enum FilterError {
         what: String,
     },
     /// It has no meaning for frames of a link type.
-    #[error("filter \"{expression}\" means nothing for frames of link type {link}, so none of them is kept: {what}")]
+    #[error(
+        "filter \"{expression}\" means nothing for frames of link type {link_type}, so none of them is kept: {what}"
+    )]
     LinkType {
         /// What was to be compiled.
         expression: String,
         /// LINKTYPE number.
-        link: u16,
+        link_type: u16,
         /// What libpcap says.
         what: String,
     },
@@ -54,16 +56,16 @@ pub enum FilterError {
 
 /// A filter for frames of one link type. Clones share the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct CompiledFilter {
     program: Program,
 }
 
-impl Filter {
+impl CompiledFilter {
     /// More octets than a frame has: the snap length of frames that are captured whole.
     pub const WHOLE: u32 = 262_144;
 
     /// Compiles an expression for frames of a link type (LINKTYPE number), at most `snap` octets of which are captured
-    /// ([`Filter::WHOLE`]: all). Names of hosts in it are looked up.
+    /// ([`CompiledFilter::WHOLE`]: all). Names of hosts in it are looked up.
     ///
     /// # Errors
     /// No libpcap, an expression that it does not take, or one that makes loops.
@@ -84,7 +86,7 @@ impl Filter {
     ///
     /// # Errors
     /// The program could run forever, go astray or divide by 0: which instruction, and why.
-    pub fn from_instructions(instructions: &[Instruction]) -> Result<Self, String> {
+    pub fn from_instructions(instructions: &[BpfInstruction]) -> Result<Self, String> {
         Program::new(instructions).map(|program| Self { program })
     }
 
@@ -95,31 +97,35 @@ impl Filter {
     }
 
     /// The program, in the form that `SO_ATTACH_FILTER` takes.
-    pub fn instructions(&self) -> &[Instruction] {
+    pub fn instructions(&self) -> &[BpfInstruction] {
         self.program.instructions()
     }
 }
 
 /// A filter for frames of any link type: compiled for each when its first frame comes.
 #[derive(Clone, Debug)]
-pub struct Selector {
+pub struct PacketFilter {
     expression: Arc<str>,
     /// By link type, the one of the last frame first; none where the expression means nothing.
-    filters: Vec<(u16, Option<Filter>)>,
+    filters: Vec<(u16, Option<CompiledFilter>)>,
     /// What was not told yet.
-    troubles: Vec<FilterError>,
+    errors: Vec<FilterError>,
 }
 
-impl Selector {
+impl PacketFilter {
     /// Compiles an expression for Ethernet; if it means nothing there, tries the other link types that Weir decodes.
     ///
     /// # Errors
-    /// As [`Filter::compile`], in what libpcap says of Ethernet.
+    /// As [`CompiledFilter::compile`], in what libpcap says of Ethernet.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
-        let compile = |link| Filter::compile(expression, link, Filter::WHOLE).map(|filter| (link, Some(filter)));
+        let compile = |link_type| {
+            CompiledFilter::compile(expression, link_type, CompiledFilter::WHOLE)
+                .map(|filter| (link_type, Some(filter)))
+        };
         let first = compile(DECODED[0]);
-        let first = first.or_else(|error| DECODED[1..].iter().find_map(|&link| compile(link).ok()).ok_or(error))?;
-        Ok(Self { expression: expression.into(), filters: vec![first], troubles: Vec::new() })
+        let first =
+            first.or_else(|error| DECODED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error))?;
+        Ok(Self { expression: expression.into(), filters: vec![first], errors: Vec::new() })
     }
 
     /// What the user wrote.
@@ -130,29 +136,34 @@ impl Selector {
     /// Whether a frame is kept. Frames of a link type for which the expression means nothing are not.
     #[inline]
     pub fn keeps(&mut self, frame: &Frame<'_>) -> bool {
-        if self.filters[0].0 != frame.link {
-            self.turn_to(frame.link);
+        if self.filters[0].0 != frame.link_type {
+            self.turn_to(frame.link_type);
         }
         self.filters[0].1.as_ref().is_some_and(|filter| filter.keeps(frame.bytes, frame.wire_bytes))
     }
 
     /// Puts the filter of a link type first.
     #[cold]
-    fn turn_to(&mut self, link: u16) {
-        let known = self.filters.iter().position(|&(other, _)| other == link);
+    fn turn_to(&mut self, link_type: u16) {
+        let known = self.filters.iter().position(|&(other, _)| other == link_type);
         let at = known.unwrap_or_else(|| {
-            let filter = Filter::compile(&self.expression, link, Filter::WHOLE).map_err(|error| match error {
-                FilterError::Expression { expression, what } => FilterError::LinkType { expression, link, what },
-                other => other,
-            });
-            self.filters.push((link, filter.map_err(|error| self.troubles.push(error)).ok()));
+            let filter =
+                CompiledFilter::compile(&self.expression, link_type, CompiledFilter::WHOLE).map_err(
+                    |error| match error {
+                        FilterError::Expression { expression, what } => {
+                            FilterError::LinkType { expression, link_type, what }
+                        }
+                        other => other,
+                    },
+                );
+            self.filters.push((link_type, filter.map_err(|error| self.errors.push(error)).ok()));
             self.filters.len() - 1
         });
         self.filters.swap(0, at);
     }
 
     /// Link types that came since the last call and for which the expression means nothing.
-    pub fn troubles(&mut self) -> Vec<FilterError> {
-        std::mem::take(&mut self.troubles)
+    pub fn take_errors(&mut self) -> Vec<FilterError> {
+        std::mem::take(&mut self.errors)
     }
 }

@@ -1,10 +1,10 @@
-//! Programs of the classic Berkeley Packet Filter: checked once, then run on every frame.
+//! Programs of the classic Berkeley Packet CompiledFilter: checked once, then run on every frame.
 //!
 //! In: instructions, as libpcap compiles them and the kernel takes them. Out: how many octets of a frame to keep; 0 is none.
 //! Always true of a [`Program`]: every jump leads forward and to an instruction, the last one returns, scratch words and shifts
 //! are in range and no constant divides by 0. So a run ends after at most as many steps as there are instructions, and
 //! nothing in it can fail. A load behind the captured octets, and a division by 0, end the run with 0, as in the kernel.
-//! Source: the BSD Packet Filter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
+//! Source: the BSD Packet CompiledFilter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const WORDS: usize = 16;
 /// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct Instruction {
+pub struct BpfInstruction {
     /// Class, and what the class says further.
     pub code: u16,
     /// Instructions to pass over if a condition holds.
@@ -29,7 +29,7 @@ pub struct Instruction {
 
 /// A program that cannot run forever or go astray.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program(Arc<[Instruction]>);
+pub(crate) struct Program(Arc<[BpfInstruction]>);
 
 // Class of an instruction: its lowest three bits.
 const LOAD: u16 = 0;
@@ -92,7 +92,7 @@ impl Program {
     ///
     /// # Errors
     /// What is wrong, and with which instruction.
-    pub(crate) fn new(instructions: &[Instruction]) -> Result<Self, String> {
+    pub(crate) fn new(instructions: &[BpfInstruction]) -> Result<Self, String> {
         if instructions.len() > MOST {
             return Err(format!("it has {} instructions, and may have {MOST}", instructions.len()));
         }
@@ -107,7 +107,7 @@ impl Program {
         Ok(Self(instructions.into()))
     }
 
-    pub(crate) fn instructions(&self) -> &[Instruction] {
+    pub(crate) fn instructions(&self) -> &[BpfInstruction] {
         &self.0
     }
 
@@ -119,8 +119,8 @@ impl Program {
 }
 
 /// What is wrong with an instruction that has so many others behind it.
-fn check(instruction: &Instruction, behind: usize) -> Result<(), String> {
-    let Instruction { code, jump_true, jump_false, constant } = *instruction;
+fn check(instruction: &BpfInstruction, behind: usize) -> Result<(), String> {
+    let BpfInstruction { code, jump_true, jump_false, constant } = *instruction;
     let unknown = || Err(format!("{code:#04x} is no instruction"));
     let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(format!("there is no scratch word {constant}")) };
     match class(code) {
@@ -162,11 +162,11 @@ fn check(instruction: &Instruction, behind: usize) -> Result<(), String> {
 
 /// `None` where a load fails, or a division.
 #[inline]
-fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
+fn run(program: &[BpfInstruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
     let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; WORDS]);
     let mut at = 0;
     loop {
-        let &Instruction { code, jump_true, jump_false, constant } = program.get(at)?;
+        let &BpfInstruction { code, jump_true, jump_false, constant } = program.get(at)?;
         at += 1;
         let word = constant as usize % WORDS;
         match class(code) {
@@ -241,11 +241,11 @@ fn load<const N: usize>(bytes: &[u8], offset: u32, index: u32) -> Option<[u8; N]
 mod tests {
     use super::*;
 
-    fn instruction(code: u16, constant: u32) -> Instruction {
-        Instruction { code, jump_true: 0, jump_false: 0, constant }
+    fn instruction(code: u16, constant: u32) -> BpfInstruction {
+        BpfInstruction { code, jump_true: 0, jump_false: 0, constant }
     }
 
-    fn refused(instructions: &[Instruction]) -> String {
+    fn refused(instructions: &[BpfInstruction]) -> String {
         Program::new(instructions).expect_err("it is not to be run")
     }
 
@@ -257,7 +257,7 @@ mod tests {
         assert!(refused(&vec![end; MOST + 1]).contains("4097"));
         assert!(refused(&[instruction(JUMP, 1), end]).contains("instruction 0: it jumps"));
         assert!(refused(&[instruction(JUMP, u32::MAX), end]).contains("jumps back"));
-        let far = Instruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
+        let far = BpfInstruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
         assert!(refused(&[end, far, end]).contains("instruction 1"));
         assert!(refused(&[instruction(LOAD_SCRATCH, 16), end]).contains("word 16"));
         assert!(refused(&[instruction(STORE_INDEX, 16), end]).contains("word 16"));
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_load_behind_the_frame_and_a_division_by_0_keep_nothing() {
         let keep = instruction(RETURN_CONSTANT, 9);
-        let run = |program: &[Instruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
+        let run = |program: &[BpfInstruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
         assert_eq!(run(&[instruction(LOAD_WORD, 0), keep]), 9);
         assert_eq!(run(&[instruction(LOAD_WORD, 1), keep]), 0);
         assert_eq!(run(&[instruction(LOAD_OCTET, u32::MAX), keep]), 0);

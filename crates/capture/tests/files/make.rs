@@ -10,15 +10,15 @@ pub struct Kept {
     pub bytes: Vec<u8>,
     pub time_ns: u64,
     pub wire_bytes: u32,
-    pub link: u16,
+    pub link_type: u16,
     pub time_clamped: bool,
     pub interface: u32,
 }
 
 impl From<&Frame<'_>> for Kept {
     fn from(frame: &Frame<'_>) -> Self {
-        let Frame { bytes, time_ns, wire_bytes, link, time_clamped, interface } = *frame;
-        Self { bytes: bytes.to_vec(), time_ns, wire_bytes, link, time_clamped, interface }
+        let Frame { bytes, time_ns, wire_bytes, link_type, time_clamped, interface } = *frame;
+        Self { bytes: bytes.to_vec(), time_ns, wire_bytes, link_type, time_clamped, interface }
     }
 }
 
@@ -92,7 +92,7 @@ pub fn same_either_way(bytes: &[u8]) -> (Vec<Kept>, Vec<Error>) {
 pub struct Pcap {
     pub version: (u16, u16),
     pub snap_bytes: u32,
-    pub link: u32,
+    pub link_type: u32,
     /// Writes the original length before the captured one.
     pub swap_lengths: bool,
     /// Where each record ends.
@@ -107,7 +107,7 @@ impl Pcap {
         Self {
             version: (2, 4),
             snap_bytes: 65_535,
-            link: 1,
+            link_type: 1,
             swap_lengths: false,
             ends: Vec::new(),
             big_endian,
@@ -132,7 +132,7 @@ impl Pcap {
             self.word(0);
             self.word(0);
             self.word(self.snap_bytes);
-            self.word(self.link);
+            self.word(self.link_type);
         }
     }
 
@@ -202,8 +202,8 @@ impl Ng {
     }
 
     /// An interface description with options.
-    pub fn interface(self, link: u16, snap_bytes: u32, options: &[(u16, &[u8])]) -> Self {
-        let mut body = [&self.half(link)[..], &[0, 0], &self.word(snap_bytes)].concat();
+    pub fn interface(self, link_type: u16, snap_bytes: u32, options: &[(u16, &[u8])]) -> Self {
+        let mut body = [&self.half(link_type)[..], &[0, 0], &self.word(snap_bytes)].concat();
         for (code, value) in options {
             body.extend(self.half(*code));
             body.extend(self.half(value.len() as u16));

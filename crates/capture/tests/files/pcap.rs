@@ -13,7 +13,7 @@ fn every_magic_number_gives_the_same_frames() {
             assert_eq!(frames[1].time_ns, 8_000_000_000 + 999_999 * unit_ns);
             assert_eq!((frames[0].bytes.len(), frames[0].wire_bytes), (60, 60));
             assert_eq!((frames[1].bytes.len(), frames[1].wire_bytes), (3, 1500));
-            assert_eq!((frames[0].link, frames[0].interface, frames[0].time_clamped), (1, 0, false));
+            assert_eq!((frames[0].link_type, frames[0].interface, frames[0].time_clamped), (1, 0, false));
         }
     }
 }
@@ -22,8 +22,8 @@ fn every_magic_number_gives_the_same_frames() {
 fn the_fcs_length_is_no_part_of_the_link_type() {
     for big_endian in [false, true] {
         let mut file = Pcap::new(big_endian, 0xa1b2_c3d4);
-        file.link = 0x2400_0114;
-        assert_eq!(intact(&file.record(0, 0, 1, 1).done())[0].link, 276);
+        file.link_type = 0x2400_0114;
+        assert_eq!(intact(&file.record(0, 0, 1, 1).done())[0].link_type, 276);
     }
 }
 

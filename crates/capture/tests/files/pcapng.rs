@@ -9,7 +9,7 @@ fn sections_have_their_own_byte_order_and_interfaces_count_on() {
     file = file.and(Ng::section(true).interface(276, 0, &[]).enhanced(0, 7, 11, 20));
     file = file.and(Ng::section(false).interface(113, 0, &[]).enhanced(0, 8, 12, 12));
     let frames = intact(&file.done());
-    let facts: Vec<_> = frames.iter().map(|f| (f.interface, f.link, f.time_ns, f.wire_bytes)).collect();
+    let facts: Vec<_> = frames.iter().map(|f| (f.interface, f.link_type, f.time_ns, f.wire_bytes)).collect();
     assert_eq!(facts, [(1, 101, 5000, 10), (0, 1, 6000, 10), (2, 276, 7000, 20), (3, 113, 8000, 12)]);
 }
 
@@ -127,7 +127,7 @@ fn a_damaged_interface_keeps_its_number() {
     let file = file.interface(1, 0, &[(9, &[1, 2])]).interface(1, 0, &[(14, &[1])]);
     let file = file.enhanced(0, 1, 4, 4).enhanced(1, 1, 4, 4).enhanced(2, 1, 4, 4).enhanced(3, 1, 4, 4);
     let (frames, errors) = damage(&file.enhanced(4, 1, 4, 4).done());
-    assert_eq!(frames.iter().map(|f| (f.interface, f.link)).collect::<Vec<_>>(), [(2, 113)]);
+    assert_eq!(frames.iter().map(|f| (f.interface, f.link_type)).collect::<Vec<_>>(), [(2, 113)]);
     assert_eq!(errors.len(), 8, "four damaged descriptions and a packet from each: {errors:?}");
 }
 

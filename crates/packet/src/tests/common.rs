@@ -137,14 +137,14 @@ fn captures_are_decoded_alike() {
         while let Some(burst) = source.burst().expect("the capture is whole") {
             for frame in &burst {
                 for cut in 0..=frame.bytes.len().min(160) {
-                    decoded_alike(frame.link, &frame.bytes[..cut], frame.wire_bytes);
+                    decoded_alike(frame.link_type, &frame.bytes[..cut], frame.wire_bytes);
                 }
-                decoded_alike(frame.link, frame.bytes, frame.wire_bytes);
+                decoded_alike(frame.link_type, frame.bytes, frame.wire_bytes);
                 let mut packet = Packet::default();
                 let options = DecodeOptions::default();
-                let notes = decode_general(frame.link, frame.bytes, frame.wire_bytes, options, &mut packet);
+                let notes = decode_general(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet);
                 let tcp_or_udp = matches!(packet.protocol, 6 | 17) && packet.flags.has(crate::Flags::PORTS);
-                if frame.link == 1 && tcp_or_udp && notes.is_ok_and(|notes| notes.is_empty()) {
+                if frame.link_type == 1 && tcp_or_udp && notes.is_ok_and(|notes| notes.is_empty()) {
                     plain += 1;
                     accepted += u32::from(common::read(frame.bytes, frame.wire_bytes, options, &mut Packet::default()));
                 }

@@ -36,7 +36,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, AnomalySet), RefusalReason> {
     let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
-    let (start, at) = link(frame.link, bytes, &mut outside)?;
+    let (start, at) = link(frame.link_type, bytes, &mut outside)?;
     let mut packet = Packet {
         time_ns: frame.time_ns,
         interface: frame.interface,

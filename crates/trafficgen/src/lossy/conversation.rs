@@ -71,7 +71,7 @@ pub(super) struct Conversation {
     pub(super) draft: Draft,
     exchange: Exchange,
     pub(super) probe: Probe,
-    /// Where it lies in the truth, if that is kept and the probe saw something.
+    /// Where it lies in the expected, if that is kept and the probe saw something.
     pub(super) place: Option<usize>,
     copy: Option<Copy>,
     step: Step,

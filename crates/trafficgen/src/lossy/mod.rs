@@ -15,16 +15,16 @@ mod octets;
 mod probe;
 mod side;
 
+use crate::expected::{ExpectedFlow, ExpectedFlows};
+use crate::expected_tcp::ExpectedTcp;
 use crate::frame::{Slot, TCP};
 use crate::hosts::Hosts;
-use crate::random::{Random, Share, scramble};
+use crate::random::{Random, Share, mix64};
 use crate::schedule::Schedule;
-use crate::tcp_truth::TrueTcp;
-use crate::truth::{TrueFlow, Truth};
 use crate::{Bounds, SECOND_NS, START_NS};
 use conversation::{Conversation, Draft};
 use side::{Dice, Exchange, Side, Ways};
-use weir_capture::{SpecError, Values};
+use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &[
     "flows",
@@ -93,8 +93,8 @@ pub(super) struct Lossy {
 
 impl Lossy {
     /// Reads the specification behind `lossy,`; the load and the snap length.
-    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SpecError> {
-        let values = Values::parse("lossy", KEYS, text)?;
+    pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
+        let values = SourceSettings::parse("lossy", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 17])?.unwrap_or(1_000);
         let new = values.number("new", [1, flows])?.unwrap_or_else(|| (flows / 10).max(1));
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
@@ -136,7 +136,7 @@ impl Lossy {
     }
 
     /// Fills slots from the first on; how many.
-    pub(super) fn fill(&mut self, slots: &mut [Slot], mut truth: Option<&mut Truth>) -> usize {
+    pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
         let mut filled = 0;
         while filled < slots.len() && self.bounds.packets != self.sent {
             let (now_ns, participant) = self.schedule.next();
@@ -157,19 +157,19 @@ impl Lossy {
             let slot = &mut slots[filled];
             slot.time_ns = now_ns;
             let ip_bytes = conversation.write(&segment, slot);
-            let mut unkept = TrueTcp::default();
-            let tcp = match truth.as_deref_mut() {
+            let mut unkept = ExpectedTcp::default();
+            let tcp = match expected.as_deref_mut() {
                 None => &mut unkept,
-                Some(truth) => {
+                Some(expected) => {
                     let Draft { ends, ipv6, .. } = conversation.draft;
                     let place = *conversation.place.get_or_insert_with(|| {
-                        truth.tcp.push(Default::default());
-                        truth.open(TrueFlow::new(ends, ipv6, TCP))
+                        expected.tcp.push(Default::default());
+                        expected.open(ExpectedFlow::new(ends, ipv6, TCP))
                     });
-                    let flow = &mut truth.flows[place];
+                    let flow = &mut expected.flows[place];
                     let direction = if segment.side == 0 { &mut flow.forward } else { &mut flow.reverse };
                     direction.enter(now_ns, ip_bytes, slot.wire_bytes, segment.flags);
-                    &mut truth.tcp[place][usize::from(segment.side)]
+                    &mut expected.tcp[place][usize::from(segment.side)]
                 }
             };
             conversation.probe.see(&segment, tcp);
@@ -198,7 +198,7 @@ impl Lossy {
         let ahead_ns = [ahead_ns, round_trip_ns / 2 - ahead_ns];
         let pace_ns = u64::from(random.between(PACE_NS));
         let most_allowed = random.between([8, 40]);
-        let bits = random.next();
+        let bits = random.next_u64();
         let ttl = [64 - (bits >> 24) as u8 % 8, 60 - (bits >> 32) as u8 % 12];
         let sides = [0, 1].map(|side| {
             let identification = if ipv6 || self.is_without_identification(&ends[side].address) {
@@ -208,7 +208,7 @@ impl Lossy {
             };
             let wraps = self.random.below(WRAPS) == 0;
             let near = self.random.below(WRAP_OCTETS) as u32;
-            let first = if wraps { near.wrapping_neg() } else { self.random.next() as u32 };
+            let first = if wraps { near.wrapping_neg() } else { self.random.next_u64() as u32 };
             Side::new(first, identification, ttl[side], ahead_ns[side], pace_ns, most_allowed)
         });
         let random = &mut self.random;
@@ -244,6 +244,6 @@ impl Lossy {
     /// Whether a host's packets have no identification; IPv6 has none anyway.
     fn is_without_identification(&self, address: &[u8; 16]) -> bool {
         let host = u64::from(u32::from_be_bytes([address[0], address[1], address[2], address[3]]));
-        Random::new(scramble(host ^ self.seed)).chance(self.shares.noid)
+        Random::new(mix64(host ^ self.seed)).chance(self.shares.noid)
     }
 }

@@ -4,8 +4,8 @@
 //! say something about its class they must agree, and that is asserted.
 
 use super::octets::Octets;
+use crate::expected_tcp::ExpectedTcp;
 use crate::frame::{ACK, FIN, RST, SYN};
-use crate::tcp_truth::TrueTcp;
 
 /// Why a segment is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,34 +88,34 @@ impl Probe {
     }
 
     /// Sees one segment and enters it into the truth of its direction: into one class, the first that fits.
-    pub(super) fn see(&mut self, segment: &Segment, truth: &mut TrueTcp) {
+    pub(super) fn see(&mut self, segment: &Segment, expected: &mut ExpectedTcp) {
         let &Segment { flags, why, start, .. } = segment;
         let length = u64::from(segment.length);
-        truth.segments += 1;
-        truth.payload_octets += length;
+        expected.segments += 1;
+        expected.payload_octets += length;
         match segment.copied {
             Copied::Original => {}
             Copied::Switched | Copied::Routed => {
-                truth.switched_copies += u64::from(segment.copied == Copied::Switched);
-                truth.routed_copies += u64::from(segment.copied == Copied::Routed);
-                truth.copied_octets += length;
+                expected.switched_copies += u64::from(segment.copied == Copied::Switched);
+                expected.routed_copies += u64::from(segment.copied == Copied::Routed);
+                expected.copied_octets += length;
                 return;
             }
         }
         if flags & RST != 0 {
-            truth.rst += 1;
+            expected.rst += 1;
             return;
         }
         let fin = flags & FIN != 0;
-        truth.fin += u64::from(fin);
-        truth.zero_windows += u64::from(segment.window == 0);
+        expected.fin += u64::from(fin);
+        expected.zero_windows += u64::from(segment.window == 0);
         let [from, to] = self.pair(segment.side);
         from.window = segment.window;
         if flags & ACK != 0 {
             to.acknowledged = to.acknowledged.max(segment.acknowledgment);
         }
         if flags & SYN != 0 {
-            *if from.syn { &mut truth.syn_again } else { &mut truth.syn } += 1;
+            *if from.syn { &mut expected.syn_again } else { &mut expected.syn } += 1;
             from.syn = true;
             return;
         }
@@ -123,26 +123,26 @@ impl Probe {
         if length <= 1 && !fin && start + 1 == highest {
             assert!(matches!(why, Why::KeepAlive | Why::WindowProbe), "{segment:?} looks like a keep-alive");
             if length == 1 && to.window == 0 {
-                truth.window_probes += 1;
-                truth.retransmitted_octets += length;
+                expected.window_probes += 1;
+                expected.retransmitted_octets += length;
             } else {
-                truth.keep_alives += 1;
-                truth.keep_alive_octets += length;
+                expected.keep_alives += 1;
+                expected.keep_alive_octets += length;
             }
             return;
         }
         assert_ne!(why, Why::KeepAlive, "{segment:?} does not look like one");
         if length == 0 && !fin {
             assert!(matches!(why, Why::Ack | Why::AckOld), "{segment:?} carries nothing");
-            truth.acks += 1;
+            expected.acks += 1;
             return;
         }
         let end = start + length;
         let repeated = from.octets.add(start, end);
-        truth.unique_octets += length - repeated;
+        expected.unique_octets += length - repeated;
         if length == 1 && !fin && start == highest && to.window == 0 {
             assert_eq!(why, Why::WindowProbe, "{segment:?} comes against a closed window");
-            truth.window_probes += 1;
+            expected.window_probes += 1;
             return;
         }
         let fin_again = fin && from.fin.is_some();
@@ -150,16 +150,16 @@ impl Probe {
             from.fin = Some(end);
         }
         if start >= highest {
-            truth.in_order += 1;
+            expected.in_order += 1;
         } else if repeated > 0 || fin_again {
-            truth.retransmissions += 1;
-            truth.retransmitted_octets += repeated;
-            truth.spurious += u64::from(end + u64::from(fin) <= from.acknowledged);
+            expected.retransmissions += 1;
+            expected.retransmitted_octets += repeated;
+            expected.spurious += u64::from(end + u64::from(fin) <= from.acknowledged);
         } else if why == Why::Late {
-            truth.out_of_order += 1;
+            expected.out_of_order += 1;
         } else {
             assert_eq!(why, Why::Again, "{segment:?} fills a hole");
-            truth.unseen += 1;
+            expected.unseen += 1;
         }
     }
 

@@ -8,11 +8,11 @@ macro_rules! counts {
         /// unseen. Always true: the classes add up to `segments`, and `payload_octets` less `copied_octets`,
         /// `keep_alive_octets` and `unique_octets` is `retransmitted_octets`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct TrueTcp {
+        pub struct ExpectedTcp {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl TrueTcp {
+        impl ExpectedTcp {
             /// The names of all numbers, as columns.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 

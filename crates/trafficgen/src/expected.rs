@@ -1,14 +1,14 @@
 //! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
 
+use crate::expected_tcp::ExpectedTcp;
 use crate::frame::Endpoint;
-use crate::tcp_truth::TrueTcp;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
 /// One flow as it was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrueFlow {
+pub struct ExpectedFlow {
     /// Address of the initiator: the sender of the first packet (for TCP that is the SYN).
     pub source: IpAddr,
     /// Address of the responder.
@@ -20,12 +20,12 @@ pub struct TrueFlow {
     /// IP protocol number: 6 or 17.
     pub protocol: u8,
     /// From initiator to responder; always has packets.
-    pub forward: TrueDirection,
+    pub forward: ExpectedDirection,
     /// From responder to initiator.
-    pub reverse: TrueDirection,
+    pub reverse: ExpectedDirection,
 }
 
-impl TrueFlow {
+impl ExpectedFlow {
     /// Between these ends, initiator first, without packets yet.
     pub(super) fn new(ends: [Endpoint; 2], ipv6: bool, protocol: u8) -> Self {
         Self {
@@ -34,15 +34,15 @@ impl TrueFlow {
             source_port: ends[0].port,
             destination_port: ends[1].port,
             protocol,
-            forward: TrueDirection::default(),
-            reverse: TrueDirection::default(),
+            forward: ExpectedDirection::default(),
+            reverse: ExpectedDirection::default(),
         }
     }
 }
 
-/// One direction of a [`TrueFlow`]. The times mean nothing while `packets` is 0.
+/// One direction of a [`ExpectedFlow`]. The times mean nothing while `packets` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrueDirection {
+pub struct ExpectedDirection {
     /// Packets.
     pub packets: u64,
     /// IP octets (IPv4 total length; 40 + IPv6 payload length).
@@ -57,7 +57,7 @@ pub struct TrueDirection {
     pub tcp_flags: u16,
 }
 
-impl TrueDirection {
+impl ExpectedDirection {
     /// Enters one packet. Packets come in the order of their times.
     pub(super) fn enter(&mut self, time_ns: u64, ip_bytes: u32, frame_bytes: u32, tcp_flags: u8) {
         if self.packets == 0 {
@@ -73,23 +73,23 @@ impl TrueDirection {
 
 /// The flows so far, in the order of their first packets.
 #[derive(Default)]
-pub(super) struct Truth {
-    pub(super) flows: Vec<TrueFlow>,
+pub(super) struct ExpectedFlows {
+    pub(super) flows: Vec<ExpectedFlow>,
     /// What happened to each of them, if the load is `lossy`; forward, reverse.
-    pub(super) tcp: Vec<[TrueTcp; 2]>,
+    pub(super) tcp: Vec<[ExpectedTcp; 2]>,
     /// Where the flow of a number lies, for a load that meets its flows in any order.
     places: HashMap<u32, usize>,
 }
 
-impl Truth {
+impl ExpectedFlows {
     /// Adds a flow without packets; where it lies from now on.
-    pub(super) fn open(&mut self, flow: TrueFlow) -> usize {
+    pub(super) fn open(&mut self, flow: ExpectedFlow) -> usize {
         self.flows.push(flow);
         self.flows.len() - 1
     }
 
     /// The flow of a number, made by `new` when it is met for the first time.
-    pub(super) fn numbered(&mut self, number: u32, new: impl FnOnce() -> TrueFlow) -> &mut TrueFlow {
+    pub(super) fn numbered(&mut self, number: u32, new: impl FnOnce() -> ExpectedFlow) -> &mut ExpectedFlow {
         let place = *self.places.entry(number).or_insert_with(|| {
             self.flows.push(new());
             self.flows.len() - 1
@@ -100,12 +100,16 @@ impl Truth {
 
 /// Writes flows as CSV, one line each behind a line of column names. `start_ns` and `end_ns` are those of both
 /// directions together; what does not apply (TCP flags of UDP, times of a direction without packets) is empty.
-/// With `tcp`, one entry per flow as of [`Synth::true_tcp`](super::Synth::true_tcp), all of its numbers follow: those
+/// With `tcp`, one entry per flow as of [`TrafficGenerator::true_tcp`](super::TrafficGenerator::true_tcp), all of its numbers follow: those
 /// of the direction from the initiator as `tcp_NAME`, then those of the other as `rev_tcp_NAME`.
 ///
 /// # Errors
 /// What the output says.
-pub fn write_truth(flows: &[TrueFlow], tcp: &[[TrueTcp; 2]], mut output: impl Write) -> io::Result<()> {
+pub fn write_expected_flows(
+    flows: &[ExpectedFlow],
+    tcp: &[[ExpectedTcp; 2]],
+    mut output: impl Write,
+) -> io::Result<()> {
     write!(
         output,
         "src_ip,dst_ip,src_port,dst_port,protocol,start_ns,end_ns,\
@@ -113,16 +117,16 @@ pub fn write_truth(flows: &[TrueFlow], tcp: &[[TrueTcp; 2]], mut output: impl Wr
          rev_packets,rev_bytes,rev_l2_bytes,rev_tcp_flags,rev_first_ns,rev_last_ns"
     )?;
     for prefix in if tcp.is_empty() { &[][..] } else { &["tcp", "rev_tcp"] } {
-        TrueTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
+        ExpectedTcp::NAMES.iter().try_for_each(|name| write!(output, ",{prefix}_{name}"))?;
     }
     writeln!(output)?;
     for (at, flow) in flows.iter().enumerate() {
-        let TrueFlow { source, destination, source_port, destination_port, protocol, forward, reverse } = flow;
+        let ExpectedFlow { source, destination, source_port, destination_port, protocol, forward, reverse } = flow;
         let end_ns = if reverse.packets > 0 { forward.last_ns.max(reverse.last_ns) } else { forward.last_ns };
         let start_ns = forward.first_ns;
         write!(output, "{source},{destination},{source_port},{destination_port},{protocol},{start_ns},{end_ns}")?;
         for direction in [forward, reverse] {
-            let TrueDirection { packets, bytes, frame_bytes, first_ns, last_ns, tcp_flags } = direction;
+            let ExpectedDirection { packets, bytes, frame_bytes, first_ns, last_ns, tcp_flags } = direction;
             write!(output, ",{packets},{bytes},{frame_bytes},")?;
             if *protocol == 6 && *packets > 0 {
                 write!(output, "{tcp_flags}")?;
@@ -133,7 +137,7 @@ pub fn write_truth(flows: &[TrueFlow], tcp: &[[TrueTcp; 2]], mut output: impl Wr
                 write!(output, ",,")?;
             }
         }
-        for number in tcp.get(at).iter().flat_map(|directions| directions.iter()).flat_map(TrueTcp::values) {
+        for number in tcp.get(at).iter().flat_map(|directions| directions.iter()).flat_map(ExpectedTcp::values) {
             write!(output, ",{number}")?;
         }
         writeln!(output)?;
