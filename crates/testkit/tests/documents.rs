@@ -1,0 +1,283 @@
+//! The documents of the repository: line length, links, file names that they mention, and retired words.
+//!
+//! Input: every Markdown file, and the comments and strings of the Rust sources below `crates`. Output: one line per
+//! violation, `FILE:LINE: what is wrong`. It does not check grammar or facts.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longest line of Markdown, in characters. Tables, code blocks and lines of a single long word are exempt.
+const COLUMNS: usize = 100;
+
+/// Words and phrases that must not come back, each with its replacement. Inline code is exempt.
+const RETIRED: [(&str, &str); 24] = [
+    ("nobody", "name what does not happen: \"it is not known\", \"no program reads it\""),
+    ("somebody", "name the person or program"),
+    ("everybody", "name the persons or programs"),
+    ("whoever", "name the person or program; for the reader: you"),
+    ("so many", "the name of the number, or N"),
+    ("as many as there are", "all"),
+    ("at hand", "available"),
+    ("wrong use", "usage error"),
+    ("sent again", "retransmitted"),
+    ("is told", "is reported; of a program: is configured"),
+    ("are told", "are reported"),
+    ("was told", "was reported"),
+    ("tells of", "reports"),
+    ("told of", "reported"),
+    ("rung", "level"),
+    ("rungs", "levels"),
+    ("ladder", "load shedder"),
+    ("annex", "encapsulation table"),
+    ("the hand", "expiry cursor"),
+    ("the house", "the project, the repository"),
+    ("elephant", "large flow"),
+    ("elephants", "large flows"),
+    ("graphics card", "GPU"),
+    ("network card", "NIC"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is two folders below the root").into()
+}
+
+/// All files below a folder with this extension; build outputs and hidden folders are left out.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("the folder can be listed") {
+        let path = entry.expect("the folder can be listed").path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_dir() && !hidden && !path.join("CACHEDIR.TAG").exists() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A Markdown file in parts of equal line structure: prose without code, inline code with its lines, code blocks.
+struct Markdown {
+    prose: String,
+    inline_code: Vec<(usize, String)>,
+    code_blocks: String,
+}
+
+impl Markdown {
+    fn parse(text: &str) -> Self {
+        let mut parts = Self { prose: String::new(), inline_code: Vec::new(), code_blocks: String::new() };
+        let (mut in_block, mut in_code) = (false, false);
+        for (index, line) in text.lines().enumerate() {
+            let fence = line.trim_start().starts_with("```");
+            if fence || in_block {
+                in_block ^= fence;
+                in_code = false;
+                parts.code_blocks += line;
+            } else {
+                // A paragraph ends inline code that was not closed.
+                in_code &= !line.trim().is_empty();
+                for (piece, segment) in line.split('`').enumerate() {
+                    in_code ^= piece > 0;
+                    if in_code {
+                        parts.inline_code.push((index + 1, segment.into()));
+                        parts.prose.push('`');
+                    } else {
+                        parts.prose += segment;
+                    }
+                }
+            }
+            parts.prose.push('\n');
+            parts.code_blocks.push('\n');
+        }
+        parts
+    }
+
+    /// Anchors of the headings, as GitHub makes them.
+    fn anchors(text: &str) -> BTreeSet<String> {
+        let headings = text.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        headings.map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+    }
+}
+
+/// Lines that are too long.
+fn long_lines(text: &str) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let content = line.trim_start();
+        let fence = content.starts_with("```");
+        in_block ^= fence;
+        let words = content.trim_start_matches(['*', '-', ' ']).split(' ').count();
+        let length = line.chars().count();
+        if length > COLUMNS && !in_block && !fence && !content.starts_with('|') && words > 1 {
+            found.push((index + 1, format!("{length} columns, {COLUMNS} are allowed")));
+        }
+    }
+    found
+}
+
+/// Retired words in a text, with their replacements.
+fn retired_words(text: &str) -> Vec<(usize, String)> {
+    // One space between words, so that phrases are found across lines; the line of each octet beside it.
+    let (mut folded, mut lines) = (String::from(" "), vec![1]);
+    for (index, line) in text.lines().enumerate() {
+        for word in line.split_whitespace() {
+            folded += &word.to_lowercase();
+            folded.push(' ');
+            lines.resize(folded.len(), index + 1);
+        }
+    }
+    let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    for (phrase, replacement) in RETIRED {
+        for (at, _) in folded.match_indices(phrase) {
+            let (before, behind) = (&folded[..at], &folded[at + phrase.len()..]);
+            if !before.ends_with(part_of_word) && !behind.starts_with(part_of_word) {
+                found.push((lines[at], format!("retired: \"{phrase}\"; write: {replacement}")));
+            }
+        }
+    }
+    found
+}
+
+/// Relative links of a page whose file or anchor does not exist.
+fn dead_links(page: &Path, prose: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in prose.lines().enumerate() {
+        for link in line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.into() } else { page.parent().expect("a file has a folder").join(file) };
+            if !target.exists() {
+                found.push((index + 1, format!("dead link: {link}")));
+            } else if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).expect("a page can be read");
+                if !Markdown::anchors(&text).contains(anchor) {
+                    found.push((index + 1, format!("no such heading: {link}")));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Files that inline code names by their path from the root, and that do not exist.
+fn missing_files(root: &Path, inline_code: &[(usize, String)]) -> Vec<(usize, String)> {
+    const FOLDERS: [&str; 6] = ["crates/", "docs/", "scripts/", "testdata/", "data/", "fuzz/"];
+    let is_path = |code: &str| {
+        FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains([' ', '*', '<', '…', '{'])
+    };
+    let missing = inline_code.iter().filter(|(_, code)| is_path(code) && !root.join(code).exists());
+    missing.map(|(line, code)| (*line, format!("no such file: {code}"))).collect()
+}
+
+/// Comments and strings of Rust source, each at its line; `code` inside comments is left out.
+fn comments_and_strings(source: &str) -> String {
+    let mut text = String::new();
+    let mut rest = source;
+    while let Some(first) = rest.chars().next() {
+        let raw = rest.trim_start_matches("br").trim_start_matches('r');
+        let hashes = raw.len() - raw.trim_start_matches('#').len();
+        let (length, prose) = if rest.starts_with("//") {
+            (rest.find('\n').unwrap_or(rest.len()), true)
+        } else if rest.starts_with("/*") {
+            (rest.find("*/").map_or(rest.len(), |end| end + 2), true)
+        } else if raw.len() < rest.len() && raw[hashes..].starts_with('"') && !text.ends_with(char::is_alphanumeric) {
+            let open = rest.len() - raw.len() + hashes + 1;
+            let close = format!("\"{}", "#".repeat(hashes));
+            (rest[open..].find(&close).map_or(rest.len(), |end| open + end + close.len()), true)
+        } else if first == '"' {
+            let mut escaped = false;
+            let end = rest[1..].find(|c| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            (end.map_or(rest.len(), |end| end + 2), true)
+        } else if rest.starts_with("'\"'") || rest.starts_with("'\\\"'") {
+            (rest[1..].find("'").expect("it is closed") + 2, false)
+        } else {
+            (first.len_utf8(), false)
+        };
+        let (token, behind) = rest.split_at(length);
+        if prose {
+            for (piece, segment) in token.trim_start_matches(['/', '!', '*']).split('`').enumerate() {
+                text += if piece % 2 == 0 { segment } else { "`" };
+                text.extend(segment.chars().filter(|&c| c == '\n' && piece % 2 == 1));
+            }
+        } else if first == '\n' {
+            text.push('\n');
+        } else {
+            // Keeps a word of code and the comment behind it apart.
+            text.push(if first.is_alphanumeric() { 'x' } else { ' ' });
+        }
+        rest = behind;
+    }
+    text
+}
+
+fn report(root: &Path, page: &Path, found: Vec<(usize, String)>) -> Vec<String> {
+    let name = page.strip_prefix(root).expect("the file is below the root").display();
+    found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")).collect()
+}
+
+#[test]
+fn markdown_is_wrapped_linked_and_free_of_retired_words() {
+    let root = root();
+    let mut wrong = Vec::new();
+    for page in files(&root, "md") {
+        let text = fs::read_to_string(&page).expect("a page can be read");
+        let parts = Markdown::parse(&text);
+        wrong.extend(report(&root, &page, long_lines(&text)));
+        wrong.extend(report(&root, &page, retired_words(&parts.prose)));
+        wrong.extend(report(&root, &page, retired_words(&parts.code_blocks)));
+        wrong.extend(report(&root, &page, dead_links(&page, &parts.prose)));
+        wrong.extend(report(&root, &page, missing_files(&root, &parts.inline_code)));
+    }
+    assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "the sources still have retired words"]
+fn sources_are_free_of_retired_words() {
+    let root = root();
+    let mut wrong = Vec::new();
+    for source in files(&root.join("crates"), "rs").iter().filter(|file| !file.ends_with("tests/documents.rs")) {
+        let text = fs::read_to_string(source).expect("a source can be read");
+        wrong.extend(report(&root, source, retired_words(&comments_and_strings(&text))));
+    }
+    assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn planted_violations_are_found() {
+    let long = format!("{} end", "word ".repeat(20));
+    assert_eq!(long_lines(&format!("short\n{long}")).len(), 1);
+    assert_eq!(long_lines(&format!("* {}", long.replace(' ', "-"))), [], "a single long word");
+    assert_eq!(long_lines(&format!("| {long} |\n```text\n{long}\n```")), [], "a table and a code block");
+
+    let lines = |text: &str| retired_words(text).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
+    assert_eq!(lines("A\nWhoever reads so\nmany files"), [2, 2]);
+    assert_eq!(lines("wrong user, rungs_of, housekeeping, beforehand"), [], "parts of other words");
+    assert_eq!(lines(&Markdown::parse("User `nobody`, not\nnobody.").prose), [2], "inline code is exempt");
+
+    let page = root().join("README.md");
+    assert_eq!(dead_links(&page, "[a](docs/metering.md) [b](https://x.y/z) [c](#weir)"), []);
+    assert_eq!(dead_links(&page, "[a](docs/none.md)\n[b](#none)").len(), 2);
+    let code = Markdown::parse("`crates/testkit/tests/documents.rs` and\n`crates/none.rs`, `crates/*.rs`").inline_code;
+    assert_eq!(missing_files(&root(), &code), [(2, "no such file: crates/none.rs".into())]);
+}
+
+#[test]
+fn only_comments_and_strings_of_sources_are_searched() {
+    let found = |source: &str| retired_words(&comments_and_strings(source)).len();
+    assert_eq!(found("let rung = ladder(annex); // level"), 0);
+    assert_eq!(found("let x = '\"'; // the top rung\nlet y = \"whoever\";"), 2);
+    assert_eq!(found("/// User `nobody`.\nlet x = r#\"a \" rung\"#; /* so\nmany */"), 2);
+    assert_eq!(found("let x = \"\\\"\"; rung(\"a\\\\\"); ladder()"), 0);
+}
