@@ -98,7 +98,9 @@ impl Markdown {
     fn anchors(text: &str) -> BTreeSet<String> {
         let headings = text.lines().filter_map(|line| Some(line.strip_prefix('#')?.trim_start_matches('#').trim()));
         let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
-        headings.map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+        headings
+            .map(|heading| heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-"))
+            .collect()
     }
 }
 
@@ -152,7 +154,8 @@ fn dead_links(page: &Path, prose: &str) -> Vec<(usize, String)> {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { page.into() } else { page.parent().expect("a file has a folder").join(file) };
+            let target =
+                if file.is_empty() { page.into() } else { page.parent().expect("a file has a folder").join(file) };
             if !target.exists() {
                 found.push((index + 1, format!("dead link: {link}")));
             } else if !anchor.is_empty() {
@@ -169,9 +172,8 @@ fn dead_links(page: &Path, prose: &str) -> Vec<(usize, String)> {
 /// Files that inline code names by their path from the root, and that do not exist.
 fn missing_files(root: &Path, inline_code: &[(usize, String)]) -> Vec<(usize, String)> {
     const FOLDERS: [&str; 6] = ["crates/", "docs/", "scripts/", "testdata/", "data/", "fuzz/"];
-    let is_path = |code: &str| {
-        FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains([' ', '*', '<', '…', '{'])
-    };
+    let is_path =
+        |code: &str| FOLDERS.iter().any(|folder| code.starts_with(folder)) && !code.contains([' ', '*', '<', '…', '{']);
     let missing = inline_code.iter().filter(|(_, code)| is_path(code) && !root.join(code).exists());
     missing.map(|(line, code)| (*line, format!("no such file: {code}"))).collect()
 }
