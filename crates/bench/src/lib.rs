@@ -19,12 +19,12 @@ mod index;
 mod live;
 mod load;
 mod meter;
-mod plot;
+mod plots;
 mod report;
 mod tables;
 
 pub use live::{LIVE, LiveOptions, LiveReport, live};
-pub use plot::write_plots;
+pub use plots::write_plots;
 pub use report::Report;
 pub use tables::TABLES;
 

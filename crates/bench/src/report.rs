@@ -1,9 +1,10 @@
-//! What came out: as text here, as JSON by its shape, as plots in `plot.rs`.
+//! What came out: as text here, as JSON by its shape, as plots in `plots.rs`.
 
 use crate::conditions::Conditions;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use weir_text::units::number;
 
 /// Series that stand in many tables.
 pub const NULL: &str = "null consumer";
@@ -152,16 +153,4 @@ impl fmt::Display for Table {
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
     }
-}
-
-/// A number with as many digits as tell something.
-pub fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        v if v == 0.0 || v >= 1000.0 || (v >= 10.0 && v.fract() == 0.0) => 0,
-        v if v >= 10.0 => 1,
-        v if v.fract() == 0.0 => 0,
-        v if v >= 0.1 => 2,
-        _ => return format!("{value:.1e}"),
-    };
-    format!("{value:.digits$}")
 }

@@ -1,12 +1,13 @@
 //! The report as one page that needs nothing else: no script, no font, no other file.
 
 use crate::connection_table::List;
-use crate::plots::{escaped, plots};
+use crate::plots::plots;
 use crate::report::CaptureReport;
 use crate::text::{LEGEND, fact_lines};
 use crate::totals::percent;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use weir_plot::escape;
 use weir_tcp::SegmentClass;
 use weir_text::columns::Column;
 
@@ -18,7 +19,7 @@ h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
 th,td{padding:.15em .6em;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 th.l,td.l{text-align:left}.facts td{white-space:normal}.wide{overflow-x:auto}.faint{color:var(--faint)}\
-.note{border-left:3px solid #d55e00;padding-left:.8em}svg{width:100%;max-width:720px;display:block;margin:1em 0}\
+.note{border-left:3px solid #d55e00;padding-left:.8em}svg{width:100%;max-width:900px;display:block;margin:1em 0}\
 .ink{fill:var(--ink)}.grid{stroke:var(--line)}";
 
 /// The page. The list is written some connections at a time.
@@ -28,15 +29,15 @@ pub fn html(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>{STYLE}</style>\n\
          </head>\n<body>\n<h1>TCP in {0}</h1>\n",
-        escaped(&sources)
+        escape(&sources)
     );
     page += "<table class=\"facts\">\n";
     for (name, value) in fact_lines(report) {
-        let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escaped(&value));
+        let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));
     }
     page += "</table>\n";
     for warning in report.warnings() {
-        let _ = writeln!(page, "<p class=\"note\">{}</p>", escaped(&warning));
+        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&warning));
     }
     for (name, plot) in plots(report) {
         let _ = write!(page, "<figure id=\"{name}\">\n{plot}</figure>\n");
@@ -63,19 +64,19 @@ pub fn html(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
             report.listed().len(),
             report.totals.connections,
             report.sort.description(),
-            escaped(LEGEND)
+            escape(LEGEND)
         );
         page += "<h2>Segments by class</h2>\n";
         page += &classes(report);
     }
     if let Some(comparison) = &report.comparison {
-        let _ = write!(page, "<h2>Another rule</h2>\n<pre>{}</pre>\n", escaped(&comparison.text()));
+        let _ = write!(page, "<h2>Another rule</h2>\n<pre>{}</pre>\n", escape(&comparison.text()));
     }
     let _ = write!(
         page,
         "<p class=\"faint\">weir {}, on the {}. Terms are those of its docs/tcp.md.</p>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION"),
-        escaped(&report.engine)
+        escape(&report.engine)
     );
     out.write_all(page.as_bytes())
 }
@@ -85,7 +86,7 @@ fn side(column: &Column) -> &'static str {
 }
 
 fn headings(columns: &[Column]) -> String {
-    let heading = |column: &Column| format!("<th{}>{}</th>", side(column), escaped(&column.heading));
+    let heading = |column: &Column| format!("<th{}>{}</th>", side(column), escape(&column.heading));
     format!("<tr>{}</tr>\n", columns.iter().map(heading).collect::<String>())
 }
 
@@ -94,7 +95,7 @@ fn rows(columns: &[Column]) -> String {
     for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
         text += "<tr>";
         for column in columns {
-            let _ = write!(text, "<td{}>{}</td>", side(column), escaped(&column.cells[row]));
+            let _ = write!(text, "<td{}>{}</td>", side(column), escape(&column.cells[row]));
         }
         text += "</tr>\n";
     }
@@ -114,9 +115,9 @@ fn classes(report: &CaptureReport) -> String {
                 "<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
                 class.name(),
                 count.segments,
-                escaped(&percent(count.segments, totals.packets)),
+                escape(&percent(count.segments, totals.packets)),
                 count.bytes,
-                escaped(&percent(count.bytes, totals.payload_bytes))
+                escape(&percent(count.bytes, totals.payload_bytes))
             );
         }
     }

@@ -34,7 +34,7 @@ pub use html::html;
 pub use json::{csv, json};
 pub use lookup::{LookupError, find};
 pub use memory::{Limits, MemoryError, free_bytes};
-pub use plots::{plots, standalone};
+pub use plots::plots;
 pub use ranking::SortOrder;
 pub use reader::{PacketConsumer, PacketCounts, PacketReader};
 pub use report::{Analysis, CaptureReport, ReportOptions};

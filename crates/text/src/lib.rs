@@ -5,3 +5,6 @@
 
 pub mod columns;
 pub mod units;
+mod wrap;
+
+pub use wrap::wrap;

@@ -115,6 +115,18 @@ fn three_digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
+/// A measured value with three digits or the whole digits that it has: `1234`, `12.3`, `1.23`, `12`, `1.2e-3`.
+pub fn number(value: f64) -> String {
+    let places = match value.abs() {
+        v if v == 0.0 || v >= 1000.0 || (v >= 10.0 && v.fract() == 0.0) => 0,
+        v if v >= 10.0 => 1,
+        v if v.fract() == 0.0 => 0,
+        v if v >= 0.1 => 2,
+        _ => return format!("{value:.1e}"),
+    };
+    format!("{value:.places$}")
+}
+
 /// A time span in at most seven places: `0s`, `12.3ms`, `1.50s`, `5m03s`, `2h03m`, `3d04h`.
 pub fn span(ns: u64) -> String {
     let seconds = ns / SECOND_NS;

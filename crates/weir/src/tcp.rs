@@ -14,7 +14,7 @@ use weir_capture::{PacketFilter, Source};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, MemoryError, PacketConsumer, PacketReader, Pass, ReportOptions,
-    explain, find, free_bytes, standalone,
+    explain, find, free_bytes,
 };
 
 /// Reads, analyses, and writes the report.
@@ -278,7 +278,7 @@ impl<'a> Outputs<'a> {
         if let Some(folder) = self.plots {
             for (name, plot) in weir_tcp_report::plots(report) {
                 let path = folder.join(format!("{name}.svg"));
-                written(&path, fs::write(&path, standalone(&plot)));
+                written(&path, fs::write(&path, weir_plot::standalone(&plot)));
             }
         }
         if printed == Outcome::Flawed { printed } else { outcome }

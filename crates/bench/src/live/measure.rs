@@ -4,8 +4,9 @@ use crate::Error;
 use crate::live::consumer::{FILTER, SINK, What, filter};
 use crate::live::report::{Cost, Measured, Rate, Stage};
 use crate::live::trial::{Bed, Trial};
-use crate::report::{Spread, number};
+use crate::report::Spread;
 use std::time::Duration;
+use weir_text::units::number;
 
 /// Who is compared.
 const COMPARED: [(What, bool); 6] = [

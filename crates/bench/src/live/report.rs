@@ -1,9 +1,10 @@
 //! What came out of `weir bench live`: as text here, as JSON by its shape.
 
 use crate::conditions::Conditions;
-use crate::report::{Spread, number};
+use crate::report::Spread;
 use serde::Serialize;
 use std::fmt;
+use weir_text::units::number;
 
 /// Everything that was measured, and where.
 #[derive(Clone, Debug, Serialize)]

@@ -7,7 +7,7 @@ use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;
 use crate::load::{config, velan};
 use crate::meter::{Fused, Metering, Packets, decode};
-use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table, number};
+use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table};
 use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::Path;
@@ -15,6 +15,7 @@ use weir_capture::Source;
 use weir_flow::{CacheFullPolicy, Config, Hpc, KeyHasher, KeyOptions};
 use weir_host::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 use weir_packet::{Network, Packet, ipv4_mapped};
+use weir_text::units::number;
 
 /// The ceiling: no hash, but all octets of a key.
 const READ: &str = "keys only read";
