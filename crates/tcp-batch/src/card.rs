@@ -247,7 +247,7 @@ impl Card {
     fn launch_all(&mut self, batch: &Batch, table: &mut Table) -> Result<(), Failure> {
         self.make_room(table)?;
         let segment = batch.count.div_ceil(SEGMENTS).max(SEGMENT);
-        let free = table.room.free();
+        let free = table.room.free_indices();
         // The last ones are taken first; more than there are records no batch takes.
         let free = &free[free.len().saturating_sub(batch.count)..];
         self.device.write(self.free, 0, bytemuck::cast_slice(free))?;

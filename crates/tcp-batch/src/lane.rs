@@ -68,7 +68,7 @@ impl Lane {
 
     #[inline]
     fn push(&mut self, packet: &Packet) -> bool {
-        let secret = self.table.room.secret();
+        let secret = self.table.room.digest_key();
         match packet.network {
             Network::Ipv4 => self.filling[0].push::<Ipv4>(packet, secret, self.limit),
             _ => self.filling[1].push::<Ipv6>(packet, secret, self.limit),

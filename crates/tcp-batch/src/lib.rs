@@ -20,14 +20,14 @@
 //! more per side in trouble, of which there may be a limit: [`EngineOptions::max_anomalies`]). The meter in `weir-flow` has both bounds.
 //!
 //! ```
-//! use weir_tcp_batch::{Choice, Engine, Options};
+//! use weir_tcp_batch::{Backend, Engine, EngineOptions};
 //!
-//! let mut engine = Engine::open(Options { choice: Choice::Cpu, ..Options::default() })?;
+//! let mut engine = Engine::open(EngineOptions { backend: Backend::Cpu, ..EngineOptions::default() })?;
 //! let mut done = Vec::new();
 //! engine.enter(&[weir_packet::Packet::default()], &mut done);
 //! let account = engine.finish(&mut done);
 //! assert_eq!((done.len(), account.not_tcp), (0, 1));
-//! # Ok::<(), weir_tcp_batch::NoCard>(())
+//! # Ok::<(), weir_tcp_batch::DeviceUnavailable>(())
 //! ```
 
 mod ahead;

@@ -14,7 +14,7 @@ use weir_tcp::{DigestKey, Segment};
 const TCP: u8 = 6;
 
 /// What is said of a segment beside its endpoints, 20 octets. In a second record: payload octets, window and maximum
-/// segment size, window scale in place of both numbers and the time; [`Segment::FRAGMENT`] or nothing in place of bits.
+/// segment size, window scale in place of both numbers and the time; [`Segment::FIRST_FRAGMENT`] or nothing in place of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Facts {
@@ -92,7 +92,7 @@ impl Facts {
     #[inline]
     pub fn of(packet: &Packet, base_ns: u64, secret: &DigestKey) -> (Self, Option<Self>) {
         let time_ns = packet.time_ns.wrapping_sub(base_ns) as u32;
-        let Some(segment) = Segment::of(packet, secret) else {
+        let Some(segment) = Segment::from_packet(packet, secret) else {
             return (Self { time_ns, bits: UNREAD, ..Self::default() }, None);
         };
         let control = u16::from(segment.control);
@@ -103,7 +103,7 @@ impl Facts {
         };
         let syn = control & Packet::SYN != 0;
         let options = segment.payload_bytes > 0 || segment.maximum_segment_size > 0 || segment.window_scale > 0;
-        let fragment = segment.control & Segment::FRAGMENT;
+        let fragment = segment.control & Segment::FIRST_FRAGMENT;
         let second = (syn && options || segment.payload_bytes > u16::MAX.into() || fragment != 0).then(|| Self {
             sequence: segment.payload_bytes,
             acknowledgment: u32::from(segment.maximum_segment_size) << 16 | u32::from(segment.window),
@@ -113,10 +113,10 @@ impl Facts {
         });
         let mut bits = (control & FIN_SYN_RST) as u8 | kind;
         bits |= if control & Packet::ACK != 0 { ACK } else { 0 };
-        bits |= if segment.identified { IDENTIFIED } else { 0 };
+        bits |= if segment.has_identification { IDENTIFIED } else { 0 };
         bits |= if second.is_some() { SECOND } else { 0 };
         let (sequence, acknowledgment, ttl, mark) =
-            (segment.sequence, segment.acknowledgment, segment.ttl, segment.mark);
+            (segment.sequence, segment.acknowledgment, segment.ttl, segment.digest);
         (Self { sequence, acknowledgment, time_ns, size, ttl, bits, mark }, second)
     }
 
@@ -152,13 +152,13 @@ impl Facts {
             sequence: self.sequence,
             acknowledgment: self.acknowledgment,
             payload_bytes: if bare { 0 } else { self.size.into() },
-            mark: self.mark,
+            digest: self.mark,
             window: if bare { self.size } else { (kind == PAYLOAD).into() },
             maximum_segment_size: 0,
             window_scale: 0,
             control: self.bits & FIN_SYN_RST as u8 | (self.bits & ACK) << 1,
             ttl: self.ttl,
-            identified: self.bits & IDENTIFIED != 0,
+            has_identification: self.bits & IDENTIFIED != 0,
         };
         if let Some(second) = second {
             segment.payload_bytes = second.sequence;

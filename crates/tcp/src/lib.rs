@@ -1,22 +1,31 @@
-//! What a TCP conversation tells: for every segment what it was, exactly.
+//! TCP analysis: classifies every segment of a connection, exactly.
 //!
-//! In: packets of a connection in the order of the capture, with the side that sent them. Out: a [`TcpReport`] per side
-//! and record. Definitions: `docs/tcp.md`. [`Reference`] is that page as a program; [`Connection`] says the same at
-//! speed in 256 octets, and takes from a [`Room`] what connections in trouble need more.
+//! In: packets of a connection in the order of the capture, with the side that sent them. Out: a
+//! [`TcpReport`] per side and flow record. `docs/tcp.md` defines the rules; [`Connection`] is the
+//! state machine that applies them, in 256 bytes. An [`AnomalyPool`] holds what connections with
+//! holes, retransmissions and duplicates need beyond that.
 #![forbid(unsafe_code)]
 
+mod class;
+mod classifier;
+mod compact_report;
 mod connection;
-mod kept;
+mod event;
+mod history;
+mod holes;
+mod pool;
 mod reference;
 mod report;
-mod room;
 mod rules;
 mod segment;
+mod side;
 
+pub use class::{SegmentClass, SegmentCount};
+pub use compact_report::CompactReport;
 pub use connection::Connection;
-pub use kept::CompactReport;
+pub use event::SegmentEvent;
+pub use pool::{AnomalyPool, TcpAnomalies, TcpAnomaly};
 pub use reference::Reference;
-pub use report::{Degradation, SegmentClass, SegmentCount, TcpReport};
-pub use room::{AnomalyPool, TcpAnomalies, TcpAnomaly};
+pub use report::{Degradation, TcpReport};
 pub use rules::MAX_HOLES;
 pub use segment::{DigestKey, Segment};

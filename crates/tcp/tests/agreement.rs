@@ -19,7 +19,7 @@ fn agree(history: &[(usize, Packet, bool, bool)], coverage: &mut Coverage) {
     for (number, &(side, packet, usual, next_record)) in history.iter().enumerate() {
         if next_record {
             connection.start_next_record(&mut room);
-            reference.next_record();
+            reference.start_next_record();
             entered = [0; 2];
             if let Some(judge) = &mut judge {
                 coverage.add(judge);

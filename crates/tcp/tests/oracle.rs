@@ -116,7 +116,7 @@ impl Bench {
             add(&mut self.sums[side], &report);
         }
         self.judge.next_record();
-        self.reference.next_record();
+        self.reference.start_next_record();
         self.entering.as_mut().unwrap().start_next_record(&mut self.room);
         self.advancing.as_mut().unwrap().start_next_record(&mut self.room);
         self.packets = [0; 2];

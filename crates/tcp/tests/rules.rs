@@ -55,7 +55,7 @@ impl Talk {
     }
 
     fn next_record(&mut self) {
-        self.reference.next_record();
+        self.reference.start_next_record();
         self.connection.start_next_record(&mut self.room);
         self.packets = [0; 2];
     }

@@ -156,7 +156,7 @@ proptest! {
         for packet in packets {
             let base_ns = packet.time_ns - 12_345;
             let (facts, second) = Facts::of(&packet, base_ns, &secret);
-            let mut expected = Segment::of(&packet, &secret);
+            let mut expected = Segment::from_packet(&packet, &secret);
             if let Some(segment) = &mut expected
                 && second.is_none()
                 && segment.payload_bytes > 0

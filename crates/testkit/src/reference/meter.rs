@@ -237,7 +237,7 @@ impl Meter {
         {
             let (since, record) = (*since + active, std::mem::take(record));
             self.ended.push(finished(flow, &record, EndReason::Active));
-            flow.tcp.next_record();
+            flow.tcp.start_next_record();
             flow.phase = Phase::Waiting { since };
             flow.settled = true;
         }

@@ -1,22 +1,23 @@
-//! A report in little memory: most tell of nothing but octets in order, acknowledgments, a beginning and an end.
+//! A report in little memory, for lists of many connections.
 
-use crate::report::{SegmentClass, SegmentCount, TcpReport};
+use crate::class::{SegmentClass, SegmentCount};
+use crate::report::TcpReport;
 
-/// A [`TcpReport`] that is kept: 56 octets, and as much again as a report takes if it tells of more than that.
+/// A [`TcpReport`] in 56 bytes. One with anomalies also takes a `TcpReport` on the heap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompactReport(Told);
+pub struct CompactReport(Contents);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
-    Usual(Usual),
-    More(Box<TcpReport>),
+enum Contents {
+    Normal(Normal),
+    Full(Box<TcpReport>),
 }
 
-/// What a direction without trouble tells.
+/// The fields that are not 0 without anomalies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Usual {
+struct Normal {
     unique_bytes: u64,
-    /// These three plus 1, or 0.
+    /// The next three are the value plus 1, or 0 for `None`.
     handshake_rtt_ns: u64,
     size_by_sequence_bytes: u64,
     duration_by_sequence_ns: u64,
@@ -32,11 +33,11 @@ struct Usual {
 
 const _: () = assert!(size_of::<CompactReport>() == 56);
 
-impl Usual {
-    /// As much of it as fits.
-    fn of(report: &TcpReport) -> Self {
+impl Normal {
+    /// Takes the fields over. Values that do not fit are truncated.
+    fn from_report(report: &TcpReport) -> Self {
         let segments = |class| report.count(class).segments;
-        let plus_1 = |figure: Option<u64>| figure.map_or(0, |figure| figure.wrapping_add(1));
+        let plus_1 = |value: Option<u64>| value.map_or(0, |value| value.wrapping_add(1));
         Self {
             unique_bytes: report.unique_bytes,
             handshake_rtt_ns: plus_1(report.handshake_rtt_ns),
@@ -65,30 +66,31 @@ impl Usual {
             duration_by_sequence_ns: self.duration_by_sequence_ns.checked_sub(1),
             ..TcpReport::EMPTY
         };
+        let in_order = SegmentCount { segments: self.in_order.into(), bytes: self.unique_bytes };
         report.classes[SegmentClass::Syn as usize].segments = self.syns.into();
         report.classes[SegmentClass::Reset as usize].segments = self.resets.into();
-        report.classes[SegmentClass::InOrder as usize] =
-            SegmentCount { segments: self.in_order.into(), bytes: self.unique_bytes };
+        report.classes[SegmentClass::InOrder as usize] = in_order;
         report.classes[SegmentClass::Acknowledgment as usize].segments = self.acknowledgments.into();
         report
     }
 }
 
 impl CompactReport {
-    /// What was kept.
+    /// The report.
     pub fn report(&self) -> TcpReport {
         match &self.0 {
-            Told::Usual(usual) => usual.report(),
-            Told::More(report) => **report,
+            Contents::Normal(normal) => normal.report(),
+            Contents::Full(report) => **report,
         }
     }
 }
 
 impl From<TcpReport> for CompactReport {
     fn from(report: TcpReport) -> Self {
-        let usual = Usual::of(&report);
-        // Whatever does not fit makes a difference.
-        Self(if usual.report() == report { Told::Usual(usual) } else { Told::More(Box::new(report)) })
+        let normal = Normal::from_report(&report);
+        // Any field that does not fit makes them differ.
+        let fits = normal.report() == report;
+        Self(if fits { Contents::Normal(normal) } else { Contents::Full(Box::new(report)) })
     }
 }
 
@@ -103,23 +105,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_taken_out_is_what_was_put_in_and_little_needs_no_more_memory() {
-        let usual = |change: fn(&mut TcpReport)| {
+    fn report_is_returned_unchanged_and_without_anomalies_needs_no_heap() {
+        let stays_small = |change: fn(&mut TcpReport)| {
             let mut report = TcpReport::EMPTY;
             report.classes[SegmentClass::InOrder as usize] = SegmentCount { segments: 7, bytes: 700 };
             report.unique_bytes = 700;
             report.handshake_rtt_ns = Some(0);
             change(&mut report);
-            let kept = CompactReport::from(report);
-            assert_eq!(kept.report(), report);
-            matches!(kept.0, Told::Usual(_))
+            let compact = CompactReport::from(report);
+            assert_eq!(compact.report(), report);
+            matches!(compact.0, Contents::Normal(_))
         };
-        assert!(usual(|_| {}));
-        assert!(usual(|report| (report.syn_window, report.fins) = (Some(0), 255)));
-        assert!(!usual(|report| report.fins = 256));
-        assert!(!usual(|report| report.classes[SegmentClass::InOrder as usize].segments = 1 << 32));
-        assert!(!usual(|report| report.handshake_rtt_ns = Some(u64::MAX)));
-        assert!(!usual(|report| report.missing_bytes = 1));
-        assert!(!usual(|report| report.classes[SegmentClass::KeepAlive as usize].segments = 1));
+        assert!(stays_small(|_| {}));
+        assert!(stays_small(|report| (report.syn_window, report.fins) = (Some(0), 255)));
+        assert!(!stays_small(|report| report.fins = 256));
+        assert!(!stays_small(|report| report.classes[SegmentClass::InOrder as usize].segments = 1 << 32));
+        assert!(!stays_small(|report| report.handshake_rtt_ns = Some(u64::MAX)));
+        assert!(!stays_small(|report| report.missing_bytes = 1));
+        assert!(!stays_small(|report| report.classes[SegmentClass::KeepAlive as usize].segments = 1));
     }
 }

@@ -1,0 +1,178 @@
+//! The state of one side of a connection, and the fast path for its ordinary segments.
+//!
+//! [`HotSide`] is what nearly every segment changes, [`ColdSide`] what only few do: one cache line
+//! each. All zero is a side that has sent nothing.
+
+use crate::history::history_entry;
+use crate::rules::{ACKNOWLEDGMENT_JUMP, DEEP_HISTORY, HISTORY};
+use crate::segment::Segment;
+use bytemuck::{Pod, Zeroable};
+use weir_packet::Packet;
+
+/// State that nearly every segment changes.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C, align(64))]
+pub(crate) struct HotSide {
+    /// Position after the highest one seen.
+    pub next_position: u64,
+    /// Octets seen for the first time in this record.
+    pub unique_bytes: u64,
+    /// Segments in order in this record.
+    pub in_order: u32,
+    /// Greatest acknowledgment number sent.
+    pub acknowledged: u32,
+    /// Window of the last segment without payload.
+    pub window: u16,
+    /// Flags below; above them, the number of segments remembered so far, modulo [`DEEP_HISTORY`].
+    pub state: u16,
+    /// Index of its entry in the anomaly pool plus 1, or 0.
+    pub anomaly: u32,
+    /// The last remembered segments ([`crate::history`]). With [`DEEP`] the anomaly has more.
+    pub recent: [u64; HISTORY],
+}
+
+/// State of the beginning and end of the connection.
+#[derive(Clone, Copy, Debug, Zeroable, Pod)]
+#[repr(C, align(64))]
+pub(crate) struct ColdSide {
+    pub lowest_position: u64,
+    /// Time at which the positions started.
+    pub started_ns: u64,
+    pub syn_ns: u64,
+    /// Time of the last retransmission of that SYN.
+    pub last_syn_ns: u64,
+    pub fin_position: u64,
+    pub fin_ns: u64,
+    /// Plus 1, or 0.
+    pub handshake_rtt_ns: u64,
+    pub maximum_segment_size: u16,
+    pub syn_window: u16,
+    /// Window scale plus 1 in the low 4 bits; flags above.
+    pub scale_and_flags: u8,
+    pub syns: u8,
+    pub fins: u8,
+    pub resets: u8,
+}
+
+const _: () = assert!(size_of::<HotSide>() == 64 && size_of::<ColdSide>() == 64);
+
+/// Flags of [`HotSide::state`]: positions are known.
+pub(crate) const STARTED: u16 = 1;
+/// The side has acknowledged something.
+pub(crate) const ACKED: u16 = 1 << 1;
+/// The last window that it announced was 0.
+pub(crate) const ZERO_WINDOW: u16 = 1 << 2;
+/// The position of its SYN is known: the one before the lowest.
+pub(crate) const SYN: u16 = 1 << 3;
+/// The position of its FIN is known.
+pub(crate) const FIN: u16 = 1 << 4;
+/// Its last segment with payload or FIN was out of window.
+pub(crate) const STRAY: u16 = 1 << 5;
+/// The options of its SYN are known.
+pub(crate) const OPTIONS: u16 = 1 << 6;
+/// It has sent FIN or RST.
+pub(crate) const ENDED: u16 = 1 << 7;
+/// The anomaly holds a deep history, because a duplicate was found.
+pub(crate) const DEEP: u16 = 1 << 8;
+/// One remembered segment.
+const REMEMBERED: u16 = 1 << 10;
+const _: () = assert!((u16::MAX / REMEMBERED) as usize + 1 == DEEP_HISTORY);
+
+/// Flags of [`ColdSide::scale_and_flags`]: its SYN acknowledged one of the other side.
+pub(crate) const SYN_ACKED: u8 = 1 << 4;
+/// It sent SYN or FIN at different positions.
+pub(crate) const SEVERAL: u8 = 1 << 5;
+/// The anomaly pool was full, in this record or before: a hole may not have been recorded.
+pub(crate) const POOL_FULL: u8 = 1 << 6;
+/// It has sent RST.
+pub(crate) const RESET: u8 = 1 << 7;
+
+/// Value of [`HotSide::in_order`] from which it is moved to the anomaly.
+pub(crate) const IN_ORDER_LIMIT: u32 = 1 << 31;
+
+impl HotSide {
+    pub const NEW: Self = Self {
+        next_position: 0,
+        unique_bytes: 0,
+        in_order: 0,
+        acknowledged: 0,
+        window: 0,
+        state: 0,
+        anomaly: 0,
+        recent: [0; HISTORY],
+    };
+
+    /// Enters a segment that only brings the next octets, or only acknowledges more than before.
+    /// Returns false and changes nothing for any other segment.
+    #[inline(always)]
+    pub fn enter_fast(&mut self, segment: &Segment, digest: impl FnOnce() -> u32) -> bool {
+        let advance = segment.acknowledgment.wrapping_sub(self.acknowledged);
+        if u16::from(segment.control) != Packet::ACK || segment.window == 0 || advance >= ACKNOWLEDGMENT_JUMP {
+            return false;
+        }
+        let next = self.next_position as u32;
+        if segment.payload_bytes == 0 {
+            let known = self.state & (ACKED | ZERO_WINDOW | DEEP) == ACKED;
+            // The sequence number before the next is that of a keep-alive.
+            if !known || advance == 0 || segment.sequence == next.wrapping_sub(1) {
+                return false;
+            }
+            self.window = segment.window;
+        } else {
+            let known = self.state & (STARTED | ACKED | ZERO_WINDOW | STRAY | DEEP) == STARTED | ACKED
+                && self.in_order < IN_ORDER_LIMIT;
+            // One octet may be a zero-window probe. More than 64 KiB is a jumbogram or a false length.
+            if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
+                return false;
+            }
+            self.next_position += u64::from(segment.payload_bytes);
+            self.unique_bytes += u64::from(segment.payload_bytes);
+            self.in_order += 1;
+        }
+        self.acknowledged = segment.acknowledgment;
+        self.remember(digest(), segment.ttl, segment.time_ns);
+        true
+    }
+
+    #[inline(always)]
+    pub fn remember(&mut self, digest: u32, ttl: u8, time_ns: u64) {
+        self.recent[self.history_number() % HISTORY] = history_entry(digest, ttl, time_ns);
+        self.state = self.state.wrapping_add(REMEMBERED);
+    }
+
+    /// Number of the next history entry: the segments remembered so far, modulo [`DEEP_HISTORY`].
+    #[inline(always)]
+    pub fn history_number(&self) -> usize {
+        usize::from(self.state / REMEMBERED)
+    }
+
+    pub fn has(&self, flags: u16) -> bool {
+        self.state & flags != 0
+    }
+
+    pub fn set(&mut self, flag: u16, value: bool) {
+        self.state = if value { self.state | flag } else { self.state & !flag };
+    }
+}
+
+impl ColdSide {
+    pub const NEW: Self = Self {
+        lowest_position: 0,
+        started_ns: 0,
+        syn_ns: 0,
+        last_syn_ns: 0,
+        fin_position: 0,
+        fin_ns: 0,
+        handshake_rtt_ns: 0,
+        maximum_segment_size: 0,
+        syn_window: 0,
+        scale_and_flags: 0,
+        syns: 0,
+        fins: 0,
+        resets: 0,
+    };
+
+    pub fn has(&self, flags: u8) -> bool {
+        self.scale_and_flags & flags != 0
+    }
+}
