@@ -230,7 +230,8 @@ fn unlisted_pages(pages: &[PathBuf]) -> Vec<String> {
         let index = fs::read_to_string(page.with_file_name("README.md")).expect("the folder has a README.md");
         name == "README.md" || index.contains(&format!("]({name})"))
     };
-    let names = pages.iter().map(|page| (page, page.file_name().and_then(|name| name.to_str()).expect("names are UTF-8")));
+    let names =
+        pages.iter().map(|page| (page, page.file_name().and_then(|name| name.to_str()).expect("names are UTF-8")));
     let unlisted = names.filter(|(page, name)| !listed(page, name));
     unlisted.map(|(page, _)| format!("{}: the README.md beside it does not link to it", page.display())).collect()
 }
