@@ -1,18 +1,18 @@
-//! What the decoder alone costs: one kind of frame, decoded again and again out of a burst in the cache.
+//! Measures the decoder alone: frames of one kind are decoded repeatedly from a burst in the cache.
 //!
 //! usage: decode [KIND] [FRAMES]     KIND: udp4, tcp4, vlan, udp6, tcp6, arp; default: each of them
 //!
-//! Instructions: `valgrind --tool=callgrind` with two values of FRAMES; the difference is what the decoder takes.
+//! To count instructions, run `valgrind --tool=callgrind` with two values of FRAMES and take the difference.
 
 use std::hint::black_box;
 use std::time::Instant;
 use weir_packet::{DecodeOptions, Packet, decode};
 
-/// Frames of a burst, as of a source.
+/// Frames in a burst.
 const BURST: usize = 64;
 const KINDS: [&str; 6] = ["udp4", "tcp4", "vlan", "udp6", "tcp6", "arp"];
 
-/// An Ethernet frame of the kind, as short as one can be on the wire, without FCS.
+/// The shortest Ethernet frame of a kind, without FCS.
 fn frame(kind: &str) -> Vec<u8> {
     let (link, ipv6, tcp): (&[u8], _, _) = match kind {
         "tcp4" => (&[8, 0], false, true),
@@ -43,15 +43,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let burst: Vec<Vec<u8>> = (0..BURST).map(|_| frame(kind)).collect();
         let mut packets = vec![Packet::default(); BURST];
         let began = Instant::now();
-        let mut notes = 0;
+        let mut with_anomalies = 0;
         for _ in 0..frames / BURST {
             for (bytes, packet) in black_box(&burst).iter().zip(&mut packets) {
                 let decoded = decode(1, bytes, bytes.len() as u32, DecodeOptions::default(), packet);
-                notes += usize::from(decoded.is_ok_and(|notes| !notes.is_empty()));
+                with_anomalies += usize::from(decoded.is_ok_and(|anomalies| !anomalies.is_empty()));
             }
             black_box(&mut packets);
         }
-        println!("{kind}: {:.2} ns, {notes} noted", began.elapsed().as_nanos() as f64 / frames as f64);
+        println!(
+            "{kind}: {:.2} ns, {with_anomalies} with anomalies",
+            began.elapsed().as_nanos() as f64 / frames as f64
+        );
     }
     Ok(())
 }

@@ -1,91 +1,91 @@
-//! The decoder's door: link, IP, tunnels, transport, one after the other.
+//! Entry point of the decoder: link layer, IP, tunnels and transport, in this order.
 
-use crate::common;
-use crate::link::{self, Content, Envelope};
-use crate::octets::Octets;
+use crate::fast_path;
+use crate::frame_slice::FrameSlice;
+use crate::link::{self, LinkHeaders, LinkPayload};
+use crate::packet::{AnomalySet, Flags, Network, Packet};
 use crate::transport;
-use crate::tunnel::{DEPTH, Tunnel};
-use crate::{AnomalySet, Flags, Network, Packet};
+use crate::tunnel::{MAX_TUNNELS, Tunnel};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
-/// Protocol of a packet without IP.
+/// `Packet::protocol` of a packet without IP.
 const NO_PROTOCOL: u8 = 255;
 
-/// What the decoder enters.
+/// Link type of Ethernet.
+const ETHERNET: u16 = 1;
+
+/// What the decoder reads beyond the outermost IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Enter GRE, IP-in-IP, 6in4, 4in6, VXLAN, Geneve and GTP-U: the packet is then the innermost one.
+    /// Decapsulates GRE, IP-in-IP, 6in4, 4in6, VXLAN, Geneve and GTP-U: the packet is the innermost one.
     pub decapsulate: bool,
 }
 
-/// LINKTYPE number of Ethernet.
-const ETHERNET: u16 = 1;
-
-/// Reads the headers of one frame into `packet`, which it overwrites but for `time_ns` and `interface`.
+/// Reads the headers of one frame into `packet`. Overwrites all of it except `time_ns` and `interface`.
 ///
-/// `link` is the LINKTYPE number of the capture; `bytes` what was captured; `frame_bytes` the
-/// length on the wire. A frame without IP becomes a packet of `Network::Layer2`.
+/// `link_type` is the link type of the capture (a `LINKTYPE_` number), `bytes` are the captured octets,
+/// `frame_bytes` is the length on the wire. A frame without IP becomes a packet of [`Network::Layer2`].
 ///
 /// # Errors
-/// The one reason why there is no packet. `packet` is then unspecified.
+/// Why there is no packet. The contents of `packet` are then unspecified.
 #[inline]
 pub fn decode(
-    link: u16,
+    link_type: u16,
     bytes: &[u8],
     frame_bytes: u32,
     options: DecodeOptions,
     packet: &mut Packet,
 ) -> Result<AnomalySet, RefusalReason> {
-    if link == ETHERNET && common::read(bytes, frame_bytes, options, packet) {
+    if link_type == ETHERNET && fast_path::decode(bytes, frame_bytes, options.decapsulate, packet) {
         return Ok(AnomalySet::default());
     }
-    decode_general(link, bytes, frame_bytes, options, packet)
+    decode_general(link_type, bytes, frame_bytes, options, packet)
 }
 
-/// The general decoder alone, which is the definition: [`decode`] says the same of every frame, and of common ones
-/// in a fifth of the instructions.
+/// The general decoder without the fast path. It defines the result: [`decode`] gives the same for every
+/// frame, and takes a fifth of the instructions for common ones.
 ///
 /// # Errors
 /// As [`decode`].
 #[inline(never)]
 pub fn decode_general(
-    link: u16,
+    link_type: u16,
     bytes: &[u8],
     frame_bytes: u32,
     options: DecodeOptions,
     packet: &mut Packet,
 ) -> Result<AnomalySet, RefusalReason> {
-    let mut envelope = Envelope::EMPTY;
-    let content = link::read(link, Octets::of_frame(bytes, frame_bytes), &mut envelope)?;
+    let mut headers = LinkHeaders::EMPTY;
+    let payload = link::parse(link_type, FrameSlice::new(bytes, frame_bytes), &mut headers)?;
     *packet = Packet {
         time_ns: packet.time_ns,
         interface: packet.interface,
         frame_bytes,
-        vlan: envelope.vlan,
-        inner_vlan: envelope.inner_vlan,
-        mpls_label: envelope.mpls_label,
+        vlan: headers.vlan,
+        inner_vlan: headers.inner_vlan,
+        mpls_label: headers.mpls_label,
         ..Packet::default()
     };
-    let mut notes = AnomalySet::default();
-    match content {
-        Content::Other(ethertype) => describe_layer2(ethertype, &envelope, packet),
-        Content::Ip(ip) => {
-            let mut octets = ip.describe(packet, &mut notes);
+    let mut anomalies = AnomalySet::default();
+    match payload {
+        LinkPayload::Other(ethertype) => fill_layer2(ethertype, &headers, packet),
+        LinkPayload::Ip(ip) => {
+            let mut payload = ip.fill(packet, &mut anomalies);
             if options.decapsulate {
-                octets = enter_tunnels(octets, packet, &mut notes);
+                payload = decapsulate(payload, packet, &mut anomalies);
             }
-            if let Some(octets) = octets {
-                transport::describe(octets, packet, &mut notes);
+            if let Some(payload) = payload {
+                transport::fill(payload, packet, &mut anomalies);
             }
         }
     }
-    Ok(notes)
+    Ok(anomalies)
 }
 
-/// A frame without IP: who sent what to whom.
-fn describe_layer2(ethertype: u16, envelope: &Envelope, packet: &mut Packet) {
-    packet.source = mac(envelope.source);
-    packet.destination = mac(envelope.destination);
+/// Fills a packet of a frame without IP.
+fn fill_layer2(ethertype: u16, headers: &LinkHeaders, packet: &mut Packet) {
+    packet.source = mac(headers.source);
+    packet.destination = mac(headers.destination);
     packet.source_port = ethertype;
     packet.destination_port = ethertype;
     packet.protocol = NO_PROTOCOL;
@@ -93,35 +93,35 @@ fn describe_layer2(ethertype: u16, envelope: &Envelope, packet: &mut Packet) {
     packet.flags = Flags(Flags::PORTS);
 }
 
-/// A MAC address in the shape of [`Packet::source`].
+/// A MAC address in the layout of [`Packet::source`].
 fn mac([a, b, c, d, e, f]: [u8; 6]) -> [u8; 16] {
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f]
 }
 
-/// Makes `packet` the innermost one, and gives what was captured behind its IP headers.
-fn enter_tunnels<'a>(
-    mut octets: Option<Octets<'a>>,
+/// Replaces `packet` by the innermost packet. Returns the captured payload of its IP headers.
+fn decapsulate<'a>(
+    mut payload: Option<FrameSlice<'a>>,
     packet: &mut Packet,
-    notes: &mut AnomalySet,
-) -> Option<Octets<'a>> {
-    for depth in 0..=DEPTH {
-        match Tunnel::split(packet, octets?) {
-            Ok(Some(tunnel)) if depth < DEPTH => {
+    anomalies: &mut AnomalySet,
+) -> Option<FrameSlice<'a>> {
+    for level in 0..=MAX_TUNNELS {
+        match Tunnel::split(packet, payload?) {
+            Ok(Some(tunnel)) if level < MAX_TUNNELS => {
                 packet.outer_source = packet.source;
                 packet.outer_destination = packet.destination;
                 packet.tunnel_type = tunnel.kind;
                 packet.tunnel_id = tunnel.identifier.unwrap_or(0);
-                octets = tunnel.ip.describe(packet, notes);
+                payload = tunnel.ip.fill(packet, anomalies);
                 if tunnel.identifier.is_some() {
                     packet.flags.0 |= Flags::TUNNEL_ID;
                 }
                 continue;
             }
-            Ok(Some(_)) => notes.add(PacketAnomaly::TunnelTooDeep),
+            Ok(Some(_)) => anomalies.add(PacketAnomaly::TunnelTooDeep),
             Ok(None) => {}
-            Err(_) => notes.add(PacketAnomaly::TunnelMalformed),
+            Err(_) => anomalies.add(PacketAnomaly::TunnelMalformed),
         }
         break;
     }
-    octets
+    payload
 }

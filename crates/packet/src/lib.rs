@@ -1,26 +1,32 @@
-//! The decoder: frame bytes in, one [`Packet`] or one reason out.
+//! Packet decoder: reads the headers of one captured frame into a [`Packet`].
 //!
-//! In: the captured bytes of one frame, its link type and its length on the wire.
-//! Out: what the headers said, in two cache lines, never the payload.
-//! Always true: nothing allocates, panics or loops without a bound; lengths come from the IP
-//! header, so a snapped capture gives the same packet as a full one.
-//! Not here: reassembly (later fragments are resolved by the meter), flows, time.
+//! Input: the captured bytes of a frame, its link type and its length on the wire.
+//! Output: a [`Packet`] of two cache lines with the header fields, or the one [`RefusalReason`] why
+//! there is none. Payload is never copied.
+//!
+//! Invariants: no allocation, no panic, no unbounded loop. Lengths come from the IP header, so a frame
+//! that the snap length cut gives the same packet as the whole frame, as long as its headers were
+//! captured.
+//!
+//! Not done here: reassembly (the meter attributes later fragments), flows, time stamps.
 //!
 //! ```text
-//! link      Ethernet, cooked, loopback, raw; VLAN, MPLS, PPPoE, SNAP   -> IP, or an EtherType
-//! ip        IPv4, IPv6 and its extension headers                       -> addresses, lengths, fragments
-//! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request            -> ip again, up to 8 times
-//! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6               -> ports, control bits
+//! link      Ethernet, PPP, Cisco HDLC, cooked, NFLOG, ...; VLAN, MPLS, PPPoE, LLC -> IP or an EtherType
+//! ip        IPv4, IPv6 with extension headers               -> addresses, lengths, fragments
+//! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request -> the inner IP header, up to 8 levels
+//! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6    -> ports, TCP control bits
 //! ```
-//! One protocol is one file, and each is built alike: a type that borrows the header's octets,
-//! `split`, which alone can fail, and getters, which cannot. What everything means is in `docs/metering.md`.
+//! One file holds one protocol, and all have the same shape: a type that borrows the octets of the
+//! header, `split`, which can fail, and getters, which cannot. `docs/metering.md` defines every field.
+//!
+//! [`RefusalReason`]: weir_ledger::RefusalReason
 #![forbid(unsafe_code)]
 
-mod common;
 mod decode;
+mod fast_path;
+mod frame_slice;
 mod ip;
 mod link;
-mod octets;
 mod packet;
 mod transport;
 mod tunnel;
@@ -29,4 +35,5 @@ mod tunnel;
 mod tests;
 
 pub use decode::{DecodeOptions, decode, decode_general};
+pub use link::link_type_name;
 pub use packet::{AnomalySet, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ip_address, ipv4_mapped};

@@ -1,4 +1,4 @@
-//! What the headers of one packet said.
+//! The decoded packet: header fields in two cache lines, and the types of its fields.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_ledger::PacketAnomaly;
@@ -8,21 +8,21 @@ pub const NO_VLAN: u16 = u16::MAX;
 /// `Packet::mpls_label` of a frame without a label stack.
 pub const NO_LABEL: u32 = u32::MAX;
 
-/// What carries the addresses of a packet.
+/// The network layer of a packet, which determines the layout of its addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum Network {
-    /// IPv4; addresses are kept IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2).
+    /// IPv4. Addresses are stored IPv4-mapped (`::ffff:a.b.c.d`, RFC 4291 section 2.5.5.2).
     #[default]
     Ipv4 = 4,
     /// IPv6.
     Ipv6 = 6,
-    /// No IP: addresses are MAC addresses in the last 6 octets, both ports hold the EtherType
-    /// (0 for IEEE 802.3 frames without SNAP), `ip_bytes` is 0 and the protocol is 255.
+    /// No IP. Addresses are MAC addresses in the last 6 octets, both ports hold the EtherType (0 if the
+    /// frame has none), `ip_bytes` is 0 and `protocol` is 255.
     Layer2 = 2,
 }
 
-/// What carried the inner packet of a decapsulated one.
+/// The innermost tunnel that a packet was decapsulated from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, bytemuck::NoUninit)]
 #[repr(u8)]
 pub enum TunnelType {
@@ -48,7 +48,7 @@ pub enum TunnelType {
 }
 
 impl TunnelType {
-    /// The value of the field `tunnel_type`.
+    /// The value of the flow record field `tunnel_type`; `None` without a tunnel.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::None => return None,
@@ -64,24 +64,25 @@ impl TunnelType {
     }
 }
 
-/// Yes-or-no facts about a packet.
+/// Boolean properties of a packet, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bytemuck::NoUninit)]
 #[repr(transparent)]
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// First fragment of several (offset 0, more to come).
+    /// First fragment (offset 0, more fragments follow).
     pub const FRAGMENT_FIRST: u8 = 1;
-    /// A later fragment (offset above 0): it has no ports of its own.
+    /// Later fragment (offset above 0). It has no transport header.
     pub const FRAGMENT_LATER: u8 = 2;
     /// `tunnel_id` holds an identifier (GRE key or call ID, VNI, TEID).
     pub const TUNNEL_ID: u8 = 4;
-    /// `source_port` and `destination_port` were read from the packet (always for layer 2).
+    /// `source_port` and `destination_port` were read from the packet. Always set for layer 2.
     pub const PORTS: u8 = 8;
-    /// The whole fixed TCP header was read: sequence, acknowledgment, window and `control` are valid.
+    /// The fixed TCP header was read: `sequence`, `acknowledgment`, `window` and `control` are valid.
     pub const TCP: u8 = 16;
-    /// Of a fragment: its first one was looked for already, or remembered if it is one, so that nobody looks again. A later one
-    /// that was found is no longer flagged as a fragment: it has the ports of its flow. Never set by `decode`.
+    /// The fragment table was already searched for this fragment (or has stored it, if it is a first
+    /// fragment), so it is not searched again. A later fragment whose first fragment was found gets the
+    /// ports of its flow and loses `FRAGMENT_LATER`. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
 
     /// Whether all of `bits` are set.
@@ -91,48 +92,49 @@ impl Flags {
     }
 }
 
-/// What was odd about a packet that is metered all the same: a set of [`PacketAnomaly`].
+/// Anomalies of one packet that is metered despite them: a set of [`PacketAnomaly`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnomalySet(u16);
 
 impl AnomalySet {
-    /// Adds a remark.
+    /// Adds an anomaly.
     #[inline]
-    pub fn add(&mut self, noted: PacketAnomaly) {
-        self.0 |= 1 << noted as u8;
+    pub fn add(&mut self, anomaly: PacketAnomaly) {
+        self.0 |= 1 << anomaly as u8;
     }
 
-    /// Whether there is none (the common case).
+    /// Whether the set is empty, as for most packets.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The remarks, in the order of the list.
+    /// The anomalies, in the order of [`PacketAnomaly::ALL`].
     pub fn iter(self) -> impl Iterator<Item = PacketAnomaly> {
-        PacketAnomaly::ALL.iter().copied().filter(move |&noted| self.0 & (1 << noted as u8) != 0)
+        PacketAnomaly::ALL.iter().copied().filter(move |&anomaly| self.0 & (1 << anomaly as u8) != 0)
     }
 }
 
-/// What the headers of one packet said: two cache lines. The first holds all that an ordinary
-/// packet enters into a flow record; the second what TCP analysis, fragments and encapsulation need.
+/// Header fields of one packet, in two cache lines. The first line holds what the flow cache needs for
+/// every packet; the second holds what TCP analysis, fragments and encapsulation need.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::NoUninit)]
 pub struct Packet {
-    /// Source address; see [`Network`] for its shape.
+    /// Source address in the layout that [`Network`] describes.
     pub source: [u8; 16],
-    /// Destination address.
+    /// Destination address, in the same layout.
     pub destination: [u8; 16],
-    /// Nanoseconds since 1970-01-01 UTC, by the capture. Set by the caller of `decode`.
+    /// Capture time, ns since 1970-01-01 UTC. Set by the caller of `decode`.
     pub time_ns: u64,
-    /// Octets of the IP packet by its own header: IPv4 total length, or 40 + IPv6 payload length.
+    /// Length of the IP packet by its own header, octets: IPv4 total length, or 40 + IPv6 payload length.
     pub ip_bytes: u32,
-    /// Octets of the frame on the wire.
+    /// Length of the frame on the wire, octets.
     pub frame_bytes: u32,
-    /// Source port (TCP, UDP, UDP-Lite, SCTP, DCCP); ICMP: the type; layer 2: the EtherType; else 0.
+    /// Source port (TCP, UDP, UDP-Lite, SCTP, DCCP). ICMP: the type. Layer 2: the EtherType. Otherwise 0.
     pub source_port: u16,
-    /// Destination port; ICMP: the type of the answer for requests and replies, else `0x100 | code`,
-    /// so that an echo and its reply are one flow and nothing else is paired; layer 2: the EtherType.
+    /// Destination port. ICMP: the type of the opposite direction for requests and replies, otherwise
+    /// `0x100 | code`, so that a request and its reply are one flow and other messages are not paired.
+    /// Layer 2: the EtherType.
     pub destination_port: u16,
     /// VLAN identifier of the outermost tag, or [`NO_VLAN`].
     pub vlan: u16,
@@ -144,38 +146,41 @@ pub struct Packet {
     pub ttl: u8,
     /// Type of service or traffic class.
     pub tos: u8,
-    /// What carries the addresses.
+    /// Network layer: layout of the addresses.
     pub network: Network,
-    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for all else. The 4 bits above are no part of
-    /// them: see [`Packet::window_scale`].
+    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for other protocols. The upper 4
+    /// bits hold the window scale option: see [`Packet::window_scale`].
     pub control: u16,
-    /// Fragment, tunnel and port facts.
+    /// Fragment, tunnel, port and TCP properties.
     pub flags: Flags,
-    /// What the packet was inside of: the innermost tunnel that was entered.
+    /// The innermost tunnel that the packet was decapsulated from.
     pub tunnel_type: TunnelType,
 
     /// TCP sequence number.
     pub sequence: u32,
     /// TCP acknowledgment number.
     pub acknowledgment: u32,
-    /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP), else after the IP headers.
+    /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP); for other protocols
+    /// octets after the IP headers.
     pub payload_bytes: u32,
-    /// Identification of the IPv4 packet, 16 bits, or of the IPv6 fragment header (0 without). In a segment with SYN that
-    /// is no fragment the upper half is no part of it: see [`Packet::maximum_segment_size`].
+    /// Identification of the IPv4 packet (16 bits) or of the IPv6 fragment header (0 without one). In a
+    /// SYN segment that is not a fragment the upper 16 bits hold the maximum segment size option: see
+    /// [`Packet::maximum_segment_size`].
     pub identification: u32,
     /// The top MPLS label of the outermost stack, or [`NO_LABEL`].
     pub mpls_label: u32,
-    /// Number of the interface that saw the frame. Set by the caller of `decode`.
+    /// Number of the interface that captured the frame. Set by the caller of `decode`.
     pub interface: u32,
-    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.
+    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier. Valid if
+    /// [`Flags::TUNNEL_ID`] is set.
     pub tunnel_id: u32,
     /// TCP window as on the wire, not scaled.
     pub window: u16,
-    /// ICMP and ICMPv6: type and code. TCP: the checksum as on the wire. Else 0.
+    /// ICMP and ICMPv6: type and code. TCP: the checksum as on the wire. Otherwise 0.
     pub icmp_or_checksum: [u8; 2],
-    /// Source of the IP header that carried the innermost tunnel; shape as [`Network`] (IPv4-mapped).
+    /// Source address of the IP header that carried the innermost tunnel; IPv4 is IPv4-mapped.
     pub outer_source: [u8; 16],
-    /// Destination of that header.
+    /// Destination address of that header.
     pub outer_destination: [u8; 16],
 }
 
@@ -216,7 +221,7 @@ impl Default for Packet {
 }
 
 impl Packet {
-    /// The packet as it lies in memory.
+    /// The packet as 16 machine words, in memory order.
     #[inline(always)]
     pub fn words(&self) -> &[u64; 16] {
         bytemuck::must_cast_ref(self)
@@ -233,41 +238,42 @@ impl Packet {
     /// All TCP control bits.
     pub const CONTROL: u16 = 0x0fff;
 
-    /// ICMP or ICMPv6 type and code; zeros for all else.
+    /// ICMP or ICMPv6 type and code; zeros for TCP.
     #[inline]
     pub fn icmp(&self) -> [u8; 2] {
         if self.flags.has(Flags::TCP) { [0; 2] } else { self.icmp_or_checksum }
     }
 
-    /// Maximum segment size option of a segment with SYN (RFC 9293 section 3.7.1), octets. Not of a fragment.
+    /// Maximum segment size option of a SYN segment (RFC 9293 section 3.7.1), octets. `None` for fragments.
     pub fn maximum_segment_size(&self) -> Option<u16> {
         let size = (self.identification >> 16) as u16;
         (self.has_options() && size > 0).then_some(size)
     }
 
-    /// Window scale option of a segment with SYN (RFC 7323 section 2.2), shift in bits: at most 14. Not of a fragment.
+    /// Window scale option of a SYN segment (RFC 7323 section 2.2), shift in bits, at most 14. `None` for
+    /// fragments.
     pub fn window_scale(&self) -> Option<u8> {
         let scale = (self.control >> 12) as u8;
         if self.has_options() { scale.checked_sub(1) } else { None }
     }
 
-    /// Whether this is a segment of which options are kept.
+    /// Whether TCP options are stored for this packet: a SYN segment that is not a fragment.
     #[inline]
     pub(crate) fn has_options(&self) -> bool {
         let fragment = self.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
         self.control & Self::SYN != 0 && !fragment
     }
 
-    /// Keeps options of a segment that has room for them.
+    /// Stores the options. [`Self::has_options`] must hold.
     pub(crate) fn set_options(&mut self, maximum_segment: u16, window_scale: Option<u8>) {
         self.identification = self.identification & 0xffff | u32::from(maximum_segment) << 16;
-        // RFC 7323 section 2.3: what is larger counts as 14.
+        // RFC 7323 section 2.3: a larger shift is taken as 14.
         self.control |= window_scale.map_or(0, |scale| u16::from(scale.min(14)) + 1) << 12;
     }
 }
 
-/// The address in its own family; `None` for layer 2. An IPv6 packet may carry `::ffff:a.b.c.d`,
-/// which stays IPv6.
+/// Converts an address of a [`Packet`] to its own family; `None` for layer 2. An IPv6 packet may carry
+/// `::ffff:a.b.c.d`, which stays IPv6.
 pub fn ip_address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
     let [.., a, b, c, d] = octets;
     match network {
@@ -277,7 +283,7 @@ pub fn ip_address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
     }
 }
 
-/// IPv4 octets in the shape of [`Packet::source`].
+/// Converts an IPv4 address to the layout of [`Packet::source`].
 #[inline]
 pub fn ipv4_mapped(octets: [u8; 4]) -> [u8; 16] {
     Ipv4Addr::from(octets).to_ipv6_mapped().octets()

@@ -279,7 +279,7 @@ fn pause() -> impl Strategy<Value = u64> {
     prop_oneof![2 => Just(0), 1 => edge]
 }
 
-const LINKS: [u16; 11] = [1, 12, 14, 101, 228, 229, 113, 276, 0, 108, 147];
+const LINKS: [u16; 16] = [1, 9, 12, 14, 50, 100, 101, 104, 228, 229, 239, 113, 276, 0, 108, 147];
 
 fn path() -> impl Strategy<Value = Path> {
     let port = prop_oneof![6 => select(vec![0, 53, 80, 4000]), 1 => select(vec![4789, 6081, 2152])];
@@ -772,6 +772,16 @@ fn link(outside: &Outside, mut ethertype: u16, mut bytes: Vec<u8>, time_ns: u64)
         276 => [&here[..], &[0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0]].concat(),
         0 => vec![if family == 0x86dd { 30 } else { 2 }, 0, 0, 0],
         108 => vec![0, 0, 0, if family == 0x86dd { 24 } else { 2 }],
+        // Padding is no part of the packet: it stands behind the attribute.
+        239 => {
+            let [low, high] = (bytes.len() as u16 + 4).to_le_bytes();
+            let family = if family == 0x86dd { 10 } else { 2 };
+            vec![family, 0, 0, 7, 8, 0, 1, 0, 8, 0, 0, 3, low, high, 9, 0]
+        }
+        100 => [&[0xaa, 0xaa, 3, 0, 0, 0][..], &here].concat(),
+        104 => [&[0x8f, 0], &here[..]].concat(),
+        9 => vec![if family == 0x86dd { 0x57 } else { 0x21 }],
+        50 => vec![0xff, 3, 0, if family == 0x86dd { 0x57 } else { 0x21 }],
         _ => vec![],
     };
     bytes.splice(0..0, front);

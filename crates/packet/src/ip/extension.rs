@@ -1,12 +1,12 @@
 //! IPv6 extension headers (RFC 8200 section 4): hop-by-hop, routing, fragment and destination
 //! options, authentication (RFC 4302), mobility (RFC 6275), HIP (RFC 7401) and shim6 (RFC 5533).
 
-use super::fragment_flags;
-use crate::Flags;
-use crate::octets::Octets;
+use super::fragment::fragment_flags;
+use crate::frame_slice::FrameSlice;
+use crate::packet::Flags;
 
-/// Extension headers of one packet, at most.
-const HEADERS: usize = 16;
+/// Largest number of extension headers of one packet.
+const MAX_HEADERS: usize = 16;
 
 /// Protocol number of the hop-by-hop options.
 pub(super) const HOP_BY_HOP: u8 = 0;
@@ -16,42 +16,42 @@ const AUTHENTICATION: u8 = 51;
 /// Type of the jumbo payload option (RFC 2675 section 2).
 const JUMBO_PAYLOAD: u8 = 0xc2;
 
-/// Whether a protocol number is that of an extension header that can be passed.
+/// Whether a protocol number is that of an extension header that can be skipped.
 #[inline]
 fn is_extension(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
 }
 
-/// Why a chain of extension headers was followed no further.
+/// Why the chain of extension headers ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// What follows is none.
+    /// The next header is not an extension header.
     Transport,
-    /// What follows lies in the middle of what was fragmented.
+    /// The packet is a later fragment: what follows is payload of the original packet.
     LaterFragment,
-    /// A header is cut or impossible, or there are too many.
+    /// A header is truncated or impossible, or there are too many.
     Malformed,
 }
 
-/// Where a chain of extension headers led.
+/// The result of skipping a chain of extension headers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain<'a> {
-    /// The last protocol number reached.
+    /// The last protocol number that was read.
     pub protocol: u8,
-    /// What follows the headers that were passed.
-    pub rest: Octets<'a>,
-    /// Of the fragment header, 0 without.
+    /// What follows the skipped headers.
+    pub rest: FrameSlice<'a>,
+    /// Identification of the fragment header; 0 without one.
     pub identification: u32,
-    /// First or later fragment, or none.
+    /// First or later fragment; 0 if the packet is not fragmented.
     pub fragment: Flags,
     pub end: End,
 }
 
-/// Passes extension headers from protocol number `first` on.
+/// Skips the extension headers, the first of which has protocol number `first`.
 #[inline]
-pub(super) fn walk(first: u8, octets: Octets<'_>) -> Chain<'_> {
-    let mut chain = Chain { protocol: first, rest: octets, identification: 0, fragment: Flags(0), end: End::Transport };
-    for _ in 0..HEADERS {
+pub(super) fn skip_extensions(first: u8, slice: FrameSlice<'_>) -> Chain<'_> {
+    let mut chain = Chain { protocol: first, rest: slice, identification: 0, fragment: Flags(0), end: End::Transport };
+    for _ in 0..MAX_HEADERS {
         if !is_extension(chain.protocol) {
             return chain;
         }
@@ -77,28 +77,28 @@ pub(super) fn walk(first: u8, octets: Octets<'_>) -> Chain<'_> {
 #[derive(Clone, Copy, Debug)]
 enum Extension<'a> {
     Fragment(Fragment<'a>),
-    /// One that is only passed: its first octet, the next header.
+    /// A header that is only skipped: its next header field.
     Other(u8),
 }
 
 impl<'a> Extension<'a> {
-    /// Splits the header of a protocol number from what follows; `None` if it is cut or impossible.
+    /// Splits the header with this protocol number from its payload; `None` if it is truncated or impossible.
     #[inline]
-    fn split(protocol: u8, octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
+    fn split(protocol: u8, slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
         if protocol == FRAGMENT {
-            return octets.split().map(|(header, rest)| (Self::Fragment(Fragment(header)), rest));
+            return slice.split().map(|(header, rest)| (Self::Fragment(Fragment(header)), rest));
         }
-        let (&[next_header, length], _) = octets.split()?;
+        let (&[next_header, length], _) = slice.split()?;
         let header_bytes = match (protocol, usize::from(length)) {
-            // In words of four octets less two, and never without its fixed part of three.
+            // The length counts words of 4 octets, minus 2. The fixed part takes 3 words.
             (AUTHENTICATION, 0) => return None,
             (AUTHENTICATION, words) => (words + 2) * 4,
             (_, words) => (words + 1) * 8,
         };
-        Some((Self::Other(next_header), octets.skip(header_bytes)?))
+        Some((Self::Other(next_header), slice.skip(header_bytes)?))
     }
 
-    /// Protocol number of what follows.
+    /// Protocol number of the header that follows.
     #[inline]
     fn next_header(self) -> u8 {
         match self {
@@ -112,7 +112,7 @@ impl<'a> Extension<'a> {
 struct Fragment<'a>(&'a [u8; 8]);
 
 impl Fragment<'_> {
-    /// First or later fragment; none if it is atomic (RFC 6946).
+    /// First or later fragment; 0 for an atomic fragment (RFC 6946).
     #[inline]
     fn flags(self) -> Flags {
         let [_, _, a, b, ..] = *self.0;
@@ -120,7 +120,7 @@ impl Fragment<'_> {
         fragment_flags(field >> 3, field & 1 != 0)
     }
 
-    /// Names the fragments of one packet.
+    /// Identification, which the fragments of one packet share.
     #[inline]
     fn identification(self) -> u32 {
         let [.., a, b, c, d] = *self.0;
@@ -128,15 +128,15 @@ impl Fragment<'_> {
     }
 }
 
-/// The length in the jumbo payload option of the hop-by-hop header that `octets` begin with; `None` if
-/// there is no such option, or the header is cut.
-pub(super) fn jumbo_length(octets: Octets<'_>) -> Option<u32> {
-    let (&[_, length], _) = octets.split()?;
-    let mut options = octets.captured().get(2..(usize::from(length) + 1) * 8)?;
-    // Each turn takes an octet at least, of 2 046 at most.
+/// The length in the jumbo payload option of the hop-by-hop header at the start of `slice`; `None` if there
+/// is no such option, or the header is truncated.
+pub(super) fn jumbo_length(slice: FrameSlice<'_>) -> Option<u32> {
+    let (&[_, length], _) = slice.split()?;
+    let mut options = slice.captured().get(2..(usize::from(length) + 1) * 8)?;
+    // Each iteration consumes at least one of at most 2046 octets.
     while let Some((&option, rest)) = options.split_first() {
         if option == 0 {
-            // The padding of one octet has no length.
+            // Pad1 has no length field.
             options = rest;
             continue;
         }
@@ -153,7 +153,7 @@ pub(super) fn jumbo_length(octets: Octets<'_>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use weir_ledger::PacketAnomaly;
 
     fn fragment(next_header: u8, field: u16) -> Vec<u8> {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_passed() {
+    fn every_extension_header_is_skipped() {
         let chain = [
             &[43, 0, 1, 4, 0, 0, 0, 0][..],
             &[60, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -175,21 +175,21 @@ mod tests {
             &udp(5, 6, b"x"),
         ]
         .concat();
-        let (packet, notes) = decoded_as(229, &ipv6(0, &chain));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(229, &ipv6(0, &chain));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.protocol, packet.source_port, packet.payload_bytes), (17, 5, 1));
         assert_eq!(packet.ip_bytes, 40 + chain.len() as u32);
-        // An atomic fragment is none.
+        // An atomic fragment is not a fragment.
         assert_eq!((packet.flags.0, packet.identification), (Flags::PORTS, 0x1122_3344));
     }
 
     #[test]
-    fn a_chain_cut_anywhere_is_metered_with_the_last_protocol_reached() {
+    fn a_truncated_chain_is_metered_with_the_last_protocol_read() {
         let chain = [&[60, 0, 1, 4, 0, 0, 0, 0], &[17, 0, 1, 4, 0, 0, 0, 0], &udp(5, 6, b"x")[..]].concat();
         let ip = ipv6(0, &chain);
         for cut in 40..56 {
-            let (packet, notes) = snapped(229, &ip, cut);
-            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
+            let (packet, anomalies) = snapped(229, &ip, cut);
+            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.protocol, packet.payload_bytes), if cut < 48 { (0, 25) } else { (60, 17) });
             assert_eq!((packet.source_port, packet.flags.0, packet.ip_bytes), (0, 0, 65));
         }
@@ -197,53 +197,53 @@ mod tests {
         for length in 1..16 {
             let mut ip = ip.clone();
             ip[5] = length;
-            let (packet, notes) = decoded_as(229, &ip);
-            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
+            let (packet, anomalies) = decoded_as(229, &ip);
+            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!(packet.protocol, if length < 8 { 0 } else { 60 });
         }
     }
 
     #[test]
-    fn more_headers_than_the_bound_are_malformed() {
+    fn more_headers_than_the_limit_are_malformed() {
         let ip = |headers: usize| {
             let mut chain = [60, 0, 1, 4, 0, 0, 0, 0].repeat(headers);
             chain[headers * 8 - 8] = 17;
             chain.extend(udp(5, 6, b"x"));
             ipv6(60, &chain)
         };
-        let (packet, notes) = decoded_as(229, &ip(HEADERS));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(229, &ip(MAX_HEADERS));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.protocol, packet.source_port), (17, 5));
-        let (packet, notes) = decoded_as(229, &ip(HEADERS + 1));
-        assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
+        let (packet, anomalies) = decoded_as(229, &ip(MAX_HEADERS + 1));
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
         assert_eq!((packet.protocol, packet.source_port), (60, 0));
     }
 
     #[test]
     fn an_authentication_header_without_its_fixed_part_is_malformed() {
-        let (packet, notes) = decoded_as(229, &ipv6(51, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 6, 0, 8, 0, 0]));
-        assert_eq!((noted(notes), packet.protocol), (vec![PacketAnomaly::ExtensionMalformed], 51));
+        let (packet, anomalies) = decoded_as(229, &ipv6(51, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 6, 0, 8, 0, 0]));
+        assert_eq!((anomaly_list(anomalies), packet.protocol), (vec![PacketAnomaly::ExtensionMalformed], 51));
     }
 
     #[test]
     fn only_the_first_fragment_has_ports() {
         let decode = |field| {
             let ip = ipv6(44, &[fragment(60, field), vec![17, 0, 1, 4, 0, 0, 0, 0], udp(5, 6, b"x")].concat());
-            let (packet, notes) = decoded_as(229, &ip);
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decoded_as(229, &ip);
+            assert!(anomalies.is_empty());
             assert_eq!(packet.identification, 0x1122_3344);
             (packet.flags.0, packet.protocol, packet.source_port, packet.payload_bytes)
         };
         assert_eq!(decode(1), (Flags::FRAGMENT_FIRST | Flags::PORTS, 17, 5, 1));
         assert_eq!(decode(8), (Flags::FRAGMENT_LATER, 60, 0, 17));
         assert_eq!(decode(0xfff9), (Flags::FRAGMENT_LATER, 60, 0, 17));
-        // The reserved bits say nothing.
+        // The reserved bits are ignored.
         assert_eq!(decode(6), (Flags::PORTS, 17, 5, 1));
     }
 
     #[test]
-    fn jumbo_payload_is_found_behind_other_options() {
-        let find = |octets: &[u8]| jumbo_length(Octets::of_frame(octets, 100));
+    fn the_jumbo_payload_option_is_found_after_other_options() {
+        let find = |octets: &[u8]| jumbo_length(FrameSlice::new(octets, 100));
         assert_eq!(find(&[6, 0, 0xc2, 4, 0, 1, 2, 3]), Some(0x0001_0203));
         assert_eq!(find(&[6, 1, 0, 1, 1, 9, 5, 2, 0, 0, 0xc2, 4, 0, 1, 2, 3]), Some(0x0001_0203));
         assert_eq!(find(&[6, 0, 1, 4, 0, 0, 0, 0]), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_that_look_like_extensions_are_not_passed_over_ipv4() {
+    fn extension_headers_are_not_skipped_over_ipv4() {
         let packet = decoded_as(228, &ipv4(51, &[17, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])).0;
         assert_eq!((packet.protocol, packet.payload_bytes), (51, 12));
     }
@@ -262,8 +262,8 @@ mod tests {
     #[test]
     fn no_next_header_and_encrypted_payload_have_no_ports() {
         for protocol in [59, 50] {
-            let (packet, notes) = decoded_as(229, &ipv6(protocol, &[0, 5, 0, 6, 0, 0, 0, 0]));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decoded_as(229, &ipv6(protocol, &[0, 5, 0, 6, 0, 0, 0, 0]));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.protocol, packet.flags.0, packet.payload_bytes), (protocol, 0, 8));
         }
     }

@@ -1,30 +1,30 @@
-//! IPv4 (RFC 791). Options are skipped, not read; the checksum is not checked.
+//! IPv4 (RFC 791). Options are skipped; the header checksum is not verified.
 
-use super::fragment_flags;
-use crate::octets::Octets;
-use crate::{AnomalySet, Flags, Network, Packet, ipv4_mapped};
+use super::fragment::fragment_flags;
+use crate::frame_slice::FrameSlice;
+use crate::packet::{AnomalySet, Flags, Network, Packet, ipv4_mapped};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
-/// Octets of a header without options.
+/// Length of a header without options, octets.
 const FIXED_BYTES: u32 = 20;
 
-/// A whole IPv4 header but for its options, with lengths that are possible.
+/// A whole fixed IPv4 header with plausible lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ipv4<'a> {
     fixed: &'a [u8; 20],
-    /// What follows the fixed header: options first.
-    rest: Octets<'a>,
+    /// What follows the fixed header, options first.
+    rest: FrameSlice<'a>,
 }
 
 impl<'a> Ipv4<'a> {
-    /// Splits captured octets into this header and whatever follows it.
+    /// Splits the header.
     ///
     /// # Errors
     /// `Ipv4Truncated` if the capture ends inside the fixed header; `IpVersion`; `Ipv4HeaderLength` if it
     /// claims less than 5 words; `Ipv4TotalLength` if the packet is shorter than its header.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<Self, RefusalReason> {
-        let (fixed, rest) = octets.split::<20>().ok_or(RefusalReason::Ipv4Truncated)?;
+    pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
+        let (fixed, rest) = slice.split::<20>().ok_or(RefusalReason::Ipv4Truncated)?;
         let header = Self { fixed, rest };
         if fixed[0] >> 4 != 4 {
             return Err(RefusalReason::IpVersion);
@@ -38,60 +38,60 @@ impl<'a> Ipv4<'a> {
         Ok(header)
     }
 
-    /// Octets of the header with its options.
+    /// Length of the header with its options, octets.
     #[inline]
     fn header_bytes(self) -> u32 {
         u32::from(self.fixed[0] & 0x0f) * 4
     }
 
-    /// Type of service: code point and congestion bits.
+    /// Type of service: DSCP and ECN.
     #[inline]
     fn tos(self) -> u8 {
         self.fixed[1]
     }
 
-    /// Octets of the packet as its header has them: 0 says nothing.
+    /// Total length field, octets; 0 if segmentation offload left it empty.
     #[inline]
     fn total_length(self) -> u32 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]]).into()
     }
 
-    /// Octets of the packet: the total length, or what the frame had if that is 0.
+    /// Length of the packet, octets: the total length, or what is left of the frame if that is 0.
     #[inline]
     fn ip_bytes(self) -> u32 {
         match self.total_length() {
-            0 => self.wire(),
+            0 => self.wire_bytes(),
             length => length,
         }
     }
 
-    /// Octets that the frame had from the start of this header on.
+    /// Octets on the wire from the start of this header on.
     #[inline]
-    fn wire(self) -> u32 {
-        // The fixed header was split from that many.
-        FIXED_BYTES + self.rest.wire()
+    fn wire_bytes(self) -> u32 {
+        // The fixed header was split from that many octets, so the sum does not overflow.
+        FIXED_BYTES + self.rest.wire_bytes()
     }
 
-    /// Names the fragments of one packet.
+    /// Identification, which the fragments of one packet share.
     #[inline]
     fn identification(self) -> u16 {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
 
-    /// First or later fragment, or none.
+    /// First or later fragment; 0 if the packet is not fragmented.
     #[inline]
     fn fragment(self) -> Flags {
         let field = u16::from_be_bytes([self.fixed[6], self.fixed[7]]);
         fragment_flags(field & 0x1fff, field & 0x2000 != 0)
     }
 
-    /// Time to live.
+    /// Time to live, hops.
     #[inline]
     fn ttl(self) -> u8 {
         self.fixed[8]
     }
 
-    /// Protocol number of what follows.
+    /// Protocol number of the payload.
     #[inline]
     fn protocol(self) -> u8 {
         self.fixed[9]
@@ -111,15 +111,15 @@ impl<'a> Ipv4<'a> {
         [a, b, c, d]
     }
 
-    /// See [`super::Ip::describe`].
+    /// See [`super::Ip::fill`].
     #[inline]
-    pub fn describe(self, packet: &mut Packet, notes: &mut AnomalySet) -> Option<Octets<'a>> {
+    pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
         let ip_bytes = self.ip_bytes();
         if self.total_length() == 0 {
-            notes.add(PacketAnomaly::LengthFromFrame);
+            anomalies.add(PacketAnomaly::LengthFromFrame);
         }
-        if ip_bytes > self.wire() {
-            notes.add(PacketAnomaly::LengthBeyondFrame);
+        if ip_bytes > self.wire_bytes() {
+            anomalies.add(PacketAnomaly::LengthBeyondFrame);
         }
         packet.source = ipv4_mapped(self.source());
         packet.destination = ipv4_mapped(self.destination());
@@ -132,8 +132,8 @@ impl<'a> Ipv4<'a> {
         packet.identification = self.identification().into();
         packet.flags = self.fragment();
         let options_bytes = self.header_bytes() - FIXED_BYTES;
-        let Some(payload) = self.rest.end_at(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
-            notes.add(PacketAnomaly::ExtensionMalformed);
+        let Some(payload) = self.rest.limit(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
+            anomalies.add(PacketAnomaly::ExtensionMalformed);
             return None;
         };
         (!packet.flags.has(Flags::FRAGMENT_LATER)).then_some(payload)
@@ -143,7 +143,7 @@ impl<'a> Ipv4<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
 
     #[test]
     fn every_field_is_read() {
@@ -151,8 +151,8 @@ mod tests {
         ip[1] = 0xb9;
         ip[4..6].copy_from_slice(&[0x12, 0x34]);
         ip[6] = 0x40;
-        let (packet, notes) = decoded(&ethernet(0x0800, &ip));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded(&ethernet(0x0800, &ip));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.source, packet.destination), (ipv4_mapped([10, 0, 0, 1]), ipv4_mapped([10, 0, 0, 2])));
         assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv4, 17, 64, 0xb9));
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (35, 7, 49));
@@ -160,40 +160,40 @@ mod tests {
     }
 
     #[test]
-    fn padding_of_short_frames_does_not_count() {
+    fn padding_of_short_frames_is_not_counted() {
         let mut frame = ethernet(0x0800, &udp_in_v4(5, 6, b"x"));
         let short = decoded(&frame).0;
         frame.resize(60, 0xee);
-        let (packet, notes) = decoded(&frame);
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded(&frame);
+        assert!(anomalies.is_empty());
         assert_eq!(packet, Packet { frame_bytes: 60, ..short });
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (29, 1));
     }
 
     #[test]
-    fn options_are_skipped_and_if_cut_noted() {
+    fn options_are_skipped_and_truncated_options_are_an_anomaly() {
         let mut ip = udp_in_v4(5, 6, b"x");
         ip.splice(20..20, [1; 40]);
         ip[0] = 0x4f;
         ip[3] += 40;
-        let (packet, notes) = decoded_as(228, &ip);
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(228, &ip);
+        assert!(anomalies.is_empty());
         assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (5, 69, 1));
         for cut in 20..60 {
-            let (packet, notes) = snapped(228, &ip, cut);
-            assert_eq!(noted(notes), [PacketAnomaly::ExtensionMalformed]);
+            let (packet, anomalies) = snapped(228, &ip, cut);
+            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (0, 69, 9));
             assert!(!packet.flags.has(Flags::PORTS));
         }
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         for cut in 0..20 {
-            assert_eq!(refused(228, &udp_in_v4(5, 6, b"x")[..cut]), RefusalReason::Ipv4Truncated);
+            assert_eq!(refusal(228, &udp_in_v4(5, 6, b"x")[..cut]), RefusalReason::Ipv4Truncated);
         }
-        assert_eq!(refused(101, &[]), RefusalReason::LinkTruncated);
-        assert_eq!(refused(101, &[0x45]), RefusalReason::Ipv4Truncated);
+        assert_eq!(refusal(101, &[]), RefusalReason::LinkTruncated);
+        assert_eq!(refusal(101, &[0x45]), RefusalReason::Ipv4Truncated);
     }
 
     #[test]
@@ -204,14 +204,14 @@ mod tests {
             ip[2..4].copy_from_slice(&total.to_be_bytes());
             ip
         };
-        assert_eq!(refused(228, &with(0x65, 29)), RefusalReason::IpVersion);
-        assert_eq!(refused(1, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))), RefusalReason::IpVersion);
-        assert_eq!(refused(101, &with(0x55, 29)), RefusalReason::IpVersion);
+        assert_eq!(refusal(228, &with(0x65, 29)), RefusalReason::IpVersion);
+        assert_eq!(refusal(1, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))), RefusalReason::IpVersion);
+        assert_eq!(refusal(101, &with(0x55, 29)), RefusalReason::IpVersion);
         for words in 0..5 {
-            assert_eq!(refused(228, &with(0x40 | words, 29)), RefusalReason::Ipv4HeaderLength);
+            assert_eq!(refusal(228, &with(0x40 | words, 29)), RefusalReason::Ipv4HeaderLength);
         }
-        assert_eq!(refused(228, &with(0x45, 19)), RefusalReason::Ipv4TotalLength);
-        assert_eq!(refused(228, &with(0x46, 23)), RefusalReason::Ipv4TotalLength);
+        assert_eq!(refusal(228, &with(0x45, 19)), RefusalReason::Ipv4TotalLength);
+        assert_eq!(refusal(228, &with(0x46, 23)), RefusalReason::Ipv4TotalLength);
         assert_eq!(decoded_as(228, &with(0x45, 20)).0.ip_bytes, 20);
     }
 
@@ -219,8 +219,8 @@ mod tests {
     fn a_total_length_of_0_is_taken_from_the_frame() {
         let mut ip = udp_in_v4(5, 6, &[0; 1000]);
         ip[2..4].fill(0);
-        let (packet, notes) = decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip)));
-        assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
+        let (packet, anomalies) = decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip)));
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (1028, 1000));
         let (snapped, _) = snapped(1, &ethernet(0x8100, &vlan(1, 0x0800, &ip)), 60);
         assert_eq!(snapped, packet);
@@ -238,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_frame_is_believed() {
+    fn a_length_beyond_the_frame_is_kept() {
         let mut ip = udp_in_v4(5, 6, b"x");
         ip[2..4].copy_from_slice(&1500_u16.to_be_bytes());
-        let (packet, notes) = decoded_as(228, &ip);
-        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame]);
+        let (packet, anomalies) = decoded_as(228, &ip);
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (1500, 1472, 5));
     }
 
@@ -252,8 +252,8 @@ mod tests {
             let mut ip = udp_in_v4(5, 6, b"x");
             ip[4..6].copy_from_slice(&[0x12, 0x34]);
             ip[6..8].copy_from_slice(&field.to_be_bytes());
-            let (packet, notes) = decoded_as(228, &ip);
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decoded_as(228, &ip);
+            assert!(anomalies.is_empty());
             assert_eq!(packet.identification, 0x1234);
             (packet.flags.0, packet.source_port, packet.payload_bytes)
         };
@@ -261,7 +261,7 @@ mod tests {
         for field in [0x2001, 0x0001, 0x1fff] {
             assert_eq!(fragment(field), (Flags::FRAGMENT_LATER, 0, 9));
         }
-        // The reserved bit and "do not fragment" make no fragment.
+        // The reserved bit and "don't fragment" do not make a fragment.
         assert_eq!(fragment(0xc000), (Flags::PORTS, 5, 1));
     }
 }

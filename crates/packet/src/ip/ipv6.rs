@@ -1,60 +1,60 @@
-//! IPv6 (RFC 8200), with the length of jumbograms (RFC 2675).
+//! IPv6 (RFC 8200), including jumbogram lengths (RFC 2675).
 
 use super::extension::{self, End, HOP_BY_HOP};
-use crate::octets::Octets;
-use crate::{AnomalySet, Network, Packet};
+use crate::frame_slice::FrameSlice;
+use crate::packet::{AnomalySet, Network, Packet};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
-/// Octets of the fixed header.
+/// Length of the fixed header, octets.
 const FIXED_BYTES: u32 = 40;
 
-/// A whole IPv6 header but for its extension headers.
+/// A whole fixed IPv6 header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ipv6<'a> {
-    /// The fixed header up to its addresses.
+    /// The fixed header before its addresses.
     fixed: &'a [u8; 8],
     source: &'a [u8; 16],
     destination: &'a [u8; 16],
-    /// What follows the fixed header: extension headers first.
-    rest: Octets<'a>,
+    /// What follows the fixed header, extension headers first.
+    rest: FrameSlice<'a>,
 }
 
 impl<'a> Ipv6<'a> {
-    /// Splits captured octets into this header and whatever follows it.
+    /// Splits the header.
     ///
     /// # Errors
     /// `Ipv6Truncated` if the capture ends inside the fixed header; `IpVersion`.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<Self, RefusalReason> {
-        let header = Self::split_unchecked(octets).ok_or(RefusalReason::Ipv6Truncated)?;
+    pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
+        let header = Self::split_unchecked(slice).ok_or(RefusalReason::Ipv6Truncated)?;
         if header.fixed[0] >> 4 != 6 {
             return Err(RefusalReason::IpVersion);
         }
         Ok(header)
     }
 
-    /// Splits a header of any version; `None` if the capture ends inside it.
+    /// Splits the header without a check of the version; `None` if the capture ends inside it.
     #[inline]
-    fn split_unchecked(octets: Octets<'a>) -> Option<Self> {
-        let (fixed, rest) = octets.split()?;
+    fn split_unchecked(slice: FrameSlice<'a>) -> Option<Self> {
+        let (fixed, rest) = slice.split()?;
         let (source, rest) = rest.split()?;
         let (destination, rest) = rest.split()?;
         Some(Self { fixed, source, destination, rest })
     }
 
-    /// Code point and congestion bits.
+    /// Traffic class: DSCP and ECN.
     #[inline]
     fn traffic_class(self) -> u8 {
         self.fixed[0] << 4 | self.fixed[1] >> 4
     }
 
-    /// Octets after the fixed header as it has them; 0 says nothing.
+    /// Payload length field, octets; 0 in jumbograms, or if segmentation offload left it empty.
     #[inline]
     fn payload_length(self) -> u32 {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]]).into()
     }
 
-    /// Protocol number of what follows the fixed header.
+    /// Protocol number of the header after the fixed header.
     #[inline]
     fn next_header(self) -> u8 {
         self.fixed[6]
@@ -66,7 +66,7 @@ impl<'a> Ipv6<'a> {
         self.fixed[7]
     }
 
-    /// Octets after the fixed header, and whether the frame had to say it.
+    /// Octets after the fixed header, and whether they were taken from the frame length.
     #[inline]
     fn rest_bytes(self) -> (u32, bool) {
         let length = self.payload_length();
@@ -75,29 +75,29 @@ impl<'a> Ipv6<'a> {
         }
         let jumbo = if self.next_header() == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
         match jumbo {
-            // A packet of 4 GiB is a few octets longer than can be said.
+            // The largest jumbogram with its header is longer than 32 bits can count.
             Some(length) => (length.min(u32::MAX - FIXED_BYTES), false),
-            None => (self.rest.wire(), self.rest.wire() > 0),
+            None => (self.rest.wire_bytes(), self.rest.wire_bytes() > 0),
         }
     }
 
-    /// See [`super::Ip::describe`].
+    /// See [`super::Ip::fill`].
     #[inline]
-    pub fn describe(self, packet: &mut Packet, notes: &mut AnomalySet) -> Option<Octets<'a>> {
+    pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
         let (rest_bytes, from_frame) = self.rest_bytes();
         if from_frame {
-            notes.add(PacketAnomaly::LengthFromFrame);
+            anomalies.add(PacketAnomaly::LengthFromFrame);
         }
-        if rest_bytes > self.rest.wire() {
-            notes.add(PacketAnomaly::LengthBeyondFrame);
+        if rest_bytes > self.rest.wire_bytes() {
+            anomalies.add(PacketAnomaly::LengthBeyondFrame);
         }
-        let rest = self.rest.end_at(rest_bytes);
-        let chain = extension::walk(self.next_header(), rest);
+        let rest = self.rest.limit(rest_bytes);
+        let chain = extension::skip_extensions(self.next_header(), rest);
         packet.source = *self.source;
         packet.destination = *self.destination;
         packet.network = Network::Ipv6;
         packet.ip_bytes = FIXED_BYTES + rest_bytes;
-        packet.payload_bytes = rest_bytes - (rest.wire() - chain.rest.wire());
+        packet.payload_bytes = rest_bytes - (rest.wire_bytes() - chain.rest.wire_bytes());
         packet.tos = self.traffic_class();
         packet.ttl = self.hop_limit();
         packet.protocol = chain.protocol;
@@ -107,7 +107,7 @@ impl<'a> Ipv6<'a> {
             End::Transport => Some(chain.rest),
             End::LaterFragment => None,
             End::Malformed => {
-                notes.add(PacketAnomaly::ExtensionMalformed);
+                anomalies.add(PacketAnomaly::ExtensionMalformed);
                 None
             }
         }
@@ -118,15 +118,15 @@ impl<'a> Ipv6<'a> {
 mod tests {
     use super::*;
     use crate::Flags;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
 
     #[test]
     fn every_field_is_read() {
         let mut ip = udp_in_v6(5, 6, b"payload");
         ip[0] = 0x6b;
         ip[1] = 0x9f;
-        let (packet, notes) = decoded(&ethernet(0x86dd, &ip));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded(&ethernet(0x86dd, &ip));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.source[0], packet.source[15], packet.destination[15]), (0xfd, 1, 2));
         assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv6, 17, 64, 0xb9));
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (55, 7, 69));
@@ -134,30 +134,30 @@ mod tests {
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         for cut in 0..40 {
-            assert_eq!(refused(229, &udp_in_v6(5, 6, b"x")[..cut]), RefusalReason::Ipv6Truncated);
+            assert_eq!(refusal(229, &udp_in_v6(5, 6, b"x")[..cut]), RefusalReason::Ipv6Truncated);
         }
-        assert_eq!(refused(101, &[0x60]), RefusalReason::Ipv6Truncated);
+        assert_eq!(refusal(101, &[0x60]), RefusalReason::Ipv6Truncated);
     }
 
     #[test]
     fn another_version_is_refused() {
         let mut ip = udp_in_v6(5, 6, b"x");
         ip[0] = 0x40;
-        assert_eq!(refused(229, &ip), RefusalReason::IpVersion);
+        assert_eq!(refusal(229, &ip), RefusalReason::IpVersion);
     }
 
     #[test]
     fn a_payload_length_of_0_is_taken_from_the_frame_if_octets_follow() {
         let mut ip = udp_in_v6(5, 6, b"x");
         ip[4..6].fill(0);
-        let (packet, notes) = decoded_as(229, &ip);
-        assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
+        let (packet, anomalies) = decoded_as(229, &ip);
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (49, 1, 5));
 
-        let (packet, notes) = decoded_as(229, &ipv6(59, &[]));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(229, &ipv6(59, &[]));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.ip_bytes, packet.protocol), (40, 59));
     }
 
@@ -167,22 +167,22 @@ mod tests {
         let mut ip = ipv6(0, &[&options[..], &udp(5, 6, &[0; 16])].concat());
         ip[4..6].fill(0);
         let mut packet = Packet::default();
-        let notes = crate::decode(229, &ip, 40 + 100_000, crate::DecodeOptions::default(), &mut packet).unwrap();
-        assert!(notes.is_empty());
+        let anomalies = crate::decode(229, &ip, 40 + 100_000, crate::DecodeOptions::default(), &mut packet).unwrap();
+        assert!(anomalies.is_empty());
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (100_040, 100_000 - 8 - 8));
         assert_eq!((packet.protocol, packet.source_port), (17, 5));
 
-        // With a payload length, the option says nothing.
+        // With a payload length, the option is ignored.
         ip[5] = 32;
         assert_eq!(decoded_as(229, &ip).0.ip_bytes, 72);
     }
 
     #[test]
-    fn a_jumbogram_of_all_the_octets_there_can_be_does_not_overflow() {
+    fn the_longest_jumbogram_does_not_overflow() {
         let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6]);
         ip[4..6].fill(0);
-        let (packet, notes) = decoded_as(229, &ip);
-        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame]);
+        let (packet, anomalies) = decoded_as(229, &ip);
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
     }
 }

@@ -1,13 +1,13 @@
-//! Linux cooked captures (LINKTYPE_LINUX_SLL and LINKTYPE_LINUX_SLL2 of the tcpdump registry).
+//! Linux cooked captures (LINKTYPE_LINUX_SLL and LINKTYPE_LINUX_SLL2 of the tcpdump.org registry).
 //!
 //! Version 1: packet type, ARP hardware type, address length (2 octets each), address (8), protocol (2).
 //! Version 2: protocol, reserved (2 each), interface (4), hardware type (2), packet type, address length
 //! (1 each), address (8).
 
-use super::Next;
-use crate::octets::Octets;
+use super::next_header::NextHeader;
+use crate::frame_slice::FrameSlice;
 
-/// Protocol number of IEEE 802.2 frames (`ETH_P_802_2` of Linux), which is no EtherType.
+/// Protocol number of IEEE 802.2 frames (`ETH_P_802_2` of Linux). It is not an EtherType.
 const LLC: u16 = 0x0004;
 
 /// A whole cooked header of either version.
@@ -18,19 +18,19 @@ pub(crate) enum Cooked<'a> {
 }
 
 impl<'a> Cooked<'a> {
-    /// Splits a header of version 1 from what follows; `None` if the capture ends inside it.
+    /// Splits a header of version 1 from its payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split_v1(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(header, rest)| (Self::V1(header), rest))
+    pub fn split_v1(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        frame.split().map(|(header, rest)| (Self::V1(header), rest))
     }
 
-    /// Splits a header of version 2 from what follows; `None` if the capture ends inside it.
+    /// Splits a header of version 2 from its payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split_v2(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(header, rest)| (Self::V2(header), rest))
+    pub fn split_v2(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        frame.split().map(|(header, rest)| (Self::V2(header), rest))
     }
 
-    /// The sender's address if it is a MAC address, else 0.
+    /// The source MAC address; 0 if the address has another length.
     #[inline]
     pub fn source(self) -> [u8; 6] {
         let (length, address) = match self {
@@ -40,19 +40,19 @@ impl<'a> Cooked<'a> {
         if length == [0, 6] { address } else { [0; 6] }
     }
 
-    /// What follows.
+    /// The header that follows.
     #[inline]
-    pub fn next(self) -> Next {
+    pub fn next(self) -> NextHeader {
         let protocol = match self {
             Self::V1(&[.., a, b]) | Self::V2(&[a, b, ..]) => u16::from_be_bytes([a, b]),
         };
-        if protocol == LLC { Next::Llc } else { Next::of_ethertype(protocol) }
+        if protocol == LLC { NextHeader::Llc } else { NextHeader::of_ethertype(protocol) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{Network, ipv4_mapped};
     use weir_ledger::RefusalReason;
 
@@ -75,9 +75,21 @@ mod tests {
         for (link, frame) in
             [(113, v1(0x0800, 6, &udp_in_v4(5, 6, b"x"))), (276, v2(0x0800, 6, &udp_in_v4(5, 6, b"x")))]
         {
-            let (packet, notes) = decoded_as(link, &frame);
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decoded_as(link, &frame);
+            assert!(anomalies.is_empty());
             assert_eq!((packet.source, packet.source_port, packet.ip_bytes), (ipv4_mapped([10, 0, 0, 1]), 5, 29));
+        }
+    }
+
+    #[test]
+    fn pppoe_sessions_lead_to_ip() {
+        let session = pppoe(&[0, 0x21], &udp_in_v4(5, 6, b"x"));
+        for (link, frame) in [(113, v1(0x8864, 6, &session)), (276, v2(0x8864, 6, &session))] {
+            let packet = decoded_as(link, &frame).0;
+            assert_eq!((packet.network, packet.source_port, packet.ip_bytes), (Network::Ipv4, 5, 29));
+            for cut in frame.len() - session.len()..frame.len() - 29 {
+                assert_eq!(refusal(link, &frame[..cut]), RefusalReason::LinkTruncated);
+            }
         }
     }
 
@@ -95,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn protocol_numbers_of_linux_are_not_ethertypes() {
+    fn linux_protocol_numbers_are_not_ethertypes() {
         assert_eq!(decoded_as(113, &v1(0x000c, 0, &[1; 16])).0.source_port, 0);
         let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &udp_in_v4(5, 6, b"x")[..]].concat();
         assert_eq!(decoded_as(276, &v2(0x0004, 6, &snap)).0.source_port, 5);
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         for (link, frame) in [(113, v1(0x0806, 6, &[])), (276, v2(0x0806, 6, &[]))] {
             for cut in 0..frame.len() {
-                assert_eq!(refused(link, &frame[..cut]), RefusalReason::LinkTruncated);
+                assert_eq!(refusal(link, &frame[..cut]), RefusalReason::LinkTruncated);
             }
         }
     }

@@ -1,85 +1,116 @@
-//! IEEE 802.2 logical link control, and the SNAP header that brings an EtherType back (RFC 1042).
+//! IEEE 802.2 logical link control: IP behind its own service access point, or behind a SNAP header, which
+//! carries an EtherType (RFC 1042).
 
-use super::Next;
-use crate::octets::Octets;
+use super::next_header::NextHeader;
+use crate::frame_slice::FrameSlice;
 
 /// Both service access points of SNAP, unnumbered information, and the organization of EtherTypes.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
-const SNAP_BYTES: u32 = 8;
+/// Octets of the LLC and SNAP headers.
+const SNAP_BYTES: usize = 8;
+/// Both service access points of IP (assigned by IEEE), and unnumbered information.
+const IP: [u8; 3] = [0x06, 0x06, 0x03];
 
-/// What follows an IEEE 802.3 length.
+/// A whole LLC header, with the SNAP header if there is one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Llc<'a> {
-    /// A whole SNAP header with an EtherType.
-    Snap(Snap<'a>),
-    /// Anything else: spanning tree, NetBIOS, other organizations.
-    Other,
+pub(crate) struct Llc {
+    next: Option<NextHeader>,
 }
 
-/// A whole SNAP header, with the LLC header before it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Snap<'a>(&'a [u8; 8]);
-
-impl<'a> Llc<'a> {
-    /// Splits the header from what follows; `None` if the capture ends before it can be told what it is.
+impl Llc {
+    /// Splits the header from the payload; `None` if the capture ends before its kind is known.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        // A difference tells that it is not SNAP however few octets were captured.
-        let differs = octets.captured().iter().zip(SNAP).any(|(&octet, snap)| octet != snap);
-        if differs || octets.wire() < SNAP_BYTES {
-            return Some((Self::Other, octets));
+    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
+        if may_begin_with(frame, &SNAP, SNAP_BYTES) {
+            let (&[.., a, b], rest) = frame.split::<SNAP_BYTES>()?;
+            let next = NextHeader::of_ethertype(u16::from_be_bytes([a, b]));
+            return Some((Self { next: Some(next) }, rest));
         }
-        octets.split().map(|(header, rest)| (Self::Snap(Snap(header)), rest))
+        if may_begin_with(frame, &IP, IP.len()) {
+            return Some((Self { next: Some(NextHeader::AnyIp) }, frame.skip(IP.len())?));
+        }
+        // Spanning tree, NetBIOS, other organizations.
+        Some((Self { next: None }, frame))
+    }
+
+    /// The header that follows; `None` after any other service access point or organization.
+    #[inline]
+    pub fn next(self) -> Option<NextHeader> {
+        self.next
     }
 }
 
-impl Snap<'_> {
-    /// What follows.
-    #[inline]
-    pub fn next(self) -> Next {
-        let [.., a, b] = *self.0;
-        Next::of_ethertype(u16::from_be_bytes([a, b]))
-    }
+/// Whether a frame can begin with a header of `header_bytes` octets that starts with `prefix`. One
+/// captured octet that differs rules it out, however few octets were captured.
+#[inline]
+fn may_begin_with(frame: FrameSlice<'_>, prefix: &[u8], header_bytes: usize) -> bool {
+    frame.captured().iter().zip(prefix).all(|(octet, expected)| octet == expected)
+        && frame.wire_bytes() as usize >= header_bytes
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Network;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use weir_ledger::RefusalReason;
 
-    fn frame() -> Vec<u8> {
-        let ip = udp_in_v4(5, 6, b"x");
-        ethernet(8 + ip.len() as u16, &[&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &ip[..]].concat())
+    fn snap(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+        [&[0xaa, 0xaa, 3, 0, 0, 0], &ethertype.to_be_bytes()[..], payload].concat()
+    }
+
+    /// An IEEE 802.3 frame: the length stands in place of the EtherType.
+    fn ieee_802_3(payload: &[u8]) -> Vec<u8> {
+        ethernet(payload.len() as u16, payload)
     }
 
     #[test]
-    fn snap_leads_to_ip() {
-        assert_eq!(decoded(&frame()).0.source_port, 5);
+    fn snap_and_the_access_point_of_ip_lead_to_ip() {
+        let (v4, v6) = (udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x"));
+        for payload in [snap(0x0800, &v4), [&[6, 6, 3], &v4[..]].concat()] {
+            for mut frame in [ieee_802_3(&payload), ethernet(0x8100, &vlan(3, payload.len() as u16, &payload))] {
+                frame.resize(64, 0);
+                let (packet, anomalies) = decoded(&frame);
+                assert!(anomalies.is_empty());
+                assert_eq!((packet.network, packet.source_port, packet.ip_bytes), (Network::Ipv4, 5, 29));
+            }
+        }
+        assert_eq!(decoded(&ieee_802_3(&snap(0x86dd, &v6))).0.network, Network::Ipv6);
+        assert_eq!(decoded(&ieee_802_3(&[&[6, 6, 3], &v6[..]].concat())).0.network, Network::Ipv6);
     }
 
     #[test]
-    fn snap_of_something_else_is_its_ethertype() {
-        let arp = decoded(&ethernet(36, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 6])).0;
+    fn snap_with_another_ethertype_is_not_ip() {
+        let arp = decoded(&ieee_802_3(&snap(0x0806, &[0; 28]))).0;
         assert_eq!((arp.network, arp.source_port), (Network::Layer2, 0x0806));
     }
 
     #[test]
-    fn frames_without_an_ethertype_have_0() {
+    fn frames_without_an_ethertype_have_ethertype_0() {
         let spanning_tree = [0x42, 0x42, 3, 0, 0, 0, 0, 0];
-        let discovery = [0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0];
-        let low = [0xaa, 0xaa, 3, 0, 0, 0, 0, 4];
-        for payload in [&spanning_tree[..], &discovery, &low, &[0x42], &[]] {
+        let cisco_discovery = [0xaa, 0xaa, 3, 0, 0, 0x0c, 0x20, 0];
+        let low_ethertype = [0xaa, 0xaa, 3, 0, 0, 0, 0, 4];
+        let other_control = [6, 6, 0xbf, 0x45];
+        let mixed_access_points = [6, 0x42, 3, 0x45];
+        let payloads: [&[u8]; 7] =
+            [&spanning_tree, &cisco_discovery, &low_ethertype, &other_control, &mixed_access_points, &[0x42], &[]];
+        for payload in payloads {
             let packet = decoded(&ethernet(38, payload)).0;
-            assert_eq!((packet.network, packet.source_port), (Network::Layer2, 0));
+            assert_eq!((packet.network, packet.source_port), (Network::Layer2, 0), "{payload:?}");
         }
     }
 
     #[test]
-    fn a_header_cut_where_it_could_still_be_snap_is_refused() {
-        let frame = frame();
-        for cut in 14..22 {
-            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
+    fn truncation_anywhere_is_refused() {
+        let ip = udp_in_v4(5, 6, b"x");
+        for (frame, headers) in
+            [(ieee_802_3(&snap(0x0800, &ip)), 22), (ieee_802_3(&[&[6, 6, 3], &ip[..]].concat()), 17)]
+        {
+            for cut in 0..headers + 20 {
+                // Whether IP follows is only known from its first octet, if no EtherType says so.
+                let known = if headers == 22 { headers } else { headers + 1 };
+                let reason = if cut < known { RefusalReason::LinkTruncated } else { RefusalReason::Ipv4Truncated };
+                assert_eq!(refusal(1, &frame[..cut]), reason, "cut at {cut}");
+            }
         }
     }
 }

@@ -1,37 +1,39 @@
-//! BSD loopback (LINKTYPE_NULL and LINKTYPE_LOOP of the tcpdump registry): an address family of four octets.
+//! BSD loopback (LINKTYPE_NULL and LINKTYPE_LOOP of the tcpdump.org registry): an address family of four
+//! octets.
 //!
-//! The first has it in the byte order of the capturing host, the second in network order; writers
-//! mix them up, and no family is another one backwards, so both are read either way.
+//! LINKTYPE_NULL has it in the byte order of the capturing host, LINKTYPE_LOOP in network byte order.
+//! Writers confuse the two, and no family is another one with its octets reversed, so both are read in
+//! either byte order.
 
-use super::Next;
-use crate::octets::Octets;
+use super::next_header::NextHeader;
+use crate::frame_slice::FrameSlice;
 
 /// A whole loopback header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loopback<'a>(&'a [u8; 4]);
 
 impl<'a> Loopback<'a> {
-    /// Splits the header from what follows; `None` if the capture ends inside it.
+    /// Splits the header from its payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(header, rest)| (Self(header), rest))
+    pub fn split(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        frame.split().map(|(header, rest)| (Self(header), rest))
     }
 
-    /// What follows. The families are those of the BSDs, Darwin and Linux.
+    /// The header that follows. Address families of the BSDs, Darwin and Linux are known.
     #[inline]
-    pub fn next(self) -> Next {
-        let ([0, 0, 0, family] | [family, 0, 0, 0]) = *self.0 else { return Next::Other(0) };
+    pub fn next(self) -> NextHeader {
+        let ([0, 0, 0, family] | [family, 0, 0, 0]) = *self.0 else { return NextHeader::Other(0) };
         match family {
-            2 => Next::Ipv4,
-            10 | 24 | 28 | 30 => Next::Ipv6,
-            _ => Next::Other(0),
+            2 => NextHeader::Ipv4,
+            10 | 24 | 28 | 30 => NextHeader::Ipv6,
+            _ => NextHeader::Other(0),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{Network, Packet};
     use weir_ledger::RefusalReason;
 
@@ -62,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         for cut in 0..4 {
-            assert_eq!(refused(108, &[0, 0, 0, 2][..cut]), RefusalReason::LinkTruncated);
+            assert_eq!(refusal(108, &[0, 0, 0, 2][..cut]), RefusalReason::LinkTruncated);
         }
     }
 }

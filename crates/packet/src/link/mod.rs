@@ -1,62 +1,65 @@
-//! From the link layer to IP: what the link type says comes first, then VLAN tags, MPLS stacks,
-//! PPPoE sessions and SNAP headers in any order (`docs/metering.md` section 1).
+//! Link layer: from the start of a frame to IP. The link type determines the first header; VLAN tags,
+//! MPLS label stacks, PPPoE sessions and LLC headers may follow in any order (`docs/metering.md`
+//! section 1).
 
+mod atm;
+mod cisco_hdlc;
 mod cooked;
 mod ethernet;
+mod link_type;
 mod llc;
 mod loopback;
 mod mpls;
+mod next_header;
+mod nflog;
 mod ppp;
 mod pppoe;
 mod vlan;
 
+use crate::frame_slice::FrameSlice;
 use crate::ip::Ip;
-use crate::octets::Octets;
-use crate::{NO_LABEL, NO_VLAN};
+use crate::packet::{NO_LABEL, NO_VLAN};
+use atm::Atm;
+use cisco_hdlc::CiscoHdlc;
 use cooked::Cooked;
 use ethernet::Ethernet;
 use llc::Llc;
 use loopback::Loopback;
-use mpls::Stack;
+use mpls::LabelStack;
+use nflog::Nflog;
 use ppp::Ppp;
 use pppoe::Pppoe;
 use vlan::Vlan;
 use weir_ledger::RefusalReason;
 
-pub(crate) use ethernet::is_length;
-pub(crate) use vlan::is_vlan;
+pub use link_type::link_type_name;
+pub(crate) use next_header::{IPV4, IPV6, NextHeader, PPP, is_mpls, is_vlan};
+pub(crate) use ppp::skip_address_and_control;
 
-/// VLAN tags, label stacks, PPPoE and SNAP headers before IP, altogether, at most.
-const HEADERS: u32 = 16;
+/// Largest number of VLAN tags, label stacks, PPPoE and LLC headers before IP, in total.
+const MAX_HEADERS: u32 = 16;
 
-/// EtherType of IPv4.
-pub(crate) const IPV4: u16 = 0x0800;
-/// EtherType of IPv6.
-pub(crate) const IPV6: u16 = 0x86dd;
-/// EtherType of an MPLS stack (RFC 3032 section 5, RFC 5332).
-pub(crate) const MPLS: [u16; 2] = [0x8847, 0x8848];
-/// EtherType of a PPPoE session (RFC 2516).
-const PPPOE_SESSION: u16 = 0x8864;
-
-/// What the link layer said about the frame.
+/// Fields of the headers before IP.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Envelope {
-    /// Source and destination MAC address; 0 where the link type has none.
+pub(crate) struct LinkHeaders {
+    /// Source MAC address; 0 where the link type has none.
     pub source: [u8; 6],
+    /// Destination MAC address; 0 where the link type has none.
     pub destination: [u8; 6],
-    /// VLAN identifiers of the first two tags, or [`NO_VLAN`].
+    /// VLAN identifier of the outermost tag, or [`NO_VLAN`].
     pub vlan: u16,
+    /// VLAN identifier of the second tag, or [`NO_VLAN`].
     pub inner_vlan: u16,
-    /// Top label of the first stack, or [`NO_LABEL`].
+    /// Top label of the outermost label stack, or [`NO_LABEL`].
     pub mpls_label: u32,
 }
 
-impl Envelope {
-    /// Nothing is known yet.
+impl LinkHeaders {
+    /// No header was read.
     pub const EMPTY: Self =
         Self { source: [0; 6], destination: [0; 6], vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls_label: NO_LABEL };
 
-    fn tag(&mut self, vlan: u16) {
+    fn add_vlan(&mut self, vlan: u16) {
         if self.vlan == NO_VLAN {
             self.vlan = vlan;
         } else if self.inner_vlan == NO_VLAN {
@@ -65,132 +68,115 @@ impl Envelope {
     }
 }
 
-/// Where the headers lead.
+/// What the headers lead to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Content<'a> {
-    /// To IP.
+pub(crate) enum LinkPayload<'a> {
     Ip(Ip<'a>),
-    /// To something else: its EtherType, 0 if it has none.
+    /// Not IP: the EtherType, 0 if there is none.
     Other(u16),
 }
 
-/// Which header comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    Ipv4,
-    Ipv6,
-    /// IP of the version that its first four bits say.
-    AnyIp,
-    Ethernet,
-    Vlan,
-    Mpls,
-    Pppoe,
-    Ppp,
-    Llc,
-    /// Nothing that leads to IP: its EtherType, 0 if it has none.
-    Other(u16),
-}
-
-impl Next {
-    /// What an EtherType says.
-    #[inline]
-    pub fn of_ethertype(ethertype: u16) -> Self {
-        match ethertype {
-            IPV4 => Self::Ipv4,
-            IPV6 => Self::Ipv6,
-            PPPOE_SESSION => Self::Pppoe,
-            other if is_vlan(other) => Self::Vlan,
-            other if MPLS.contains(&other) => Self::Mpls,
-            other if is_length(other) => Self::Other(0),
-            other => Self::Other(other),
-        }
-    }
-
-    /// What the field says that holds an EtherType or an IEEE 802.3 length.
-    #[inline]
-    fn of_ethertype_or_length(value: u16) -> Self {
-        if is_length(value) { Self::Llc } else { Self::of_ethertype(value) }
-    }
-}
-
-/// Reads a frame of a link type (the LINKTYPE registry of tcpdump) down to the IP header.
+/// Reads a frame of a link type (the LINKTYPE registry of tcpdump.org) down to the IP header.
 ///
 /// # Errors
-/// Why there is no IP header to be had, or no telling whether there is one.
+/// Why no IP header can be read, or why it cannot be decided whether there is one.
 #[inline]
-pub(crate) fn read<'a>(link: u16, frame: Octets<'a>, envelope: &mut Envelope) -> Result<Content<'a>, RefusalReason> {
-    let (next, rest) = match link {
-        1 => (Next::Ethernet, frame),
-        12 | 14 | 101 => (Next::AnyIp, frame),
-        228 => (Next::Ipv4, frame),
-        229 => (Next::Ipv6, frame),
+pub(crate) fn parse<'a>(
+    link_type: u16,
+    frame: FrameSlice<'a>,
+    headers: &mut LinkHeaders,
+) -> Result<LinkPayload<'a>, RefusalReason> {
+    let truncated = RefusalReason::LinkTruncated;
+    let (next, rest) = match link_type {
+        1 => (NextHeader::Ethernet, frame),
+        12 | 14 | 101 => (NextHeader::AnyIp, frame),
+        228 => (NextHeader::Ipv4, frame),
+        229 => (NextHeader::Ipv6, frame),
         0 | 108 => {
-            let (loopback, rest) = Loopback::split(frame).ok_or(RefusalReason::LinkTruncated)?;
+            let (loopback, rest) = Loopback::split(frame).ok_or(truncated)?;
             (loopback.next(), rest)
         }
         113 | 276 => {
-            let split = if link == 113 { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
-            let (cooked, rest) = split.ok_or(RefusalReason::LinkTruncated)?;
-            envelope.source = cooked.source();
+            let split = if link_type == 113 { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
+            let (cooked, rest) = split.ok_or(truncated)?;
+            headers.source = cooked.source();
             (cooked.next(), rest)
+        }
+        50 if CiscoHdlc::is_announced_by(frame) => split_cisco_hdlc(frame)?,
+        9 | 50 => (NextHeader::Ppp(PPP), skip_address_and_control(frame).ok_or(truncated)?),
+        104 => split_cisco_hdlc(frame)?,
+        100 => {
+            let (atm, rest) = Atm::split(frame).ok_or(truncated)?;
+            (atm.next(), rest)
+        }
+        239 => {
+            let (nflog, rest) = Nflog::split(frame)?;
+            (nflog.next(), rest)
         }
         _ => return Err(RefusalReason::LinkType),
     };
-    walk(next, rest, envelope)
+    parse_from(next, rest, headers)
 }
 
-/// Follows headers from the first that is known to what they lead to.
+fn split_cisco_hdlc(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>), RefusalReason> {
+    let (hdlc, rest) = CiscoHdlc::split(frame).ok_or(RefusalReason::LinkTruncated)?;
+    Ok((hdlc.next(), rest))
+}
+
+/// Follows the headers from `next` on to IP, or to the first that does not lead to IP.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`parse`].
 #[inline]
-pub(crate) fn walk<'a>(
-    mut next: Next,
-    mut octets: Octets<'a>,
-    envelope: &mut Envelope,
-) -> Result<Content<'a>, RefusalReason> {
-    let mut headers = 0;
+pub(crate) fn parse_from<'a>(
+    mut next: NextHeader,
+    mut rest: FrameSlice<'a>,
+    headers: &mut LinkHeaders,
+) -> Result<LinkPayload<'a>, RefusalReason> {
+    let truncated = RefusalReason::LinkTruncated;
+    let mut count = 0;
     loop {
-        // Ethernet and PPP are not counted: they come first, or after a stack or session that is.
+        // Ethernet and PPP headers are not counted: each is the first, or follows a header that is counted.
         match next {
-            Next::Ipv4 => return Ip::split_v4(octets).map(Content::Ip),
-            Next::Ipv6 => return Ip::split_v6(octets).map(Content::Ip),
-            Next::AnyIp => return Ip::split(octets).map(Content::Ip),
-            Next::Other(ethertype) => return Ok(Content::Other(ethertype)),
-            Next::Ethernet => {
-                let (ethernet, rest) = Ethernet::split(octets).ok_or(RefusalReason::LinkTruncated)?;
-                (envelope.destination, envelope.source) = (ethernet.destination(), ethernet.source());
-                (next, octets) = (ethernet.next(), rest);
+            NextHeader::Ipv4 => return Ip::split_v4(rest).map(LinkPayload::Ip),
+            NextHeader::Ipv6 => return Ip::split_v6(rest).map(LinkPayload::Ip),
+            NextHeader::AnyIp => return Ip::split(rest).map(LinkPayload::Ip),
+            NextHeader::Other(ethertype) => return Ok(LinkPayload::Other(ethertype)),
+            NextHeader::Ethernet => {
+                let (ethernet, payload) = Ethernet::split(rest).ok_or(truncated)?;
+                (headers.destination, headers.source) = (ethernet.destination(), ethernet.source());
+                (next, rest) = (ethernet.next(), payload);
                 continue;
             }
-            Next::Ppp => {
-                let (ppp, rest) = Ppp::split(octets).ok_or(RefusalReason::LinkTruncated)?;
-                (next, octets) = (ppp.next(), rest);
+            NextHeader::Ppp(ethertype) => {
+                let (ppp, payload) = Ppp::split(rest).ok_or(truncated)?;
+                (next, rest) = (ppp.next(ethertype), payload);
                 continue;
             }
-            Next::Vlan => {
-                let (vlan, rest) = Vlan::split(octets).ok_or(RefusalReason::LinkTruncated)?;
-                envelope.tag(vlan.identifier());
-                (next, octets) = (vlan.next(), rest);
+            NextHeader::Vlan => {
+                let (vlan, payload) = Vlan::split(rest).ok_or(truncated)?;
+                headers.add_vlan(vlan.identifier());
+                (next, rest) = (vlan.next(), payload);
             }
-            Next::Mpls => {
-                let (stack, rest) = Stack::split(octets)?;
-                if envelope.mpls_label == NO_LABEL {
-                    envelope.mpls_label = stack.top_label();
+            NextHeader::Mpls => {
+                let (stack, payload) = LabelStack::split(rest)?;
+                if headers.mpls_label == NO_LABEL {
+                    headers.mpls_label = stack.top_label();
                 }
-                (next, octets) = (stack.next(), rest);
+                (next, rest) = (stack.next(), payload);
             }
-            Next::Pppoe => {
-                let (pppoe, rest) = Pppoe::split(octets).ok_or(RefusalReason::LinkTruncated)?;
-                (next, octets) = (pppoe.next(), rest);
+            NextHeader::Pppoe => {
+                let (pppoe, payload) = Pppoe::split(rest).ok_or(truncated)?;
+                (next, rest) = (pppoe.next(), payload);
             }
-            Next::Llc => match Llc::split(octets).ok_or(RefusalReason::LinkTruncated)? {
-                (Llc::Snap(snap), rest) => (next, octets) = (snap.next(), rest),
-                (Llc::Other, _) => return Ok(Content::Other(0)),
-            },
+            NextHeader::Llc => {
+                let (llc, payload) = Llc::split(rest).ok_or(truncated)?;
+                let Some(header) = llc.next() else { return Ok(LinkPayload::Other(0)) };
+                (next, rest) = (header, payload);
+            }
         }
-        headers += 1;
-        if headers > HEADERS {
+        count += 1;
+        if count > MAX_HEADERS {
             return Err(RefusalReason::TooManyHeaders);
         }
     }

@@ -1,35 +1,35 @@
 //! MPLS label stacks (RFC 3032) and the pseudowires in them (RFC 4385, RFC 4448).
 //!
-//! A stack does not say what it carries. The first four bits behind it do, as far as they can:
-//! 4 and 6 are IP, 0 is a control word with Ethernet behind it, all else is Ethernet (RFC 4928).
+//! A label stack does not identify its payload. The first four bits after it are used instead (RFC 4928):
+//! 4 and 6 are IP, 0 is a control word followed by Ethernet, any other value is Ethernet.
 
-use super::Next;
-use crate::octets::Octets;
+use super::next_header::NextHeader;
+use crate::frame_slice::FrameSlice;
 use weir_ledger::RefusalReason;
 
-/// Labels in a stack, at most.
-const LABELS: usize = 16;
+/// Largest number of labels in a stack.
+const MAX_LABELS: usize = 16;
 /// Octets of the pseudowire control word.
 const CONTROL_WORD_BYTES: usize = 4;
 
 /// A whole label stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stack<'a> {
+pub(crate) struct LabelStack<'a> {
     top: &'a [u8; 4],
-    next: Next,
+    next: NextHeader,
 }
 
-impl<'a> Stack<'a> {
-    /// Splits the stack, and the control word if there is one, from what follows.
+impl<'a> LabelStack<'a> {
+    /// Splits the stack, and the control word if there is one, from the payload.
     ///
     /// # Errors
-    /// `MplsTruncated` if the capture ends before the octet behind the bottom; `TooManyHeaders` if the
-    /// stack does not end; `LinkTruncated` if the capture ends inside the control word.
+    /// `MplsTruncated` if the capture ends before the octet after the bottom label; `TooManyHeaders` if the
+    /// stack has no bottom within 16 labels; `LinkTruncated` if the capture ends inside the control word.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), RefusalReason> {
-        let (top, mut rest) = octets.split().ok_or(RefusalReason::MplsTruncated)?;
+    pub fn split(frame: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), RefusalReason> {
+        let (top, mut rest) = frame.split().ok_or(RefusalReason::MplsTruncated)?;
         let mut entry: &[u8; 4] = top;
-        for _ in 1..LABELS {
+        for _ in 1..MAX_LABELS {
             if is_bottom(entry) {
                 break;
             }
@@ -39,31 +39,31 @@ impl<'a> Stack<'a> {
             return Err(RefusalReason::TooManyHeaders);
         }
         let next = match rest.captured().first().ok_or(RefusalReason::MplsTruncated)? >> 4 {
-            4 => Next::Ipv4,
-            6 => Next::Ipv6,
+            4 => NextHeader::Ipv4,
+            6 => NextHeader::Ipv6,
             0 => {
                 rest = rest.skip(CONTROL_WORD_BYTES).ok_or(RefusalReason::LinkTruncated)?;
-                Next::Ethernet
+                NextHeader::Ethernet
             }
-            _ => Next::Ethernet,
+            _ => NextHeader::Ethernet,
         };
         Ok((Self { top, next }, rest))
     }
 
-    /// The label that was pushed last: 20 bits.
+    /// The top label, 20 bits.
     #[inline]
     pub fn top_label(self) -> u32 {
         u32::from_be_bytes(*self.top) >> 12
     }
 
-    /// What follows.
+    /// The header that follows.
     #[inline]
-    pub fn next(self) -> Next {
+    pub fn next(self) -> NextHeader {
         self.next
     }
 }
 
-/// Whether a label is the last of its stack.
+/// Whether a label stack entry is the last of its stack.
 #[inline]
 fn is_bottom(entry: &[u8; 4]) -> bool {
     entry[2] & 1 == 1
@@ -72,11 +72,11 @@ fn is_bottom(entry: &[u8; 4]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{NO_VLAN, Network};
 
     #[test]
-    fn the_first_bits_say_what_a_stack_carries() {
+    fn the_first_four_bits_identify_the_payload() {
         for ethertype in [0x8847, 0x8848] {
             let v4 = decoded(&ethernet(ethertype, &mpls(&[17, 18], &udp_in_v4(5, 6, b"x")))).0;
             let v6 = decoded(&ethernet(ethertype, &mpls(&[0xfffff], &udp_in_v6(5, 6, b"x")))).0;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_is_found_with_and_without_a_control_word_and_adds_its_tags() {
+    fn ethernet_with_and_without_a_control_word_adds_its_tags() {
         let inner = ethernet(0x8100, &vlan(20, 0x8847, &mpls(&[99], &udp_in_v4(5, 6, b"x"))));
         let with = [&[0, 0, 0, 1], &inner[..]].concat();
         let without = [&[0x1e], &inner[1..]].concat();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_without_ip_in_a_stack_is_the_inner_frame() {
+    fn ethernet_without_ip_in_a_stack_has_the_inner_addresses() {
         let mut inner = ethernet(0x0806, &[0; 28]);
         inner[..6].fill(0xff);
         let packet = decoded(&ethernet(0x8847, &mpls(&[17], &inner))).0;
@@ -107,22 +107,22 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         let frame = ethernet(0x8847, &mpls(&[17, 18], &[0, 0, 0, 0]));
         for cut in 14..=22 {
-            assert_eq!(refused(1, &frame[..cut]), RefusalReason::MplsTruncated);
+            assert_eq!(refusal(1, &frame[..cut]), RefusalReason::MplsTruncated);
         }
         for cut in 23..=26 {
-            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
+            assert_eq!(refusal(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
     }
 
     #[test]
     fn a_stack_of_more_labels_than_the_bound_is_refused() {
         let frame = |labels: usize| ethernet(0x8847, &mpls(&vec![5; labels], &udp_in_v4(5, 6, b"x")));
-        assert_eq!(decoded(&frame(LABELS)).0.source_port, 5);
-        assert_eq!(refused(1, &frame(LABELS + 1)), RefusalReason::TooManyHeaders);
-        assert_eq!(refused(1, &frame(LABELS + 1)[..14 + 4 * LABELS]), RefusalReason::TooManyHeaders);
-        assert_eq!(refused(1, &frame(LABELS)[..14 + 4 * LABELS - 1]), RefusalReason::MplsTruncated);
+        assert_eq!(decoded(&frame(MAX_LABELS)).0.source_port, 5);
+        assert_eq!(refusal(1, &frame(MAX_LABELS + 1)), RefusalReason::TooManyHeaders);
+        assert_eq!(refusal(1, &frame(MAX_LABELS + 1)[..14 + 4 * MAX_LABELS]), RefusalReason::TooManyHeaders);
+        assert_eq!(refusal(1, &frame(MAX_LABELS)[..14 + 4 * MAX_LABELS - 1]), RefusalReason::MplsTruncated);
     }
 }

@@ -1,49 +1,43 @@
-//! VLAN tags (IEEE 802.1Q clause 9): priority and identifier, then the next EtherType or length.
+//! VLAN tags (IEEE 802.1Q clause 9): priority and identifier, then an EtherType or a length.
 
-use super::Next;
-use crate::octets::Octets;
+use super::next_header::NextHeader;
+use crate::frame_slice::FrameSlice;
 
-/// Whether an EtherType announces a tag: customer, service, and what came before the standard.
-#[inline]
-pub(crate) fn is_vlan(ethertype: u16) -> bool {
-    matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200 | 0x9300)
-}
-
-/// A whole tag, without the EtherType that announced it.
+/// A whole VLAN tag, without the EtherType that announced it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vlan<'a>(&'a [u8; 4]);
 
 impl<'a> Vlan<'a> {
-    /// Splits the tag from what follows; `None` if the capture ends inside it.
+    /// Splits the tag from its payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(tag, rest)| (Self(tag), rest))
+    pub fn split(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        frame.split().map(|(tag, rest)| (Self(tag), rest))
     }
 
-    /// VLAN identifier: 12 bits, 0 in a tag that only gives a priority.
+    /// VLAN identifier, 12 bits; 0 in a priority tag.
     #[inline]
     pub fn identifier(self) -> u16 {
         let [a, b, ..] = *self.0;
         u16::from_be_bytes([a, b]) & 0x0fff
     }
 
-    /// What follows.
+    /// The header that follows.
     #[inline]
-    pub fn next(self) -> Next {
+    pub fn next(self) -> NextHeader {
         let [.., a, b] = *self.0;
-        Next::of_ethertype_or_length(u16::from_be_bytes([a, b]))
+        NextHeader::of_ethertype_or_length(u16::from_be_bytes([a, b]))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::HEADERS;
+    use super::super::MAX_HEADERS;
     use crate::NO_VLAN;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use weir_ledger::RefusalReason;
 
     #[test]
-    fn the_first_two_identifiers_are_kept_and_every_tag_is_passed() {
+    fn the_first_two_identifiers_are_stored_and_every_tag_is_skipped() {
         let ip = udp_in_v4(5, 6, b"x");
         let one = ethernet(0x8100, &vlan(0xe000 | 7, 0x0800, &ip));
         let three = ethernet(0x88a8, &vlan(100, 0x9100, &vlan(200, 0x9300, &vlan(300, 0x0800, &ip))));
@@ -53,22 +47,22 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_tag_is_a_tag() {
+    fn a_priority_tag_counts_as_a_tag() {
         assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.vlan, 0);
         assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.inner_vlan, 9);
     }
 
     #[test]
-    fn a_tagged_frame_may_hold_a_length() {
+    fn a_tagged_frame_may_have_a_length() {
         let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &udp_in_v4(5, 6, b"x")[..]].concat();
         assert_eq!(decoded(&ethernet(0x8100, &vlan(3, 37, &snap))).0.source_port, 5);
     }
 
     #[test]
-    fn a_tag_cut_anywhere_is_refused() {
+    fn truncation_anywhere_is_refused() {
         let frame = ethernet(0x8100, &vlan(1, 0x0806, &[]));
         for cut in 14..18 {
-            assert_eq!(refused(1, &frame[..cut]), RefusalReason::LinkTruncated);
+            assert_eq!(refusal(1, &frame[..cut]), RefusalReason::LinkTruncated);
         }
     }
 
@@ -83,7 +77,7 @@ mod tests {
             }
             ethernet(ethertype, &payload)
         };
-        assert_eq!(decoded(&tagged(HEADERS as u16)).0.source_port, 5);
-        assert_eq!(refused(1, &tagged(HEADERS as u16 + 1)), RefusalReason::TooManyHeaders);
+        assert_eq!(decoded(&tagged(MAX_HEADERS as u16)).0.source_port, 5);
+        assert_eq!(refusal(1, &tagged(MAX_HEADERS as u16 + 1)), RefusalReason::TooManyHeaders);
     }
 }

@@ -1,8 +1,8 @@
-//! Claims about the whole decoder, and what the tests of the parts build their frames with.
+//! Tests of the whole decoder, and the frames that the tests of the parsers share.
 
-pub(crate) mod build;
-mod common;
-mod frames;
-mod oracle;
+mod etherparse;
+mod fast_path;
+pub(crate) mod frames;
 mod properties;
+mod strategies;
 mod tunnels;

@@ -1,16 +1,16 @@
-//! What holds for every frame: good, cut, damaged or made of nothing.
+//! Properties that hold for every frame: valid, truncated, damaged or random.
 
-use super::build::noted;
-use super::frames::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
+use super::frames::anomaly_list;
+use super::strategies::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
 use crate::{AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
-/// Every link type that is decoded, and one that is not.
-const LINKS: [u16; 11] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 105];
+/// Every link type that is decoded, and last one that is not.
+const LINKS: [u16; 16] = [0, 1, 9, 12, 14, 50, 100, 101, 104, 108, 113, 228, 229, 239, 276, 105];
 
-/// Decodes, and compares with the general decoder alone: with tunnels entered or not, nothing may tell the two apart.
+/// Compares [`decode`] with the general decoder, with and without decapsulation.
 pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     for decapsulate in [false, true] {
         let [mut packet, mut general] = [Packet { time_ns: 1, interface: 2, source: [9; 16], ..Packet::default() }; 2];
@@ -23,7 +23,7 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     }
 }
 
-/// Decodes into a packet that still holds another one, and checks what must hold for anything.
+/// Decodes into a packet that holds old values, and checks what must hold for every frame.
 fn checked(
     link: u16,
     bytes: &[u8],
@@ -45,8 +45,8 @@ fn checked(
     let result = decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut packet);
     assert_eq!(result, decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut other));
     decoded_alike(link, bytes, frame_bytes);
-    let notes = result?;
-    assert_eq!(packet, other, "the packet before shows through");
+    let anomalies = result?;
+    assert_eq!(packet, other, "an old value is left");
     assert_eq!((packet.time_ns, packet.interface, packet.frame_bytes), (1, 2, frame_bytes));
 
     let header_bytes = match packet.network {
@@ -64,31 +64,32 @@ fn checked(
         assert!(!flags.has(Flags::PORTS));
     }
     if packet.network == Network::Layer2 {
-        assert!(notes.is_empty());
+        assert!(anomalies.is_empty());
         assert_eq!((packet.protocol, packet.ip_bytes, flags.0), (255, 0, Flags::PORTS));
         assert_eq!(packet.source_port, packet.destination_port);
     }
-    let tunnel_notes =
-        noted(notes).iter().any(|n| matches!(n, PacketAnomaly::TunnelMalformed | PacketAnomaly::TunnelTooDeep));
-    assert!(decapsulate || !(tunnel_notes || packet.tunnel_type != TunnelType::None));
+    let tunnel_anomalies = anomaly_list(anomalies)
+        .iter()
+        .any(|n| matches!(n, PacketAnomaly::TunnelMalformed | PacketAnomaly::TunnelTooDeep));
+    assert!(decapsulate || !(tunnel_anomalies || packet.tunnel_type != TunnelType::None));
     if packet.tunnel_type == TunnelType::None {
         assert!(!flags.has(Flags::TUNNEL_ID));
         assert_eq!((packet.outer_source, packet.outer_destination, packet.tunnel_id), ([0; 16], [0; 16], 0));
     }
-    Ok((packet, notes))
+    Ok((packet, anomalies))
 }
 
 /// Decodes with and without decapsulation, and checks the two against each other.
 fn checked_both_ways(link: u16, bytes: &[u8], frame_bytes: u32) {
     match (checked(link, bytes, frame_bytes, false), checked(link, bytes, frame_bytes, true)) {
-        (Ok((outer, outer_notes)), Ok((inner, inner_notes))) => {
+        (Ok((outer, outer_anomalies)), Ok((inner, inner_anomalies))) => {
             assert_eq!(
                 (outer.vlan, outer.inner_vlan, outer.mpls_label),
                 (inner.vlan, inner.inner_vlan, inner.mpls_label)
             );
             if inner.tunnel_type == TunnelType::None {
                 assert_eq!(outer, inner);
-                assert!(noted(outer_notes).iter().all(|&n| noted(inner_notes).contains(&n)));
+                assert!(anomaly_list(outer_anomalies).iter().all(|&n| anomaly_list(inner_anomalies).contains(&n)));
             } else {
                 assert!(matches!(outer.protocol, 4 | 17 | 41 | 47));
             }
@@ -102,14 +103,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn random_octets_do_no_harm(bytes in vec(any::<u8>(), 0..200), beyond in 0u32..2000) {
+    fn random_octets_are_decoded_safely(bytes in vec(any::<u8>(), 0..200), beyond in 0u32..2000) {
         for link in LINKS {
             checked_both_ways(link, &bytes, bytes.len() as u32 + beyond);
         }
     }
 
     #[test]
-    fn random_octets_behind_a_plausible_start_do_no_harm(
+    fn random_octets_after_a_plausible_start_are_decoded_safely(
         start in prop::sample::select(vec![
             &[0x45, 0, 0, 100, 0, 0, 0, 0, 64][..],
             &[0x4f, 0, 0, 0],
@@ -125,26 +126,26 @@ proptest! {
     }
 
     #[test]
-    fn the_wire_may_be_shorter_than_the_capture(bytes in vec(any::<u8>(), 0..100), frame_bytes in 0u32..100) {
+    fn a_wire_length_below_the_captured_length_is_decoded_safely(bytes in vec(any::<u8>(), 0..100), frame_bytes in 0u32..100) {
         for link in LINKS {
             let _ = checked(link, &bytes, frame_bytes, true);
         }
     }
 
     #[test]
-    fn headers_around_a_packet_change_nothing_in_it(
+    fn outer_headers_do_not_change_the_packet(
         packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(), padding in 0usize..40,
     ) {
         let (inner, _) = checked(101, &packet.octets, packet.octets.len() as u32, false).unwrap();
         let (outer, innermost) = tunnelled(&packet, &kinds);
         let frame = framed(link, &headers, &outer.octets);
         let mut octets = frame.octets.clone();
-        // An IPv6 header that gives no length says that it goes on to the end of the frame.
+        // An IPv6 packet without a length extends to the end of the frame, so padding would change it.
         let has_length = packet.octets[0] >> 4 != 6 || packet.octets[4..6] != [0; 2];
         octets.resize(octets.len() + if has_length { padding } else { 0 }, 0xee);
-        let (decoded, notes) = checked(link, &octets, octets.len() as u32, true).unwrap();
-        let (_, expected_notes) = checked(101, &packet.octets, packet.octets.len() as u32, false).unwrap();
-        prop_assert_eq!(notes, expected_notes);
+        let (decoded, anomalies) = checked(link, &octets, octets.len() as u32, true).unwrap();
+        let (_, expected_anomalies) = checked(101, &packet.octets, packet.octets.len() as u32, false).unwrap();
+        prop_assert_eq!(anomalies, expected_anomalies);
         prop_assert_eq!(decoded.tunnel_type, innermost.unwrap_or(TunnelType::None));
         prop_assert_eq!((decoded.vlan, decoded.inner_vlan, decoded.mpls_label), (frame.vlan, frame.inner_vlan, frame.mpls_label));
         let bare = Packet {
@@ -163,19 +164,19 @@ proptest! {
     }
 
     #[test]
-    fn every_snap_length_that_holds_the_headers_gives_the_same_packet(
+    fn every_snap_length_after_the_headers_gives_the_same_packet(
         packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(),
     ) {
         let (outer, _) = tunnelled(&packet, &kinds);
         let frame = framed(link, &headers, &outer.octets);
         let wire = frame.octets.len() as u32;
         for decapsulate in [false, true] {
-            let (whole, whole_notes) = checked(link, &frame.octets, wire, decapsulate).unwrap();
+            let (whole, whole_anomalies) = checked(link, &frame.octets, wire, decapsulate).unwrap();
             let needed = frame.link_bytes + outer.header_bytes;
             for snap in needed.min(frame.octets.len())..frame.octets.len() {
-                prop_assert_eq!(checked(link, &frame.octets[..snap], wire, decapsulate), Ok((whole, whole_notes)));
+                prop_assert_eq!(checked(link, &frame.octets[..snap], wire, decapsulate), Ok((whole, whole_anomalies)));
             }
-            // A shorter one may say less, but nothing else.
+            // With a shorter one fields may be missing, but none may have another value.
             for snap in 0..needed.min(frame.octets.len()) {
                 let cut = checked(link, &frame.octets[..snap], wire, decapsulate);
                 if let Ok((cut, _)) = cut && cut.tunnel_type == whole.tunnel_type && cut.outer_source == whole.outer_source {
@@ -190,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_octet_anywhere_does_no_harm(
+    fn a_damaged_octet_anywhere_is_decoded_safely(
         packet in ip_packet(), kinds in tunnels(), headers in headers(), link in link(), value in any::<u8>(), bit in 0u8..8,
     ) {
         let (IpPacket { octets, header_bytes }, _) = tunnelled(&packet, &kinds);
@@ -208,8 +209,8 @@ proptest! {
 }
 
 #[test]
-fn link_types_that_are_not_known_are_refused() {
-    for link in (0..=u16::MAX).filter(|link| !LINKS[..10].contains(link)) {
+fn unknown_link_types_are_refused() {
+    for link in (0..=u16::MAX).filter(|link| !LINKS[..15].contains(link)) {
         assert_eq!(checked(link, &[0x45; 64], 64, true), Err(RefusalReason::LinkType));
     }
 }

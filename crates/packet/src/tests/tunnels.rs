@@ -1,6 +1,6 @@
-//! Tunnels in tunnels.
+//! Nested tunnels.
 
-use super::build::*;
+use super::frames::*;
 use crate::{DecodeOptions, Flags, NO_LABEL, NO_VLAN, Packet, TunnelType, decode, ipv4_mapped};
 use weir_ledger::PacketAnomaly;
 
@@ -15,8 +15,8 @@ const KINDS: [TunnelType; 8] = [
     TunnelType::Gtpu,
 ];
 
-/// An IP packet that carries another in a tunnel whose identifier, if it has one, is 7.
-/// `None` if the tunnel cannot carry IP of that version.
+/// Wraps an IP packet in a tunnel. The tunnel identifier, if there is one, is 7. `None` if the tunnel cannot
+/// carry IP of that version.
 pub(super) fn wrap(kind: TunnelType, inner: &[u8]) -> Option<Vec<u8>> {
     let (protocol, ethertype) = if inner[0] >> 4 == 4 { (4, 0x0800) } else { (41, 0x86dd) };
     let [a, b] = u16::to_be_bytes(ethertype);
@@ -32,7 +32,7 @@ pub(super) fn wrap(kind: TunnelType, inner: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// `inner` in a number of GRE tunnels.
+/// Wraps `inner` in a number of GRE tunnels.
 fn in_gre(tunnels: usize, inner: Vec<u8>) -> Vec<u8> {
     (0..tunnels).fold(inner, |inner, _| wrap(TunnelType::Gre, &inner).unwrap())
 }
@@ -46,8 +46,8 @@ fn every_kind_in_every_kind_gives_the_innermost_packet() {
             let carrier = decoded_as(101, &around).0;
             for outer in KINDS {
                 let Some(packet) = wrap(outer, &around) else { continue };
-                let (packet, notes) = entered(101, &packet);
-                assert!(notes.is_empty(), "{kind:?} in {outer:?}");
+                let (packet, anomalies) = decapsulated(101, &packet);
+                assert!(anomalies.is_empty(), "{kind:?} in {outer:?}");
                 assert_eq!((packet.tunnel_type, packet.ip_bytes, packet.source_port), (kind, inner.ip_bytes, 5));
                 assert_eq!((packet.source, packet.network), (inner.source, inner.network));
                 assert_eq!(packet.outer_source, carrier.source);
@@ -62,12 +62,12 @@ fn every_kind_in_every_kind_gives_the_innermost_packet() {
 }
 
 #[test]
-fn without_decapsulation_nothing_is_entered() {
+fn without_the_option_nothing_is_decapsulated() {
     for kind in KINDS {
         for inner in [udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x")] {
             let Some(packet) = wrap(kind, &inner) else { continue };
-            let (decoded, notes) = decoded_as(101, &packet);
-            assert!(notes.is_empty());
+            let (decoded, anomalies) = decoded_as(101, &packet);
+            assert!(anomalies.is_empty());
             assert_eq!((decoded.tunnel_type, decoded.ip_bytes as usize), (TunnelType::None, packet.len()));
             assert_eq!((decoded.outer_source, decoded.tunnel_id), ([0; 16], 0));
         }
@@ -75,69 +75,69 @@ fn without_decapsulation_nothing_is_entered() {
 }
 
 #[test]
-fn a_ninth_tunnel_is_not_entered_and_its_ip_header_is_metered() {
-    let (eighth, notes) = entered(228, &in_gre(8, udp_in_v4(5, 6, b"x")));
-    assert!(notes.is_empty());
+fn a_ninth_tunnel_is_not_decapsulated_and_its_ip_header_is_metered() {
+    let (eighth, anomalies) = decapsulated(228, &in_gre(8, udp_in_v4(5, 6, b"x")));
+    assert!(anomalies.is_empty());
     assert_eq!((eighth.protocol, eighth.source_port), (17, 5));
     for tunnels in 9..20 {
         let packet = in_gre(tunnels, udp_in_v4(5, 6, b"x"));
-        let (packet, notes) = entered(228, &packet);
-        assert_eq!(noted(notes), [PacketAnomaly::TunnelTooDeep]);
+        let (packet, anomalies) = decapsulated(228, &packet);
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TunnelTooDeep]);
         assert_eq!((packet.protocol, packet.tunnel_type, packet.source_port), (47, TunnelType::Gre, 0));
         assert_eq!(packet.ip_bytes as usize, 29 + 28 * (tunnels - 8));
     }
 }
 
 #[test]
-fn what_would_not_be_entered_anyway_is_not_too_deep() {
+fn a_ninth_tunnel_without_ip_or_malformed_is_not_too_deep() {
     let arp = ipv4(47, &[&[0, 0, 0x65, 0x58], &ethernet(0x0806, &[0; 28])[..]].concat());
-    assert!(entered(228, &in_gre(8, arp)).1.is_empty());
+    assert!(decapsulated(228, &in_gre(8, arp)).1.is_empty());
     let cut = ipv4(47, &[0, 0, 8]);
-    assert_eq!(noted(entered(228, &in_gre(8, cut)).1), [PacketAnomaly::TunnelMalformed]);
+    assert_eq!(anomaly_list(decapsulated(228, &in_gre(8, cut)).1), [PacketAnomaly::TunnelMalformed]);
 }
 
 #[test]
-fn a_tunnel_that_claims_to_carry_itself_ends() {
-    // The same octets are every header: a GRE packet that says that what follows is IPv4 again.
+fn endless_nesting_ends() {
+    // 2000 GRE tunnels, each in IPv4.
     let frame = in_gre(2000, ipv4(47, &[0, 0, 8, 0]));
-    let (packet, notes) = entered(228, &frame);
-    assert_eq!(noted(notes), [PacketAnomaly::TunnelTooDeep]);
+    let (packet, anomalies) = decapsulated(228, &frame);
+    assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TunnelTooDeep]);
     assert_eq!(packet.protocol, 47);
-    // A label stack in Ethernet in a label stack, without end, in a tunnel: impossible.
+    // 100 label stacks, each in Ethernet, in a tunnel.
     let stacks = (0..100).fold(Vec::new(), |inner, _| mpls(&[1], &[&[0; 4], &ethernet(0x8847, &inner)[..]].concat()));
     assert_malformed(228, &ipv4(47, &[&[0, 0, 0x88, 0x47], &stacks[..]].concat()));
 }
 
 #[test]
-fn a_malformed_tunnel_in_a_good_one_is_metered_on_the_addresses_around_it() {
+fn a_malformed_tunnel_in_a_valid_one_is_metered_on_its_outer_addresses() {
     let mut inner = ipv4_from([10, 9, 9, 9], [10, 8, 8, 8], 4, &udp_in_v4(5, 6, b"x"));
     inner[20] = 0x55;
-    let (packet, notes) = entered(228, &in_gre(1, inner));
-    assert_eq!(noted(notes), [PacketAnomaly::TunnelMalformed]);
+    let (packet, anomalies) = decapsulated(228, &in_gre(1, inner));
+    assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TunnelMalformed]);
     assert_eq!((packet.source, packet.protocol, packet.tunnel_type), (ipv4_mapped([10, 9, 9, 9]), 4, TunnelType::Gre));
 }
 
 #[test]
-fn what_was_odd_on_the_way_stays_noted() {
+fn anomalies_of_outer_headers_are_kept() {
     let mut frame = wrap(TunnelType::Geneve, &ipv4(6, &[0, 5])).unwrap();
     frame[2..4].fill(0);
-    let (packet, notes) = entered(228, &frame);
-    assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame, PacketAnomaly::TransportMalformed]);
+    let (packet, anomalies) = decapsulated(228, &frame);
+    assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame, PacketAnomaly::TransportMalformed]);
     assert_eq!((packet.tunnel_type, packet.ip_bytes), (TunnelType::Geneve, 22));
 }
 
 #[test]
-fn a_first_outer_fragment_is_entered_and_a_later_one_is_not() {
+fn a_first_outer_fragment_is_decapsulated_and_a_later_one_is_not() {
     let mut packet = wrap(TunnelType::Ipip, &udp_in_v4(5, 6, &[0; 64])).unwrap();
     packet[6] = 0x20;
-    let (first, notes) = entered(228, &packet);
-    assert!(notes.is_empty());
+    let (first, anomalies) = decapsulated(228, &packet);
+    assert!(anomalies.is_empty());
     assert_eq!((first.tunnel_type, first.source_port), (TunnelType::Ipip, 5));
     assert!(!first.flags.has(Flags::FRAGMENT_FIRST));
 
     packet[7] = 1;
-    let (later, notes) = entered(228, &packet);
-    assert!(notes.is_empty());
+    let (later, anomalies) = decapsulated(228, &packet);
+    assert!(anomalies.is_empty());
     assert_eq!((later.tunnel_type, later.protocol), (TunnelType::None, 4));
     assert!(later.flags.has(Flags::FRAGMENT_LATER));
 }
@@ -146,39 +146,39 @@ fn a_first_outer_fragment_is_entered_and_a_later_one_is_not() {
 fn fragments_inside_a_tunnel_are_flagged() {
     let mut inner = udp_in_v4(5, 6, &[0; 64]);
     inner[4..8].copy_from_slice(&[0x12, 0x34, 0x20, 0x00]);
-    let first = entered(228, &in_gre(1, inner.clone())).0;
+    let first = decapsulated(228, &in_gre(1, inner.clone())).0;
     assert_eq!(first.flags.0, Flags::FRAGMENT_FIRST | Flags::TUNNEL_ID | Flags::PORTS);
     inner[7] = 9;
-    let later = entered(228, &in_gre(1, inner)).0;
+    let later = decapsulated(228, &in_gre(1, inner)).0;
     assert_eq!(later.flags.0, Flags::FRAGMENT_LATER | Flags::TUNNEL_ID);
     assert_eq!((first.identification, later.identification), (0x1234, 0x1234));
 }
 
 #[test]
-fn padding_is_no_inner_header() {
-    // The outer packet ends behind the GRE header; what follows it in the frame looks like IP.
+fn padding_is_not_an_inner_header() {
+    // The outer packet ends after the GRE header; the padding of the frame looks like IP.
     let mut frame = ethernet(0x0800, &ipv4(47, &[0, 0, 8, 0]));
     frame.extend(udp_in_v4(5, 6, b"x"));
     assert_malformed(1, &frame);
 }
 
 #[test]
-fn an_inner_length_of_0_is_what_the_packet_around_had() {
+fn an_inner_length_of_0_is_taken_from_the_outer_packet() {
     let mut inner = udp_in_v4(5, 6, b"x");
     inner[2..4].fill(0);
     let mut frame = ethernet(0x0800, &in_gre(1, inner));
     frame.extend([0; 30]);
-    let (packet, notes) = entered(1, &frame);
-    assert_eq!(noted(notes), [PacketAnomaly::LengthFromFrame]);
+    let (packet, anomalies) = decapsulated(1, &frame);
+    assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame]);
     assert_eq!(packet.ip_bytes, 29);
 }
 
 #[test]
-fn every_kind_is_cut_anywhere_without_harm() {
+fn every_tunnel_truncated_anywhere_is_decoded_safely() {
     for kind in KINDS {
         for inner in [udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x")] {
             let Some(packet) = wrap(kind, &inner) else { continue };
-            let whole = entered(101, &packet).0;
+            let whole = decapsulated(101, &packet).0;
             let outer = decoded_as(101, &packet).0;
             for cut in 0..packet.len() {
                 let Ok((packet, _)) = with_options(101, &packet, cut, DecodeOptions { decapsulate: true }) else {
@@ -192,7 +192,7 @@ fn every_kind_is_cut_anywhere_without_harm() {
 }
 
 #[test]
-fn nothing_of_the_packet_before_is_left() {
+fn no_field_keeps_an_old_value() {
     let rich = ethernet(
         0x8100,
         &vlan(3, 0x88a8, &vlan(4, 0x8847, &mpls(&[5], &in_gre(1, ipv4(6, &tcp(5, 6, 0xfff, b"hello")))))),

@@ -1,11 +1,12 @@
-//! The transport header: ports, or what stands for them, and control bits (`docs/metering.md` section 2).
+//! Transport headers: ports, or ICMP type and code in their place, and TCP fields (`docs/metering.md`
+//! section 2).
 
 mod icmp;
 mod ports;
 mod tcp;
 
-use crate::octets::Octets;
-use crate::{AnomalySet, Flags, Network, Packet};
+use crate::frame_slice::FrameSlice;
+use crate::packet::{AnomalySet, Flags, Network, Packet};
 use icmp::{Icmp, Version};
 use ports::{DCCP, UDP_LITE};
 use tcp::Tcp;
@@ -14,26 +15,26 @@ use weir_ledger::PacketAnomaly;
 pub(crate) use ports::{Ports, UDP};
 pub(crate) use tcp::{PROTOCOL as TCP, read_options};
 
-/// Writes what the transport header says into `packet`, which holds all that the IP headers said:
-/// `protocol`, and as `payload_bytes` how many octets follow them. `octets` is what was captured of those.
+/// Fills the transport fields of `packet`. Its IP fields are filled already; `payload_bytes` counts the
+/// octets after the IP headers. `slice` holds their captured part.
 #[inline]
-pub(crate) fn describe(octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
+pub(crate) fn fill(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
     match (packet.network, packet.protocol) {
-        (_, tcp::PROTOCOL) => describe_tcp(octets, packet, notes),
-        (Network::Ipv4, icmp::V4) => describe_icmp(Version::V4, octets, packet, notes),
-        (Network::Ipv6, icmp::V6) => describe_icmp(Version::V6, octets, packet, notes),
+        (_, tcp::PROTOCOL) => fill_tcp(slice, packet, anomalies),
+        (Network::Ipv4, icmp::V4) => fill_icmp(Version::V4, slice, packet, anomalies),
+        (Network::Ipv6, icmp::V6) => fill_icmp(Version::V6, slice, packet, anomalies),
         (_, protocol) => {
             if let Some(header_bytes) = ports::header_bytes(protocol) {
-                describe_ports(header_bytes, octets, packet, notes);
+                fill_ports(header_bytes, slice, packet, anomalies);
             }
         }
     }
 }
 
 #[inline]
-fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
-    let Some((tcp, rest)) = Tcp::split(octets) else {
-        return describe_ports(tcp::FIXED_BYTES, octets, packet, notes);
+fn fill_tcp(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    let Some((tcp, rest)) = Tcp::split(slice) else {
+        return fill_ports(tcp::FIXED_BYTES, slice, packet, anomalies);
     };
     (packet.source_port, packet.destination_port) = (tcp.source_port(), tcp.destination_port());
     packet.sequence = tcp.sequence();
@@ -44,49 +45,50 @@ fn describe_tcp(octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet)
     packet.flags.0 |= Flags::PORTS | Flags::TCP;
     let header_bytes = tcp.header_bytes();
     if header_bytes < tcp::FIXED_BYTES || header_bytes > packet.payload_bytes {
-        notes.add(PacketAnomaly::TransportMalformed);
+        anomalies.add(PacketAnomaly::TransportMalformed);
     } else if packet.has_options() {
-        read_options(rest.end_at(header_bytes - tcp::FIXED_BYTES).captured(), packet);
+        read_options(rest.limit(header_bytes - tcp::FIXED_BYTES).captured(), packet);
     }
-    // What cannot be is taken as a header without options: its octets were there.
+    // An impossible data offset is taken as a header without options, which was captured.
     packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes.max(tcp::FIXED_BYTES));
 }
 
 #[inline]
-fn describe_ports(header_bytes: u32, octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
-    match Ports::split(octets) {
+fn fill_ports(header_bytes: u32, slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    match Ports::split(slice) {
         Some((ports, _)) => {
             (packet.source_port, packet.destination_port) = (ports.source(), ports.destination());
             packet.flags.0 |= Flags::PORTS;
             if packet.payload_bytes < header_bytes {
-                notes.add(PacketAnomaly::TransportMalformed);
+                anomalies.add(PacketAnomaly::TransportMalformed);
             }
         }
-        None => note_absence(Ports::BYTES, packet, notes),
+        None => add_missing_header(Ports::BYTES, packet, anomalies),
     }
-    // The headers of these two are longer than what is read of them.
+    // The header length of these two is not fixed, so their payload is counted from the IP headers on.
     if !matches!(packet.protocol, DCCP | UDP_LITE) {
         packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes);
     }
 }
 
 #[inline]
-fn describe_icmp(version: Version, octets: Octets<'_>, packet: &mut Packet, notes: &mut AnomalySet) {
-    match Icmp::split(octets) {
+fn fill_icmp(version: Version, slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    match Icmp::split(slice) {
         Some((icmp, _)) => {
             packet.icmp_or_checksum = icmp.type_and_code();
             (packet.source_port, packet.destination_port) = icmp.key(version);
             packet.flags.0 |= Flags::PORTS;
         }
-        None => note_absence(Icmp::BYTES, packet, notes),
+        None => add_missing_header(Icmp::BYTES, packet, anomalies),
     }
     packet.payload_bytes = packet.payload_bytes.saturating_sub(icmp::HEADER_BYTES);
 }
 
-/// Tells a packet that ends before `needed` octets of its transport header from a capture that does.
+/// Adds the anomaly of a transport header that lacks its first `needed` octets: the packet itself or only the
+/// capture ends there.
 #[cold]
-fn note_absence(needed: u32, packet: &Packet, notes: &mut AnomalySet) {
-    notes.add(if packet.payload_bytes < needed {
+fn add_missing_header(needed: u32, packet: &Packet, anomalies: &mut AnomalySet) {
+    anomalies.add(if packet.payload_bytes < needed {
         PacketAnomaly::TransportMalformed
     } else {
         PacketAnomaly::PortsNotCaptured

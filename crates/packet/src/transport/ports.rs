@@ -1,6 +1,7 @@
-//! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and SCTP (RFC 9260).
+//! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and SCTP
+//! (RFC 9260).
 
-use crate::octets::Octets;
+use crate::frame_slice::FrameSlice;
 
 /// Protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
@@ -8,7 +9,8 @@ pub(super) const DCCP: u8 = 33;
 pub(super) const SCTP: u8 = 132;
 pub(super) const UDP_LITE: u8 = 136;
 
-/// Octets of the shortest header that such a protocol can have; `None` for one without ports, and for TCP, which has more to say.
+/// Shortest header of a protocol with ports, octets; `None` for other protocols, and for TCP, which has a
+/// parser of its own.
 #[inline]
 pub(super) fn header_bytes(protocol: u8) -> Option<u32> {
     Some(match protocol {
@@ -23,13 +25,13 @@ pub(super) fn header_bytes(protocol: u8) -> Option<u32> {
 pub(crate) struct Ports<'a>(&'a [u8; 4]);
 
 impl<'a> Ports<'a> {
-    /// Octets that they take.
+    /// Length of both ports, octets.
     pub const BYTES: u32 = 4;
 
-    /// Splits the ports from what follows; `None` if the capture ends inside them.
+    /// Splits the ports from the rest of the header; `None` if the capture ends inside them.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(ports, rest)| (Self(ports), rest))
+    pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        slice.split().map(|(ports, rest)| (Self(ports), rest))
     }
 
     /// Source port.
@@ -51,7 +53,7 @@ impl<'a> Ports<'a> {
 mod tests {
     use super::*;
     use crate::Flags;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use weir_ledger::PacketAnomaly;
 
     /// A payload that begins with ports 5 and 6.
@@ -60,11 +62,11 @@ mod tests {
     }
 
     #[test]
-    fn five_protocols_have_ports_over_both_networks() {
+    fn four_protocols_have_ports_over_ipv4_and_ipv6() {
         for (protocol, payload_bytes) in [(UDP, 32), (DCCP, 40), (SCTP, 28), (UDP_LITE, 40)] {
             for ip in [ipv4(protocol, &payload(40)), ipv6(protocol, &payload(40))] {
-                let (packet, notes) = decoded_as(101, &ip);
-                assert!(notes.is_empty());
+                let (packet, anomalies) = decoded_as(101, &ip);
+                assert!(anomalies.is_empty());
                 assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (5, 6, Flags::PORTS));
                 assert_eq!((packet.protocol, packet.payload_bytes, packet.control), (protocol, payload_bytes, 0));
             }
@@ -72,24 +74,24 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_have_none() {
+    fn other_protocols_have_no_ports() {
         for protocol in [2, 4, 41, 46, 47, 58, 89, 103, 112, 255] {
-            let (packet, notes) = decoded_as(228, &ipv4(protocol, &payload(40)));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decoded_as(228, &ipv4(protocol, &payload(40)));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.source_port, packet.flags.0, packet.payload_bytes), (0, 0, 40));
         }
     }
 
     #[test]
-    fn a_capture_that_ends_before_them_is_told_from_a_packet_that_does() {
+    fn a_capture_and_a_packet_that_end_before_the_ports_are_different_anomalies() {
         for protocol in [UDP, DCCP, SCTP, UDP_LITE] {
             let whole = ipv4(protocol, &payload(40));
             for cut in 0..4 {
-                for ((packet, notes), expected) in [
+                for ((packet, anomalies), expected) in [
                     (snapped(228, &whole, 20 + cut), PacketAnomaly::PortsNotCaptured),
                     (decoded_as(228, &ipv4(protocol, &payload(cut))), PacketAnomaly::TransportMalformed),
                 ] {
-                    assert_eq!(noted(notes), [expected]);
+                    assert_eq!(anomaly_list(anomalies), [expected]);
                     assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (0, 0, 0));
                 }
             }
@@ -98,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_ends_behind_them_but_inside_the_header_is_malformed() {
+    fn a_packet_that_ends_inside_the_header_is_malformed() {
         for (protocol, header) in [(UDP, 8), (DCCP, 12), (SCTP, 12), (UDP_LITE, 8)] {
             for length in 4..=header {
-                let (packet, notes) = decoded_as(228, &ipv4(protocol, &payload(length)));
+                let (packet, anomalies) = decoded_as(228, &ipv4(protocol, &payload(length)));
                 assert_eq!(packet.source_port, 5);
                 assert_eq!(
-                    noted(notes),
+                    anomaly_list(anomalies),
                     if length < header { vec![PacketAnomaly::TransportMalformed] } else { vec![] }
                 );
             }
@@ -112,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_shorter_than_its_packet_did_not_capture_them() {
+    fn a_frame_shorter_than_its_packet_lacks_the_ports() {
         let mut ip = ipv4(UDP, &[]);
         ip[3] = 100;
-        let (packet, notes) = decoded_as(228, &ip);
-        assert_eq!(noted(notes), [PacketAnomaly::LengthBeyondFrame, PacketAnomaly::PortsNotCaptured]);
+        let (packet, anomalies) = decoded_as(228, &ip);
+        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame, PacketAnomaly::PortsNotCaptured]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (100, 72));
     }
 }

@@ -1,22 +1,22 @@
-//! TCP (RFC 9293 section 3.1), and of its options those that a SYN announces.
+//! TCP (RFC 9293 section 3.1), with the options maximum segment size and window scale of SYN segments.
 
-use crate::Packet;
-use crate::octets::Octets;
+use crate::frame_slice::FrameSlice;
+use crate::packet::Packet;
 
-/// Protocol number.
+/// Protocol number of TCP.
 pub(crate) const PROTOCOL: u8 = 6;
-/// Octets of a header without options.
+/// Length of a header without options, octets.
 pub(super) const FIXED_BYTES: u32 = 20;
 
-/// A whole TCP header but for its options.
+/// A whole fixed TCP header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tcp<'a>(&'a [u8; 20]);
 
 impl<'a> Tcp<'a> {
-    /// Splits the fixed header from what follows; `None` if the capture ends inside it.
+    /// Splits the fixed header from the options and the payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Option<(Self, Octets<'a>)> {
-        octets.split().map(|(header, rest)| (Self(header), rest))
+    pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+        slice.split().map(|(header, rest)| (Self(header), rest))
     }
 
     /// Source port.
@@ -33,33 +33,33 @@ impl<'a> Tcp<'a> {
         u16::from_be_bytes([a, b])
     }
 
-    /// Sequence number of the first payload octet, or of the SYN if set.
+    /// Sequence number of the first payload octet, or of the SYN.
     #[inline]
     pub fn sequence(self) -> u32 {
         let [_, _, _, _, a, b, c, d, ..] = *self.0;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The next sequence number that the sender expects.
+    /// Acknowledgment number: the next sequence number that the sender expects.
     #[inline]
     pub fn acknowledgment(self) -> u32 {
         let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = *self.0;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Octets of the header with its options, as the data offset has them.
+    /// Length of the header with its options by the data offset, octets.
     #[inline]
     pub fn header_bytes(self) -> u32 {
         u32::from(self.0[12] >> 4) * 4
     }
 
-    /// Control bits with the reserved ones: 12 bits.
+    /// Control bits including the reserved ones, 12 bits.
     #[inline]
     pub fn control(self) -> u16 {
         u16::from_be_bytes([self.0[12], self.0[13]]) & 0x0fff
     }
 
-    /// Window, not scaled.
+    /// Window, not scaled, octets.
     #[inline]
     pub fn window(self) -> u16 {
         u16::from_be_bytes([self.0[14], self.0[15]])
@@ -72,8 +72,8 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// Reads the options of a segment with SYN, as far as they were captured, into its packet: the first of each kind.
-/// What comes after an impossible length is not read.
+/// Stores the options of a SYN segment in its packet, as far as they were captured. The first option of
+/// each kind counts. Options after one with an impossible length are not read.
 #[cold]
 #[inline(never)]
 pub(crate) fn read_options(mut options: &[u8], packet: &mut Packet) {
@@ -99,7 +99,7 @@ pub(crate) fn read_options(mut options: &[u8], packet: &mut Packet) {
 
 #[cfg(test)]
 mod tests {
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{Flags, Packet};
     use weir_ledger::PacketAnomaly;
 
@@ -108,8 +108,8 @@ mod tests {
         let mut segment = tcp(0x0102, 0x0304, 0xf12, b"hello");
         segment[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
         segment[14..18].copy_from_slice(&[9, 10, 11, 12]);
-        let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment));
+        assert!(anomalies.is_empty());
         assert_eq!((packet.source_port, packet.destination_port), (0x0102, 0x0304));
         assert_eq!((packet.sequence, packet.acknowledgment), (0x0102_0304, 0x0506_0708));
         assert_eq!((packet.control & Packet::CONTROL, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
@@ -118,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn options_are_no_payload_and_need_not_be_captured() {
+    fn options_are_not_payload_and_need_not_be_captured() {
         let mut segment = tcp(5, 6, Packet::SYN, &[1; 45]);
         segment[12] = 0xf0;
         let ip = ipv6(6, &segment);
-        let (packet, notes) = decoded_as(229, &ip);
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decoded_as(229, &ip);
+        assert!(anomalies.is_empty());
         assert_eq!((packet.payload_bytes, packet.control), (5, Packet::SYN));
         assert_eq!(snapped(229, &ip, 60).0, packet);
     }
 
     #[test]
-    fn a_syn_keeps_the_first_of_each_option_as_far_as_it_was_captured() {
+    fn the_first_captured_option_of_each_kind_is_stored() {
         let read = |control, options: &[u8], captured: usize| {
             let mut segment = tcp(5, 6, control, options);
             segment[12] = (5 + options.len().div_ceil(4) as u8) << 4;
@@ -137,8 +137,8 @@ mod tests {
             let mut ip = ipv4(6, &segment);
             ip[4..6].copy_from_slice(&[0xab, 0xcd]);
             let frame = ethernet(0x0800, &ip);
-            let (packet, notes) = snapped(1, &frame, (14 + 40 + captured).min(frame.len()));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = snapped(1, &frame, (14 + 40 + captured).min(frame.len()));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.identification & 0xffff, packet.control & Packet::CONTROL), (0xabcd, control));
             (packet.maximum_segment_size(), packet.window_scale())
         };
@@ -153,18 +153,18 @@ mod tests {
         for bad in [[8, 0, 2, 4, 5, 0xb4, 0, 0], [8, 1, 2, 4, 5, 0xb4, 0, 0], [8, 9, 2, 4, 5, 0xb4, 0, 0]] {
             assert_eq!(read(Packet::SYN, &bad, 40), (None, None));
         }
-        // Of another length than they have, they are others.
+        // An option of the wrong length is ignored.
         assert_eq!(read(Packet::SYN, &[2, 3, 5, 3, 4, 7, 7, 0], 40), (None, None));
     }
 
     #[test]
-    fn a_cut_capture_has_ports_or_nothing() {
+    fn a_truncated_header_gives_both_ports_or_none() {
         let ip = ipv4(6, &tcp(5, 6, Packet::SYN, b"hello"));
         for cut in 20..40 {
-            let (packet, notes) = snapped(228, &ip, cut);
+            let (packet, anomalies) = snapped(228, &ip, cut);
             let ports = if cut < 24 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
-            assert_eq!(noted(notes), if cut < 24 { vec![PacketAnomaly::PortsNotCaptured] } else { vec![] });
+            assert_eq!(anomaly_list(anomalies), if cut < 24 { vec![PacketAnomaly::PortsNotCaptured] } else { vec![] });
             assert_eq!((packet.control, packet.ip_bytes, packet.payload_bytes), (0, 45, 5));
         }
     }
@@ -173,12 +173,12 @@ mod tests {
     fn a_packet_that_ends_inside_the_header_is_malformed() {
         let segment = tcp(5, 6, Packet::SYN, b"");
         for length in 0..20 {
-            let (packet, notes) = decoded_as(228, &ipv4(6, &segment[..length]));
-            assert_eq!(noted(notes), [PacketAnomaly::TransportMalformed]);
+            let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment[..length]));
+            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TransportMalformed]);
             let ports = if length < 4 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
             assert_eq!((packet.control, packet.payload_bytes), (0, 0));
-            // What lies behind the packet in the frame does not belong to it.
+            // Padding after the packet is not read as a header.
             let mut frame = ethernet(0x0800, &ipv4(6, &segment[..length]));
             frame.resize(100, 0xee);
             assert_eq!(decoded(&frame).0.source_port, ports.0);
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_data_offset_is_noted_and_the_fixed_header_used() {
+    fn an_impossible_data_offset_is_an_anomaly_and_the_fixed_header_is_used() {
         for (offset, payload_bytes) in [(0x00, 5), (0x40, 5), (0x70, 0), (0xf0, 0)] {
             let mut segment = tcp(5, 6, Packet::SYN, b"hello");
             segment[12] = offset;
-            let (packet, notes) = decoded_as(228, &ipv4(6, &segment));
-            assert_eq!(noted(notes), [PacketAnomaly::TransportMalformed]);
+            let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment));
+            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TransportMalformed]);
             assert_eq!((packet.control, packet.payload_bytes), (Packet::SYN, payload_bytes));
         }
     }

@@ -1,10 +1,11 @@
-//! Geneve (RFC 8926 section 3.4): a network identifier and options, then what the protocol type says.
+//! Geneve (RFC 8926 section 3.4): a virtual network identifier and options, then a payload of the protocol
+//! type.
 
-use super::Malformed;
-use crate::link::{IPV4, IPV6, Next};
-use crate::octets::Octets;
+use super::malformed::Malformed;
+use crate::frame_slice::FrameSlice;
+use crate::link::{IPV4, IPV6, NextHeader};
 
-/// UDP destination port.
+/// UDP destination port of Geneve.
 pub(super) const PORT: u16 = 6081;
 /// Protocol type of Ethernet.
 const ETHERNET: u16 = 0x6558;
@@ -14,13 +15,13 @@ const ETHERNET: u16 = 0x6558;
 pub(super) struct Geneve<'a>(&'a [u8; 8]);
 
 impl<'a> Geneve<'a> {
-    /// Splits the header and its options from what follows.
+    /// Splits the header and its options from the payload.
     ///
     /// # Errors
-    /// It is cut, or of another version.
+    /// The header is truncated or of another version.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), Malformed> {
-        let (header, rest) = octets.split().ok_or(Malformed)?;
+    pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
+        let (header, rest) = slice.split().ok_or(Malformed)?;
         if header[0] >> 6 != 0 {
             return Err(Malformed);
         }
@@ -28,19 +29,19 @@ impl<'a> Geneve<'a> {
         Ok((Self(header), rest.skip(options_bytes).ok_or(Malformed)?))
     }
 
-    /// What follows.
+    /// The header that follows.
     #[inline]
-    pub fn next(self) -> Next {
+    pub fn next(self) -> NextHeader {
         let [_, _, a, b, ..] = *self.0;
         match u16::from_be_bytes([a, b]) {
-            ETHERNET => Next::Ethernet,
-            IPV4 => Next::Ipv4,
-            IPV6 => Next::Ipv6,
-            other => Next::Other(other),
+            ETHERNET => NextHeader::Ethernet,
+            IPV4 => NextHeader::Ipv4,
+            IPV6 => NextHeader::Ipv6,
+            other => NextHeader::Other(other),
         }
     }
 
-    /// Virtual network identifier: 24 bits.
+    /// Virtual network identifier, 24 bits.
     #[inline]
     pub fn identifier(self) -> u32 {
         let [_, _, _, _, a, b, c, _] = *self.0;
@@ -52,7 +53,7 @@ impl<'a> Geneve<'a> {
 mod tests {
     use super::PORT;
     use crate::TunnelType;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
 
     fn geneve(first: u8, protocol: u16, payload: &[u8]) -> Vec<u8> {
         let [a, b] = protocol.to_be_bytes();
@@ -62,15 +63,15 @@ mod tests {
     }
 
     #[test]
-    fn every_payload_is_entered_behind_the_options() {
+    fn every_payload_after_the_options_is_decapsulated() {
         for (protocol, payload) in [
             (0x6558, ethernet(0x0800, &udp_in_v4(5, 6, b"x"))),
             (0x0800, udp_in_v4(5, 6, b"x")),
             (0x86dd, udp_in_v6(5, 6, b"x")),
         ] {
             for options in [0, 1, 63] {
-                let (packet, notes) = entered(228, &geneve(options, protocol, &payload));
-                assert!(notes.is_empty());
+                let (packet, anomalies) = decapsulated(228, &geneve(options, protocol, &payload));
+                assert!(anomalies.is_empty());
                 assert_eq!((packet.tunnel_type, packet.tunnel_id), (TunnelType::Geneve, 0x12_3456));
                 assert_eq!(packet.source_port, 5);
                 assert_outer_v4(&packet);
@@ -79,19 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn other_payloads_are_no_fault() {
-        assert_not_entered(228, &geneve(0, 0x6558, &ethernet(0x0806, &[0; 28])), &[]);
-        assert_not_entered(228, &geneve(0, 0x8847, &mpls(&[1], &udp_in_v4(5, 6, b"x"))), &[]);
+    fn other_payloads_are_not_an_anomaly() {
+        assert_not_decapsulated(228, &geneve(0, 0x6558, &ethernet(0x0806, &[0; 28])), &[]);
+        assert_not_decapsulated(228, &geneve(0, 0x8847, &mpls(&[1], &udp_in_v4(5, 6, b"x"))), &[]);
     }
 
     #[test]
-    fn other_versions_are_not_entered() {
+    fn other_versions_are_not_decapsulated() {
         assert_malformed(228, &geneve(0x40, 0x0800, &udp_in_v4(5, 6, b"x")));
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_not_entered() {
+    fn a_truncated_header_is_not_decapsulated() {
         let packet = geneve(2, 0x6558, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
-        assert_entered_from(228, &packet, 24..28 + 16 + 14 + 20);
+        assert_decapsulated_from(228, &packet, 24..28 + 16 + 14 + 20);
     }
 }

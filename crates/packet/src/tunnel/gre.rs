@@ -1,48 +1,44 @@
 //! GRE: version 0 (RFC 2784) with checksum, key and sequence number (RFC 2890), and version 1 (RFC 2637),
-//! which carries PPP and names the call in half of its key.
+//! which carries PPP and has the call ID in the lower half of its key.
 
-use super::Malformed;
-use crate::link::{self, Next};
-use crate::octets::Octets;
+use super::malformed::Malformed;
+use crate::frame_slice::FrameSlice;
+use crate::link::{self, NextHeader, PPP, skip_address_and_control};
 
-/// Protocol number.
+/// Protocol number of GRE.
 pub(super) const PROTOCOL: u8 = 47;
 
-/// Bits of the first octet.
+/// Flags in the first octet.
 const CHECKSUM: u8 = 0x80;
 const ROUTING: u8 = 0x40;
 const KEY: u8 = 0x20;
 const SEQUENCE: u8 = 0x10;
-/// Bit of the second octet, in version 1.
+/// Flag in the second octet, version 1.
 const ACKNOWLEDGMENT: u8 = 0x80;
 
-/// Protocol types besides EtherTypes.
+/// Protocol type of Ethernet (transparent Ethernet bridging).
 const ETHERNET: u16 = 0x6558;
-const PPP: u16 = 0x880b;
-
-/// Address and control of HDLC, which PPP may begin with (RFC 1662 section 3.1).
-const ADDRESS_AND_CONTROL: &[u8] = &[0xff, 0x03];
 
 /// A whole GRE header of either version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gre {
     identifier: Option<u32>,
-    next: Next,
+    next: NextHeader,
 }
 
 impl Gre {
-    /// Splits the header from what follows.
+    /// Splits the header from its payload.
     ///
     /// # Errors
-    /// It is cut, or of another version, or has source routes (which RFC 2784 took away).
+    /// The header is truncated, of another version, or has source routes (removed by RFC 2784).
     #[inline]
-    pub fn split(octets: Octets<'_>) -> Result<(Self, Octets<'_>), Malformed> {
-        let (&[bits, version, a, b], rest) = octets.split().ok_or(Malformed)?;
+    pub fn split(slice: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), Malformed> {
+        let (&[bits, version, a, b], rest) = slice.split().ok_or(Malformed)?;
         let protocol = u16::from_be_bytes([a, b]);
         match version & 0x07 {
             _ if bits & ROUTING != 0 => Err(Malformed),
             0 => Self::split_version_0(bits, protocol, rest).ok_or(Malformed),
-            // Version 1 has no checksum, always a key, and no other protocol.
+            // Version 1 has a key, no checksum, and only carries PPP.
             1 if bits & (CHECKSUM | KEY) == KEY && protocol == PPP => {
                 let acknowledged = version & ACKNOWLEDGMENT != 0;
                 Self::split_version_1(bits, acknowledged, rest).ok_or(Malformed)
@@ -52,71 +48,61 @@ impl Gre {
     }
 
     #[inline]
-    fn split_version_0(bits: u8, protocol: u16, mut rest: Octets<'_>) -> Option<(Self, Octets<'_>)> {
+    fn split_version_0(bits: u8, protocol: u16, mut rest: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
         let mut identifier = None;
         if bits & CHECKSUM != 0 {
             rest = rest.skip(4)?;
         }
         if bits & KEY != 0 {
-            let (&key, behind) = rest.split()?;
+            let (&key, after) = rest.split()?;
             identifier = Some(u32::from_be_bytes(key));
-            rest = behind;
+            rest = after;
         }
         if bits & SEQUENCE != 0 {
             rest = rest.skip(4)?;
         }
         let next = match protocol {
-            ETHERNET => Next::Ethernet,
+            ETHERNET => NextHeader::Ethernet,
             PPP => {
-                rest = without_address_and_control(rest);
-                Next::Ppp
+                rest = skip_address_and_control(rest).unwrap_or(rest);
+                NextHeader::Ppp(PPP)
             }
-            link::IPV4 | link::IPV6 => Next::of_ethertype(protocol),
-            other if link::is_vlan(other) || link::MPLS.contains(&other) => Next::of_ethertype(other),
-            other => Next::Other(other),
+            link::IPV4 | link::IPV6 => NextHeader::of_ethertype(protocol),
+            other if link::is_vlan(other) || link::is_mpls(other) => NextHeader::of_ethertype(other),
+            other => NextHeader::Other(other),
         };
         Some((Self { identifier, next }, rest))
     }
 
     #[inline]
-    fn split_version_1(bits: u8, acknowledged: bool, rest: Octets<'_>) -> Option<(Self, Octets<'_>)> {
-        // The other half of the key is the length of the payload.
+    fn split_version_1(bits: u8, acknowledged: bool, rest: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
+        // The upper half of the key is the payload length.
         let (&[_, _, a, b], rest) = rest.split()?;
         let call = u16::from_be_bytes([a, b]);
         let numbered = bits & SEQUENCE != 0;
         let rest = rest.skip(4 * (usize::from(numbered) + usize::from(acknowledged)))?;
-        // Only packets with a payload are numbered; others acknowledge (section 4.1).
-        let next = if numbered { Next::Ppp } else { Next::Other(PPP) };
-        Some((Self { identifier: Some(call.into()), next }, without_address_and_control(rest)))
+        // Only packets with a payload have a sequence number; others only acknowledge (section 4.1).
+        let next = if numbered { NextHeader::Ppp(PPP) } else { NextHeader::Other(PPP) };
+        Some((Self { identifier: Some(call.into()), next }, skip_address_and_control(rest).unwrap_or(rest)))
     }
 
-    /// The key of version 0, the call of version 1.
+    /// The key of version 0, or the call ID of version 1.
     #[inline]
     pub fn identifier(self) -> Option<u32> {
         self.identifier
     }
 
-    /// What follows.
+    /// The header that follows.
     #[inline]
-    pub fn next(self) -> Next {
+    pub fn next(self) -> NextHeader {
         self.next
-    }
-}
-
-/// The protocol field of PPP, behind address and control if they are there.
-#[inline]
-fn without_address_and_control(octets: Octets<'_>) -> Octets<'_> {
-    if octets.captured().starts_with(ADDRESS_AND_CONTROL) {
-        octets.skip(ADDRESS_AND_CONTROL.len()).unwrap_or(octets)
-    } else {
-        octets
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::PROTOCOL;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{Flags, Network, TunnelType};
 
     /// GRE in IPv4, with `header` up to the payload.
@@ -125,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_fields_are_passed_and_the_key_is_kept() {
+    fn optional_fields_are_skipped_and_the_key_is_stored() {
         for (header, key) in [
             (&[0x00, 0, 8, 0][..], None),
             (&[0x80, 0, 8, 0, 1, 2, 3, 4], None),
@@ -134,8 +120,8 @@ mod tests {
             (&[0xb0, 0, 8, 0, 8, 8, 8, 8, 1, 2, 3, 4, 9, 9, 9, 9], Some(0x0102_0304)),
             (&[0x20, 0, 8, 0, 0, 0, 0, 0], Some(0)),
         ] {
-            let (packet, notes) = entered(228, &gre(header, &udp_in_v4(5, 6, b"x")));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decapsulated(228, &gre(header, &udp_in_v4(5, 6, b"x")));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.tunnel_type, packet.source_port, packet.ip_bytes), (TunnelType::Gre, 5, 29));
             assert_eq!(packet.flags.has(Flags::TUNNEL_ID).then_some(packet.tunnel_id), key);
             assert_outer_v4(&packet);
@@ -143,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_payload_of_the_list_is_entered() {
+    fn every_documented_payload_is_decapsulated() {
         let v4 = udp_in_v4(5, 6, b"x");
         for (protocol, payload) in [
             (0x86dd, udp_in_v6(5, 6, b"x")),
@@ -160,32 +146,32 @@ mod tests {
         ] {
             let [a, b] = u16::to_be_bytes(protocol);
             let frame = ethernet(0x8100, &vlan(77, 0x0800, &gre(&[0, 0, a, b], &payload)));
-            let (packet, notes) = entered(1, &frame);
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decapsulated(1, &frame);
+            assert!(anomalies.is_empty());
             assert_eq!((packet.tunnel_type, packet.source_port), (TunnelType::Gre, 5), "protocol {protocol:#x}");
-            // Tags and labels are those of the outer frame.
+            // VLAN tags and labels are those of the outer frame.
             assert_eq!((packet.vlan, packet.inner_vlan), (77, crate::NO_VLAN));
             assert_eq!(packet.mpls_label, crate::NO_LABEL);
         }
     }
 
     #[test]
-    fn version_1_carries_ppp_and_is_named_by_its_call() {
+    fn version_1_carries_ppp_and_is_identified_by_its_call() {
         let ppp = [&[0xff, 0x03, 0x21], &udp_in_v4(5, 6, b"x")[..]].concat();
         for header in [
             &[0x30, 0x01, 0x88, 0x0b, 0, 32, 0x12, 0x34, 0, 0, 0, 1][..],
             &[0x30, 0x81, 0x88, 0x0b, 0, 32, 0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 2],
         ] {
-            let (packet, notes) = entered(228, &gre(header, &ppp));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decapsulated(228, &gre(header, &ppp));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.tunnel_type, packet.tunnel_id, packet.source_port), (TunnelType::Gre, 0x1234, 5));
         }
     }
 
     #[test]
-    fn what_does_not_lead_to_ip_is_no_fault() {
+    fn a_payload_without_ip_is_not_an_anomaly() {
         for packet in [
-            // An acknowledgment alone, and PPP of something else.
+            // A bare acknowledgment, and a PPP control protocol.
             gre(&[0x20, 0x81, 0x88, 0x0b, 0, 0, 0x12, 0x34, 0, 0, 0, 2], &[]),
             gre(&[0, 0, 0x88, 0x0b], &[0xff, 0x03, 0xc0, 0x21, 1, 1, 0, 4]),
             // ARP in Ethernet, ERSPAN, keepalive.
@@ -193,12 +179,12 @@ mod tests {
             gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1], &[0; 60]),
             gre(&[0, 0, 0, 0], &[]),
         ] {
-            assert_not_entered(228, &packet, &[]);
+            assert_not_decapsulated(228, &packet, &[]);
         }
     }
 
     #[test]
-    fn impossible_headers_are_not_entered() {
+    fn impossible_headers_are_not_decapsulated() {
         let v4 = udp_in_v4(5, 6, b"x");
         for header in [
             // Source routes; versions 2 and 7.
@@ -215,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_not_entered() {
+    fn a_truncated_header_is_not_decapsulated() {
         let inner = udp_in_v4(5, 6, b"x");
         for header in [
             &[0xb0, 0, 8, 0, 8, 8, 8, 8, 1, 2, 3, 4, 9, 9, 9, 9][..],
             &[0x30, 0x81, 0x88, 0x0b, 0, 30, 0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 2, 0x21],
         ] {
             let packet = gre(header, &inner);
-            assert_entered_from(228, &packet, 20..20 + header.len() + 20);
-            assert_eq!(entered(228, &packet).0.network, Network::Ipv4);
+            assert_decapsulated_from(228, &packet, 20..20 + header.len() + 20);
+            assert_eq!(decapsulated(228, &packet).0.network, Network::Ipv4);
         }
     }
 }

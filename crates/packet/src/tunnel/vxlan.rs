@@ -1,11 +1,11 @@
-//! VXLAN (RFC 7348 section 5): a network identifier, then Ethernet.
+//! VXLAN (RFC 7348 section 5): a VXLAN network identifier, then an Ethernet frame.
 
-use super::Malformed;
-use crate::octets::Octets;
+use super::malformed::Malformed;
+use crate::frame_slice::FrameSlice;
 
-/// UDP destination port.
+/// UDP destination port of VXLAN.
 pub(super) const PORT: u16 = 4789;
-/// The flag that says that the identifier is valid.
+/// Flag: the identifier is valid.
 const IDENTIFIER_VALID: u8 = 0x08;
 
 /// A whole VXLAN header with a valid identifier.
@@ -13,20 +13,20 @@ const IDENTIFIER_VALID: u8 = 0x08;
 pub(super) struct Vxlan<'a>(&'a [u8; 8]);
 
 impl<'a> Vxlan<'a> {
-    /// Splits the header from what follows.
+    /// Splits the header from its payload.
     ///
     /// # Errors
-    /// It is cut, or has no valid identifier.
+    /// The header is truncated or has no valid identifier.
     #[inline]
-    pub fn split(octets: Octets<'a>) -> Result<(Self, Octets<'a>), Malformed> {
-        let (header, rest) = octets.split().ok_or(Malformed)?;
+    pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
+        let (header, rest) = slice.split().ok_or(Malformed)?;
         if header[0] & IDENTIFIER_VALID == 0 {
             return Err(Malformed);
         }
         Ok((Self(header), rest))
     }
 
-    /// VXLAN network identifier: 24 bits.
+    /// VXLAN network identifier, 24 bits.
     #[inline]
     pub fn identifier(self) -> u32 {
         let [_, _, _, _, a, b, c, _] = *self.0;
@@ -37,7 +37,7 @@ impl<'a> Vxlan<'a> {
 #[cfg(test)]
 mod tests {
     use super::PORT;
-    use crate::tests::build::*;
+    use crate::tests::frames::*;
     use crate::{Flags, TunnelType};
 
     fn vxlan(flags: u8, payload: &[u8]) -> Vec<u8> {
@@ -46,12 +46,12 @@ mod tests {
     }
 
     #[test]
-    fn the_inner_frame_is_entered() {
+    fn the_inner_frame_is_decapsulated() {
         for payload in
             [ethernet(0x0800, &udp_in_v4(5, 6, b"x")), ethernet(0x8100, &vlan(1, 0x86dd, &udp_in_v6(5, 6, b"x")))]
         {
-            let (packet, notes) = entered(228, &vxlan(0x08, &payload));
-            assert!(notes.is_empty());
+            let (packet, anomalies) = decapsulated(228, &vxlan(0x08, &payload));
+            assert!(anomalies.is_empty());
             assert_eq!((packet.tunnel_type, packet.tunnel_id, packet.source_port), (TunnelType::Vxlan, 0x12_3456, 5));
             assert_eq!((packet.flags.0, packet.vlan), (Flags::TUNNEL_ID | Flags::PORTS, crate::NO_VLAN));
             assert_outer_v4(&packet);
@@ -59,28 +59,28 @@ mod tests {
     }
 
     #[test]
-    fn arp_inside_is_no_fault() {
-        assert_not_entered(228, &vxlan(0x08, &ethernet(0x0806, &[0; 28])), &[]);
+    fn arp_inside_is_not_an_anomaly() {
+        assert_not_decapsulated(228, &vxlan(0x08, &ethernet(0x0806, &[0; 28])), &[]);
     }
 
     #[test]
-    fn without_a_valid_identifier_it_is_not_entered() {
+    fn a_header_without_a_valid_identifier_is_not_decapsulated() {
         assert_malformed(228, &vxlan(0x00, &ethernet(0x0800, &udp_in_v4(5, 6, b"x"))));
         assert_malformed(228, &vxlan(0x08, &ethernet(0x0800, &udp_in_v6(5, 6, b"x"))));
     }
 
     #[test]
-    fn only_the_destination_port_makes_a_tunnel() {
+    fn only_the_destination_port_identifies_a_tunnel() {
         let mut packet = vxlan(0x08, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
         packet[20..24].rotate_left(2);
-        let (packet, notes) = entered(228, &packet);
-        assert!(notes.is_empty());
+        let (packet, anomalies) = decapsulated(228, &packet);
+        assert!(anomalies.is_empty());
         assert_eq!((packet.tunnel_type, packet.source_port), (TunnelType::None, PORT));
     }
 
     #[test]
-    fn a_header_cut_anywhere_is_not_entered() {
+    fn a_truncated_header_is_not_decapsulated() {
         let packet = vxlan(0x08, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
-        assert_entered_from(228, &packet, 24..28 + 8 + 14 + 20);
+        assert_decapsulated_from(228, &packet, 24..28 + 8 + 14 + 20);
     }
 }

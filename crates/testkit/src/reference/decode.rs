@@ -36,21 +36,22 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, AnomalySet), RefusalReason> {
     let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
-    let (start, at) = link(frame.link_type, bytes, &mut outside)?;
+    let (start, at, frame_end) = link(frame.link_type, bytes, frame.wire_bytes as usize, &mut outside)?;
+    let bytes = &bytes[..bytes.len().min(frame_end)];
     let mut packet = Packet {
         time_ns: frame.time_ns,
         interface: frame.interface,
         frame_bytes: frame.wire_bytes,
         ..Packet::default()
     };
-    let found = walk(bytes, frame.wire_bytes as usize, start, at, &mut outside)?;
+    let found = walk(bytes, frame_end, start, at, &mut outside)?;
     let tag = |number: usize| outside.vlans.get(number).copied().unwrap_or(weir_packet::NO_VLAN);
     (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
     packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
 
     let mut notes = AnomalySet::new();
     let mut inside = match found {
-        Found::Ip(version, at) => ip(bytes, at, version, frame.wire_bytes as usize, &mut packet, &mut notes)?,
+        Found::Ip(version, at) => ip(bytes, at, version, frame_end, &mut packet, &mut notes)?,
         Found::Other(ethertype) => {
             packet.network = Network::Layer2;
             packet.source[10..].copy_from_slice(&outside.macs[0]);
@@ -61,7 +62,7 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Ano
             return Ok((packet, notes));
         }
     };
-    let mut end = frame.wire_bytes as usize;
+    let mut end = frame_end;
     for depth in 0.. {
         if !decapsulate {
             break;
@@ -123,10 +124,19 @@ enum Found {
     Other(u16),
 }
 
-fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize), RefusalReason> {
+/// The first header of a frame that has `wire_bytes` octets on the wire, where it begins, and where the frame ends.
+fn link(
+    link: u16,
+    bytes: &[u8],
+    wire_bytes: usize,
+    outside: &mut Outside,
+) -> Result<(Next, usize, usize), RefusalReason> {
     let mac = |at| slice(bytes, at, 6).map(|b| b.try_into().expect("six octets"));
     let cut = RefusalReason::LinkTruncated;
-    match link {
+    if link == 239 {
+        return nflog(bytes, wire_bytes);
+    }
+    let (next, at) = match link {
         1 => Ok((Next::Ethernet, 0)),
         12 | 14 | 101 => Ok((Next::Nibble, 0)),
         228 => Ok((Next::EtherType(IPV4), 0)),
@@ -157,8 +167,76 @@ fn link(link: u16, bytes: &[u8], outside: &mut Outside) -> Result<(Next, usize),
             };
             Ok((Next::EtherType(ethertype), 4))
         }
+        104 => cisco_hdlc(bytes),
+        50 if matches!(bytes.first(), Some(0x0f | 0x8f)) => cisco_hdlc(bytes),
+        9 | 50 => match bytes {
+            [0xff] => Err(cut),
+            [0xff, 3, ..] => Ok((Next::Ppp(PPP), 2)),
+            _ => Ok((Next::Ppp(PPP), 0)),
+        },
+        100 => {
+            let bridged = [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0];
+            if !begins_with(bytes, &bridged) || wire_bytes < 10 {
+                Ok((Next::Llc, 0))
+            } else {
+                match slice(bytes, 0, 10).ok_or(cut)?[7] {
+                    1 | 7 => Ok((Next::Ethernet, 10)),
+                    _ => Ok((Next::Nothing(0), 10)),
+                }
+            }
+        }
         _ => Err(RefusalReason::LinkType),
+    }?;
+    Ok((next, at, wire_bytes))
+}
+
+fn cisco_hdlc(bytes: &[u8]) -> Result<(Next, usize), RefusalReason> {
+    let header = slice(bytes, 0, 4).ok_or(RefusalReason::LinkTruncated)?;
+    let ethertype = be16(header, 2).ok_or(RefusalReason::LinkTruncated)?;
+    let possible = matches!(header[0], 0x0f | 0x8f) && header[1] == 0;
+    Ok((if possible { Next::EtherType(ethertype) } else { Next::Nothing(0) }, 4))
+}
+
+/// The attributes of a frame that netfilter logged, up to the one with the packet, whose length ends the frame.
+fn nflog(bytes: &[u8], wire_bytes: usize) -> Result<(Next, usize, usize), RefusalReason> {
+    let cut = RefusalReason::LinkTruncated;
+    let header = slice(bytes, 0, 4).ok_or(cut)?;
+    let nothing = Ok((Next::Nothing(0), 4, wire_bytes));
+    let ethertype = match header[..2] {
+        [2, 0] => IPV4,
+        [10, 0] => IPV6,
+        _ => return nothing,
+    };
+    let mut at = 4;
+    let mut swapped = None;
+    for _ in 0..32 {
+        if at + 4 > wire_bytes {
+            return nothing;
+        }
+        let [mut length, mut kind] = [be16(bytes, at).ok_or(cut)?, be16(bytes, at + 2).ok_or(cut)?];
+        // Types are small numbers; two flags are in their upper bits.
+        if *swapped.get_or_insert(kind.swap_bytes() & 0x3fff <= 0xff) {
+            (length, kind) = (length.swap_bytes(), kind.swap_bytes());
+        }
+        let length = usize::from(length);
+        if length < 4 {
+            return nothing;
+        }
+        if kind & 0x3fff == 9 {
+            return Ok((Next::EtherType(ethertype), at + 4, wire_bytes.min(at + length)));
+        }
+        at += length.div_ceil(4) * 4;
+        if at > wire_bytes {
+            return nothing;
+        }
+        slice(bytes, 0, at).ok_or(cut)?;
     }
+    Err(RefusalReason::TooManyHeaders)
+}
+
+/// Whether captured bytes do not differ from a beginning, as far as both go.
+fn begins_with(bytes: &[u8], beginning: &[u8]) -> bool {
+    bytes.iter().zip(beginning).all(|(one, other)| one == other)
 }
 
 /// Linux has a protocol number of its own for IEEE 802.2.
@@ -227,14 +305,19 @@ fn walk(
                 if header[..2] == [0x11, 0] { Next::Ppp(PPPOE) } else { Next::Nothing(PPPOE) }
             }
             Next::Llc => {
-                let snap = [0xaa, 0xaa, 3, 0, 0, 0];
                 let captured = bytes.get(at..).unwrap_or_default();
-                if captured.iter().zip(&snap).any(|(octet, snap)| octet != snap) || end < at + 8 {
+                if begins_with(captured, &[0xaa, 0xaa, 3, 0, 0, 0]) && end >= at + 8 {
+                    headers += 1;
+                    at += 8;
+                    Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
+                } else if begins_with(captured, &[6, 6, 3]) && end >= at + 3 {
+                    headers += 1;
+                    slice(bytes, at, 3).ok_or(cut)?;
+                    at += 3;
+                    Next::Nibble
+                } else {
                     return Ok(Found::Other(0));
                 }
-                headers += 1;
-                at += 8;
-                Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)
             }
             Next::EtherType(length) if length < LOWEST_ETHERTYPE => Next::Nothing(0),
             Next::EtherType(ethertype) => Next::Nothing(ethertype),
@@ -253,6 +336,7 @@ fn walk(
                     0x0021 => Next::EtherType(IPV4),
                     0x0057 => Next::EtherType(IPV6),
                     0x0281 => Next::EtherType(MPLS[0]),
+                    0x0283 => Next::EtherType(MPLS[1]),
                     _ => return Ok(Found::Other(ethertype)),
                 }
             }

@@ -1,7 +1,7 @@
-//! Another decoder as judge: what `etherparse` makes of a frame, field by field, where it can tell.
+//! Comparison with the decoder `etherparse`, field by field, for the frames that it can read.
 
-use super::build::decoded_as;
-use super::frames::{framed, headers, ip_packet};
+use super::frames::decoded_as;
+use super::strategies::{framed, headers, ip_packet};
 use crate::{Flags, NO_VLAN, Network, Packet, ipv4_mapped};
 use etherparse::{
     Icmpv4Slice, Icmpv6Slice, IpNumber, Ipv4Slice, Ipv6ExtensionSlice, Ipv6Slice, LinkExtSlice, NetSlice, SlicedPacket,
@@ -9,16 +9,16 @@ use etherparse::{
 };
 use proptest::prelude::*;
 
-/// How far a frame could be compared.
+/// Whether a frame could be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compared {
-    /// The oracle knows nothing of it, or does not like it.
+    /// Etherparse does not support the frame or rejects it.
     Nothing,
-    /// IP headers, and as much of the transport header as there is.
+    /// IP headers, and the transport header if there is one.
     Ip,
 }
 
-/// Compares a frame, captured whole, with what the oracle sees.
+/// Compares the fields of a frame, captured whole, with those that etherparse reads.
 fn compare(link: u16, frame: &[u8]) -> Compared {
     let sliced = match link {
         1 => SlicedPacket::from_ethernet(frame),
@@ -30,7 +30,7 @@ fn compare(link: u16, frame: &[u8]) -> Compared {
     for extension in &sliced.link_exts {
         match extension {
             LinkExtSlice::Vlan(vlan) => tags.push(vlan.vlan_identifier().value()),
-            // It reads on behind it; we do not.
+            // Etherparse decodes the payload of MACsec; Weir does not.
             LinkExtSlice::Macsec(_) => return Compared::Nothing,
         }
     }
@@ -57,7 +57,7 @@ fn compare_ipv4(ip: &Ipv4Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
     let first = header.more_fragments() && header.fragments_offset().value() == 0;
     assert_eq!(packet.flags.has(Flags::FRAGMENT_FIRST), first);
     assert_eq!(packet.flags.has(Flags::FRAGMENT_LATER), header.fragments_offset().value() != 0);
-    // It passes an authentication header here; to us it is a protocol.
+    // Etherparse skips an authentication header over IPv4; Weir takes it as the protocol.
     if ip.extensions().auth.is_none() {
         compare_transport(ip.payload().payload, packet);
     }
@@ -74,14 +74,14 @@ fn compare_ipv6(ip: &Ipv6Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
     if header.payload_length() != 0 || header.next_header() != IpNumber::IPV6_HEADER_HOP_BY_HOP {
         assert_eq!(packet.ip_bytes as usize, 40 + whole);
     } else {
-        // It does not know jumbograms.
+        // Etherparse does not support jumbograms.
         return Compared::Ip;
     }
-    // It does not know these three extension headers.
+    // Etherparse does not support these three extension headers.
     if matches!(ip.payload().ip_number.0, 135 | 139 | 140) {
         return Compared::Ip;
     }
-    // Up to the first fragment header that means it; behind a later one it reads on, and we do not.
+    // Up to the first header of a later fragment: etherparse continues after it, Weir does not.
     let (mut first, mut later, mut identification, mut extensions) = (false, false, 0, 0);
     for extension in ip.extensions().clone() {
         extensions += 1;
@@ -97,9 +97,9 @@ fn compare_ipv6(ip: &Ipv6Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
     if extensions > 16 {
         return Compared::Ip;
     }
-    // Its upper half may have an option in it.
-    let own = if first || later { u32::MAX } else { 0xffff };
-    assert_eq!(packet.identification & own, identification & own);
+    // The upper half may hold the maximum segment size.
+    let mask = if first || later { u32::MAX } else { 0xffff };
+    assert_eq!(packet.identification & mask, identification & mask);
     assert_eq!(packet.flags.has(Flags::FRAGMENT_FIRST), first);
     assert_eq!(packet.flags.has(Flags::FRAGMENT_LATER), later);
     if !later {
@@ -109,7 +109,7 @@ fn compare_ipv6(ip: &Ipv6Slice<'_>, tags: &[u16], packet: &Packet) -> Compared {
     Compared::Ip
 }
 
-/// `octets` is all that follows the IP headers.
+/// `octets` is the whole payload of the IP headers.
 fn compare_transport(octets: &[u8], packet: &Packet) {
     if packet.flags.has(Flags::FRAGMENT_LATER) {
         assert_eq!(packet.payload_bytes as usize, octets.len());
@@ -126,11 +126,11 @@ fn compare_transport(octets: &[u8], packet: &Packet) {
             let bits =
                 [tcp.fin(), tcp.syn(), tcp.rst(), tcp.psh(), tcp.ack(), tcp.urg(), tcp.ece(), tcp.cwr(), tcp.ns()];
             let control = bits.iter().enumerate().map(|(at, &bit)| u16::from(bit) << at).sum::<u16>();
-            // It does not show the three bits that are still reserved.
+            // Etherparse does not read the three reserved bits.
             assert_eq!(packet.control & 0x1ff, control);
             assert_eq!(u16::from_be_bytes(packet.icmp_or_checksum), tcp.checksum());
             if tcp.syn() && !packet.flags.has(Flags::FRAGMENT_FIRST) {
-                // It stops at options that cannot be, as we do.
+                // Etherparse stops at impossible options, as Weir does.
                 let options: Vec<_> = tcp.options_iterator().map_while(Result::ok).collect();
                 let size = options.iter().find_map(|option| match option {
                     TcpOptionElement::MaximumSegmentSize(size) => Some(*size),
@@ -168,18 +168,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
-    fn whole_frames_are_read_alike(
+    fn whole_frames_are_decoded_alike(
         packet in ip_packet(), headers in headers(), link in prop::sample::select(vec![1u16, 1, 101, 113]), padding in 0usize..20,
     ) {
-        // It knows VLAN tags of three EtherTypes, three at most, and no other headers.
-        use super::frames::Header::Vlan;
+        // Etherparse supports at most three VLAN tags, of three EtherTypes, and no other headers.
+        use super::strategies::Header::Vlan;
         let known: Vec<_> = headers
             .into_iter()
             .filter(|header| matches!(header, Vlan { ethertype: 0x8100 | 0x88a8 | 0x9100, .. }))
             .take(3)
             .collect();
         let mut frame = framed(link, &known, &packet.octets).octets;
-        // It also reads the bodies of ICMP and IGMP, and has its own idea of their lengths.
+        // Etherparse also reads the bodies of ICMP and IGMP, and rejects some lengths.
         let (decoded, _) = decoded_as(link, &frame);
         prop_assert!(compare(link, &frame) == Compared::Ip || matches!(decoded.protocol, 1 | 2));
         frame.resize(frame.len() + padding, 0);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames_are_read_alike(
+    fn damaged_frames_are_decoded_alike(
         packet in ip_packet(), headers in headers(), link in prop::sample::select(vec![1u16, 1, 101, 113]),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {

@@ -1,0 +1,51 @@
+//! Names of link types, for messages (the LINKTYPE registry of tcpdump.org, without the prefix
+//! `LINKTYPE_`). The decoder reads a few of them; see [`super::parse`].
+
+/// Numbers in ascending order, with their names.
+#[rustfmt::skip]
+const NAMES: &[(u16, &str)] = &[
+    (0, "NULL"), (1, "ETHERNET"), (3, "AX25"), (6, "IEEE802_5"), (7, "ARCNET_BSD"), (8, "SLIP"), (9, "PPP"),
+    (10, "FDDI"), (12, "RAW"), (14, "RAW"), (50, "PPP_HDLC"), (51, "PPP_ETHER"), (99, "SYMANTEC_FIREWALL"),
+    (100, "ATM_RFC1483"), (101, "RAW"), (104, "C_HDLC"), (105, "IEEE802_11"), (107, "FRELAY"), (108, "LOOP"),
+    (109, "ENC"), (113, "LINUX_SLL"), (114, "LTALK"), (117, "PFLOG"), (119, "IEEE802_11_PRISM"),
+    (122, "IP_OVER_FC"), (123, "SUNATM"), (127, "IEEE802_11_RADIOTAP"), (128, "TZSP"), (129, "ARCNET_LINUX"),
+    (130, "JUNIPER_MLPPP"), (131, "JUNIPER_MLFR"), (132, "JUNIPER_ES"), (133, "JUNIPER_GGSN"),
+    (134, "JUNIPER_MFR"), (135, "JUNIPER_ATM2"), (136, "JUNIPER_SERVICES"), (137, "JUNIPER_ATM1"),
+    (138, "APPLE_IP_OVER_IEEE1394"), (139, "MTP2_WITH_PHDR"), (140, "MTP2"), (141, "MTP3"), (142, "SCCP"),
+    (143, "DOCSIS"), (144, "LINUX_IRDA"), (147, "USER0"), (148, "USER1"), (149, "USER2"), (150, "USER3"),
+    (151, "USER4"), (152, "USER5"), (153, "USER6"), (154, "USER7"), (155, "USER8"), (156, "USER9"),
+    (157, "USER10"), (158, "USER11"), (159, "USER12"), (160, "USER13"), (161, "USER14"), (162, "USER15"),
+    (163, "IEEE802_11_AVS"), (165, "BACNET_MS_TP"), (166, "PPP_PPPD"), (167, "JUNIPER_PPPOE"),
+    (169, "GPRS_LLC"), (177, "LINUX_LAPD"), (178, "JUNIPER_ETHER"), (179, "JUNIPER_PPP"),
+    (180, "JUNIPER_FRELAY"), (181, "JUNIPER_CHDLC"), (182, "MFR"), (187, "BLUETOOTH_HCI_H4"),
+    (189, "USB_LINUX"), (192, "PPI"), (195, "IEEE802_15_4_WITHFCS"), (197, "ERF"),
+    (201, "BLUETOOTH_HCI_H4_WITH_PHDR"), (203, "LAPD"), (204, "PPP_WITH_DIR"), (205, "C_HDLC_WITH_DIR"),
+    (206, "FRELAY_WITH_DIR"), (207, "LAPB_WITH_DIR"), (219, "MPLS"), (220, "USB_LINUX_MMAPPED"),
+    (224, "FC_2"), (226, "IPNET"), (227, "CAN_SOCKETCAN"), (228, "IPV4"), (229, "IPV6"),
+    (230, "IEEE802_15_4_NOFCS"), (231, "DBUS"), (239, "NFLOG"), (240, "NETANALYZER"), (242, "IPOIB"),
+    (243, "MPEG_2_TS"), (246, "PFSYNC"), (247, "INFINIBAND"), (248, "SCTP"), (249, "USBPCAP"),
+    (251, "BLUETOOTH_LE_LL"), (252, "WIRESHARK_UPPER_PDU"), (253, "NETLINK"), (254, "BLUETOOTH_LINUX_MONITOR"),
+    (256, "BLUETOOTH_LE_LL_WITH_PHDR"), (258, "PKTAP"), (259, "EPON"), (266, "USB_DARWIN"), (268, "SDLC"),
+    (270, "LORATAP"), (271, "VSOCK"), (272, "NORDIC_BLE"), (274, "ETHERNET_MPACKET"), (276, "LINUX_SLL2"),
+    (280, "VPP_DISPATCH"), (281, "DSA_TAG_BRCM"), (282, "DSA_TAG_BRCM_PREPEND"), (283, "IEEE802_15_4_TAP"),
+    (284, "DSA_TAG_DSA"), (285, "DSA_TAG_EDSA"), (288, "USB_2_0"), (290, "ETW"),
+];
+
+/// The name of a link type in the registry; `None` for a number that Weir has no name for.
+pub fn link_type_name(link_type: u16) -> Option<&'static str> {
+    let index = NAMES.binary_search_by_key(&link_type, |&(number, _)| number).ok()?;
+    Some(NAMES[index].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_by_number() {
+        assert!(NAMES.is_sorted_by(|(one, _), (other, _)| one < other));
+        assert_eq!(link_type_name(127), Some("IEEE802_11_RADIOTAP"));
+        assert_eq!((link_type_name(0), link_type_name(290)), (Some("NULL"), Some("ETW")));
+        assert_eq!((link_type_name(11), link_type_name(u16::MAX)), (None, None));
+    }
+}
