@@ -1,6 +1,6 @@
 //! The ceilings: frames only touched; the one-line roofline; the same behind the real decoder and hash.
 
-use crate::Error;
+use crate::error::Error;
 use crate::frames::Frames;
 use crate::harness::{Run, Work, timed};
 use crate::huge::Huge;

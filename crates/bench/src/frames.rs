@@ -3,7 +3,7 @@
 //! Times and lengths are kept apart, as a card's descriptors are, so that where a frame begins is known before the
 //! frame before it has come from memory. (In a capture file it is not: a walk over large frames then waits for each.)
 
-use crate::Error;
+use crate::error::Error;
 use crate::huge::Huge;
 use weir_capture::{BURST, Burst, Frame, Progress, Source};
 use weir_flow::prefetch;

@@ -1,7 +1,8 @@
 //! Cases measured in turn, round by round.
 
+use crate::conditions;
+use crate::error::Error;
 use crate::report::{Figure, Spread, Table};
-use crate::{Error, conditions};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
 
@@ -119,8 +120,8 @@ impl<'a, L> Group<'a, L> {
         let rates: Vec<Vec<f64>> = runs.iter().map(|runs| runs.iter().map(rate).collect()).collect();
         let names: Vec<String> = self.cases.iter().map(|(series, _)| series.clone()).collect();
         for (at, (series, work)) in self.cases.into_iter().enumerate() {
-            let who = || format!("{}, {}, {series}", table.name, self.row);
-            let finished = work.finish().map_err(|what| Error::LostCount { who: who(), what })?;
+            let case = || format!("{}, {}, {series}", table.name, self.row);
+            let finished = work.finish().map_err(|what| Error::LostCount { case: case(), what })?;
             let Some(last) = runs[at].pop() else { continue };
             let others = table.against.iter().filter_map(|&against| {
                 let other = names.iter().position(|name| name == against).filter(|&other| other != at)?;

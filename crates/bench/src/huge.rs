@@ -1,6 +1,6 @@
 //! Large arrays in large pages: what the ceilings and the loads lie in, so that they are not what is slow.
 
-use crate::Error;
+use crate::error::Error;
 use bytemuck::Pod;
 use memmap2::MmapMut;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ pub struct Huge<T> {
 impl<T: Pod> Huge<T> {
     pub fn new(length: usize) -> Result<Self, Error> {
         let octets = length.max(1) * size_of::<T>();
-        let map = MmapMut::map_anon(octets).map_err(|error| Error::Memory { octets, error })?;
+        let map = MmapMut::map_anon(octets).map_err(|error| Error::Memory { bytes: octets, error })?;
         // A matter of speed alone.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);

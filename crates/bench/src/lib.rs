@@ -12,6 +12,7 @@
 
 mod ceiling;
 mod conditions;
+mod error;
 mod frames;
 mod harness;
 mod huge;
@@ -23,6 +24,7 @@ mod plots;
 mod report;
 mod tables;
 
+pub use error::Error;
 pub use live::{LIVE, LiveOptions, LiveReport, live};
 pub use plots::write_plots;
 pub use report::Report;
@@ -45,42 +47,6 @@ pub struct Options {
     pub date: String,
 }
 
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// No table of that name.
-    #[error("no table '{0}': there are {known}", known = TABLES.map(|(name, ..)| name).join(", "))]
-    UnknownTable(String),
-    /// A load that cannot be made.
-    #[error(transparent)]
-    Load(#[from] weir_capture::SettingsError),
-    /// A capture that cannot be read.
-    #[error(transparent)]
-    Capture(#[from] weir_capture::Error),
-    /// The system has not that much memory.
-    #[error("no memory for {octets} octets: {error}")]
-    Memory {
-        /// What was asked for.
-        octets: usize,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// Packets or octets that went in did not come out again: the figures are worth nothing.
-    #[error("{who} lost count: {what}")]
-    LostCount {
-        /// Table, row and series.
-        who: String,
-        /// The equation that does not hold.
-        what: String,
-    },
-    /// Live traffic cannot be made or taken here.
-    #[error("{0}")]
-    Live(String),
-    /// It was told to stop.
-    #[error("interrupted before the end")]
-    Interrupted,
-}
-
 /// Measures; `say` is told what goes on, and `show` the conditions and each table as soon as it is done, as text.
 ///
 /// # Errors
@@ -90,7 +56,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&s
     let names = if options.tables.is_empty() { &all[..] } else { &options.tables };
     let find = |name: &String| {
         let table = TABLES.into_iter().find(|(known, ..)| known == name);
-        table.ok_or_else(|| Error::UnknownTable(name.clone()))
+        table.ok_or_else(|| Error::UnknownTable { name: name.clone(), known: TABLES.map(|(name, ..)| name).to_vec() })
     };
     let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);

@@ -16,7 +16,7 @@ const BURST: usize = weir_capture::BURST;
 const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
-    Error::Memory { octets: <Meter>::memory_bytes_for(&config), error }
+    Error::Memory { bytes: <Meter>::memory_bytes_for(&config), error }
 }
 
 /// One pipeline from frames to records, which are counted and thrown away.
@@ -62,7 +62,7 @@ impl Work<Frames> for Fused {
         self.given[0] += frames.packets;
         self.given[1] += frames.wire_bytes;
         let ledger = self.exporter.ledger([self.pipeline.account()]);
-        Self::check(self.given, &ledger).map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        Self::check(self.given, &ledger).map_err(|what| Error::LostCount { case: "a round".into(), what })?;
         let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
         let facts = vec![
             ("records live", ledger.live.flows as f64),
@@ -180,7 +180,7 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
     /// One timed round.
     fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
         let ((), seconds) = timed(|| work(self));
-        self.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        self.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
         let facts = vec![("records live", self.meter.live().flows as f64)];
         Ok(Run { facts, ..Run::new(packets, seconds) })
     }

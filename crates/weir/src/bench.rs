@@ -28,7 +28,7 @@ fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
         seconds: arguments.seconds,
         frames: arguments.frames.clone(),
         soak: arguments.soak.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
-        at: f64::from(arguments.at) / 100.0,
+        soak_rate_share: f64::from(arguments.at) / 100.0,
         interval: Duration::from_nanos(arguments.interval),
         date: date(),
         stop: read::stop_signal()?,

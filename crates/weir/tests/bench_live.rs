@@ -1,4 +1,5 @@
-//! `weir bench live`: that it works, keeps its books, and leaves nothing behind. How fast it is, no test says.
+//! `weir bench live`: runs, accounts for every frame, and leaves no interface or namespace behind. No
+//! test judges its speed.
 
 mod common;
 
@@ -10,8 +11,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than any machine takes.
-const BOUND: Duration = Duration::from_secs(300);
+/// Generous limit for one run.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -19,10 +20,10 @@ fn bench(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it said, or nothing where it may not make a network or open a source, with a loud reason.
+/// Exit code and outputs; `None`, with a notice, without the privileges for a namespace or a source.
 fn measured(output: &Output) -> Option<(i32, String, String)> {
     let (code, out, err) = parts(output);
-    for reason in ["no network namespace", "ip: ", "not permitted", "CONFIG_XDP_SOCKETS"] {
+    for reason in ["network namespace", "ip link", "not permitted", "CONFIG_XDP_SOCKETS"] {
         if code == 1 && err.contains(reason) {
             eprintln!("SKIPPED: {err}");
             return None;
@@ -31,13 +32,13 @@ fn measured(output: &Output) -> Option<(i32, String, String)> {
     Some((code, out, err))
 }
 
-/// Sums of all trials, which are printed and hold.
-fn balanced(report: &Value, text: &str) {
+/// Asserts that the balance of all trials is printed and adds up.
+fn assert_balanced(report: &Value, text: &str) {
     assert_eq!(report["balanced"], true);
     for source in report["sources"].as_array().unwrap() {
         let balance = &source["balance"];
         let of = |name: &str| balance[name].as_u64().unwrap();
-        let fates = ["metered", "undecoded", "filtered", "refused", "wire", "card", "kernel", "ring", "table"];
+        let fates = ["metered", "undecoded", "filtered", "refused", "veth", "nic", "kernel", "ring", "table"];
         assert!(of("sent") > 0, "{balance}");
         assert_eq!(of("sent"), fates.into_iter().map(of).sum::<u64>(), "{balance}");
         let line = format!(
@@ -50,7 +51,7 @@ fn balanced(report: &Value, text: &str) {
     }
 }
 
-/// Network namespaces that have a name, and interfaces here.
+/// Number of named network namespaces, and of interfaces in this one.
 fn networks() -> [usize; 2] {
     ["/run/netns", "/sys/class/net"].map(|folder| fs::read_dir(folder).map_or(0, Iterator::count))
 }
@@ -64,7 +65,7 @@ fn source_is_measured(source: &str) -> Option<(Value, String)> {
     assert_eq!(code, 0, "{err}");
     assert_eq!(networks(), before);
     let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
-    balanced(&report, &out);
+    assert_balanced(&report, &out);
     let measured = &report["sources"][0];
     let consumers = ["null consumer", "fused", "split"];
     for (table, cost) in [("rates", "pps"), ("costs", "ns")] {
@@ -72,7 +73,7 @@ fn source_is_measured(source: &str) -> Option<(Value, String)> {
         for (consumer, pinned) in consumers.iter().flat_map(|consumer| [(consumer, true), (consumer, false)]) {
             let of = cases.iter().find(|case| case["consumer"] == **consumer && case["pinned"] == pinned).unwrap();
             assert!(of[cost].is_number() || of[cost]["median"].as_f64().unwrap() > 0.0, "{of}");
-            assert_eq!(of["of_null"].is_object(), table == "costs" && *consumer != "null consumer", "{of}");
+            assert_eq!(of["ratio_to_null"].is_object(), table == "costs" && *consumer != "null consumer", "{of}");
         }
     }
     for stage in ["source", "decode", "meter", "export"] {
@@ -91,7 +92,7 @@ fn af_packet_is_measured_and_every_frame_is_accounted_for() {
     for consumer in &report["sources"][0]["idle"].as_array().unwrap()[1..] {
         assert_eq!(consumer["flows"], 2, "{consumer}");
     }
-    for words in ["the rate without loss", "x null consumer", "a quiet link", "record after a flow's end"] {
+    for words in ["loss-free rate", "x null consumer", "idle link", "delay of a flow's record"] {
         assert!(out.contains(words), "{words}: {out}");
     }
 }
@@ -109,13 +110,13 @@ fn dpdk_is_measured_and_every_frame_is_accounted_for() {
 
 #[cfg(not(feature = "dpdk"))]
 #[test]
-fn a_weir_without_dpdk_says_so_before_it_measures() {
+fn build_without_dpdk_reports_it_before_any_measurement() {
     let (code, _, err) = parts(&bench(&["dpdk"]).output().unwrap());
     assert!(code == 1 && err.contains("built without DPDK"), "{code}: {err}");
 }
 
 #[test]
-fn a_long_run_tells_how_it_is_and_ends_with_a_verdict() {
+fn soak_run_prints_status_lines_and_a_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("live.json");
     let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures/web.pcap");
@@ -123,23 +124,23 @@ fn a_long_run_tells_how_it_is_and_ends_with_a_verdict() {
     command.args(["--interval", "200ms", "--frames"]).arg(capture).arg("--json").arg(&json);
     let Some((code, out, err)) = measured(&command.output().unwrap()) else { return };
     let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
-    balanced(&report, &out);
+    assert_balanced(&report, &out);
     let soak = &report["sources"][0]["soak"];
-    let lost: u64 = ["refused", "wire", "card", "kernel", "ring", "table"]
+    let lost: u64 = ["refused", "veth", "nic", "kernel", "ring", "table"]
         .iter()
-        .map(|who| soak["balance"][who].as_u64().unwrap())
+        .map(|place| soak["balance"][place].as_u64().unwrap())
         .sum();
     assert_eq!(soak["passed"], lost == 0, "{soak}");
     assert_eq!(code, i32::from(lost > 0), "{err}");
     let [metered, sent] = ["metered", "sent"].map(|of| soak["balance"][of].as_u64().unwrap());
     assert!(sent > 0 && metered + lost == sent, "{soak}");
-    // It is too short for its memory to be judged.
-    assert!(soak["flat"].is_null() && out.contains("verdict"), "{out}");
+    // The run is too short to judge its memory.
+    assert!(soak["memory_constant"].is_null() && out.contains("verdict"), "{out}");
     assert!(out.lines().filter(|line| line.contains(" metered  lost: ")).count() >= 1, "{out}");
 }
 
 #[test]
-fn interrupted_it_ends_and_leaves_nothing_behind() {
+fn interrupted_run_exits_and_leaves_nothing_behind() {
     let before = networks();
     let mut child = bench(&["af_packet", "--seconds", "1", "--rounds", "1000"])
         .stdout(Stdio::piped())
@@ -149,30 +150,30 @@ fn interrupted_it_ends_and_leaves_nothing_behind() {
     let ours = network_of("self");
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() && network_of(&child.id().to_string()) == ours {
-        assert!(began.elapsed() < BOUND, "it makes no network");
+        assert!(began.elapsed() < TIMEOUT, "no namespace was created");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: the process was started here, and nobody has waited for it yet.
+    // SAFETY: this test started the process and has not waited for it yet.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
     let Some((code, _, err)) = measured(&child.wait_with_output().unwrap()) else { return };
     assert_eq!(code, 2, "{err}");
-    assert!(err.contains("interrupted before the end"), "{err}");
+    assert!(err.contains("interrupted"), "{err}");
     assert_eq!(networks(), before);
 }
 
-/// The network namespace of a process, as the system numbers it; none once it has ended.
+/// Identity of a process's network namespace; `None` once the process has ended.
 fn network_of(process: &str) -> Option<std::path::PathBuf> {
     fs::read_link(format!("/proc/{process}/ns/net")).ok()
 }
 
 #[test]
-fn what_is_not_permitted_is_said_with_what_it_takes() {
+fn missing_privileges_are_named() {
     // SAFETY: the call takes no memory.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED: not root, who alone can run it as somebody else");
+        eprintln!("SKIPPED: not root, so the test cannot switch to another user");
         return;
     }
-    // Where everybody may run it.
+    // A directory that every user can read.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let weir = folder.path().join("weir");
     fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).unwrap();
@@ -181,15 +182,15 @@ fn what_is_not_permitted_is_said_with_what_it_takes() {
     command.args(["bench", "live", "af_packet"]).uid(65534).gid(65534);
     let (code, _, err) = parts(&command.output().unwrap());
     assert_eq!(code, 1, "{err}");
-    assert!(err.contains("CAP_SYS_ADMIN") && err.contains("run it as root"), "{err}");
+    assert!(err.contains("CAP_SYS_ADMIN") && err.contains("run as root"), "{err}");
 }
 
 #[test]
-fn wrong_use_is_refused_before_anything_is_measured() {
+fn usage_errors_are_reported_before_any_measurement() {
     for (arguments, reason) in [
-        (&["eth0"][..], "no source 'eth0' to measure: there are af_packet, af_xdp, dpdk"),
+        (&["eth0"][..], "unknown live source 'eth0'; the sources are af_packet, af_xdp, dpdk"),
         (&["--rounds", "0"], "--rounds"),
-        (&["--seconds", "0"], "must be a number from 0.01"),
+        (&["--seconds", "0"], "use a number from 0.01"),
         (&["--at", "101"], "101"),
         (&["--frames", "/nonsense.pcap"], "/nonsense.pcap"),
         (&["--frames", "synth:nonsense"], "nonsense"),

@@ -1,150 +1,161 @@
-//! Rates without loss, and the processor time of a packet: in all, beside a consumer that does nothing, and by stages.
+//! Loss-free rate, and CPU time per packet: in total, relative to the null consumer, and by stage.
 
-use crate::Error;
-use crate::live::consumer::{FILTER, SINK, What, filter};
-use crate::live::report::{Cost, Measured, Rate, Stage};
-use crate::live::trial::{Bed, Trial};
+use crate::error::Error;
+use crate::live::consumer::{ConsumerKind, FILTER, SINK, filter};
+use crate::live::report::{Cost, Rate, SourceReport, Stage};
+use crate::live::trial::{Setup, Trial};
 use crate::report::Spread;
 use std::time::Duration;
 use weir_text::units::number;
 
-/// Who is compared.
-const COMPARED: [(What, bool); 6] = [
-    (What::Null, true),
-    (What::Null, false),
-    (What::Fused, true),
-    (What::Fused, false),
-    (What::Split, true),
-    (What::Split, false),
+/// Consumers to compare, and whether their threads are pinned.
+const COMPARED_CONSUMERS: [(ConsumerKind, bool); 6] = [
+    (ConsumerKind::Null, true),
+    (ConsumerKind::Null, false),
+    (ConsumerKind::Fused, true),
+    (ConsumerKind::Fused, false),
+    (ConsumerKind::Split, true),
+    (ConsumerKind::Split, false),
 ];
-/// Trials as fast as the sender goes, of which the fastest counts if nothing was lost: others may have had its core for a while.
-const TRIALS: usize = 3;
-/// Halvings of what the sender can do, until the rate without loss is told.
-const HALVINGS: usize = 6;
-/// Share of the least rate without loss at which costs are measured.
-const COST_AT: f64 = 0.5;
+/// Trials at full speed. Other processes may have held the sender's core for a while, so the fastest
+/// trial without loss counts.
+const FULL_SPEED_TRIALS: usize = 3;
+/// Bisection steps between zero and the sender's full speed.
+const BISECTION_STEPS: usize = 6;
+/// Share of the lowest loss-free rate at which costs are measured.
+const COST_RATE_SHARE: f64 = 0.5;
 
-/// How much each consumer takes without a loss.
-pub fn rates(bed: &mut Bed<'_>, time: Duration) -> Result<Vec<Rate>, Error> {
-    COMPARED.into_iter().map(|(what, pinned)| rate(bed, what, pinned, time)).collect()
+/// Measures the loss-free rate of each consumer.
+pub fn rates(setup: &mut Setup<'_>, time: Duration) -> Result<Vec<Rate>, Error> {
+    COMPARED_CONSUMERS.into_iter().map(|(kind, pinned)| loss_free_rate(setup, kind, pinned, time)).collect()
 }
 
-fn rate(bed: &mut Bed<'_>, what: What, pinned: bool, time: Duration) -> Result<Rate, Error> {
-    let bits = 8.0 * bed.traffic.mean_octets();
-    let told = |pps: f64, sender: bool, lost_share: f64| Rate {
-        consumer: what.name(),
+fn loss_free_rate(setup: &mut Setup<'_>, kind: ConsumerKind, pinned: bool, time: Duration) -> Result<Rate, Error> {
+    let bits = 8.0 * setup.traffic.mean_frame_bytes();
+    let result = |pps: f64, sender_limited: bool, lost_share: f64| Rate {
+        consumer: kind.name(),
         pinned,
         pps,
         bps: pps * bits,
-        sender,
+        sender_limited,
         lost_share,
     };
-    let mut fine = 0.0_f64;
-    let mut too_much = None;
-    for _ in 0..TRIALS {
-        let most = bed.trial(what, pinned, None, time)?;
-        if !bed.is_wire() {
-            return Ok(told(most.taken_pps, false, most.lost as f64 / (most.all as f64).max(1.0)));
+    let mut loss_free_pps = 0.0_f64;
+    let mut lossy_pps = None;
+    for _ in 0..FULL_SPEED_TRIALS {
+        let full_speed = setup.trial(kind, pinned, None, time)?;
+        if !setup.is_veth() {
+            return Ok(result(
+                full_speed.received_pps,
+                false,
+                full_speed.lost_packets as f64 / (full_speed.offered_packets as f64).max(1.0),
+            ));
         }
-        if most.lost > 0 {
-            too_much = Some(most.offered_pps);
+        if full_speed.lost_packets > 0 {
+            lossy_pps = Some(full_speed.offered_pps);
             break;
         }
-        fine = fine.max(most.offered_pps);
+        loss_free_pps = loss_free_pps.max(full_speed.offered_pps);
     }
-    let Some(mut too_much) = too_much else { return Ok(told(fine, true, 0.0)) };
-    // What was faster without a loss was luck.
-    fine = if fine < too_much { fine } else { 0.0 };
-    for _ in 0..HALVINGS {
-        let rate = f64::midpoint(fine, too_much);
-        let trial = bed.trial(what, pinned, Some(rate), time)?;
-        if trial.lost == 0 {
-            // The sender may not have kept up.
-            fine = trial.offered_pps.min(rate).max(fine);
+    let Some(mut lossy_pps) = lossy_pps else { return Ok(result(loss_free_pps, true, 0.0)) };
+    // A trial that was faster than the lossy one and lost nothing does not count.
+    loss_free_pps = if loss_free_pps < lossy_pps { loss_free_pps } else { 0.0 };
+    for _ in 0..BISECTION_STEPS {
+        let rate = f64::midpoint(loss_free_pps, lossy_pps);
+        let trial = setup.trial(kind, pinned, Some(rate), time)?;
+        if trial.lost_packets == 0 {
+            // The sender may have been slower than requested.
+            loss_free_pps = trial.offered_pps.min(rate).max(loss_free_pps);
         } else {
-            too_much = rate;
+            lossy_pps = rate;
         }
     }
-    Ok(told(fine, false, 0.0))
+    Ok(result(loss_free_pps, false, 0.0))
 }
 
-/// What a packet costs each consumer, and each stage.
+/// Measures the CPU time per packet of each consumer and of each stage, and adds it to `report`.
 pub fn costs(
-    bed: &mut Bed<'_>,
-    measured: &mut Measured,
+    setup: &mut Setup<'_>,
+    report: &mut SourceReport,
     (rounds, time): (usize, Duration),
     hertz: Option<f64>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let rate = bed.is_wire().then(|| {
-        let least = measured.rates.iter().map(|rate| rate.pps).fold(f64::INFINITY, f64::min);
-        (COST_AT * least).max(1000.0)
+    let rate = setup.is_veth().then(|| {
+        let least = report.rates.iter().map(|rate| rate.pps).fold(f64::INFINITY, f64::min);
+        (COST_RATE_SHARE * least).max(1000.0)
     });
-    measured.cost_pps = rate;
-    let mut cases = COMPARED.to_vec();
-    cases.extend([(What::Decode, true), (What::Export, true)]);
+    report.cost_pps = rate;
+    let mut cases = COMPARED_CONSUMERS.to_vec();
+    cases.extend([(ConsumerKind::Decode, true), (ConsumerKind::Export, true)]);
     match filter() {
-        Ok(_) => cases.push((What::Filter, true)),
-        Err(error) => measured.notes.push(format!("no cost of a filter: {error}")),
+        Ok(_) => cases.push((ConsumerKind::Filter, true)),
+        Err(error) => report.notes.push(format!("filter not measured: {error}")),
     }
     let mut trials: Vec<Vec<Trial>> = vec![Vec::new(); cases.len()];
     for round in 1..=rounds {
-        say(&format!("{}: costs, round {round} of {rounds}", bed.scheme));
-        for (trials, &(what, pinned)) in trials.iter_mut().zip(&cases) {
-            trials.push(bed.trial(what, pinned, rate, time)?);
+        say(&format!("{}: costs, round {round} of {rounds}", setup.scheme));
+        for (trials, &(kind, pinned)) in trials.iter_mut().zip(&cases) {
+            trials.push(setup.trial(kind, pinned, rate, time)?);
         }
     }
-    let of = |what: What, pinned: bool| {
-        let at = cases.iter().position(|&case| case == (what, pinned));
+    let trials_of = |kind: ConsumerKind, pinned: bool| {
+        let at = cases.iter().position(|&case| case == (kind, pinned));
         at.map(|at| &trials[at][..])
     };
     let cycles = |spread: &Spread| hertz.map(|hertz| spread.median * hertz / 1e9);
-    for (what, pinned) in COMPARED {
-        let (Some(mine), Some(null)) = (of(what, pinned), of(What::Null, pinned)) else { continue };
+    for (kind, pinned) in COMPARED_CONSUMERS {
+        let (Some(mine), Some(null)) = (trials_of(kind, pinned), trials_of(ConsumerKind::Null, pinned)) else {
+            continue;
+        };
         let ns = Spread::of(mine.iter().map(Trial::cost_ns).collect());
         let ratios = mine.iter().zip(null).map(|(mine, null)| mine.cost_ns() / null.cost_ns().max(1e-9));
-        let threads = mine[0].ns.len();
-        let thread = |number: usize| Spread::of(mine.iter().map(|trial| trial.ns[number]).collect()).median;
-        measured.costs.push(Cost {
-            consumer: what.name(),
+        let threads = mine[0].thread_ns.len();
+        let thread = |number: usize| Spread::of(mine.iter().map(|trial| trial.thread_ns[number]).collect()).median;
+        report.costs.push(Cost {
+            consumer: kind.name(),
             pinned,
             cycles: cycles(&ns),
             ns,
             threads_ns: (0..threads).map(thread).collect(),
-            of_null: (what != What::Null).then(|| Spread::of(ratios.collect())),
-            lost: mine.iter().map(|trial| trial.lost).sum(),
+            ratio_to_null: (kind != ConsumerKind::Null).then(|| Spread::of(ratios.collect())),
+            lost: mine.iter().map(|trial| trial.lost_packets).sum(),
         });
     }
-    let mut stage = |stage: &'static str, by: String, ns: Vec<f64>| {
+    let mut stage = |stage: &'static str, method: String, ns: Vec<f64>| {
         let ns = Spread::of(ns);
-        measured.stages.push(Stage { stage, by, cycles: cycles(&ns), ns });
+        report.stages.push(Stage { stage, method, cycles: cycles(&ns), ns });
     };
-    let costs = |what: What| Some(of(what, true)?.iter().map(Trial::cost_ns).collect::<Vec<f64>>());
-    let less = |what: What, than: What| {
-        let (more, less) = (costs(what)?, costs(than)?);
-        Some(more.iter().zip(less).map(|(more, less)| more - less).collect::<Vec<f64>>())
+    let costs = |kind: ConsumerKind| Some(trials_of(kind, true)?.iter().map(Trial::cost_ns).collect::<Vec<f64>>());
+    let difference = |kind: ConsumerKind, base: ConsumerKind| {
+        let (costs, base) = (costs(kind)?, costs(base)?);
+        Some(costs.iter().zip(base).map(|(cost, base)| cost - base).collect::<Vec<f64>>())
     };
-    if let Some(ns) = costs(What::Null) {
-        stage("source", "the null consumer: Source::fill, and the thread that waits for it".into(), ns);
+    if let Some(ns) = costs(ConsumerKind::Null) {
+        stage("source", "null consumer: Source::fill, and waiting for frames".into(), ns);
     }
-    if let Some(ns) = less(What::Filter, What::Fused) {
-        stage("filter", format!("fused with '{FILTER}' less fused without"), ns);
+    if let Some(ns) = difference(ConsumerKind::Filter, ConsumerKind::Fused) {
+        stage("filter", format!("fused with filter '{FILTER}' minus fused"), ns);
     }
-    if let Some(ns) = less(What::Decode, What::Null) {
-        stage("decode", "a null consumer that decodes less one that does not".into(), ns);
+    if let Some(ns) = difference(ConsumerKind::Decode, ConsumerKind::Null) {
+        stage("decode", "null consumer with decoder minus null consumer".into(), ns);
     }
-    if let Some(ns) = less(What::Fused, What::Decode) {
-        stage("meter", "fused less that: the table, the ledger, records handed over".into(), ns);
+    if let Some(ns) = difference(ConsumerKind::Fused, ConsumerKind::Decode) {
+        stage(
+            "meter",
+            "fused minus null consumer with decoder: flow cache, ledger, batches to the exporter".into(),
+            ns,
+        );
     }
-    if let Some(trials) = of(What::Export, true) {
-        let records: Vec<f64> = trials.iter().filter_map(|trial| trial.record_ns).collect();
+    if let Some(trials) = trials_of(ConsumerKind::Export, true) {
+        let records: Vec<f64> = trials.iter().filter_map(|trial| trial.exporter_ns_per_record).collect();
         let per_record = if records.is_empty() {
-            "no record ended".into()
+            "no flow record".into()
         } else {
             format!("{} ns per record", number(Spread::of(records).median))
         };
-        let by = format!("the exporter's own thread, {SINK}: {per_record}");
-        stage("export", by, trials.iter().map(|trial| trial.exporter_ns).collect());
+        let method = format!("exporter thread, {SINK}: {per_record}");
+        stage("export", method, trials.iter().map(|trial| trial.exporter_ns).collect());
     }
     Ok(())
 }

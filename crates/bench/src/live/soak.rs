@@ -1,105 +1,108 @@
-//! A long run below the rate without loss: nothing may be lost, and memory may not grow.
+//! Soak run: constant rate below the loss-free rate. Passes if no packet is lost and memory does not
+//! grow.
 
-use crate::Error;
 use crate::conditions::memory_resident;
-use crate::live::LiveOptions;
-use crate::live::consumer::{Consumer, Seen, What};
-use crate::live::report::{Measured, Soak};
-use crate::live::trial::{Bed, Feed, arrive};
-use crate::live::wire::{self, Sent};
+use crate::error::Error;
+use crate::live::consumer::{Consumer, ConsumerKind};
+use crate::live::options::LiveOptions;
+use crate::live::report::{Soak, SourceReport};
+use crate::live::status::ConsumerStatus;
+use crate::live::trial::{Setup, TrafficFeed, wait_for_packets};
+use crate::live::veth::{self, SentFrames};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_ledger::TrafficCounters;
 
-/// Idle timeout of the flows: with the default there would be more of them from moment to moment for two minutes.
-const IDLE: Duration = Duration::from_secs(10);
-/// How often it is looked whether something is to be told.
-const LOOK: Duration = Duration::from_millis(20);
-/// How much more memory at the end than after the first fifth is not growth: so many octets, or this share.
-const GROWTH: (u64, f64) = (4 << 20, 0.01);
+/// Idle timeout of flows. The default of two minutes would let the number of flows grow for that long.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two checks for a status line.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Allowed growth between the first fifth and the end: bytes, or share, whichever is more.
+const ALLOWED_GROWTH: (u64, f64) = (4 << 20, 0.01);
 
-/// Runs the probe, fused and pinned, for a time at a share of the rate without loss that was found.
+/// Runs the probe, fused and pinned, for `time` at `options.soak_rate_share` of its loss-free rate.
 pub fn soak(
-    bed: &mut Bed<'_>,
-    measured: &mut Measured,
+    setup: &mut Setup<'_>,
+    report: &mut SourceReport,
     options: &LiveOptions,
     time: Duration,
     show: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let Feed::Wire(_) = &bed.feed else {
-        let note = "no soak: a device that makes packets itself gives as many as are taken";
+    let TrafficFeed::Veth(_) = &setup.feed else {
+        let note = "no soak run: the device generates packets at full speed";
         show(&format!("note: {note}\n"));
-        measured.notes.push(note.into());
+        report.notes.push(note.into());
         return Ok(());
     };
-    let fused = measured.rates.iter().find(|rate| rate.consumer == What::Fused.name() && rate.pinned);
-    let rate = options.at * fused.map_or(0.0, |rate| rate.pps);
+    let fused = report.rates.iter().find(|rate| rate.consumer == ConsumerKind::Fused.name() && rate.pinned);
+    let rate = options.soak_rate_share * fused.map_or(0.0, |rate| rate.pps);
     if rate <= 0.0 {
-        return Err(Error::Live(format!("{}: no soak, as no rate without loss was found", bed.scheme)));
+        return Err(Error::NoLossFreeRate(setup.scheme));
     }
     show(&format!(
-        "\n{}: fused and pinned at {:.0} % of its rate without loss for {:.1} min\n",
-        bed.scheme,
-        100.0 * options.at,
+        "\n{}: fused and pinned at {:.0} % of its loss-free rate for {:.1} min\n",
+        setup.scheme,
+        100.0 * options.soak_rate_share,
         time.as_secs_f64() / 60.0
     ));
-    let source = bed.open()?;
-    let consumer = Consumer::begin(What::Fused, source, bed.cores.of_pipeline(true), IDLE)?;
-    let (before, balance) = (bed.wire_lost()?, std::mem::take(&mut bed.balance));
-    let sent = Sent::default();
-    let (began, mut told, mut fifth) = (Instant::now(), Instant::now(), None);
-    let (interval, stop) = (options.interval, bed.stop);
-    let (took, watched) = bed.send(Some(rate), time, &sent, || {
-        while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
-            thread::sleep(LOOK.min(interval));
-            if fifth.is_none() && began.elapsed() >= time / 5 {
+    let consumer =
+        Consumer::start(ConsumerKind::Fused, setup.open()?, setup.cores.pipeline_affinities(true), IDLE_TIMEOUT)?;
+    let (before, balance) = (setup.lost_on_veth()?, std::mem::take(&mut setup.balance));
+    let sent = SentFrames::default();
+    let (start, mut last_line, mut fifth) = (Instant::now(), Instant::now(), None);
+    let (interval, stop) = (options.interval, setup.stop);
+    let (elapsed, watched) = setup.send(Some(rate), time, &sent, || {
+        while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+            thread::sleep(POLL_INTERVAL.min(interval));
+            if fifth.is_none() && start.elapsed() >= time / 5 {
                 fifth = Some(memory_resident());
             }
-            if told.elapsed() >= interval {
-                told = Instant::now();
-                show(&line(began.elapsed(), &sent, wire::lost()? - before, &consumer.ask()?));
+            if last_line.elapsed() >= interval {
+                last_line = Instant::now();
+                show(&status_line(start.elapsed(), &sent, veth::lost()? - before, &consumer.status()?));
             }
         }
         Ok::<_, Error>(())
     })?;
     watched?;
     let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
-    let last = arrive(&consumer, frames - (bed.wire_lost()? - before))?;
+    let last = wait_for_packets(&consumer, frames - (setup.lost_on_veth()? - before))?;
     let memory = memory_resident();
-    show(&line(took, &sent, wire::lost()? - before, &last));
+    show(&status_line(elapsed, &sent, veth::lost()? - before, &last));
     let end = consumer.finish()?;
-    bed.account(frames + refused, refused, before, &end, What::Fused)?;
-    let balance = std::mem::replace(&mut bed.balance, balance);
-    bed.interrupted()?;
+    setup.account(frames + refused, refused, before, &end, ConsumerKind::Fused)?;
+    let balance = std::mem::replace(&mut setup.balance, balance);
+    setup.check_interrupted()?;
     let fifth = fifth.unwrap_or(memory);
-    // Before, flows of the beginning have not ended yet, and there are more from moment to moment.
-    let grown_up = time / 5 >= IDLE;
-    let most = fifth + GROWTH.0.max((fifth as f64 * GROWTH.1) as u64);
-    let flat = grown_up.then_some(memory <= most);
+    // Until the first flows time out, the number of flows grows.
+    let steady = time / 5 >= IDLE_TIMEOUT;
+    let limit = fifth + ALLOWED_GROWTH.0.max((fifth as f64 * ALLOWED_GROWTH.1) as u64);
+    let memory_constant = steady.then_some(memory <= limit);
     let soak = Soak {
-        minutes: took.as_secs_f64() / 60.0,
-        wanted_pps: rate,
-        pps: (frames + refused) as f64 / took.as_secs_f64().max(1e-9),
-        passed: balance.lost() == 0 && flat != Some(false),
+        minutes: elapsed.as_secs_f64() / 60.0,
+        requested_pps: rate,
+        pps: (frames + refused) as f64 / elapsed.as_secs_f64().max(1e-9),
+        passed: balance.lost() == 0 && memory_constant != Some(false),
         balance,
-        memory: [fifth, memory],
-        flat,
+        memory_bytes: [fifth, memory],
+        memory_constant,
     };
     show(&format!("{soak}\n"));
-    measured.soak = Some(soak);
+    report.soak = Some(soak);
     Ok(())
 }
 
-fn line(elapsed: Duration, sent: &Sent, wire: u64, seen: &Seen) -> String {
+fn status_line(elapsed: Duration, sent: &SentFrames, veth: u64, status: &ConsumerStatus) -> String {
     let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
-    let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } = &seen.packets;
+    let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } =
+        &status.packets;
     format!(
-        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {wire} wire, {dropped_nic} card, {dropped_kernel} kernel, {dropped_ring} ring, \
+        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {veth} veth, {dropped_nic} NIC, {dropped_kernel} kernel, {dropped_ring} ring, \
          {dropped_table_full} table  {} records  memory {:.1} MiB\n",
         elapsed.as_secs_f64(),
         frames + refused,
-        seen.records,
+        status.records,
         memory_resident() as f64 / f64::from(1 << 20)
     )
 }

@@ -1,209 +1,187 @@
-//! One trial: a source opened, a consumer on it, traffic for a while, and an account of it to the packet.
+//! One trial: opens a source, starts a consumer on it, sends traffic for a while, and accounts for
+//! every packet.
 
-use crate::Error;
-use crate::live::consumer::{Consumer, Seen, What};
-use crate::live::device::Device;
+use crate::error::Error;
+use crate::live::consumer::{Consumer, ConsumerKind};
+use crate::live::cores::CoreAssignment;
+use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::Balance;
+use crate::live::status::ConsumerStatus;
 use crate::live::traffic::Traffic;
-use crate::live::wire::{self, RIGHT, Sent, Wire};
+use crate::live::veth::{self, RECEIVING_END, SentFrames, VethPair};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::LiveSource;
-use weir_probe::CpuAffinity;
 
-/// Idle timeout of the flows, and how long ended ones are kept. Conversations pass within fractions of a second here, and are to end as
-/// often as they begin.
-pub const IDLE: Duration = Duration::from_millis(200);
-/// The first part of a trial is not measured: tables fill, and the system provides their memory.
-const WARM: f64 = 0.25;
-/// How long packets that were sent are waited for. Whoever has not seen them by then has lost them uncounted.
-const BOUND: Duration = Duration::from_secs(60);
-/// How often a consumer is asked meanwhile.
-const LOOK: Duration = Duration::from_millis(10);
-/// How far pipelines are raised above other threads, as `weir probe` raises them.
-const NICE: i32 = -10;
+/// Idle timeout during trials. Conversations last fractions of a second here; the short timeout lets
+/// them end as often as they begin.
+pub const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Share of a trial that runs before the measurement: tables fill, and the kernel maps their memory.
+const WARM_UP_SHARE: f64 = 0.25;
+/// Time after which packets that were sent but not received count as lost without a counter.
+const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval between two status queries.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Where threads run.
-#[derive(Clone, Debug)]
-pub struct Cores {
-    /// Who sends.
-    pub sender: usize,
-    /// Who receives: all others, or the same if there is no other.
-    pub receivers: Vec<usize>,
+/// Origin of the packets.
+pub enum TrafficFeed {
+    /// A veth pair, for `af_packet` and `af_xdp`.
+    Veth(Box<VethPair>),
+    /// A DPDK virtual device that generates packets itself.
+    Dpdk(DpdkDevice),
 }
 
-impl Cores {
-    /// Of those on which this program may run.
-    pub fn read() -> Self {
-        let there = rustix::thread::sched_getaffinity(None);
-        let is_there = |core: &usize| there.as_ref().is_ok_and(|there| there.is_set(*core));
-        let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(is_there);
-        let sender = cores.next().unwrap_or(0);
-        let mut receivers: Vec<_> = cores.collect();
-        if receivers.is_empty() {
-            receivers.push(sender);
-        }
-        Self { sender, receivers }
-    }
-
-    /// The place of a sender.
-    pub fn of_sender(&self) -> CpuAffinity {
-        CpuAffinity { cores: vec![self.sender], nice: NICE }
-    }
-
-    /// Places of both threads of a pipeline.
-    pub fn of_pipeline(&self, pinned: bool) -> [CpuAffinity; 2] {
-        [0, 1].map(|thread| {
-            let core = self.receivers[thread % self.receivers.len()];
-            CpuAffinity { cores: if pinned { vec![core] } else { Vec::new() }, nice: NICE }
-        })
-    }
-}
-
-/// Where packets come from.
-pub enum Feed {
-    /// Through a wire, to a source of the kernel (`af_packet`, `af_xdp`).
-    Wire(Box<Wire>),
-    /// From a device of DPDK that makes them itself.
-    Device(Device),
-}
-
-/// A source, and what it is fed.
-pub struct Bed<'a> {
+/// A source under test and its traffic.
+pub struct Setup<'a> {
     pub scheme: &'static str,
-    pub feed: Feed,
+    pub feed: TrafficFeed,
     pub traffic: &'a mut Traffic,
-    pub cores: &'a Cores,
+    pub cores: &'a CoreAssignment,
     pub stop: &'a AtomicBool,
     pub balance: Balance,
 }
 
-/// What a trial came to.
+/// Result of one trial.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Frames offered a second.
+    /// Frames offered per second.
     pub offered_pps: f64,
-    /// Packets taken by the consumer a second while they were measured.
-    pub taken_pps: f64,
-    /// Packets offered altogether.
-    pub all: u64,
-    /// Those of them that did not get through, whoever lost them.
-    pub lost: u64,
-    /// Processor time of each thread per packet, ns.
-    pub ns: Vec<f64>,
-    /// The same of the exporter's thread.
+    /// Packets received by the consumer per second of the measurement.
+    pub received_pps: f64,
+    /// Packets offered, warm-up included.
+    pub offered_packets: u64,
+    /// Packets lost, at any place.
+    pub lost_packets: u64,
+    /// CPU time per packet of each pipeline thread, ns.
+    pub thread_ns: Vec<f64>,
+    /// CPU time per packet of the exporter thread, ns.
     pub exporter_ns: f64,
-    /// The same of the exporter's thread, per record; none if there were none.
-    pub record_ns: Option<f64>,
+    /// CPU time per flow record of the exporter thread, ns; `None` without records.
+    pub exporter_ns_per_record: Option<f64>,
 }
 
 impl Trial {
-    /// Processor time of the pipeline's threads per packet, ns.
+    /// CPU time per packet of all pipeline threads, ns.
     pub fn cost_ns(&self) -> f64 {
-        self.ns.iter().sum()
+        self.thread_ns.iter().sum()
     }
 }
 
-impl Bed<'_> {
-    /// Opens the source anew.
+impl Setup<'_> {
+    /// Opens the source.
     pub fn open(&mut self) -> Result<Box<dyn LiveSource + Send>, Error> {
         let name = match &mut self.feed {
-            Feed::Wire(_) => format!("{}:{RIGHT}", self.scheme),
-            Feed::Device(device) => device.next(),
+            TrafficFeed::Veth(_) => format!("{}:{RECEIVING_END}", self.scheme),
+            TrafficFeed::Dpdk(device) => device.next(),
         };
         let mut queues = weir_capture::open_live(&name)?;
         match queues.pop() {
             Some(source) if queues.is_empty() => Ok(source),
-            _ => Err(Error::Live(format!("{name}: not one queue"))),
+            _ => Err(Error::SeveralQueues(name)),
         }
     }
 
-    /// Whether it was told to stop.
-    pub fn interrupted(&self) -> Result<(), Error> {
+    /// Returns [`Error::Interrupted`] if the caller has set the stop flag.
+    pub fn check_interrupted(&self) -> Result<(), Error> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
-    /// Runs one trial, at a rate or as fast as it goes.
-    pub fn trial(&mut self, what: What, pinned: bool, rate: Option<f64>, time: Duration) -> Result<Trial, Error> {
-        self.interrupted()?;
-        let source = self.open()?;
-        let consumer = Consumer::begin(what, source, self.cores.of_pipeline(pinned), IDLE)?;
-        let before = self.wire_lost()?;
-        let sent = Sent::default();
-        self.send(rate, time.mul_f64(WARM), &sent, || ())?;
-        let first = consumer.ask()?;
+    /// Runs one trial at `rate` packets per second, or at full speed.
+    pub fn trial(
+        &mut self,
+        kind: ConsumerKind,
+        pinned: bool,
+        rate: Option<f64>,
+        time: Duration,
+    ) -> Result<Trial, Error> {
+        self.check_interrupted()?;
+        let consumer = Consumer::start(kind, self.open()?, self.cores.pipeline_affinities(pinned), IDLE_TIMEOUT)?;
+        let before = self.lost_on_veth()?;
+        let sent = SentFrames::default();
+        self.send(rate, time.mul_f64(WARM_UP_SHARE), &sent, || ())?;
+        let first = consumer.status()?;
         let warm = offered(&sent);
-        let began = Instant::now();
-        let more = Sent::default();
+        let start = Instant::now();
+        let more = SentFrames::default();
         let (took, ()) = self.send(rate, time, &more, || ())?;
         let all = offered(&sent) + offered(&more);
-        let (last, measured) = match &self.feed {
-            Feed::Wire(_) => {
+        let (last, elapsed) = match &self.feed {
+            TrafficFeed::Veth(_) => {
                 let frames = sent.frames.load(Ordering::Relaxed) + more.frames.load(Ordering::Relaxed);
-                let arrived = frames - (wire::lost()? - before);
-                (arrive(&consumer, arrived)?, took)
+                let arrived = frames - (veth::lost()? - before);
+                (wait_for_packets(&consumer, arrived)?, took)
             }
-            Feed::Device(_) => (consumer.ask()?, began.elapsed()),
+            TrafficFeed::Dpdk(_) => (consumer.status()?, start.elapsed()),
         };
         let end = consumer.finish()?;
         let refused = sent.refused.load(Ordering::Relaxed) + more.refused.load(Ordering::Relaxed);
-        let lost = self.account(all, refused, before, &end, what)?;
+        let lost = self.account(all, refused, before, &end, kind)?;
         let packets = (last.packets.received - last.lost()).saturating_sub(first.packets.received - first.lost());
         let per = |ns: u64, of: u64| ns as f64 / (of as f64).max(1.0);
-        let busy = last.busy_ns.iter().zip(&first.busy_ns).map(|(last, first)| last.saturating_sub(*first));
-        let exporter_ns = last.exporter_ns.saturating_sub(first.exporter_ns);
+        let busy = last.cpu_time_ns.iter().zip(&first.cpu_time_ns).map(|(last, first)| last.saturating_sub(*first));
+        let exporter_ns = last.exporter_cpu_time_ns.saturating_sub(first.exporter_cpu_time_ns);
         let records = last.records - first.records;
-        let seconds = measured.as_secs_f64().max(1e-9);
-        let taken_pps = packets as f64 / seconds;
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let received_pps = packets as f64 / seconds;
         Ok(Trial {
-            offered_pps: if self.is_wire() { (all - warm) as f64 / seconds } else { taken_pps },
-            taken_pps,
-            all: if self.is_wire() { all } else { end.packets.received },
-            lost,
-            ns: busy.map(|ns| per(ns, packets)).collect(),
+            offered_pps: if self.is_veth() { (all - warm) as f64 / seconds } else { received_pps },
+            received_pps,
+            offered_packets: if self.is_veth() { all } else { end.packets.received },
+            lost_packets: lost,
+            thread_ns: busy.map(|ns| per(ns, packets)).collect(),
             exporter_ns: per(exporter_ns, packets),
-            record_ns: (records > 0).then(|| per(exporter_ns, records)),
+            exporter_ns_per_record: (records > 0).then(|| per(exporter_ns, records)),
         })
     }
 
-    /// Whether packets are sent by us, at a rate that we choose.
-    pub fn is_wire(&self) -> bool {
-        matches!(self.feed, Feed::Wire(_))
+    /// Whether this benchmark sends the packets, at a rate of its choice.
+    pub fn is_veth(&self) -> bool {
+        matches!(self.feed, TrafficFeed::Veth(_))
     }
 
-    /// Frames that the wire has lost since it was made.
-    pub fn wire_lost(&self) -> Result<u64, Error> {
-        if self.is_wire() { wire::lost() } else { Ok(0) }
+    /// Frames lost on the veth pair since its creation.
+    pub fn lost_on_veth(&self) -> Result<u64, Error> {
+        if self.is_veth() { veth::lost() } else { Ok(0) }
     }
 
-    /// Sends, or lets the device be, while something else is done.
+    /// Sends for `time` (a DPDK device generates packets anyway) and runs `meanwhile` at the same time.
     pub fn send<T>(
         &mut self,
         rate: Option<f64>,
         time: Duration,
-        sent: &Sent,
+        sent: &SentFrames,
         meanwhile: impl FnOnce() -> T,
     ) -> Result<(Duration, T), Error> {
         match &mut self.feed {
-            Feed::Wire(wire) => wire.send(self.traffic, rate, time, (sent, self.stop), meanwhile),
-            Feed::Device(_) => {
-                let began = Instant::now();
+            TrafficFeed::Veth(veth) => veth.send(self.traffic, rate, time, (sent, self.stop), meanwhile),
+            TrafficFeed::Dpdk(_) => {
+                let start = Instant::now();
                 let done = meanwhile();
-                while began.elapsed() < time && !self.stop.load(Ordering::Relaxed) {
-                    thread::sleep(LOOK.min(time.saturating_sub(began.elapsed())));
+                while start.elapsed() < time && !self.stop.load(Ordering::Relaxed) {
+                    thread::sleep(POLL_INTERVAL.min(time.saturating_sub(start.elapsed())));
                 }
-                Ok((began.elapsed(), done))
+                Ok((start.elapsed(), done))
             }
         }
     }
 
-    /// Enters a run into the balance of this source: frames offered, of which the kernel refused some; what the wire had lost before it
-    /// began; what the consumer knows at its end. Gives how many did not get through.
-    pub fn account(&mut self, offered: u64, refused: u64, before: u64, end: &Seen, what: What) -> Result<u64, Error> {
-        let wire = self.wire_lost()? - before;
+    /// Adds a run to this source's balance and returns the packets it lost. `offered`: frames offered,
+    /// of which the kernel `refused` some; `before`: frames lost on the veth pair before the run;
+    /// `end`: the consumer's final counters.
+    ///
+    /// # Errors
+    /// [`Error::LostCount`] if the counters do not add up.
+    pub fn account(
+        &mut self,
+        offered: u64,
+        refused: u64,
+        before: u64,
+        end: &ConsumerStatus,
+        kind: ConsumerKind,
+    ) -> Result<u64, Error> {
         let packets = &end.packets;
-        let offered = if self.is_wire() { offered } else { packets.received };
+        let offered = if self.is_veth() { offered } else { packets.received };
         let run = Balance {
             runs: 1,
             sent: offered,
@@ -211,33 +189,33 @@ impl Bed<'_> {
             undecoded: packets.refused.total(),
             filtered: packets.filtered,
             refused,
-            wire,
-            card: packets.dropped_nic,
+            veth: self.lost_on_veth()? - before,
+            nic: packets.dropped_nic,
             kernel: packets.dropped_kernel,
             ring: packets.dropped_ring,
             table: packets.dropped_table_full,
         };
         if !run.holds() {
-            let who = format!("{}, {}", self.scheme, what.name());
-            return Err(Error::LostCount { who, what: run.to_string() });
+            let case = format!("{}, {}", self.scheme, kind.name());
+            return Err(Error::LostCount { case, what: run.to_string() });
         }
         self.balance.add(&run);
         Ok(run.lost())
     }
 }
 
-fn offered(sent: &Sent) -> u64 {
+fn offered(sent: &SentFrames) -> u64 {
     sent.frames.load(Ordering::Relaxed) + sent.refused.load(Ordering::Relaxed)
 }
 
-/// Waits until a consumer knows of so many packets, or for longer than they can take.
-pub fn arrive(consumer: &Consumer, packets: u64) -> Result<Seen, Error> {
-    let began = Instant::now();
+/// Waits until a consumer has counted `packets`, at most [`ARRIVAL_TIMEOUT`].
+pub fn wait_for_packets(consumer: &Consumer, packets: u64) -> Result<ConsumerStatus, Error> {
+    let start = Instant::now();
     loop {
-        let seen = consumer.ask()?;
-        if seen.packets.received >= packets || began.elapsed() > BOUND {
-            return Ok(seen);
+        let status = consumer.status()?;
+        if status.packets.received >= packets || start.elapsed() > ARRIVAL_TIMEOUT {
+            return Ok(status);
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

@@ -1,7 +1,7 @@
 //! The hash, and what somebody can do who wants it to be bad.
 
-use crate::Error;
 use crate::ceiling::{Hashed, Null, Roofline};
+use crate::error::Error;
 use crate::frames::Frames;
 use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;

@@ -6,7 +6,7 @@ mod rates;
 mod tcp;
 mod threads;
 
-use crate::Error;
+use crate::error::Error;
 use crate::harness::Bench;
 use crate::report::Table;
 

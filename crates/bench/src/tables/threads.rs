@@ -3,8 +3,8 @@
 //! A run takes as long as its busier thread has CPU time, waiting for the other included: what others do on the same
 //! cores meanwhile does not count. The rate by the wall clock is told beside it.
 
-use crate::Error;
 use crate::ceiling::Roofline;
+use crate::error::Error;
 use crate::frames::{Frames, Walk};
 use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::load::{VELAN, config, room, velan};
@@ -91,7 +91,7 @@ impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
             })
         });
         for metering in &self.meterings {
-            metering.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+            metering.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
         }
         Ok(run)
     }
@@ -125,7 +125,7 @@ pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let counted = own.iter().map(|own| own.0.load(Relaxed)).sum::<u64>();
         if counted != one.load(Relaxed) {
             let what = format!("{counted} packets counted apart, {} together", one.load(Relaxed));
-            return Err(Error::LostCount { who: "shared".into(), what });
+            return Err(Error::LostCount { case: "shared".into(), what });
         }
     }
     Ok(table)
@@ -200,7 +200,7 @@ impl Work<Loads> for Split {
                 vec![first_seconds, joined(second)]
             })
         });
-        self.metering.check().map_err(|what| Error::LostCount { who: "a round".into(), what })?;
+        self.metering.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
         Ok(run)
     }
 

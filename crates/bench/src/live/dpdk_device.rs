@@ -1,25 +1,25 @@
-//! Devices of DPDK that make packets themselves: `net_pcap`, which plays frames from memory again and again.
+//! DPDK virtual devices that generate packets: `net_pcap`, which replays frames from memory.
 
-use crate::Error;
+use crate::error::Error;
 use crate::live::traffic::Traffic;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use weir_capture::{Frame, PcapWriter};
 
-/// Frames that are played; each of them takes a buffer.
+/// Number of replayed frames; each takes an mbuf.
 const FRAMES: usize = 8192;
 
-/// A device, or rather one after another: each is opened once.
-pub struct Device {
-    /// The frames as a capture in memory, which nobody has to remove.
+/// Generates names of virtual devices; DPDK opens each name once.
+pub struct DpdkDevice {
+    /// The frames as a capture in anonymous memory. `None`: a device that receives nothing.
     capture: Option<File>,
     number: u32,
 }
 
-impl Device {
-    /// One that plays the first frames.
-    pub fn that_plays(traffic: &Traffic) -> Result<Self, Error> {
-        let failed = |error: std::io::Error| Error::Live(format!("dpdk: no capture in memory to play: {error}"));
+impl DpdkDevice {
+    /// Creates a device that replays the first frames of `traffic`.
+    pub fn replaying(traffic: &Traffic) -> Result<Self, Error> {
+        let failed = Error::MemoryFile;
         let memory = rustix::fs::memfd_create("weir-bench", rustix::fs::MemfdFlags::CLOEXEC);
         let memory = File::from(memory.map_err(|error| failed(error.into()))?);
         let mut capture = PcapWriter::new(&memory, 1, 65535).map_err(failed)?;
@@ -32,12 +32,12 @@ impl Device {
         Ok(Self { capture: Some(memory), number: 0 })
     }
 
-    /// One on which nothing comes.
-    pub fn that_is_silent() -> Self {
+    /// Creates a device that receives nothing.
+    pub fn silent() -> Self {
         Self { capture: None, number: 0 }
     }
 
-    /// The name of the next one.
+    /// Returns the name of the next device.
     pub fn next(&mut self) -> String {
         self.number += 1;
         let number = self.number;

@@ -1,0 +1,111 @@
+//! Errors of the benchmarks.
+
+use std::io;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No table of that name.
+    #[error("unknown table '{name}'; the tables are {}", known.join(", "))]
+    UnknownTable {
+        /// The requested name.
+        name: String,
+        /// All names.
+        known: Vec<&'static str>,
+    },
+    /// Invalid specification of generated traffic.
+    #[error(transparent)]
+    Traffic(#[from] weir_capture::SettingsError),
+    /// A capture or live source cannot be read.
+    #[error(transparent)]
+    Capture(#[from] weir_capture::Error),
+    /// The capture filter cannot be compiled.
+    #[error(transparent)]
+    Filter(#[from] weir_capture::FilterError),
+    /// A sink cannot be opened.
+    #[error(transparent)]
+    Sink(#[from] weir_export::Error),
+    /// Not enough memory.
+    #[error("cannot allocate {bytes} bytes: {error}")]
+    Memory {
+        /// Requested size.
+        bytes: usize,
+        /// Error of the operating system.
+        error: io::Error,
+    },
+    /// Packets or octets that went in did not come out: the figures are invalid.
+    #[error("{case}: the counters do not add up: {what}")]
+    LostCount {
+        /// Table, row and series.
+        case: String,
+        /// The equation that does not hold.
+        what: String,
+    },
+    /// No live source of that name.
+    #[error("unknown live source '{name}'; the sources are {}", known.join(", "))]
+    UnknownLiveSource {
+        /// The requested name.
+        name: String,
+        /// All names.
+        known: Vec<&'static str>,
+    },
+    /// None of the live sources opens on this machine.
+    #[error("no live source can be opened on this machine")]
+    NoLiveSource,
+    /// The source has several receive queues; the benchmark uses one.
+    #[error("{0}: expected one receive queue")]
+    SeveralQueues(String),
+    /// The frames to send contain no usable one.
+    #[error("{source_name}: no Ethernet frame of 14 to {max_bytes} bytes to send")]
+    NoFrames {
+        /// The capture or specification.
+        source_name: String,
+        /// Largest frame that can be sent, bytes.
+        max_bytes: usize,
+    },
+    /// The network namespace for the veth pair cannot be created.
+    #[error("cannot create a network namespace: {0}{advice}", advice = namespace_advice(.0))]
+    Namespace(io::Error),
+    /// A command of iproute2 failed.
+    #[error("ip {arguments}: {output}")]
+    Ip {
+        /// Its arguments.
+        arguments: String,
+        /// Its output, or why it did not run.
+        output: String,
+    },
+    /// The veth pair did not come up in time.
+    #[error("the veth pair does not come up")]
+    LinkDown,
+    /// The kernel's counters of the veth pair cannot be read.
+    #[error("/proc/thread-self/net/dev: {0}")]
+    InterfaceCounters(io::Error),
+    /// Frames cannot be sent.
+    #[error("cannot send: {0}")]
+    Send(io::Error),
+    /// Frames for a DPDK device cannot be stored.
+    #[error("dpdk: cannot store the frames in memory: {0}")]
+    MemoryFile(io::Error),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The consumer of a live source failed or does not answer.
+    #[error("{0}")]
+    Consumer(String),
+    /// No loss-free rate was found, so there is no rate for a soak run.
+    #[error("{0}: no soak run, because no loss-free rate was found")]
+    NoLossFreeRate(&'static str),
+    /// Interrupted by the caller.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+fn namespace_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run as root (needs CAP_SYS_ADMIN, CAP_NET_RAW, CAP_NET_ADMIN, and CAP_BPF for af_xdp), or, for \
+             af_packet only, under `unshare --user --map-root-user`"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,178 @@
+//! Veth pair in a network namespace of its own, a thread that sends into one end, and a count of the
+//! frames lost between the ends. The kernel removes the namespace when the process ends.
+
+use crate::error::Error;
+use crate::live::traffic::Traffic;
+use std::fs::read_to_string;
+use std::io;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_capture::{BURST, Sender};
+use weir_probe::CpuAffinity;
+
+/// Frames sent into the first interface arrive at the second.
+const SENDING_END: &str = "left";
+pub const RECEIVING_END: &str = "right";
+
+/// Time within which the interfaces must come up.
+const LINK_UP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lag behind the requested rate beyond which the sender drops its arrears.
+const MAX_LAG: Duration = Duration::from_millis(5);
+/// The sender sleeps if the next frame is due later than this; otherwise it polls the clock.
+const MIN_SLEEP: Duration = Duration::from_micros(200);
+
+/// A veth pair and its sender.
+pub struct VethPair {
+    sender: Sender,
+    affinity: CpuAffinity,
+}
+
+/// Counters of the sender.
+#[derive(Default)]
+pub struct SentFrames {
+    /// Frames accepted by the kernel.
+    pub frames: AtomicU64,
+    /// Frames refused by the kernel.
+    pub refused: AtomicU64,
+}
+
+impl VethPair {
+    /// Moves the calling thread into a new network namespace and creates the pair there. The sender
+    /// thread will run with `affinity`.
+    ///
+    /// # Errors
+    /// Missing privileges, or no `ip` command.
+    pub fn create(affinity: CpuAffinity) -> Result<Self, Error> {
+        weir_capture::own_network().map_err(Error::Namespace)?;
+        for kind in ["all", "default"] {
+            // Keeps the kernel from sending packets of its own. Fails harmlessly without IPv6.
+            let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
+        }
+        let shape = "mtu 1500 numrxqueues 1 numtxqueues 1";
+        ip(&format!("link add {SENDING_END} {shape} type veth peer name {RECEIVING_END} {shape}"))?;
+        for end in [SENDING_END, RECEIVING_END] {
+            ip(&format!("link set {end} arp off up"))?;
+        }
+        let start = Instant::now();
+        let is_up = |end: &str| ip(&format!("link show dev {end}")).is_ok_and(|text| text.contains("state UP"));
+        while ![SENDING_END, RECEIVING_END].into_iter().all(is_up) {
+            if start.elapsed() > LINK_UP_TIMEOUT {
+                return Err(Error::LinkDown);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Self { sender: Sender::open(SENDING_END).map_err(Error::Send)?, affinity })
+    }
+
+    /// Sends for `time`, or until `stop` is set, at `rate` frames per second or at full speed, from a
+    /// thread with the configured affinity. Runs `meanwhile` on the calling thread. Returns the duration
+    /// of sending and the result of `meanwhile`.
+    pub fn send<T>(
+        &mut self,
+        traffic: &mut Traffic,
+        rate: Option<f64>,
+        time: Duration,
+        (sent, stop): (&SentFrames, &AtomicBool),
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(Duration, T), Error> {
+        let (sender, affinity) = (&mut self.sender, &self.affinity);
+        thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                affinity.apply();
+                send(sender, traffic, rate, time, sent, stop)
+            });
+            let done = meanwhile();
+            let took = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            Ok((took.map_err(Error::Send)?, done))
+        })
+    }
+
+    /// Sends a single frame.
+    pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
+        match self.sender.send(&[frame]) {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(Error::Send(io::Error::other("the kernel refused a frame"))),
+            Err(error) => Err(Error::Send(error)),
+        }
+    }
+}
+
+fn send(
+    sender: &mut Sender,
+    traffic: &mut Traffic,
+    rate: Option<f64>,
+    time: Duration,
+    sent: &SentFrames,
+    stop: &AtomicBool,
+) -> io::Result<Duration> {
+    let (start, mut accepted, mut refused, mut dropped_arrears) = (Instant::now(), 0_u64, 0, 0.0);
+    // At high rates one system call per frame would be too slow.
+    let batch = rate.map_or(BURST as f64, |rate| (rate / 5e3).clamp(1.0, 32.0));
+    loop {
+        let elapsed = start.elapsed();
+        if elapsed >= time || stop.load(Ordering::Relaxed) {
+            return Ok(elapsed);
+        }
+        let due = match rate {
+            None => BURST as f64,
+            Some(rate) => {
+                let due = rate * elapsed.as_secs_f64() - dropped_arrears - (accepted + refused) as f64;
+                let limit = (rate * MAX_LAG.as_secs_f64()).max(2.0 * batch);
+                dropped_arrears += (due - limit).max(0.0);
+                if due < batch {
+                    let gap = Duration::from_secs_f64(((batch - due) / rate).max(0.0));
+                    if gap > MIN_SLEEP {
+                        // Short, so that the loop sees the stop flag soon.
+                        thread::sleep((gap - MIN_SLEEP / 2).min(MIN_SLEEP * 100).min(time - elapsed));
+                    } else {
+                        std::hint::spin_loop();
+                    }
+                    continue;
+                }
+                due
+            }
+        };
+        let mut burst = [&[][..]; BURST];
+        let count = traffic.burst(due as usize, &mut burst);
+        let mut frames = &burst[..count];
+        while !frames.is_empty() {
+            let accepted_now = match sender.send(frames) {
+                Ok(accepted_now) => accepted_now,
+                Err(error) if Sender::is_full(&error) => {
+                    refused += 1;
+                    frames = &frames[1..];
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            accepted += accepted_now as u64;
+            frames = &frames[accepted_now..];
+        }
+        sent.frames.store(accepted, Ordering::Relaxed);
+        sent.refused.store(refused, Ordering::Relaxed);
+    }
+}
+
+/// Returns the frames that were sent into this thread's pair since its creation and did not arrive,
+/// because the receiving end had no buffer.
+pub fn lost() -> Result<u64, Error> {
+    let text = read_to_string("/proc/thread-self/net/dev").map_err(Error::InterfaceCounters)?;
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(SENDING_END)?.strip_prefix(':'));
+    // Columns: 8 of received traffic, then bytes, packets, errors, drops of sent traffic.
+    let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
+    drops.ok_or_else(|| Error::InterfaceCounters(io::ErrorKind::NotFound.into()))
+}
+
+/// Runs `ip` in this thread's network namespace and returns its output.
+fn ip(arguments: &str) -> Result<String, Error> {
+    let failed = |output: String| Error::Ip { arguments: arguments.into(), output };
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output.map_err(|error| failed(format!("{error}; install iproute2")))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().into()))
+}
