@@ -1,56 +1,63 @@
-//! What a pipeline knows of itself.
+//! What a pipeline reports about itself, and how the reports of its two stages are combined.
 
+use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals};
 
-/// Everything but what became of the records that it sent.
+/// The counters of a pipeline, without what became of the records that it sent to the sinks.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    /// Without sinks. Records live are those that were not sent.
+    /// Packets, octets and flows. Its `live` records are those not yet sent; it has no sinks.
     pub ledger: Ledger,
-    /// Records handed to the exporter.
+    /// Records sent to the exporter.
     pub sent: RecordTotals,
-    /// Records that no sink had room for.
+    /// Records dropped because all sinks were behind.
     pub lost: RecordTotals,
 }
 
 impl Account {
-    /// Adds another one's.
+    /// Adds the counters of another pipeline or stage.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.ledger.merge(&other.ledger);
         self.sent.merge(other.sent);
         self.lost.merge(other.lost);
     }
 
-    /// The account of both halves, of which the second took in all packets that the first made.
-    pub(crate) fn of(reader: &Ledger, metering: Account) -> Self {
+    /// The account of a pipeline whose meter has processed every packet that the reader decoded.
+    pub(crate) fn combined(reader: &Ledger, meter: Account) -> Self {
         let mut ledger = reader.clone();
-        // The meter is the one to know what it had no room for.
-        ledger.packets.metered -= metering.ledger.packets.dropped_table_full;
-        ledger.bytes.metered -= metering.ledger.bytes.dropped_table_full;
-        ledger.merge(&metering.ledger);
-        Self { ledger, ..metering }
+        // The reader counts all decoded packets as metered. Only the meter knows which it dropped.
+        ledger.packets.metered -= meter.ledger.packets.dropped_table_full;
+        ledger.bytes.metered -= meter.ledger.bytes.dropped_table_full;
+        ledger.merge(&meter.ledger);
+        Self { ledger, ..meter }
     }
 
-    /// The same if the second half is behind: what is on its way between them does not count yet.
-    pub(crate) fn of_halves(reader: &Ledger, metering: Account) -> Self {
+    /// The same if packets are in the queues between reader and meter: these do not count yet.
+    pub(crate) fn combined_in_transit(reader: &Ledger, meter: Account) -> Self {
         let mut reader = reader.clone();
-        let [packets, octets] = metering.taken_in();
-        for (line, taken_in) in [(&mut reader.packets, packets), (&mut reader.bytes, octets)] {
-            // The first half may have been asked before: then the second knows of more.
-            line.received = (line.received + taken_in).saturating_sub(line.metered);
-            line.metered = taken_in;
+        let [packets, bytes] = meter.processed();
+        for (counters, processed) in [(&mut reader.packets, packets), (&mut reader.bytes, bytes)] {
+            // The reader may have reported before the meter, which has then processed more.
+            counters.received = (counters.received + processed).saturating_sub(counters.metered);
+            counters.metered = processed;
         }
-        Self::of(&reader, metering)
+        Self::combined(&reader, meter)
     }
 
-    /// Packets and octets on the wire that a meter took in.
-    fn taken_in(&self) -> [u64; 2] {
+    /// Packets and octets that a meter has processed.
+    fn processed(&self) -> [u64; 2] {
         let Ledger { packets, bytes, live, .. } = &self.ledger;
-        let of =
-            |records: fn(&RecordTotals) -> u64| [live, &self.sent, &self.lost].into_iter().map(records).sum::<u64>();
+        let sum = |field: fn(&RecordTotals) -> u64| [live, &self.sent, &self.lost].into_iter().map(field).sum::<u64>();
         [
-            of(|records| records.packets) + packets.dropped_table_full,
-            of(|records| records.bytes) + bytes.dropped_table_full,
+            sum(|records| records.packets) + packets.dropped_table_full,
+            sum(|records| records.bytes) + bytes.dropped_table_full,
         ]
     }
+}
+
+/// Counts records with their packets and octets.
+pub(crate) fn totals(records: &[FlowRecord]) -> RecordTotals {
+    let mut totals = RecordTotals::default();
+    records.iter().for_each(|record| totals.add(record.packets(), record.frame_bytes()));
+    totals
 }

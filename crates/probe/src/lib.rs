@@ -1,33 +1,53 @@
-//! Pipelines: a source, the meter and the sinks joined, and the ledger kept.
+//! Pipelines: they join a source, a meter and the sinks, and keep the ledger.
 //!
-//! In: an open source, a meter's configuration, open sinks. Out: the [`Ledger`](weir_ledger::Ledger) of the run.
-//! Always true: the ledger balances at the end, or the run says by how much it does not.
+//! In: an open source, the settings, open sinks. Out: the [`Ledger`](weir_ledger::Ledger) of the
+//! run. The ledger balances at the end; otherwise [`Ledger::check`](weir_ledger::Ledger::check)
+//! reports the difference.
+//!
+//! The hot path is [`Pipeline::process_burst`]: source -> burst of frames -> `Reader` (admission,
+//! decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`]. A [`Probe`]
+//! runs it on several threads. In a worker group with several meters, `Dispatcher` and `MeterInput`
+//! connect the stages, and the `Rebalancer` keeps the load of the meters even.
 #![forbid(unsafe_code)]
 
 mod account;
-mod affinity;
-mod balance;
-mod desk;
+mod admission;
+mod connect;
+mod control_mailbox;
+mod dispatcher;
+mod export_handle;
 mod exporter;
-mod history;
-mod ladder;
-mod looks;
-mod mesh;
-mod metering;
-mod mover;
+mod group_state;
+mod indirection_table;
+mod load_shedder;
+mod loss_channel;
+mod loss_counter;
+mod loss_history;
+mod meter_input;
+mod metering_stage;
 mod pipeline;
 mod probe;
 mod reader;
+mod rebalancer;
+mod record_annotator;
+mod record_output;
 mod sampler;
 mod self_traffic;
 mod settings;
-mod work;
+mod sink_worker;
+mod sync;
+mod thread;
+mod worker;
+mod worker_group;
 
 pub use account::Account;
-pub use affinity::CpuAffinity;
-pub use exporter::{BackPressure, ExportHandle, Exporter, SinkChange};
-pub use ladder::{LevelSettings, Overload};
+pub use control_mailbox::PipelineError;
+pub use export_handle::ExportHandle;
+pub use exporter::{Exporter, SinkChange};
+pub use load_shedder::{LevelSettings, Overload};
 pub use pipeline::Pipeline;
-pub use probe::{FinalReport, LoadBalance, PipelineStatus, Probe, ReceiveQueue, WorkerGroup};
+pub use probe::{FinalReport, Probe};
 pub use self_traffic::SelfTrafficFilter;
-pub use settings::Settings;
+pub use settings::{BackPressure, Settings};
+pub use thread::CpuAffinity;
+pub use worker_group::{LoadBalance, PipelineStatus, ReceiveQueue, WorkerGroup};

@@ -1,26 +1,36 @@
-//! What pipelines are told.
+//! Settings of pipelines.
 
-use crate::ladder::Overload;
+use crate::load_shedder::Overload;
 use crate::self_traffic::SelfTrafficFilter;
 use weir_capture::PacketFilter;
 
-/// What one pipeline is told.
+/// Settings of one pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Which frames go further; all without one.
+    /// Frames that do not match are not metered; `None` admits all frames.
     pub filter: Option<PacketFilter>,
-    /// The meter's part.
+    /// Settings of the meter.
     pub meter: weir_flow::Config,
-    /// The decoder's part.
+    /// Settings of the decoder.
     pub decode: weir_packet::DecodeOptions,
     /// Meter frames without IP as flows of MAC addresses.
     pub layer2: bool,
-    /// Threads look for packets all the time instead of sleeping: each takes a whole core.
+    /// Poll for packets without sleeping. Each thread then uses a whole core.
     pub busy_poll: bool,
-    /// What is not metered because our sinks send it; it counts as filtered.
+    /// Datagrams of our own sinks, which are not metered and count as filtered.
     pub self_traffic: SelfTrafficFilter,
-    /// What is done when more comes than can be metered.
+    /// What to do when more packets arrive than can be metered.
     pub overload: Overload,
-    /// One packet in so many is metered, chosen at random; all if it is 0 or 1. Under overload it may be fewer.
+    /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
+    /// sample fewer.
     pub sample_one_in: u32,
+}
+
+/// What a pipeline does when a sink is slower than it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackPressure {
+    /// Wait for the sink; the source waits, too. For captures.
+    Block,
+    /// Drop the records for that sink and count them. For live traffic, which does not wait.
+    Drop,
 }

@@ -47,7 +47,7 @@ pub fn changes(told: &mut Vec<u8>, pipelines: &[PipelineStatus], sample: u32) ->
 
 /// What is metered on a level.
 fn measures(level: u8, sample: u32) -> String {
-    let LevelSettings { detail, population } = LevelSettings::of(level, sample);
+    let LevelSettings { detail, population } = LevelSettings::new(level, sample);
     let mut missing = Vec::new();
     if !detail.tcp_analysis {
         missing.push("no TCP analysis".to_owned());

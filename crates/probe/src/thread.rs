@@ -1,19 +1,20 @@
-//! Where a thread runs: on which cores, and how urgent it is.
+//! Attributes of a worker thread: CPU affinity, priority and consumed CPU time.
 
 use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
-/// Cores and urgency of a thread.
+/// CPU affinity and priority of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuAffinity {
-    /// Cores that it may run on; none: all.
+    /// Cores that the thread may use; empty for all.
     pub cores: Vec<usize>,
-    /// How much less urgent it is than others, as `nice` has it: -20 to 19.
+    /// Nice value, -20 (highest priority) to 19.
     pub nice: i32,
 }
 
 impl CpuAffinity {
-    /// Takes this place for the thread that runs this. What the system does not permit is left as it is.
+    /// Applies affinity and priority to the calling thread. Ignores what the system does not permit.
     pub fn apply(&self) {
         if !self.cores.is_empty() {
             let mut cores = CpuSet::new();
@@ -24,4 +25,10 @@ impl CpuAffinity {
             let _ = setpriority_process(Some(gettid()), self.nice);
         }
     }
+}
+
+/// CPU time that the calling thread has consumed, ns.
+pub(crate) fn cpu_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

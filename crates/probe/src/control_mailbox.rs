@@ -1,0 +1,142 @@
+//! The mailbox through which the probe controls a running worker thread: it requests reports and
+//! changes settings.
+//!
+//! A worker checks its mailbox after every burst, which costs one load of memory that is not written
+//! meanwhile. It takes the lock only for a new request.
+
+use crate::account::Account;
+use crate::settings::Settings;
+use crate::sync::lock;
+use crate::thread::cpu_time_ns;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use weir_capture::FilterError;
+
+/// Errors that are kept until the next report; further ones are only counted.
+const MAX_ERRORS: usize = 20;
+
+/// The mailbox of one worker.
+#[derive(Default)]
+pub(crate) struct ControlMailbox {
+    /// Number of the last request.
+    requests: AtomicU64,
+    contents: Mutex<Contents>,
+    /// Signals a reply.
+    replied: Condvar,
+}
+
+/// What probe and worker exchange.
+#[derive(Default)]
+pub(crate) struct Contents {
+    /// Number of the last request that was answered.
+    pub answered: u64,
+    /// The worker has finished.
+    pub is_finished: bool,
+    report: WorkerReport,
+    /// Settings that the worker is to apply.
+    settings: Option<Settings>,
+}
+
+/// What a worker reports.
+#[derive(Default)]
+pub(crate) struct WorkerReport {
+    pub account: Account,
+    /// CPU time that the thread has consumed, ns.
+    pub cpu_time_ns: u64,
+    /// The first errors since the previous report.
+    pub errors: Vec<PipelineError>,
+    /// Number of further errors.
+    pub more_errors: u64,
+}
+
+/// A problem that does not end a pipeline.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    /// The source is damaged at some place.
+    #[error(transparent)]
+    Source(#[from] weir_capture::Error),
+    /// The packet filter cannot be applied to some frames.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
+impl ControlMailbox {
+    /// Requests a report. Returns the number of the request.
+    pub fn request_report(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Requests to apply settings. Returns the number of the request.
+    pub fn request_settings(&self, settings: &Settings) -> u64 {
+        lock(&self.contents).settings = Some(settings.clone());
+        self.request_report()
+    }
+
+    /// Waits for the reply to a request, no longer than to a deadline.
+    pub fn wait_for_reply(&self, request: u64, deadline: Instant) -> MutexGuard<'_, Contents> {
+        let mut contents = lock(&self.contents);
+        while contents.answered < request && !contents.is_finished {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            contents = self.replied.wait_timeout(contents, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        contents
+    }
+
+    /// The last report of a worker that has finished.
+    pub fn last_report(&self) -> WorkerReport {
+        lock(&self.contents).take_report()
+    }
+
+    /// For the worker: the number of a request that is newer than `last_seen`, which is updated.
+    #[inline]
+    pub fn new_request(&self, last_seen: &mut u64) -> Option<u64> {
+        let request = self.requests.load(Ordering::Relaxed);
+        (request != std::mem::replace(last_seen, request)).then_some(request)
+    }
+
+    /// For the worker: answers a request. `reply` applies the settings, if there are any.
+    pub fn reply(&self, request: u64, reply: impl FnOnce(Option<Settings>) -> (Account, Vec<FilterError>)) {
+        let mut contents = lock(&self.contents);
+        let settings = contents.settings.take();
+        let (account, errors) = reply(settings);
+        (contents.report.account, contents.report.cpu_time_ns) = (account, cpu_time_ns());
+        contents.report.errors.extend(errors.into_iter().map(PipelineError::from));
+        contents.answered = request;
+        self.replied.notify_all();
+    }
+
+    /// For the worker: adds an error to the next report.
+    pub fn add_error(&self, error: impl Into<PipelineError>) {
+        let report = &mut lock(&self.contents).report;
+        if report.errors.len() < MAX_ERRORS {
+            report.errors.push(error.into());
+        } else {
+            report.more_errors += 1;
+        }
+    }
+
+    /// For the worker: leaves its final account.
+    pub fn finish(&self, account: Account) {
+        let mut contents = lock(&self.contents);
+        (contents.report.account, contents.report.cpu_time_ns) = (account, cpu_time_ns());
+        contents.is_finished = true;
+        self.replied.notify_all();
+    }
+}
+
+impl Contents {
+    /// The newest report. Each error is reported once.
+    pub fn take_report(&mut self) -> WorkerReport {
+        let WorkerReport { account, cpu_time_ns, errors, more_errors } = &mut self.report;
+        WorkerReport {
+            account: account.clone(),
+            cpu_time_ns: *cpu_time_ns,
+            errors: std::mem::take(errors),
+            more_errors: std::mem::take(more_errors),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the readers, the meters and the rebalancer of a worker group share, and how buckets move
+//! from one meter to another while packets arrive.
+//!
+//! Every reader has a queue to every meter. An indirection table, of which each reader has a copy,
+//! assigns each of 512 buckets of flows to a meter. Buckets move in steps that never stop the group
+//! for long:
+//!
+//! 1. The meters that give buckets collect the flows of these buckets, besides their other work
+//!    ([`MigrationTask::MigrateOut`]).
+//! 2. The meters that take buckets get ready ([`MigrationTask::MigrateIn`]). From now on, none of
+//!    these meters processes packets that a reader sent with the new table.
+//! 3. Each reader adopts the new table between two bursts, and publishes how many packets it had
+//!    sent to each meter before.
+//! 4. The givers process these packets and hand over the flows: no packet of these buckets is in
+//!    their queues any more.
+//! 5. The takers add the flows and continue with the packets sent with the new table.
+//!
+//! So the packets of a flow are processed in the order in which a reader sent them, and by one meter
+//! at a time.
+
+use crate::indirection_table::{IndirectionTable, even};
+use crate::sync::lock;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weir_flow::{BUCKETS, BucketSet};
+
+/// The shared state of a worker group.
+pub(crate) struct GroupState {
+    pub readers: Vec<ReaderState>,
+    pub meters: Vec<MeterState>,
+    /// Number of the last table update.
+    pub update: AtomicU64,
+    /// Generation of the last table.
+    generation: AtomicU64,
+    pub table_update: Mutex<TableUpdate>,
+}
+
+/// What the rebalancer asks of readers.
+pub(crate) struct TableUpdate {
+    pub table: IndirectionTable,
+    /// Number of the table; the same as before if the table has not changed.
+    pub generation: u64,
+    /// Flows are migrating: check for the next update soon.
+    pub poll_fast: bool,
+}
+
+/// State of a reader, which alone writes it.
+#[repr(align(128))]
+pub(crate) struct ReaderState {
+    /// Number of the last update that the reader has applied.
+    pub applied_update: AtomicU64,
+    /// The generation that it uses, and packets sent to each meter before.
+    pub generation: AtomicU64,
+    pub sent_before: Vec<AtomicU64>,
+    /// The reader has finished, and packets sent to each meter in total.
+    pub is_finished: AtomicBool,
+    pub sent_in_total: Vec<AtomicU64>,
+    /// Packets per bucket.
+    pub packets: [AtomicU64; BUCKETS],
+    /// All packets up to this time were sent, ns by the clock that stamps packets; 0 if unknown.
+    pub complete_until_ns: AtomicU64,
+}
+
+/// State of a meter.
+#[repr(align(128))]
+pub(crate) struct MeterState {
+    /// Number of the last task.
+    pub tasks: AtomicU64,
+    pub task: Mutex<TaskSlot>,
+    /// The last generation that the meter is ready for.
+    pub ready: AtomicU64,
+    /// The last generation for which the meter has done its task.
+    pub done: AtomicU64,
+    /// Flows in its flow cache.
+    pub active_flows: AtomicU64,
+}
+
+/// The next task of a meter.
+#[derive(Default)]
+pub(crate) struct TaskSlot {
+    pub task: Option<MigrationTask>,
+    /// The meter has finished and takes no more tasks.
+    pub is_closed: bool,
+}
+
+/// Flows of some buckets go to the meters that the table names, from a generation on.
+pub(crate) struct Handoff {
+    pub generation: u64,
+    pub buckets: BucketSet,
+    pub table: IndirectionTable,
+}
+
+/// The part of one meter in a migration.
+pub(crate) enum MigrationTask {
+    /// Hand over flows to other meters.
+    MigrateOut(Box<Handoff>),
+    /// Take over flows from a number of meters.
+    MigrateIn { generation: u64, givers: usize },
+    /// The migration does not take place.
+    Cancel,
+}
+
+/// The meter has finished: nothing can be migrated any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the meter has finished")]
+pub(crate) struct MeterFinished;
+
+impl GroupState {
+    pub fn new(readers: usize, meters: usize) -> Self {
+        let counters = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let reader = |_| ReaderState {
+            applied_update: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            sent_before: counters(meters),
+            is_finished: AtomicBool::new(false),
+            sent_in_total: counters(meters),
+            packets: [const { AtomicU64::new(0) }; BUCKETS],
+            complete_until_ns: AtomicU64::new(0),
+        };
+        let meter = |_| MeterState {
+            tasks: AtomicU64::new(0),
+            task: Mutex::default(),
+            ready: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            active_flows: AtomicU64::new(0),
+        };
+        Self {
+            readers: (0..readers).map(reader).collect(),
+            meters: (0..meters).map(meter).collect(),
+            update: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            table_update: Mutex::new(TableUpdate { table: even(meters), generation: 0, poll_fast: false }),
+        }
+    }
+
+    /// Packets per bucket since the start.
+    pub fn packets(&self) -> [u64; BUCKETS] {
+        let sum =
+            |bucket: usize| self.readers.iter().map(|reader| reader.packets[bucket].load(Ordering::Relaxed)).sum();
+        std::array::from_fn(sum)
+    }
+
+    /// Flows in all flow caches.
+    pub fn active_flows(&self) -> u64 {
+        self.meters.iter().map(|meter| meter.active_flows.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Publishes a table, which readers adopt if its generation is new. Returns the number of the
+    /// update.
+    pub fn publish(&self, table: &IndirectionTable, generation: u64, poll_fast: bool) -> u64 {
+        let mut update = lock(&self.table_update);
+        *update = TableUpdate { table: *table, generation, poll_fast };
+        self.generation.store(generation, Ordering::Release);
+        self.update.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether every reader has applied an update or has finished.
+    pub fn is_applied(&self, update: u64) -> bool {
+        self.readers.iter().all(|reader| {
+            reader.applied_update.load(Ordering::Acquire) >= update || reader.is_finished.load(Ordering::Acquire)
+        })
+    }
+
+    /// Gives a task to a meter.
+    ///
+    /// # Errors
+    /// The meter has finished.
+    pub fn assign(&self, meter: usize, task: MigrationTask) -> Result<(), MeterFinished> {
+        let state = &self.meters[meter];
+        let mut slot = lock(&state.task);
+        if slot.is_closed {
+            return Err(MeterFinished);
+        }
+        slot.task = Some(task);
+        state.tasks.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a meter is ready for a generation.
+    ///
+    /// # Errors
+    /// The meter has finished before it was ready.
+    pub fn is_ready(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
+        self.has_reached(meter, generation, |state| &state.ready)
+    }
+
+    /// Whether a meter has done its task for a generation.
+    ///
+    /// # Errors
+    /// The meter has finished before it had.
+    pub fn is_done(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
+        self.has_reached(meter, generation, |state| &state.done)
+    }
+
+    fn has_reached(
+        &self,
+        meter: usize,
+        generation: u64,
+        step: fn(&MeterState) -> &AtomicU64,
+    ) -> Result<bool, MeterFinished> {
+        let state = &self.meters[meter];
+        let has_reached = || step(state).load(Ordering::Acquire) >= generation;
+        // The meter may have finished after it reached this step: check again.
+        if !has_reached() && lock(&state.task).is_closed && !has_reached() {
+            Err(MeterFinished)
+        } else {
+            Ok(has_reached())
+        }
+    }
+
+    /// Packets that a reader sent to a meter before a generation; `None` if it still uses the
+    /// previous one.
+    pub fn sent_before(&self, reader: usize, meter: usize, generation: u64) -> Option<u64> {
+        let state = &self.readers[reader];
+        // Load `is_finished` first: a finished reader has either adopted the generation before, or
+        // never will. The latter counts only if the generation was published.
+        let is_finished =
+            self.generation.load(Ordering::Acquire) == generation && state.is_finished.load(Ordering::Acquire);
+        if state.generation.load(Ordering::Acquire) == generation {
+            Some(state.sent_before[meter].load(Ordering::Relaxed))
+        } else {
+            is_finished.then(|| state.sent_in_total[meter].load(Ordering::Relaxed))
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The indirection table of a worker group: which meter processes the packets of which bucket, and
+//! which buckets to move so that the load of the meters is even.
+//!
+//! It is what the RSS indirection table (RETA) of a NIC is for receive queues. Load is counted in
+//! packets: the work of a meter hardly depends on their size.
+
+use weir_flow::BUCKETS;
+
+/// The number of a meter for each bucket.
+pub(crate) type IndirectionTable = [u8; BUCKETS];
+
+/// Largest number of meters in a group.
+pub(crate) const MAX_METERS: usize = u8::MAX as usize;
+
+/// With fewer packets per meter, chance alone causes an imbalance of some percent.
+pub(crate) const SIGNIFICANT_PACKETS: u64 = 5_000;
+/// Imbalance below which no bucket is moved, in thousandths.
+const TOLERATED_PERMILLE: u64 = 40;
+/// A move has to reduce the load of the busier meter by this share of the mean load, in thousandths.
+const WORTHWHILE_PERMILLE: u64 = 2;
+
+/// A table that assigns buckets to meters in turn.
+pub(crate) fn even(meters: usize) -> IndirectionTable {
+    std::array::from_fn(|bucket| (bucket % meters) as u8)
+}
+
+/// Packets of each meter.
+pub(crate) fn loads(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize) -> Vec<u64> {
+    let mut loads = vec![0; meters];
+    for (packets, &meter) in packets.iter().zip(table) {
+        loads[meter as usize] += packets;
+    }
+    loads
+}
+
+/// By how much the highest load exceeds the mean, in thousandths of the mean.
+pub(crate) fn imbalance_permille(loads: &[u64]) -> u64 {
+    let (highest, sum) = (loads.iter().max().copied().unwrap_or(0), loads.iter().sum::<u64>());
+    (highest * loads.len() as u64 * 1000).checked_div(sum).unwrap_or(0).saturating_sub(1000)
+}
+
+/// Up to `limit` buckets to move, each with its new meter. A meter either gives or takes buckets.
+pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize, limit: usize) -> Vec<(u16, u8)> {
+    let (mut table, mut loads) = (*table, loads(packets, table, meters));
+    let mean = loads.iter().sum::<u64>() / meters as u64;
+    let (mut gives, mut takes) = (vec![false; meters], vec![false; meters]);
+    // Meters without a bucket worth moving: for example with little load but one elephant flow.
+    let mut exhausted = vec![false; meters];
+    let mut moves = Vec::new();
+    if imbalance_permille(&loads) < TOLERATED_PERMILLE {
+        return moves;
+    }
+    while moves.len() < limit {
+        let find = |is_candidate: &dyn Fn(usize) -> bool, is_better: fn(u64, u64) -> bool| {
+            let candidates = (0..meters).filter(|&meter| is_candidate(meter));
+            candidates.reduce(|best, meter| if is_better(loads[meter], loads[best]) { meter } else { best })
+        };
+        let from = find(&|meter| !takes[meter] && !exhausted[meter], |one, other| one > other);
+        let to = find(&|meter| !gives[meter], |one, other| one < other);
+        let (Some(from), Some(to)) = (from, to) else { break };
+        let gap = loads[from].saturating_sub(loads[to]);
+        // Prefer the largest bucket that leaves `from` the busier meter. If that is not worthwhile,
+        // the smallest larger bucket may still reduce the gap.
+        let buckets =
+            || (0..BUCKETS).filter(|&bucket| table[bucket] as usize == from && packets[bucket] > 0 && from != to);
+        let fitting = buckets().filter(|&bucket| 2 * packets[bucket] <= gap).max_by_key(|&bucket| packets[bucket]);
+        let larger = buckets().filter(|&bucket| 2 * packets[bucket] > gap).min_by_key(|&bucket| packets[bucket]);
+        let gap_reduction = |bucket: usize| gap.saturating_sub(gap.abs_diff(2 * packets[bucket]));
+        let is_worthwhile = |bucket: &usize| gap_reduction(*bucket) * 1000 >= 2 * WORTHWHILE_PERMILLE * mean.max(1);
+        let Some(bucket) = fitting.filter(is_worthwhile).or(larger.filter(is_worthwhile)) else {
+            exhausted[from] = true;
+            continue;
+        };
+        (loads[from], loads[to]) = (loads[from] - packets[bucket], loads[to] + packets[bucket]);
+        table[bucket] = to as u8;
+        (gives[from], takes[to]) = (true, true);
+        moves.push((bucket as u16, to as u8));
+    }
+    moves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Applies moves until there are none. Returns the number of rounds and the imbalance left.
+    fn settle(packets: &[u64; BUCKETS], meters: usize) -> (usize, u64) {
+        let (mut table, mut rounds) = (even(meters), 0);
+        loop {
+            let moves = moves(packets, &table, meters, 64);
+            for &(bucket, to) in &moves {
+                assert_ne!(table[bucket as usize], to);
+                table[bucket as usize] = to;
+            }
+            if moves.is_empty() {
+                return (rounds, imbalance_permille(&loads(packets, &table, meters)));
+            }
+            rounds += 1;
+            assert!(rounds < 100, "no end");
+        }
+    }
+
+    #[test]
+    fn nothing_moves_if_the_load_is_even() {
+        for meters in 1..=16 {
+            let mut packets = [1000; BUCKETS];
+            assert!(moves(&packets, &even(meters), meters, 64).is_empty());
+            packets.iter_mut().enumerate().for_each(|(bucket, packets)| *packets += bucket as u64 % 7);
+            assert!(moves(&packets, &even(meters), meters, 64).is_empty());
+        }
+        assert!(moves(&[0; BUCKETS], &even(3), 3, 64).is_empty());
+    }
+
+    #[test]
+    fn an_elephant_flow_of_nine_tenths_of_the_mean_is_balanced_by_moving_other_buckets() {
+        for meters in 2..=8 {
+            let mut packets = [200; BUCKETS];
+            packets[77] = 0;
+            packets[77] = packets.iter().sum::<u64>() * 9 / (10 * meters as u64 - 9);
+            let (rounds, imbalance) = settle(&packets, meters);
+            assert!(imbalance <= 40, "{meters} meters: {imbalance} thousandths");
+            assert!(rounds <= 8, "{rounds} rounds");
+        }
+    }
+
+    #[test]
+    fn an_elephant_flow_stays_if_moving_other_buckets_is_enough() {
+        // The bucket of the elephant flow has about a fifth of all packets: moving it would leave
+        // the imbalance nearly as it is.
+        for percent in 15..25 {
+            let mut packets = [100; BUCKETS];
+            packets[77] = 51_100 * percent / (100 - percent);
+            let moves = moves(&packets, &even(4), 4, 256);
+            assert!(moves.iter().all(|&(bucket, _)| bucket != 77), "{percent} %");
+            let mut table = even(4);
+            moves.iter().for_each(|&(bucket, to)| table[bucket as usize] = to);
+            assert!(imbalance_permille(&loads(&packets, &table, 4)) <= 40, "one round is enough: {percent} %");
+        }
+    }
+
+    #[test]
+    fn an_elephant_flow_larger_than_the_mean_ends_up_nearly_alone() {
+        let mut packets = [100; BUCKETS];
+        packets[5] = 100_000;
+        let mut table = even(4);
+        for _ in 0..20 {
+            for (bucket, to) in moves(&packets, &table, 4, 64) {
+                table[bucket as usize] = to;
+            }
+        }
+        let with_elephant = table[5];
+        assert!(table.iter().filter(|&&meter| meter == with_elephant).count() < 8);
+    }
+
+    #[test]
+    fn no_meter_both_gives_and_takes_in_one_round() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let meters = random.usize(2..11);
+            let packets = std::array::from_fn(|_| 1 << random.u32(..20));
+            let table: IndirectionTable = std::array::from_fn(|_| random.u8(..meters as u8));
+            let moves = moves(&packets, &table, meters, 64);
+            for &(bucket, _) in &moves {
+                let giver = table[bucket as usize];
+                assert!(moves.iter().all(|&(_, taker)| taker != giver));
+            }
+            let mut after = table;
+            moves.iter().for_each(|&(bucket, to)| after[bucket as usize] = to);
+            let imbalance = |table| imbalance_permille(&loads(&packets, table, meters));
+            assert!(imbalance(&after) <= imbalance(&table));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Counts what a live source has lost, at most every 0.1 s and once more before each answer to a
+//! request. A file loses nothing and is never asked.
+
+use std::time::Instant;
+use weir_capture::{Burst, LiveSource, Losses, POLL_TIMEOUT};
+use weir_ledger::TrafficCounters;
+
+/// Time between two updates, ns. While full bursts arrive, packet times measure it.
+pub(crate) const UPDATE_INTERVAL_NS: u64 = POLL_TIMEOUT.as_nanos() as u64;
+
+/// The losses of one source so far.
+#[derive(Default)]
+pub(crate) struct LossCounter {
+    /// As of the last update.
+    losses: Losses,
+    /// Time of the newest packet read, ns.
+    newest_ns: u64,
+    /// `newest_ns` at the last update.
+    updated_ns: u64,
+    /// When the last update was; `None` before the first.
+    updated: Option<Instant>,
+    /// The last burst was not full: the source had no more frames.
+    is_idle: bool,
+}
+
+/// What is known of a live source between two bursts.
+pub(crate) struct LossUpdate {
+    /// All packets stamped before this time were read, or lost and counted.
+    pub settled_ns: u64,
+    /// No packet received so far has a later time.
+    pub latest_ns: u64,
+    /// Packets lost so far: by the NIC, by the kernel and in Weir's own queues.
+    pub lost: u64,
+    /// Packets read so far.
+    pub read: u64,
+}
+
+impl LossCounter {
+    /// Notes the time of the newest packet. Returns whether the source had fewer frames than a full
+    /// burst.
+    #[inline]
+    pub fn note_burst(&mut self, burst: &Burst<'_>) -> bool {
+        self.is_idle = !burst.is_full();
+        self.newest_ns = burst.last().map_or(self.newest_ns, |frame| frame.time_ns);
+        self.is_idle
+    }
+
+    /// Whether an update is due. To be asked before a burst is read, so that the counters cover
+    /// exactly what was read.
+    #[inline]
+    pub fn update_is_due(&self) -> bool {
+        self.updated.is_none_or(|updated| {
+            self.newest_ns.abs_diff(self.updated_ns) >= UPDATE_INTERVAL_NS
+                || self.is_idle && updated.elapsed() >= POLL_TIMEOUT
+        })
+    }
+
+    /// Adds the new losses of a source to the packet counters. Lost octets are not known.
+    pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossUpdate {
+        // Before `losses`: packets lost after this call have a later time.
+        let settled_ns = source.now_ns().max(self.newest_ns);
+        let before = std::mem::replace(&mut self.losses, source.losses());
+        let losses = self.losses;
+        let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.ring - before.ring];
+        packets.dropped_nic += new[0];
+        packets.dropped_kernel += new[1];
+        packets.dropped_ring += new[2];
+        packets.received += new.iter().sum::<u64>();
+        let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring;
+        // After `losses`: a packet lost in between is counted by the next update and has an earlier time.
+        let latest_ns = source.latest_ns();
+        (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
+        LossUpdate { settled_ns, latest_ns, lost, read: packets.received - lost }
+    }
+}

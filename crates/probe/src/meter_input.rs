@@ -1,0 +1,228 @@
+//! The receiving end of a meter: it takes packets from the queues of all readers, and plays the part
+//! of its meter in migrations (see [`crate::group_state`]).
+
+use crate::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
+use crate::metering_stage::MeteringStage;
+use crate::sync::lock;
+use rtrb::Consumer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::mpsc::{Receiver, Sender};
+use weir_capture::BURST;
+use weir_flow::{BUCKETS, MigratedFlow};
+use weir_packet::Packet;
+
+/// Feeds one meter.
+pub(crate) struct MeterInput {
+    group: Arc<GroupState>,
+    /// The number of the meter.
+    number: usize,
+    queues: Vec<PacketQueue>,
+    /// Number of the last task seen.
+    last_task: u64,
+    migration: Migration,
+    /// Flows from other meters, and the channels to all meters.
+    flows_in: Receiver<Vec<MigratedFlow>>,
+    flows_out: Vec<Sender<Vec<MigratedFlow>>>,
+    /// Flows received for the current migration, one entry per giver.
+    received: Vec<Vec<MigratedFlow>>,
+}
+
+/// The queue from one reader.
+struct PacketQueue {
+    packets: Consumer<Packet>,
+    /// Packets taken from the queue so far.
+    taken: u64,
+}
+
+/// The state of this meter in a migration.
+enum Migration {
+    None,
+    /// The flows are being collected.
+    Collecting(Box<Handoff>),
+    /// The flows are collected; packets sent before the new generation are still in the queues.
+    Out(Box<Handoff>),
+    In {
+        generation: u64,
+        givers: usize,
+    },
+}
+
+impl MeterInput {
+    /// The input of meter `number`, without queues.
+    pub fn new(
+        (group, number): (Arc<GroupState>, usize),
+        flows_in: Receiver<Vec<MigratedFlow>>,
+        flows_out: Vec<Sender<Vec<MigratedFlow>>>,
+    ) -> Self {
+        let (queues, received) = (Vec::new(), Vec::new());
+        Self { group, number, queues, last_task: 0, migration: Migration::None, flows_in, flows_out, received }
+    }
+
+    /// Adds the queue of the next reader.
+    pub fn add(&mut self, packets: Consumer<Packet>) {
+        self.queues.push(PacketQueue { packets, taken: 0 });
+    }
+
+    /// Processes at most a burst of packets from each queue, and during a migration none that was
+    /// sent with the new table. Returns the number of packets, and whether the queues were emptied,
+    /// so that the clock of the meter may advance to that of the readers.
+    pub fn process(&mut self, metering: &mut MeteringStage) -> (usize, bool) {
+        let generation = match &self.migration {
+            Migration::None | Migration::Collecting(_) => None,
+            Migration::Out(handoff) => Some(handoff.generation),
+            Migration::In { generation, .. } => Some(*generation),
+        };
+        let (mut sum, mut emptied) = (0, generation.is_none());
+        for (reader, queue) in self.queues.iter_mut().enumerate() {
+            let available = queue.packets.slots();
+            let mut count = available.min(BURST);
+            // After `slots`: if packets of the new generation are in the queue, its number is
+            // visible, too.
+            if let Some(generation) = generation
+                && let Some(end) = self.group.sent_before(reader, self.number, generation)
+            {
+                count = count.min(end.saturating_sub(queue.taken) as usize);
+            }
+            if let Ok(chunk) = queue.packets.read_chunk(count) {
+                let (first, second) = chunk.as_slices();
+                metering.process(first);
+                metering.process(second);
+                chunk.commit_all();
+            }
+            queue.taken += count as u64;
+            sum += count;
+            emptied &= count == available;
+        }
+        if sum > 0 {
+            self.group.meters[self.number].active_flows.store(metering.active_flows(), Ordering::Relaxed);
+        }
+        (sum, emptied)
+    }
+
+    /// The time up to which all readers have sent all packets, ns by the clock that stamps packets.
+    /// To be called before [`MeterInput::process`].
+    pub fn complete_until_ns(&self) -> Option<u64> {
+        let time = |reader: &ReaderState| {
+            // In this order: the time of a finished reader is final.
+            let is_finished = reader.is_finished.load(Ordering::Acquire);
+            (is_finished, reader.complete_until_ns.load(Ordering::Acquire))
+        };
+        let times = || self.group.readers.iter().map(time);
+        let running = times().filter(|(is_finished, _)| !is_finished).map(|(_, time_ns)| time_ns).min();
+        let time_ns = running.or_else(|| times().map(|(_, time_ns)| time_ns).max());
+        time_ns.filter(|&time_ns| time_ns > 0)
+    }
+
+    /// Whether all readers have finished. Everything they sent is then in the queues.
+    pub fn is_abandoned(&self) -> bool {
+        let all = self.queues.iter().all(|queue| queue.packets.is_abandoned());
+        // The documentation of `rtrb` requires this fence.
+        fence(Ordering::Acquire);
+        all
+    }
+
+    /// Continues a migration, if there is one.
+    #[inline]
+    pub fn migrate(&mut self, metering: &mut MeteringStage) {
+        let state = &self.group.meters[self.number];
+        if state.tasks.load(Ordering::Relaxed) != self.last_task {
+            self.take_task(metering);
+        }
+        if !matches!(self.migration, Migration::None) {
+            self.continue_migration(metering);
+        }
+    }
+
+    #[cold]
+    fn take_task(&mut self, metering: &mut MeteringStage) {
+        let state = &self.group.meters[self.number];
+        let mut slot = lock(&state.task);
+        self.last_task = state.tasks.load(Ordering::Relaxed);
+        match slot.task.take() {
+            Some(MigrationTask::MigrateOut(handoff)) => {
+                metering.start_migration(handoff.buckets);
+                self.migration = Migration::Collecting(handoff);
+            }
+            Some(MigrationTask::MigrateIn { generation, givers }) => {
+                self.migration = Migration::In { generation, givers };
+                state.ready.store(generation, Ordering::Release);
+            }
+            Some(MigrationTask::Cancel) => {
+                metering.cancel_migration();
+                self.migration = Migration::None;
+                self.received.clear();
+            }
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn continue_migration(&mut self, metering: &mut MeteringStage) {
+        let state = &self.group.meters[self.number];
+        let done = match std::mem::replace(&mut self.migration, Migration::None) {
+            Migration::None => return,
+            Migration::Collecting(handoff) if !metering.migration_ready() => {
+                self.migration = Migration::Collecting(handoff);
+                return;
+            }
+            Migration::Collecting(handoff) => {
+                let generation = handoff.generation;
+                self.migration = Migration::Out(handoff);
+                state.ready.store(generation, Ordering::Release);
+                return;
+            }
+            Migration::Out(handoff) if !self.has_processed_all_before(handoff.generation) => {
+                self.migration = Migration::Out(handoff);
+                return;
+            }
+            Migration::Out(handoff) => {
+                let taker = |bucket: u16| usize::from(handoff.table[usize::from(bucket)]);
+                let takers = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(taker);
+                let mut flows: BTreeMap<usize, Vec<MigratedFlow>> = takers.map(|meter| (meter, Vec::new())).collect();
+                metering.migrate_out(|bucket, flow| flows.entry(taker(bucket)).or_default().push(flow));
+                for (meter, flows) in flows {
+                    // Cannot fail: a taker does not finish during a migration.
+                    let _ = self.flows_out[meter].send(flows);
+                }
+                handoff.generation
+            }
+            Migration::In { generation, givers } => {
+                self.received.extend(self.flows_in.try_iter());
+                if self.received.len() < givers {
+                    self.migration = Migration::In { generation, givers };
+                    return;
+                }
+                self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
+                generation
+            }
+        };
+        state.done.store(done, Ordering::Release);
+    }
+
+    /// Whether all packets that were sent before a generation are processed.
+    fn has_processed_all_before(&self, generation: u64) -> bool {
+        self.queues.iter().enumerate().all(|(reader, queue)| {
+            self.group.sent_before(reader, self.number, generation).is_some_and(|end| queue.taken >= end)
+        })
+    }
+
+    /// Called after all readers have finished: whether the meter may finish, because the queues are
+    /// empty and no migration is in progress. From then on it accepts no task.
+    pub fn try_close(&mut self) -> bool {
+        // Packets of a new generation may have been held back.
+        if self.queues.iter().any(|queue| queue.packets.slots() > 0) {
+            return false;
+        }
+        let mut slot = lock(&self.group.meters[self.number].task);
+        slot.is_closed = matches!(self.migration, Migration::None) && slot.task.is_none();
+        slot.is_closed
+    }
+}
+
+impl Drop for MeterInput {
+    fn drop(&mut self) {
+        lock(&self.group.meters[self.number].task).is_closed = true;
+    }
+}

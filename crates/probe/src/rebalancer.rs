@@ -1,0 +1,257 @@
+//! The rebalancer of a worker group: it measures how many packets each meter processes, and moves
+//! buckets from busy meters to others.
+//!
+//! It runs on a thread of its own, which sleeps most of the time. [`crate::group_state`] describes
+//! the steps of a migration.
+
+use crate::group_state::{GroupState, Handoff, MeterFinished, MigrationTask};
+use crate::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even, imbalance_permille, loads, moves};
+use crate::sync::lock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use weir_flow::{BUCKETS, BucketSet};
+
+/// Time between two measurements.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// A measurement covers [`SIGNIFICANT_PACKETS`] per meter, but ends after this time.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two checks whether a step is done.
+const CHECK_INTERVAL: Duration = Duration::from_micros(200);
+/// How long to wait for readers to poll fast before a migration is cancelled. A reader that waits
+/// for a pipe does not come to the end of its burst.
+const READER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Limits of one migration, in flows (about) and buckets. The takers process no packets of the new
+/// generation until the flows have arrived.
+const MAX_FLOWS: u64 = 20_000;
+const MAX_BUCKETS: usize = 256;
+
+/// What the rebalancer has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct RebalancerCounters {
+    moved_buckets: AtomicU64,
+    /// At the last measurement.
+    imbalance_permille: AtomicU64,
+}
+
+/// The rebalancer thread.
+pub(crate) struct Rebalancer {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+    counters: Arc<RebalancerCounters>,
+    /// Locked while flows are on their way between meters.
+    migrating: Arc<Mutex<()>>,
+}
+
+impl RebalancerCounters {
+    /// Buckets moved so far.
+    pub fn moved_buckets(&self) -> u64 {
+        self.moved_buckets.load(Ordering::Relaxed)
+    }
+
+    /// By how much the highest load exceeded the mean at the last measurement, in thousandths.
+    pub fn imbalance_permille(&self) -> u64 {
+        self.imbalance_permille.load(Ordering::Relaxed)
+    }
+}
+
+impl Rebalancer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub fn start(group: Arc<GroupState>) -> io::Result<Self> {
+        let (stop, stopped) = sync_channel(1);
+        let mut migrator = Migrator::new(group);
+        let (counters, migrating) = (migrator.counters.clone(), migrator.migrating.clone());
+        let thread = thread::Builder::new().name("weir-balance".into()).spawn(move || {
+            while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if migrator.rebalance().is_err() {
+                    // A meter has finished, and the others will soon.
+                    break;
+                }
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread), counters, migrating })
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &RebalancerCounters {
+        &self.counters
+    }
+
+    /// Waits until no flow is on its way between meters, and prevents migrations while the guard
+    /// lives. `None` if that takes longer than to the deadline.
+    pub fn pause(&self, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            match self.migrating.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
+                Err(TryLockError::WouldBlock) => thread::sleep(CHECK_INTERVAL),
+            }
+        }
+    }
+}
+
+impl Drop for Rebalancer {
+    /// Stops the thread after the current migration.
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Measures the load and migrates buckets.
+struct Migrator {
+    group: Arc<GroupState>,
+    counters: Arc<RebalancerCounters>,
+    migrating: Arc<Mutex<()>>,
+    table: IndirectionTable,
+    /// Generation of the table.
+    generation: u64,
+    /// The last generation that was prepared; it may have been cancelled.
+    prepared: u64,
+    /// Packets per bucket at the last measurement, and its time.
+    packets: [u64; BUCKETS],
+    measured: Instant,
+}
+
+impl Migrator {
+    fn new(group: Arc<GroupState>) -> Self {
+        Self {
+            table: even(group.meters.len()),
+            packets: group.packets(),
+            measured: Instant::now(),
+            group,
+            counters: Arc::default(),
+            migrating: Arc::default(),
+            generation: 0,
+            prepared: 0,
+        }
+    }
+
+    /// Measures the load, and moves buckets if it is uneven.
+    fn rebalance(&mut self) -> Result<(), MeterFinished> {
+        let (packets, meters) = (self.group.packets(), self.group.meters.len());
+        let new: [u64; BUCKETS] = std::array::from_fn(|bucket| packets[bucket] - self.packets[bucket]);
+        let sum = new.iter().sum::<u64>();
+        if sum < SIGNIFICANT_PACKETS * meters as u64 && self.measured.elapsed() < MAX_INTERVAL {
+            return Ok(());
+        }
+        (self.packets, self.measured) = (packets, Instant::now());
+        let imbalance = imbalance_permille(&loads(&new, &self.table, meters));
+        self.counters.imbalance_permille.store(imbalance, Ordering::Relaxed);
+        // Few packets are uneven by chance.
+        if sum * 10 < SIGNIFICANT_PACKETS * meters as u64 {
+            return Ok(());
+        }
+        let flows_per_bucket = (self.group.active_flows() / BUCKETS as u64).max(1);
+        let limit = ((MAX_FLOWS / flows_per_bucket) as usize).clamp(1, MAX_BUCKETS);
+        let moves = moves(&new, &self.table, meters, limit);
+        if moves.is_empty() { Ok(()) } else { self.migrate(&moves) }
+    }
+
+    /// Moves buckets to other meters.
+    fn migrate(&mut self, moves: &[(u16, u8)]) -> Result<(), MeterFinished> {
+        self.prepared += 1;
+        let migration = Migration::new(moves, &self.table, self.prepared);
+        let ready = self.prepare(&migration);
+        if !matches!(ready, Ok(true)) {
+            for meter in migration.meters() {
+                // A meter that has finished has nothing to cancel.
+                let _ = self.group.assign(meter, MigrationTask::Cancel);
+            }
+            self.group.publish(&self.table, self.generation, false);
+            return ready.map(drop);
+        }
+        let migrating = lock(&self.migrating);
+        self.group.publish(&migration.table, migration.generation, true);
+        (self.table, self.generation) = (migration.table, migration.generation);
+        for meter in migration.meters() {
+            while !self.group.is_done(meter, migration.generation)? {
+                thread::sleep(CHECK_INTERVAL);
+            }
+        }
+        drop(migrating);
+        self.group.publish(&self.table, self.generation, false);
+        self.counters.moved_buckets.fetch_add(moves.len() as u64, Ordering::Relaxed);
+        // Packets that arrived meanwhile were counted under the old table.
+        (self.packets, self.measured) = (self.group.packets(), Instant::now());
+        Ok(())
+    }
+
+    /// Prepares all meters and readers. Returns whether all are ready.
+    fn prepare(&self, migration: &Migration) -> Result<bool, MeterFinished> {
+        let Migration { generation, table, .. } = *migration;
+        for (&meter, giver) in &migration.givers {
+            let handoff = Handoff { generation, buckets: giver.buckets, table };
+            self.group.assign(meter.into(), MigrationTask::MigrateOut(Box::new(handoff)))?;
+        }
+        self.wait_until_ready(migration.givers.keys(), generation)?;
+        for &meter in &migration.takers {
+            let givers = migration.givers.values().filter(|giver| giver.takers.contains(&meter)).count();
+            self.group.assign(meter.into(), MigrationTask::MigrateIn { generation, givers })?;
+        }
+        self.wait_until_ready(migration.takers.iter(), generation)?;
+        let (update, since) = (self.group.publish(&self.table, self.generation, true), Instant::now());
+        while !self.group.is_applied(update) {
+            if since.elapsed() >= READER_TIMEOUT {
+                return Ok(false);
+            }
+            thread::sleep(CHECK_INTERVAL);
+        }
+        Ok(true)
+    }
+
+    fn wait_until_ready<'a>(&self, meters: impl Iterator<Item = &'a u8>, generation: u64) -> Result<(), MeterFinished> {
+        for &meter in meters {
+            while !self.group.is_ready(meter.into(), generation)? {
+                thread::sleep(CHECK_INTERVAL);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which meters give which buckets, and which take them.
+struct Migration {
+    generation: u64,
+    /// The new table.
+    table: IndirectionTable,
+    givers: BTreeMap<u8, Giver>,
+    takers: BTreeSet<u8>,
+}
+
+/// What one meter gives, and to which meters.
+#[derive(Default)]
+struct Giver {
+    buckets: BucketSet,
+    takers: BTreeSet<u8>,
+}
+
+impl Migration {
+    fn new(moves: &[(u16, u8)], old_table: &IndirectionTable, generation: u64) -> Self {
+        let (mut table, mut givers) = (*old_table, BTreeMap::<u8, Giver>::new());
+        for &(bucket, taker) in moves {
+            let giver = givers.entry(std::mem::replace(&mut table[usize::from(bucket)], taker)).or_default();
+            giver.buckets.insert(bucket);
+            giver.takers.insert(taker);
+        }
+        Self { generation, table, givers, takers: moves.iter().map(|&(_, taker)| taker).collect() }
+    }
+
+    /// All meters that take part; each either gives or takes.
+    fn meters(&self) -> impl Iterator<Item = usize> {
+        self.givers.keys().chain(&self.takers).map(|&meter| usize::from(meter))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use crate::account::totals;
+use crate::connect::connect;
+use crate::control_mailbox::ControlMailbox;
+use crate::exporter::Exporter;
+use crate::loss_channel::LossHistories;
+use crate::metering_stage::MeteringStage;
+use crate::pipeline::Pipeline;
+use crate::reader::Reader;
+use crate::settings::{BackPressure, Settings};
+use crate::thread::CpuAffinity;
+use crate::worker::{self, StopSignal};
+use weir_capture::{Input, POLL_TIMEOUT};
+use weir_export::Sink;
+use weir_flow::FlowRecord;
+use weir_ledger::SinkCounters;
+use weir_trafficgen::TrafficGenerator;
+
+/// Keeps every record.
+struct MemorySink(SinkCounters, Arc<Mutex<Vec<FlowRecord>>>);
+
+impl Sink for MemorySink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
+        self.0.exported.merge(totals(flows));
+        self.1.lock().unwrap().extend_from_slice(flows);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), weir_export::Error> {
+        Ok(())
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        &self.0
+    }
+}
+
+fn settings() -> Settings {
+    let meter = weir_flow::Config {
+        secret: Some(1),
+        flows: 1 << 17,
+        idle_timeout_ns: 50_000_000,
+        active_timeout_ns: 200_000_000,
+        ..Default::default()
+    };
+    Settings { meter, ..Settings::default() }
+}
+
+fn exporter() -> (Exporter, Arc<Mutex<Vec<FlowRecord>>>) {
+    let flows = Arc::<Mutex<Vec<FlowRecord>>>::default();
+    let sink = MemorySink(SinkCounters { sink: "memory".into(), ..SinkCounters::default() }, flows.clone());
+    (Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
+}
+
+fn sorted_text(flows: &Mutex<Vec<FlowRecord>>) -> Vec<String> {
+    let mut text: Vec<_> = flows.lock().unwrap().iter().map(|flow| format!("{flow:?}")).collect();
+    text.sort();
+    text
+}
+
+/// The records of one meter.
+fn with_one_meter(mut source: Input<'_>) -> Vec<String> {
+    let (mut exporter, flows) = exporter();
+    let mut pipeline = Pipeline::new(settings(), exporter.handle()).unwrap();
+    while pipeline.process_burst(&mut source).unwrap() {}
+    pipeline.finish();
+    exporter.finish();
+    sorted_text(&flows)
+}
+
+/// The number of buckets moved, and the records of several meters between which random buckets move
+/// without pause.
+fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec<String>) {
+    let (mut exporter, flows) = exporter();
+    let settings = settings();
+    let connections =
+        connect(sources.len(), meters, BackPressure::Block, POLL_TIMEOUT, (1, settings.meter.key)).unwrap();
+    let mut migrator = Migrator::new(connections.group);
+    let mut random = fastrand::Rng::with_seed(7);
+    thread::scope(|scope| {
+        for (input, receivers) in connections.inputs {
+            let histories = LossHistories::from_receivers(receivers);
+            let metering = MeteringStage::new(&settings, exporter.handle(), histories).unwrap();
+            scope.spawn(move || worker::run_meter(metering, input, false, &ControlMailbox::default()));
+        }
+        for (source, dispatcher) in sources.into_iter().zip(connections.dispatchers) {
+            let (reader, stop) = (Reader::new(&settings), StopSignal::new(Arc::default()));
+            scope.spawn(move || worker::run_reader(source, reader, dispatcher, &ControlMailbox::default(), stop));
+        }
+        loop {
+            let taker = random.u8(..meters as u8);
+            let buckets: BTreeSet<u16> = (0..=random.usize(..40)).map(|_| random.u16(..BUCKETS as u16)).collect();
+            let moves = buckets.into_iter().map(|bucket| (bucket, taker));
+            let moves: Vec<_> = moves.filter(|&(bucket, _)| migrator.table[usize::from(bucket)] != taker).collect();
+            if !moves.is_empty() && migrator.migrate(&moves).is_err() {
+                break;
+            }
+        }
+    });
+    exporter.finish();
+    assert!(exporter.take_errors().is_empty());
+    (migrator.counters.moved_buckets(), sorted_text(&flows))
+}
+
+#[test]
+fn several_meters_with_permanent_migration_export_the_records_of_one_meter() {
+    for specification in ["mix,flows=3000,packets=400k", "lossy,flows=200,packets=200k"] {
+        let generator =
+            || TrafficGenerator::new(specification).unwrap_or_else(|error| panic!("{specification}: {error}"));
+        let source = || Input::File(Box::new(generator()));
+        let expected = with_one_meter(source());
+        for meters in [2, 3, 5] {
+            let (moved, records) = with_several_meters(vec![source()], meters);
+            assert!(moved > 50, "{moved} buckets moved");
+            assert_eq!(records.len(), expected.len(), "{specification}, {meters} meters, {moved} buckets moved");
+            assert!(records == expected, "{specification}, {meters} meters, {moved} buckets moved");
+        }
+    }
+}

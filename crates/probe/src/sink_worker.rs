@@ -1,0 +1,199 @@
+//! The worker thread of one sink, its queue of record batches, and the counters of what became of
+//! the records.
+
+use crate::account::totals;
+use crate::sync::lock;
+use crate::thread::{CpuAffinity, cpu_time_ns};
+use std::io;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use weir_export::{Error, Sink};
+use weir_flow::FlowRecord;
+use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
+
+/// At the end of live traffic, a sink that accepts no records for this time is abandoned.
+pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The workers of all sinks that were ever open. Locked once per batch.
+#[derive(Default)]
+pub(crate) struct SinkWorkers {
+    pub open: Vec<SinkWorker>,
+    /// Workers of sinks that were replaced.
+    pub closed: Vec<SinkWorker>,
+    /// Records that pipelines have handed over.
+    pub taken: RecordTotals,
+}
+
+/// The queue to one sink, its thread, and the records that it was offered while it was open.
+pub(crate) struct SinkWorker {
+    /// `None` after the last batch.
+    pub queue: Option<SyncSender<Arc<RecordBatch>>>,
+    pub offered: RecordTotals,
+    /// Offered records that did not fit into the queue.
+    pub lost: RecordTotals,
+    pub state: Arc<Mutex<SinkState>>,
+    pub thread: Option<JoinHandle<()>>,
+}
+
+/// What a sink had done after its last whole batch.
+pub(crate) struct SinkState {
+    counters: SinkCounters,
+    /// Records given to the sink.
+    given: RecordTotals,
+    /// When the sink last began or ended a batch.
+    last_progress: Instant,
+    /// CPU time that the thread has consumed, ns.
+    pub cpu_time_ns: u64,
+    /// The sink was finished and holds no records back.
+    is_finished: bool,
+    /// The sink has failed.
+    pub has_failed: bool,
+    /// The sink has timed out. Records that it has not reported are lost.
+    is_abandoned: bool,
+    pub error: Option<Error>,
+}
+
+/// Records on their way to several sinks. The last sink returns their memory to the pipeline.
+pub(crate) struct RecordBatch {
+    records: Vec<FlowRecord>,
+    recycle: SyncSender<Vec<FlowRecord>>,
+}
+
+/// Whether a sink accepts a batch.
+pub(crate) enum Offer {
+    Accepted,
+    /// The queue is full, and may have free slots later.
+    Full(SyncSender<Arc<RecordBatch>>),
+    /// The sink accepts nothing any more.
+    Closed,
+}
+
+impl SinkWorkers {
+    /// Workers of closed and open sinks.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
+        self.closed.iter_mut().chain(&mut self.open)
+    }
+
+    /// Records handed over, and the counters of every sink that was ever open.
+    pub fn counters(&self) -> (RecordTotals, Vec<SinkCounters>) {
+        let counters =
+            |worker: &SinkWorker| SinkCounters { not_open: self.taken.without(worker.offered), ..worker.counters() };
+        (self.taken, self.closed.iter().chain(&self.open).map(counters).collect())
+    }
+}
+
+impl SinkWorker {
+    /// Starts the thread of a sink.
+    ///
+    /// # Errors
+    /// The system cannot start a thread.
+    pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
+        let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
+        let state = Arc::new(Mutex::new(SinkState::new(sink.counters().clone())));
+        let shared = state.clone();
+        let run = move || {
+            affinity.apply();
+            for batch in batches {
+                lock(&shared).last_progress = Instant::now();
+                let result = sink.write(&batch.records);
+                lock(&shared).update(sink.counters(), result, totals(&batch.records));
+            }
+            lock(&shared).last_progress = Instant::now();
+            let result = sink.finish();
+            let mut state = lock(&shared);
+            state.update(sink.counters(), result, RecordTotals::default());
+            state.is_finished = true;
+        };
+        let thread = thread::Builder::new().name("weir-export".into()).spawn(run)?;
+        let (offered, lost) = (RecordTotals::default(), RecordTotals::default());
+        Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread) })
+    }
+
+    /// Puts a batch into the queue if it fits.
+    pub fn offer(&self, batch: &Arc<RecordBatch>) -> Offer {
+        let Some(queue) = &self.queue else { return Offer::Closed };
+        match queue.try_send(batch.clone()) {
+            Ok(()) => Offer::Accepted,
+            Err(TrySendError::Full(_)) => Offer::Full(queue.clone()),
+            Err(TrySendError::Disconnected(_)) => Offer::Closed,
+        }
+    }
+
+    /// The counters of the sink, with the records that it did not get.
+    fn counters(&self) -> SinkCounters {
+        let state = lock(&self.state);
+        let (mut counters, mut lost) = (state.counters.clone(), self.lost);
+        let queued = self.offered.without(lost);
+        if state.is_abandoned {
+            lost.merge(queued.without(counters.total()));
+        } else if state.is_finished {
+            // Records that the sink was given and does not report must unbalance the ledger.
+            counters.waiting = queued.without(state.given);
+        } else {
+            counters.waiting = queued.without(counters.total());
+        }
+        if lost.flows > 0 {
+            counters.lose(ExportLossReason::ExporterBehind, lost);
+        }
+        counters
+    }
+}
+
+impl SinkState {
+    fn new(counters: SinkCounters) -> Self {
+        Self {
+            counters,
+            given: RecordTotals::default(),
+            last_progress: Instant::now(),
+            cpu_time_ns: 0,
+            is_finished: false,
+            has_failed: false,
+            is_abandoned: false,
+            error: None,
+        }
+    }
+
+    fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, given: RecordTotals) {
+        (self.last_progress, self.cpu_time_ns) = (Instant::now(), cpu_time_ns());
+        if self.is_abandoned {
+            return;
+        }
+        self.given.merge(given);
+        self.counters.clone_from(counters);
+        // Only the first error is kept; those after it are its consequences.
+        if let Err(error) = result
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Abandons the sink if it has made no progress for [`SINK_TIMEOUT`] since a moment. Returns
+    /// whether it is abandoned.
+    pub fn check_timeout(&mut self, since: Instant) -> bool {
+        if !self.is_abandoned && !self.is_finished && self.last_progress.max(since).elapsed() > SINK_TIMEOUT {
+            self.is_abandoned = true;
+            let text = format!("accepted no records for {} s; its remaining records are lost", SINK_TIMEOUT.as_secs());
+            let error = io::Error::new(io::ErrorKind::TimedOut, text);
+            self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
+        }
+        self.is_abandoned
+    }
+}
+
+impl RecordBatch {
+    pub fn new(records: Vec<FlowRecord>, recycle: SyncSender<Vec<FlowRecord>>) -> Self {
+        Self { records, recycle }
+    }
+}
+
+impl Drop for RecordBatch {
+    fn drop(&mut self) {
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
+        // Fails if the pipeline has ended or has enough empty batches.
+        let _ = self.recycle.try_send(records);
+    }
+}

@@ -1,0 +1,160 @@
+//! What the threads of a worker group run until their source ends: everything (fused), or either
+//! reading or metering (split).
+//!
+//! ```text
+//! fused    source -> Reader -> MeteringStage
+//! split    source -> Reader -> Dispatcher -> queues -> MeterInput -> MeteringStage
+//! ```
+
+use crate::control_mailbox::ControlMailbox;
+use crate::dispatcher::Dispatcher;
+use crate::loss_channel::LossHistories;
+use crate::meter_input::MeterInput;
+use crate::metering_stage::MeteringStage;
+use crate::pipeline::Pipeline;
+use crate::reader::{PacketBurst, Reader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_capture::{BURST, Input, POLL_TIMEOUT};
+use weir_packet::Packet;
+
+/// How often a meter polls empty queues before it sleeps.
+const IDLE_POLLS: u32 = 200;
+/// Sleep time of an idle meter: it doubles from the first to the second value.
+const IDLE_SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+
+/// Tells a worker to stop.
+pub(crate) struct StopSignal {
+    signal: Arc<AtomicBool>,
+    was_stopped: bool,
+}
+
+impl StopSignal {
+    pub fn new(signal: Arc<AtomicBool>) -> Self {
+        Self { signal, was_stopped: false }
+    }
+
+    /// Stops a live source, once, if the signal is set. Returns whether the worker has to end at
+    /// once, without reading the rest of a file. A live source ends after the frames that have
+    /// already arrived.
+    fn stop(&mut self, source: &mut Input<'_>) -> bool {
+        if !self.was_stopped && self.signal.load(Ordering::Relaxed) {
+            self.was_stopped = true;
+            let Some(live) = source.live() else { return true };
+            live.stop();
+            live.set_poll_timeout(POLL_TIMEOUT);
+        }
+        false
+    }
+}
+
+/// Runs a whole pipeline.
+pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: &ControlMailbox, mut stop: StopSignal) {
+    let mut last_request = 0;
+    loop {
+        match pipeline.process_burst(&mut source) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => mailbox.add_error(error),
+        }
+        if let Some(request) = mailbox.new_request(&mut last_request) {
+            mailbox.reply(request, |settings| {
+                pipeline.update_losses(&mut source);
+                settings.iter().for_each(|settings| pipeline.reconfigure(settings));
+                (pipeline.account(), pipeline.take_filter_errors())
+            });
+        }
+        if stop.stop(&mut source) {
+            break;
+        }
+    }
+    mailbox.finish(pipeline.finish());
+}
+
+/// Reads and decodes packets and sends them to the meters.
+pub(crate) fn run_reader(
+    mut source: Input<'_>,
+    mut reader: Reader,
+    mut dispatcher: Dispatcher,
+    mailbox: &ControlMailbox,
+    mut stop: StopSignal,
+) {
+    let mut packets: PacketBurst = Box::new([Packet::default(); BURST]);
+    let (mut last_request, mut clock_read) = (0, Instant::now());
+    loop {
+        if let Some(live) = source.live()
+            && (reader.loss_update_is_due() || dispatcher.snapshot_is_requested())
+        {
+            dispatcher.update_losses(&mut reader, live);
+        }
+        match reader.read(&mut source, &mut packets) {
+            Ok(Some((count, source_is_idle))) => {
+                dispatcher.send(&mut packets[..count], &mut reader);
+                if let Some(last) = packets[..count].last() {
+                    dispatcher.set_complete_until(last.time_ns);
+                }
+                if source_is_idle && clock_read.elapsed() >= POLL_TIMEOUT {
+                    clock_read = Instant::now();
+                    source.live().into_iter().for_each(|live| dispatcher.set_complete_until(live.now_ns()));
+                }
+            }
+            Ok(None) => break,
+            Err(error) => mailbox.add_error(error),
+        }
+        if let Some(request) = mailbox.new_request(&mut last_request) {
+            mailbox.reply(request, |settings| {
+                source.live().into_iter().for_each(|live| dispatcher.update_losses(&mut reader, live));
+                settings.iter().for_each(|settings| reader.reconfigure(settings));
+                (reader.account(), reader.take_filter_errors())
+            });
+        }
+        dispatcher.apply_update(source.live().map(|live| live as _));
+        if stop.stop(&mut source) || dispatcher.is_abandoned() {
+            break;
+        }
+    }
+    if let Some(live) = source.live() {
+        dispatcher.send_last_snapshot(reader.update_losses(live, false));
+    }
+    drop(dispatcher);
+    mailbox.finish(reader.account());
+}
+
+/// Meters the packets of all readers.
+pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy_poll: bool, mailbox: &ControlMailbox) {
+    let (mut last_request, mut idle_polls) = (0, 0_u32);
+    loop {
+        // Before the queues are read: they then contain all packets that were sent before the readers
+        // finished, or before that time.
+        let (readers_finished, now_ns) = (input.is_abandoned(), input.complete_until_ns());
+        let (count, emptied) = input.process(&mut metering);
+        metering.receive_snapshots();
+        input.migrate(&mut metering);
+        if count == 0 && readers_finished && input.try_close() {
+            break;
+        }
+        if emptied {
+            metering.idle(|| now_ns);
+        }
+        metering.export_when_due(LossHistories::request);
+        idle_polls = if count == 0 { idle_polls.saturating_add(1) } else { 0 };
+        if idle_polls > IDLE_POLLS && !busy_poll {
+            thread::sleep(IDLE_SLEEP[1].min(IDLE_SLEEP[0] * (1 << (idle_polls - IDLE_POLLS).min(10))));
+        } else if idle_polls > 0 {
+            std::hint::spin_loop();
+        }
+        if let Some(request) = mailbox.new_request(&mut last_request) {
+            mailbox.reply(request, |settings| {
+                settings.iter().for_each(|settings| metering.reconfigure(settings));
+                (metering.account(), Vec::new())
+            });
+        }
+    }
+    // End flows that had timed out when the readers finished: the meter that got the last packets is
+    // the only one whose clock is at that time.
+    input.complete_until_ns().into_iter().for_each(|now_ns| metering.advance_time(now_ns));
+    metering.receive_snapshots();
+    mailbox.finish(metering.finish());
+}

@@ -1,0 +1,285 @@
+//! A worker group: the threads that read and meter some receive queues, and what they report.
+
+use crate::account::Account;
+use crate::connect::connect;
+use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
+use crate::export_handle::ExportHandle;
+use crate::loss_channel::LossHistories;
+use crate::metering_stage::MeteringStage;
+use crate::pipeline::Pipeline;
+use crate::reader::Reader;
+use crate::rebalancer::Rebalancer;
+use crate::settings::{BackPressure, Settings};
+use crate::thread::CpuAffinity;
+use crate::worker::{self, StopSignal};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::iter::zip;
+use std::ops::RangeFrom;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use weir_capture::{Input, POLL_TIMEOUT};
+
+/// Receive queues that are processed together, and the cores for it.
+pub struct WorkerGroup {
+    /// The name in messages: `af_packet:eth0@1`.
+    pub name: String,
+    /// A thread for each queue reads it.
+    pub queues: Vec<ReceiveQueue>,
+    /// CPU affinity of each metering thread. Each flow is processed by one of them, whichever queue
+    /// its packets arrive on, and flows migrate if the load is uneven. Empty: each reading thread
+    /// meters its own packets (fused).
+    pub meters: Vec<CpuAffinity>,
+}
+
+/// A receive queue and the CPU affinity of the thread that reads it.
+pub struct ReceiveQueue {
+    /// The source of its packets.
+    pub source: Input<'static>,
+    /// Where its thread runs.
+    pub affinity: CpuAffinity,
+}
+
+/// What a worker group reports.
+#[derive(Debug, Default)]
+pub struct PipelineStatus {
+    /// See [`WorkerGroup::name`].
+    pub name: String,
+    /// The newest account that is known.
+    pub account: Account,
+    /// CPU time of each thread, ns: first those that read, then those that meter.
+    pub cpu_time_ns: Vec<u64>,
+    /// `None` with fewer than two meters.
+    pub balance: Option<LoadBalance>,
+    /// A thread did not answer in time, for example because it waits for a pipe. The account is then
+    /// an earlier one, and the ledger of the run need not balance.
+    pub timed_out: bool,
+    /// The source has ended, and all records were exported.
+    pub finished: bool,
+    /// The first errors since the previous status.
+    pub errors: Vec<PipelineError>,
+    /// Number of further errors.
+    pub more_errors: u64,
+}
+
+/// How even the load of the meters of a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadBalance {
+    /// By how much the busiest meter exceeded the mean load at the last measurement, in thousandths.
+    pub imbalance_permille: u64,
+    /// Buckets (of 512) moved between meters so far.
+    pub moved_buckets: u64,
+}
+
+/// What the threads of a group need to start.
+pub(crate) struct GroupContext<'a> {
+    pub settings: &'a Settings,
+    pub back_pressure: BackPressure,
+    pub stop: &'a Arc<AtomicBool>,
+    pub export_handle: &'a dyn Fn() -> ExportHandle,
+    /// Numbers for the names of its reading threads, and of its metering threads.
+    pub first_numbers: [usize; 2],
+}
+
+/// The threads of a running group.
+#[derive(Default)]
+pub(crate) struct RunningGroup {
+    name: String,
+    pub readers: Vec<WorkerThread>,
+    /// Empty if the readers meter.
+    pub meters: Vec<WorkerThread>,
+    /// With several meters.
+    rebalancer: Option<Rebalancer>,
+}
+
+/// A worker thread and its mailbox.
+pub(crate) struct WorkerThread {
+    pub mailbox: Arc<ControlMailbox>,
+    pub thread: JoinHandle<()>,
+}
+
+/// A report and how current it is.
+pub(crate) type Reply = (WorkerReport, ReplyState);
+
+/// How current a report is.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum ReplyState {
+    Answered,
+    TimedOut,
+    Finished,
+}
+
+impl RunningGroup {
+    /// Starts the threads of a group.
+    ///
+    /// # Errors
+    /// The system has too little memory or cannot start a thread.
+    pub fn start(group: WorkerGroup, context: &GroupContext<'_>) -> io::Result<Self> {
+        let WorkerGroup { name, queues, meters } = group;
+        let poll_timeout = if context.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
+        let queues = queues.into_iter().map(|ReceiveQueue { mut source, affinity }| {
+            source.live().into_iter().for_each(|live| live.set_poll_timeout(poll_timeout));
+            (source, affinity)
+        });
+        let queues: Vec<_> = queues.collect();
+        let running = Self { name, ..Self::default() };
+        if meters.is_empty() {
+            running.start_fused(queues, context)
+        } else {
+            running.start_split(queues, meters, poll_timeout, context)
+        }
+    }
+
+    fn start_fused(
+        mut self,
+        queues: Vec<(Input<'static>, CpuAffinity)>,
+        context: &GroupContext<'_>,
+    ) -> io::Result<Self> {
+        let [numbers, _] = context.numbers();
+        for (number, (source, affinity)) in zip(numbers, queues) {
+            let (settings, handle, stop) = (context.settings.clone(), (context.export_handle)(), context.stop_signal());
+            self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
+                let pipeline = Pipeline::new(settings, handle)?;
+                Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
+            })?);
+        }
+        Ok(self)
+    }
+
+    fn start_split(
+        mut self,
+        queues: Vec<(Input<'static>, CpuAffinity)>,
+        meters: Vec<CpuAffinity>,
+        poll_timeout: Duration,
+        context: &GroupContext<'_>,
+    ) -> io::Result<Self> {
+        // Flows can migrate only between meters with the same secret.
+        let meter = context.settings.meter;
+        let secret = meter.secret.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let meter = weir_flow::Config { secret: Some(secret), ..meter };
+        let settings = Settings { meter, ..context.settings.clone() };
+        let keys = (secret, meter.key);
+        let connections = connect(queues.len(), meters.len(), context.back_pressure, poll_timeout, keys)?;
+        let [reader_numbers, meter_numbers] = context.numbers();
+        for ((number, affinity), (input, receivers)) in zip(zip(meter_numbers, meters), connections.inputs) {
+            let (settings, handle) = (settings.clone(), (context.export_handle)());
+            self.meters.push(WorkerThread::start(format!("weir-meter-{number}"), affinity, move || {
+                let metering = MeteringStage::new(&settings, handle, LossHistories::from_receivers(receivers))?;
+                Ok(move |mailbox: &ControlMailbox| worker::run_meter(metering, input, settings.busy_poll, mailbox))
+            })?);
+        }
+        for ((number, (source, affinity)), dispatcher) in zip(zip(reader_numbers, queues), connections.dispatchers) {
+            let (reader, stop) = (Reader::new(&settings), context.stop_signal());
+            self.readers.push(WorkerThread::start(format!("weir-read-{number}"), affinity, move || {
+                Ok(move |mailbox: &ControlMailbox| worker::run_reader(source, reader, dispatcher, mailbox, stop))
+            })?);
+        }
+        let group = connections.group;
+        self.rebalancer = (group.meters.len() > 1).then(|| Rebalancer::start(group)).transpose()?;
+        Ok(self)
+    }
+
+    /// All threads.
+    pub fn threads(&self) -> impl Iterator<Item = &WorkerThread> {
+        self.readers.iter().chain(&self.meters)
+    }
+
+    /// The rebalancer of a group with several meters.
+    pub fn rebalancer(&self) -> Option<&Rebalancer> {
+        self.rebalancer.as_ref()
+    }
+
+    /// Waits for the end of all threads. Returns the final status.
+    ///
+    /// # Panics
+    /// If a thread has panicked.
+    pub fn join(mut self) -> PipelineStatus {
+        let join = |worker: WorkerThread| {
+            worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (worker.mailbox.last_report(), ReplyState::Finished)
+        };
+        let readers = std::mem::take(&mut self.readers).into_iter().map(join).collect();
+        let meters = std::mem::take(&mut self.meters).into_iter().map(join).collect();
+        self.status(readers, meters)
+    }
+
+    /// The status of the group, from the reports of its threads.
+    pub fn status(&self, mut readers: Vec<Reply>, mut meters: Vec<Reply>) -> PipelineStatus {
+        let sum = |replies: &[Reply]| {
+            let mut sum = Account::default();
+            replies.iter().for_each(|(report, _)| sum.merge(&report.account));
+            sum
+        };
+        let account = if meters.is_empty() {
+            sum(&readers)
+        } else {
+            Account::combined_in_transit(&sum(&readers).ledger, sum(&meters))
+        };
+        let balance = self.rebalancer.as_ref().map(|rebalancer| LoadBalance {
+            imbalance_permille: rebalancer.counters().imbalance_permille(),
+            moved_buckets: rebalancer.counters().moved_buckets(),
+        });
+        readers.append(&mut meters);
+        PipelineStatus {
+            name: self.name.clone(),
+            account,
+            cpu_time_ns: readers.iter().map(|(report, _)| report.cpu_time_ns).collect(),
+            balance,
+            timed_out: readers.iter().any(|(_, state)| *state == ReplyState::TimedOut),
+            finished: readers.iter().all(|(_, state)| *state == ReplyState::Finished),
+            more_errors: readers.iter().map(|(report, _)| report.more_errors).sum(),
+            errors: readers.into_iter().flat_map(|(report, _)| report.errors).collect(),
+        }
+    }
+}
+
+impl GroupContext<'_> {
+    fn numbers(&self) -> [RangeFrom<usize>; 2] {
+        self.first_numbers.map(|first| first..)
+    }
+
+    fn stop_signal(&self) -> StopSignal {
+        StopSignal::new(self.stop.clone())
+    }
+}
+
+impl WorkerThread {
+    /// Starts a thread. Returns after the thread has applied its affinity and run `prepare` there, so
+    /// that its memory is on its NUMA node.
+    fn start<R: FnOnce(&ControlMailbox) + 'static>(
+        name: String,
+        affinity: CpuAffinity,
+        prepare: impl FnOnce() -> io::Result<R> + Send + 'static,
+    ) -> io::Result<Self> {
+        let mailbox = Arc::new(ControlMailbox::default());
+        let of_thread = mailbox.clone();
+        let (ready, started) = sync_channel(1);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            affinity.apply();
+            match prepare() {
+                Ok(run) => {
+                    let _ = ready.send(Ok(()));
+                    run(&of_thread);
+                }
+                Err(error) => ready.send(Err(error)).unwrap_or(()),
+            }
+        })?;
+        started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker thread did not start")))?;
+        Ok(Self { mailbox, thread })
+    }
+
+    /// Waits for the reply to a request. After the deadline, the report is an earlier one.
+    pub fn reply(&self, request: u64, deadline: Instant) -> Reply {
+        let mut contents = self.mailbox.wait_for_reply(request, deadline);
+        let state = match (contents.is_finished, contents.answered < request) {
+            (true, _) => ReplyState::Finished,
+            (false, true) => ReplyState::TimedOut,
+            (false, false) => ReplyState::Answered,
+        };
+        (contents.take_report(), state)
+    }
+}
