@@ -1,10 +1,10 @@
-//! The ceilings: frames only touched; the one-line roofline; the same behind the real decoder and hash.
+//! Ceilings: frames only touched; the one-line roofline; the same behind Weir's decoder and hash.
 
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::harness::{Run, Work, timed};
-use crate::huge::Huge;
+use crate::huge_page_array::HugePageArray;
 use crate::index::place;
+use crate::measure::{Run, Work, timed};
 use crate::meter::{Packets, decode};
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
@@ -12,40 +12,41 @@ use weir_flow::KeyHasher;
 use weir_flow::prefetch;
 use weir_packet::Packet;
 
-/// Packets per burst, as the meter has them.
+/// Packets per burst, as in the meter.
 const BURST: usize = 64;
 
-/// Touches every frame, does nothing with it.
+/// Touches every frame and does nothing else.
 pub struct Null;
 
 impl Work<Frames> for Null {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         let touched =
-            || frames.walk().map(|frame| u64::from(frame.bytes[0]) + u64::from(frame.wire_bytes)).sum::<u64>();
+            || frames.iter().map(|frame| u64::from(frame.bytes[0]) + u64::from(frame.wire_bytes)).sum::<u64>();
         let (sum, seconds) = timed(touched);
         black_box(sum);
         Ok(Run::new(frames.packets, seconds))
     }
 }
 
-/// One cache line: all that is kept of a flow here.
+/// One cache line: the whole state of a flow here.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u64; 8]);
 
-/// The least a meter could do: TCP or UDP over IP decoded in place as far as its addresses and ports; a keyed 64 by 64
-/// bit multiply for a hash; one line of as many as there are flows fetched ahead and updated. No key is compared,
-/// nothing expires.
+/// The least a meter can do: decodes TCP or UDP over IP in place up to the ports; hashes with a keyed
+/// 64 by 64 bit multiplication; prefetches and updates one cache line out of as many as there are
+/// flows. Compares no key and expires nothing.
 pub struct Roofline(Lines);
 
-/// The decoder and the hash that the meter has, and then the same: what is left to the meter's table.
+/// The meter's decoder and hash, then one line as in [`Roofline`]. The difference to the meter is its
+/// flow cache.
 pub struct Decoded {
     lines: Lines,
     hash: KeyHasher,
     packets: Box<[Packet; BURST]>,
 }
 
-/// The hash that the meter has, and the line, for packets that were decoded before.
+/// The meter's hash, then one line, for packets decoded beforehand.
 pub struct Hashed {
     lines: Lines,
     hash: KeyHasher,
@@ -53,8 +54,8 @@ pub struct Hashed {
 }
 
 struct Lines {
-    lines: Huge<Line>,
-    /// Packets of all rounds.
+    lines: HugePageArray<Line>,
+    /// Packets entered in all rounds.
     given: u64,
 }
 
@@ -95,7 +96,7 @@ impl Work<()> for Hashed {
 
 impl Work<Frames> for Roofline {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut walk = frames.walk();
+        let mut walk = frames.iter();
         let next = || walk.next().map(|frame| (hash(frame.bytes), frame.wire_bytes, frame.time_ns));
         self.0.run(frames.packets, next)
     }
@@ -107,9 +108,9 @@ impl Work<Frames> for Roofline {
 
 impl Work<Frames> for Decoded {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let (mut walk, hash, packets) = (frames.walk(), self.hash, &mut self.packets);
+        let (mut walk, hash, packets) = (frames.iter(), self.hash, &mut self.packets);
         let (mut at, mut filled) = (0, 0);
-        // A burst is decoded, then hashed, then entered, as the meter does it.
+        // As in the meter: decode a burst, then hash it, then enter it.
         let next = || {
             if at == filled {
                 (at, filled) = (0, 0);
@@ -133,7 +134,7 @@ impl Work<Frames> for Decoded {
 
 impl Lines {
     fn new(flows: usize) -> Result<Self, Error> {
-        Ok(Self { lines: Huge::new(flows)?, given: 0 })
+        Ok(Self { lines: HugePageArray::new(flows)?, given: 0 })
     }
 
     #[inline(always)]
@@ -143,7 +144,7 @@ impl Lines {
         Ok(Run::new(packets, seconds))
     }
 
-    /// Enters all packets in bursts: what `next` says of one is its hash, length and time.
+    /// Enters all packets in bursts. `next` returns hash, length and time of a packet.
     #[inline(always)]
     fn enter(&mut self, mut next: impl FnMut() -> Option<(u64, u32, u64)>) {
         let mut burst = [(0, 0, 0); BURST];
@@ -170,10 +171,10 @@ impl Lines {
         }
     }
 
-    /// Every packet is in a line.
+    /// Checks that every packet is in a line.
     fn check(&self) -> Result<Vec<(&'static str, f64)>, String> {
         let found: u64 = self.lines.iter().map(|line| line.0[0]).sum();
-        // 63 % of as many lines as flows, if the hash is a good one.
+        // A uniform hash uses 63 % of as many lines as flows.
         let used = self.lines.iter().filter(|line| line.0[0] > 0).count();
         let used = 100.0 * used as f64 / self.lines.len() as f64;
         if found == self.given {
@@ -184,8 +185,8 @@ impl Lines {
     }
 }
 
-/// Decodes a TCP or UDP packet in place, as little of it as tells that it is one, and hashes its addresses and ports; 0
-/// for anything else. Both directions have one hash.
+/// Decodes a TCP or UDP packet in place and hashes its addresses and ports; returns 0 for anything
+/// else. Both directions have the same hash.
 #[inline(always)]
 fn hash(bytes: &[u8]) -> u64 {
     const SECRET: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];

@@ -1,11 +1,11 @@
-//! Where and how the figures were taken.
+//! Conditions of a measurement: machine, system and build.
 
 use serde::Serialize;
 use std::fmt;
 use std::fs::read_to_string;
 use weir_flow::Instructions;
 
-/// The conditions of a run. What the system does not tell is `None`.
+/// Conditions of a run. Values that the system does not provide are `None`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Conditions {
     pub weir_version: &'static str,
@@ -16,42 +16,42 @@ pub struct Conditions {
     pub quick: bool,
     pub processor: Option<String>,
     pub cores: usize,
-    /// Frequency governor of the first core.
+    /// Frequency governor of the first CPU.
     pub governor: Option<String>,
-    /// What the table is searched with.
+    /// Instruction set of the flow table's lookup.
     pub instructions: String,
     pub memory_bytes: u64,
     pub memory_available_bytes: u64,
-    /// The mode of transparent huge pages.
+    /// Mode of transparent huge pages.
     pub transparent_huge_pages: Option<String>,
     pub free_2mib_pages: u64,
     pub free_1gib_pages: u64,
     pub kernel: Option<String>,
-    /// Processes that wanted to run in the minute before, on average.
+    /// Load average of the last minute.
     pub load: Option<f64>,
 }
 
-/// Pages reserved beforehand that nobody uses yet: of 2 MiB and of 1 GiB.
-pub fn free_pages() -> [u64; 2] {
+/// Numbers of free huge pages of 2 MiB and of 1 GiB.
+pub fn free_huge_pages() -> [u64; 2] {
     [2048, 1 << 20].map(|kib| {
         let free = read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
         free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0)
     })
 }
 
-/// Octets of memory that programs can have at the moment.
-pub fn memory_available() -> u64 {
+/// Memory available to programs now, bytes.
+pub fn available_memory_bytes() -> u64 {
     memory("MemAvailable").unwrap_or(4 << 30)
 }
 
-/// Octets of memory that this process has at the moment.
-pub fn memory_resident() -> u64 {
+/// Resident memory of this process, bytes.
+pub fn resident_memory_bytes() -> u64 {
     let text = field("/proc/self/status", "VmRSS").unwrap_or_default();
     text.trim_end_matches(" kB").parse().map_or(0, |kib: u64| kib * 1024)
 }
 
-/// Cycles of the first core per second, as the system states them.
-pub fn hertz() -> Option<f64> {
+/// Clock of the first CPU according to /proc/cpuinfo, Hz.
+pub fn cpu_hz() -> Option<f64> {
     field("/proc/cpuinfo", "cpu MHz")?.parse::<f64>().ok().map(|mhz| mhz * 1e6)
 }
 
@@ -59,7 +59,7 @@ fn memory(name: &str) -> Option<u64> {
     field("/proc/meminfo", name)?.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What stands behind a name and a colon.
+/// Returns the value of a `name: value` line.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = read_to_string(path).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
@@ -69,13 +69,13 @@ fn field(path: &str, name: &str) -> Option<String> {
 impl Conditions {
     pub fn read(date: &str, rounds: usize, quick: bool) -> Self {
         let line = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
-        let [free_2mib_pages, free_1gib_pages] = free_pages();
-        // The mode stands in brackets among all there are.
+        let [free_2mib_pages, free_1gib_pages] = free_huge_pages();
+        // The file lists all modes, with the active one in brackets.
         let mode = line("/sys/kernel/mm/transparent_hugepage/enabled")
             .and_then(|modes| Some(modes.split_once('[')?.1.split_once(']')?.0.to_owned()));
         Self {
             weir_version: env!("CARGO_PKG_VERSION"),
-            build: if cfg!(debug_assertions) { "debug: figures mean nothing" } else { "release" },
+            build: if cfg!(debug_assertions) { "debug build: figures mean nothing" } else { "release" },
             compiler: env!("WEIR_COMPILER"),
             date: date.to_owned(),
             rounds,
@@ -85,7 +85,7 @@ impl Conditions {
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             instructions: format!("{:?}", Instructions::best()),
             memory_bytes: memory("MemTotal").unwrap_or(0),
-            memory_available_bytes: memory_available(),
+            memory_available_bytes: available_memory_bytes(),
             transparent_huge_pages: mode,
             free_2mib_pages,
             free_1gib_pages,
@@ -94,10 +94,10 @@ impl Conditions {
         }
     }
 
-    /// What a plot says of them, in a line.
-    pub fn in_short(&self) -> String {
+    /// One-line summary for plots.
+    pub fn summary(&self) -> String {
         let processor = self.processor.as_deref().unwrap_or("unknown processor");
-        let quick = if self.quick { ", QUICK: no measurement" } else { "" };
+        let quick = if self.quick { ", QUICK: not a measurement" } else { "" };
         format!(
             "{processor}, {} cores, {}, weir {} {}, {} rounds, {}{quick}",
             self.cores, self.instructions, self.weir_version, self.build, self.rounds, self.date
@@ -118,7 +118,7 @@ impl fmt::Display for Conditions {
         writeln!(f, " free: {} of 2 MiB, {} of 1 GiB", self.free_2mib_pages, self.free_1gib_pages)?;
         let load = self.load.map_or_else(String::new, |load| format!(", load {load} before"));
         writeln!(f, "system       Linux {}{load}", unknown(&self.kernel))?;
-        let quick = if self.quick { ", QUICK: small loads, no measurement" } else { "" };
+        let quick = if self.quick { ", QUICK: small loads, not a measurement" } else { "" };
         let Self { weir_version, build, compiler, date, rounds, .. } = self;
         writeln!(f, "build        weir {weir_version}, {build}, {compiler}")?;
         writeln!(f, "run          {rounds} rounds, {date}{quick}")

@@ -1,6 +1,6 @@
 //! Two other indexes, for comparison only: what NAPA-FP measured against, and a table from a library.
 
-use crate::huge::Huge;
+use crate::huge_page_array::HugePageArray;
 use hashbrown::HashTable;
 use std::io;
 use weir_flow::prefetch;
@@ -17,8 +17,8 @@ pub fn place(hash: u64, places: usize) -> usize {
 /// Plain chaining: a head per flow, and from each place to the next. Whether a place is meant, its key alone tells:
 /// every step of a search is a line fetched from memory.
 pub struct Chained {
-    heads: Huge<u32>,
-    next: Huge<u32>,
+    heads: HugePageArray<u32>,
+    next: HugePageArray<u32>,
 }
 
 impl Chained {
@@ -28,8 +28,8 @@ impl Chained {
     }
 }
 
-fn array(length: usize) -> io::Result<Huge<u32>> {
-    Huge::new(length).map_err(io::Error::other)
+fn array(length: usize) -> io::Result<HugePageArray<u32>> {
+    HugePageArray::new(length).map_err(io::Error::other)
 }
 
 impl Index for Chained {
@@ -147,14 +147,14 @@ impl Index for Library {
 mod tests {
     use super::*;
     use crate::frames::Frames;
-    use crate::harness::Work;
+    use crate::measure::Work;
     use crate::meter::Metering;
     use weir_flow::{ALL, Config};
 
     /// Flows that come and go, metered with every index: the books close, and no flow is taken for another.
     fn live<I: Index>() -> f64 {
         let config = Config { flows: 4096, idle_timeout_ns: 20_000_000, secret: Some(5), ..Config::default() };
-        let mut frames = Frames::that_go_on("velan,flows=500,rate=1M,new=20k,directions=2", 64 << 10).unwrap();
+        let mut frames = Frames::continuing("velan,flows=500,rate=1M,new=20k,directions=2", 64 << 10).unwrap();
         let mut metering = Box::new(Metering::<I, ALL>::new(config).unwrap());
         let mut live = 0.0;
         for _ in 0..3 {

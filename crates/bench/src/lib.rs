@@ -1,24 +1,28 @@
-//! `weir bench`: Weir measured beside its ceilings, on one machine, in one run.
+//! `weir bench`: measures Weir beside its ceilings, on one machine, in one run.
 //!
-//! In: names of tables. Out: a [`Report`]: the conditions, and per table figures with their spread, as text, JSON and
-//! SVG plots.
-//! Always true: cases that are compared run in turn, round by round, so that noise hits all of them alike; ratios are
-//! medians of ratios within one round; and every packet of every round is found again in records, or the run fails.
+//! Input: names of tables. Output: a [`Report`] with the conditions and, per table, figures with their
+//! spread, as text, JSON and SVG plots.
 //!
-//! Ceilings stand beside the meter (`ceiling.rs`). The *null consumer* touches each frame and does nothing. The
-//! *roofline* is the least that a meter could do: a bare decode in place, a keyed hash, one cache line per
-//! packet updated, with prefetch. *Decoder + one line* is the same behind Weir's own decoder and hash.
+//! Invariants: the cases of a row run in turn, round by round, so that noise affects all of them alike.
+//! Ratios are medians of the ratios within each round. Every packet of every round is found again in
+//! flow records; otherwise the run fails.
+//!
+//! Ceilings (`ceiling.rs`): the *null consumer* touches each frame and does nothing. The *roofline* is
+//! the least that a meter can do: it decodes in place, computes a keyed hash, and updates one
+//! prefetched cache line per packet. *Decoder + one line* does the same with Weir's decoder and hash.
+//!
+//! It measures no network interface; `live/` does.
 #![forbid(unsafe_code)]
 
 mod ceiling;
 mod conditions;
 mod error;
 mod frames;
-mod harness;
-mod huge;
+mod huge_page_array;
 mod index;
 mod live;
 mod load;
+mod measure;
 mod meter;
 mod plots;
 mod report;
@@ -32,25 +36,26 @@ pub use tables::TABLES;
 
 use std::path::PathBuf;
 
-/// What to measure, and how.
+/// Which tables to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Tables by name, in this order; none for all.
+    /// Names of tables, measured in this order. If empty, all.
     pub tables: Vec<String>,
-    /// Measured rounds.
+    /// Number of measured rounds.
     pub rounds: usize,
-    /// Small loads: a test that all of it works, not a measurement.
+    /// Use small loads: tests that the benchmark works, and measures nothing.
     pub quick: bool,
-    /// Folder of captures whose flows are hashed too.
+    /// Directory of captures whose flow keys the table `hash` uses too.
     pub captures: Option<PathBuf>,
-    /// The date, for the conditions.
+    /// Date of the run, for the report.
     pub date: String,
 }
 
-/// Measures; `say` is told what goes on, and `show` the conditions and each table as soon as it is done, as text.
+/// Measures the tables. `say` receives progress messages; `show` receives the conditions and each
+/// finished table as text.
 ///
 /// # Errors
-/// No such table, no memory, or a meter that lost count.
+/// No such table, not enough memory, or counters that do not add up.
 pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let all = TABLES.map(|(name, ..)| name.to_owned());
     let names = if options.tables.is_empty() { &all[..] } else { &options.tables };
@@ -61,7 +66,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&s
     let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);
     let mut bench =
-        harness::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
+        measure::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
     show(&conditions.to_string());
     let mut tables = Vec::new();
     for (_, _, measure) in wanted {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::frames::Frames;
-use crate::harness::{Run, Work, timed};
+use crate::measure::{Run, Work, timed};
 use weir_capture::{Frame, Input};
 use weir_export::Sink;
 use weir_flow::{ALL, Config, FlowRecord, Hpc, Index, Meter};
@@ -232,7 +232,7 @@ pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
 
 impl<I: Index, const FIELDS: u8> Work<Frames> for Metering<I, FIELDS> {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        self.round(frames.packets, |metering| metering.frames(frames.walk()))
+        self.round(frames.packets, |metering| metering.frames(frames.iter()))
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
@@ -268,7 +268,7 @@ impl Preparsed {
 impl Work<Frames> for Preparsed {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         self.packets.clear();
-        self.packets.extend(frames.walk().filter_map(|frame| {
+        self.packets.extend(frames.iter().filter_map(|frame| {
             let mut packet = Packet::default();
             decode(&frame, &mut packet).then_some(packet)
         }));

@@ -24,7 +24,7 @@ pub fn write_plots(report: &Report, directory: &Path) -> std::io::Result<Vec<Pat
 
 /// Returns the name and the `<svg>` element of each plot of a table.
 fn plots(table: &Table, conditions: &Conditions) -> Vec<(String, String)> {
-    let conditions = conditions.in_short();
+    let conditions = conditions.summary();
     let mut plots = Vec::new();
     if !table.figures.is_empty() {
         plots.push((table.name.to_owned(), rates(table, &[&format!("{}; {}", table.load, table.clock), &conditions])));
@@ -48,7 +48,7 @@ fn rates(table: &Table, caption: &[&str]) -> String {
     const RATE: &str = "million packets per second";
     let mut rows: Vec<&str> = Vec::new();
     let mut series: Vec<Series<'_>> = Vec::new();
-    // Bars begin at 0: that of the null consumer would make all others invisible.
+    // Bars start at 0; the null consumer's would dwarf all others.
     for figure in table.figures.iter().filter(|figure| table.logarithmic || figure.series != NULL) {
         let Figure { row, x, series: name, mpps, .. } = figure;
         let index = rows.iter().position(|known| known == row).unwrap_or_else(|| {

@@ -1,4 +1,5 @@
-//! What came out: as text here, as JSON by its shape, as plots in `plots.rs`.
+//! Report of `weir bench`: its types are the JSON output; the functions here render text, and
+//! `plots.rs` draws the plots.
 
 use crate::conditions::Conditions;
 use serde::Serialize;
@@ -6,18 +7,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use weir_text::units::number;
 
-/// Series that stand in many tables.
+/// Series of several tables.
 pub const NULL: &str = "null consumer";
 pub const ROOFLINE: &str = "roofline";
 pub const DECODED: &str = "decoder + one line";
 pub const PIPELINE: &str = "weir";
 
-/// Everything that was measured, and where.
+/// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub(crate) conditions: Conditions,
     pub(crate) tables: Vec<Table>,
-    /// Whether every packet of every round was found again; a report where not does not exist.
+    /// True: every packet of every round is accounted for (otherwise there is no report).
     pub(crate) balanced: bool,
 }
 
@@ -26,22 +27,22 @@ pub struct Report {
 pub struct Table {
     pub name: &'static str,
     pub title: &'static str,
-    /// What was fed to the cases, and what is fixed.
+    /// The load of all cases, and fixed conditions.
     pub load: String,
-    /// What times are: CPU time of one thread, or the wall clock for several.
+    /// Clock: CPU time of one thread, or wall clock for several.
     pub clock: &'static str,
-    /// What rows differ in, with its unit.
+    /// The quantity that differs between rows, with its unit.
     pub axis: &'static str,
-    /// Whether rows are numbers to be plotted on a logarithmic axis, else names.
+    /// Whether rows are numbers for a logarithmic axis; otherwise they are names.
     pub logarithmic: bool,
-    /// Series that others are divided by.
+    /// Series that the ratios refer to.
     pub against: Vec<&'static str>,
     pub figures: Vec<Figure>,
     pub plots: Vec<Plot>,
     pub notes: Vec<String>,
 }
 
-/// The rate of one case.
+/// Figures of one case.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     pub row: String,
@@ -53,16 +54,16 @@ pub struct Figure {
     pub mpps: Spread,
     /// Ratios to other series of the same row, within one round.
     pub of: BTreeMap<String, Spread>,
-    /// What else there is to tell.
+    /// Further figures by name.
     pub facts: BTreeMap<String, f64>,
 }
 
-/// Something plotted that is no rate.
+/// A plot of something other than rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
     pub name: String,
     pub title: String,
-    /// What the axes show, with units.
+    /// Labels of the axes, with units.
     pub axes: [String; 2],
     pub curves: Vec<Curve>,
 }
@@ -74,7 +75,7 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Values of several rounds.
+/// Median and range of several rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Spread {
     pub median: f64,
@@ -83,7 +84,10 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of one value at least.
+    /// Computes the spread of `values`.
+    ///
+    /// # Panics
+    /// If `values` is empty.
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
@@ -92,7 +96,7 @@ impl Spread {
 }
 
 impl Table {
-    /// A table without figures, of the CPU time of one thread and of rows that are numbers, beside the roofline.
+    /// Creates an empty table for CPU times of one thread, numeric rows, and ratios to the roofline.
     pub fn new(name: &'static str, title: &'static str, axis: &'static str, load: impl Into<String>) -> Self {
         Self {
             name,
@@ -110,7 +114,7 @@ impl Table {
 }
 
 impl Report {
-    /// The report as JSON.
+    /// Renders the report as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and strings only")
     }
@@ -121,17 +125,17 @@ impl fmt::Display for Table {
         let Self { name, title, load, clock, axis, against, .. } = self;
         writeln!(f, "{name}: {title}\nload: {load}")?;
         if !self.figures.is_empty() {
-            writeln!(f, "time: {clock}; median of rounds, least and most in brackets")?;
+            writeln!(f, "time: {clock}; median of rounds (minimum-maximum)")?;
             let width = |text: &dyn Fn(&Figure) -> usize| self.figures.iter().map(text).max().unwrap_or(0);
             let row_width = width(&|figure| figure.row.chars().count()).max(axis.chars().count());
             let width = width(&|figure| figure.series.chars().count());
             write!(f, "{axis:row_width$}  {:width$} {:>9} {:17} {:>9}", "", "Mpps", "", "ns/packet")?;
             against.iter().try_for_each(|against| write!(f, "  % of {against}"))?;
             writeln!(f)?;
-            let mut before = "";
+            let mut previous_row = "";
             for Figure { row, series, mpps, of, facts, .. } in &self.figures {
-                let label = if row == before { "" } else { row };
-                before = row;
+                let label = if row == previous_row { "" } else { row };
+                previous_row = row;
                 let spread = format!("({:.2}-{:.2})", mpps.min, mpps.max);
                 write!(
                     f,

@@ -132,7 +132,7 @@ fn environment(options: &LiveOptions, traffic: &Traffic, cores: &CoreAssignment,
         traffic: traffic.description.clone(),
         placement,
         seconds: options.seconds,
-        hertz: conditions::hertz(),
+        hertz: conditions::cpu_hz(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Soak run: constant rate below the loss-free rate. Passes if no packet is lost and memory does not
 //! grow.
 
-use crate::conditions::memory_resident;
+use crate::conditions::resident_memory_bytes;
 use crate::error::Error;
 use crate::live::consumer::{Consumer, ConsumerKind};
 use crate::live::options::LiveOptions;
@@ -56,7 +56,7 @@ pub fn soak(
         while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
             thread::sleep(POLL_INTERVAL.min(interval));
             if fifth.is_none() && start.elapsed() >= time / 5 {
-                fifth = Some(memory_resident());
+                fifth = Some(resident_memory_bytes());
             }
             if last_line.elapsed() >= interval {
                 last_line = Instant::now();
@@ -68,7 +68,7 @@ pub fn soak(
     watched?;
     let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
     let last = wait_for_packets(&consumer, frames - (setup.lost_on_veth()? - before))?;
-    let memory = memory_resident();
+    let memory = resident_memory_bytes();
     show(&status_line(elapsed, &sent, veth::lost()? - before, &last));
     let end = consumer.finish()?;
     setup.account(frames + refused, refused, before, &end, ConsumerKind::Fused)?;
@@ -103,6 +103,6 @@ fn status_line(elapsed: Duration, sent: &SentFrames, veth: u64, status: &Consume
         elapsed.as_secs_f64(),
         frames + refused,
         status.records,
-        memory_resident() as f64 / f64::from(1 << 20)
+        resident_memory_bytes() as f64 / f64::from(1 << 20)
     )
 }

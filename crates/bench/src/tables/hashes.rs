@@ -1,11 +1,11 @@
-//! The hash, and what somebody can do who wants it to be bad.
+//! The keyed hash beside the RSS hash, and keys chosen to collide.
 
 use crate::ceiling::{Hashed, Null, Roofline};
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::index::place;
 use crate::load::{config, velan};
+use crate::measure::{Bench, Group, Run, Work, timed};
 use crate::meter::{Fused, Metering, Packets, decode};
 use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table};
 use std::collections::HashSet;
@@ -17,16 +17,16 @@ use weir_host::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 use weir_packet::{Network, Packet, ipv4_mapped};
 use weir_text::units::number;
 
-/// The ceiling: no hash, but all octets of a key.
+/// The ceiling: reads all octets of a key and hashes nothing.
 const READ: &str = "keys only read";
 const OURS: &str = "keyed multiply";
 const SYMMETRIC: &str = "Toeplitz, symmetric key";
 const STANDARD: &str = "Toeplitz, standard key";
-/// Keys per bucket, on average, of the flow table when it is full.
+/// Mean keys per bucket of a full flow cache.
 const LOAD: f64 = 6.5;
 const KEY: KeyOptions = KeyOptions { vlan: false, interface: false, tunnel: false, unidirectional: false };
 
-/// A packet of every flow of a synthetic load's first packets.
+/// Returns one packet of each flow among the first packets of a synthetic load.
 pub fn distinct_keys(specification: &str, packets: usize) -> Result<Vec<Packet>, Error> {
     let mut source = weir_trafficgen::TrafficGenerator::new(&format!("{specification},packets={packets}"))?;
     let mut keys = Keys::default();
@@ -37,10 +37,10 @@ pub fn distinct_keys(specification: &str, packets: usize) -> Result<Vec<Packet>,
 /// Address and port.
 type End = ([u8; 16], u16);
 
-/// Packets of different flows.
+/// Packets of distinct flows.
 #[derive(Default)]
 struct Keys {
-    /// Endpoints in order, and protocol.
+    /// Sorted endpoints, and protocol.
     known: HashSet<([End; 2], u8)>,
     packets: Vec<Packet>,
 }
@@ -55,7 +55,7 @@ impl Keys {
                 }
                 let mut ends = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
                 ends.sort();
-                // So that the hash of a card, which looks at one direction, gets the endpoints in one order.
+                // The RSS hash depends on the order of the endpoints; use one order.
                 [(packet.source, packet.source_port), (packet.destination, packet.destination_port)] = ends;
                 if self.known.insert((ends, packet.protocol)) {
                     self.packets.push(packet);
@@ -65,11 +65,11 @@ impl Keys {
         Ok(())
     }
 
-    /// Those of all captures in a folder; what cannot be read is passed over.
-    fn of_captures(folder: &Path) -> Self {
+    /// Reads all captures in a directory; skips what cannot be read.
+    fn from_captures(directory: &Path) -> Self {
         let mut keys = Self::default();
         let mut paths: Vec<_> =
-            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+            std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths.iter().filter(|path| path.is_file()) {
             if let Ok(mut source) = weir_capture::open(path) {
@@ -80,7 +80,7 @@ impl Keys {
     }
 }
 
-/// How many hashes fall into each of so many buckets.
+/// Counts hashes per bucket.
 pub fn counted(hashes: &[u64], buckets: usize) -> Vec<u32> {
     let mut counted = vec![0; buckets];
     for hash in hashes {
@@ -89,8 +89,9 @@ pub fn counted(hashes: &[u64], buckets: usize) -> Vec<u32> {
     counted
 }
 
-/// The share of buckets with at most so many keys: as counted, and by Poisson's distribution of the same mean.
-pub fn buckets(counted: &[u32], mean: f64) -> [Vec<(f64, f64)>; 2] {
+/// Cumulative share of buckets over keys per bucket: measured, and of the Poisson distribution with the
+/// same mean.
+pub fn bucket_distribution(counted: &[u32], mean: f64) -> [Vec<(f64, f64)>; 2] {
     let most = counted.iter().copied().max().unwrap_or(0).min(40) as usize;
     let mut shares = vec![0.0; most + 1];
     for &keys in counted {
@@ -108,7 +109,7 @@ pub fn buckets(counted: &[u32], mean: f64) -> [Vec<(f64, f64)>; 2] {
     [measured, poisson]
 }
 
-/// Hashes some packets of a load, as many as stay in a near cache, many times over.
+/// Hashes up to 2048 packets, which fit into the L1 or L2 cache, many times.
 struct Hashing<F>(F);
 
 impl<F: Fn(&Packet) -> u64> Work<Packets> for Hashing<F> {
@@ -124,7 +125,7 @@ impl<F: Fn(&Packet) -> u64> Work<Packets> for Hashing<F> {
     }
 }
 
-/// What a card puts into its hash: addresses and, of TCP and UDP, ports.
+/// RSS hash of a packet: addresses, and ports of TCP and UDP.
 #[inline(always)]
 fn rss(toeplitz: &Toeplitz, packet: &Packet) -> u64 {
     let mut input = [0; 36];
@@ -133,15 +134,16 @@ fn rss(toeplitz: &Toeplitz, packet: &Packet) -> u64 {
     input[address..2 * address].copy_from_slice(&packet.destination[16 - address..]);
     input[2 * address..][..2].copy_from_slice(&packet.source_port.to_be_bytes());
     input[2 * address + 2..][..2].copy_from_slice(&packet.destination_port.to_be_bytes());
-    // As for a 32-bit hash that is all there is: it fills the half that tells the bucket.
+    // The bucket is chosen by the upper half of 64 bits.
     u64::from(toeplitz.hash(&input[..2 * address + 4])) << 32
 }
 
-/// The software hash beside that of network cards: what it costs, and how keys spread.
+/// Compares the keyed hash with the RSS hash: cost, and distribution of keys.
 pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    let load = "a packet of every flow, decoded before; cost: of 2048 of them, in the cache; collisions: distinct keys in buckets at 6.5 keys each, as in \
-                a full table. Cards compute their hash for nothing: its cost here is that of software";
-    let mut table = Table::new("hash", "The keyed hash and that of network cards", "keys", load);
+    let load = "one packet of each flow, decoded beforehand; cost: 2048 of them, in the cache; collisions: distinct keys \
+                in buckets of 6.5 keys on average, as in a full table. NICs compute the RSS hash in hardware; its \
+                cost here is that of software";
+    let mut table = Table::new("hash", "The keyed hash and the RSS hash", "keys", load);
     table.logarithmic = false;
     table.against = vec![OURS];
     let hosts = || (0..=255).flat_map(|one| (0..one).map(move |other| (one, other)));
@@ -158,7 +160,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
         ),
     ];
     if let Some(folder) = &bench.captures {
-        let keys = Keys::of_captures(folder).packets;
+        let keys = Keys::from_captures(folder).packets;
         if keys.len() > 1 {
             loads.push(("captures".to_owned(), keys));
         } else {
@@ -187,7 +189,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut curves = Vec::new();
         for (series, hashes) in hashes {
             let counted = counted(&hashes, number);
-            let [measured, poisson] = buckets(&counted, mean);
+            let [measured, poisson] = bucket_distribution(&counted, mean);
             if curves.is_empty() {
                 curves.push(Curve { series: "Poisson".into(), points: poisson });
             }
@@ -209,30 +211,31 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
         table.plots.push(Plot {
             name: format!("hash-{}", name.replace([' ', '/'], "-")),
             title: format!("Keys per bucket: {row} keys"),
-            axes: ["keys in a bucket".into(), "share of buckets with at most so many".into()],
+            axes: ["keys in a bucket".into(), "share of buckets with at most this number of keys".into()],
             curves,
         });
     }
     Ok(table)
 }
 
-/// Every packet a new flow: with room, with a full table under each policy; and keys that somebody chose.
+/// Every packet a new flow: with capacity for all, and with a full table under each policy. Then keys
+/// chosen by an attacker.
 pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    let load = "64-octet UDP frames, every packet a flow of its own, at 10 Mpps. With room: idle timeout 50 ms, 2 M \
+    let load = "64-octet UDP frames, every packet a flow of its own, at 10 Mpps. Capacity for all: idle timeout 50 ms, 2 M \
                 records; full: 131072 records. Colliding keys: packets decoded before";
     let mut table = Table::new("flood", "Every packet a new flow", "load", load);
     table.logarithmic = false;
     table.against = vec![ROOFLINE, RANDOM];
     let full = bench.size(131_072, 1024);
     let policies = [
-        ("room for all", CacheFullPolicy::Overflow, bench.size(2 << 20, 64 << 10), 50_000_000),
+        ("capacity for all", CacheFullPolicy::Overflow, bench.size(2 << 20, 64 << 10), 50_000_000),
         ("full, overflow", CacheFullPolicy::Overflow, full, Config::default().idle_timeout_ns),
         ("full, evict", CacheFullPolicy::EvictOldestIdle, full, Config::default().idle_timeout_ns),
         ("full, drop", CacheFullPolicy::Drop, full, Config::default().idle_timeout_ns),
     ];
     for (row, policy, flows, idle_timeout_ns) in policies {
         let specification = "velan,flows=1,size=64,rate=10M,new=10M";
-        let mut frames = Frames::that_go_on(specification, bench.size(4 << 20, 20_000))?;
+        let mut frames = Frames::continuing(specification, bench.size(4 << 20, 20_000))?;
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
@@ -245,14 +248,14 @@ pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
 
 const RANDOM: &str = "random keys";
 
-/// Keys that fall into a few buckets under one known secret, metered under a random one beside random keys; and a
-/// smaller number of them under the secret that they were made for.
+/// Meters keys that collide under a known secret: under a random secret, beside random keys; and a
+/// smaller number of them under the known secret.
 fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     const SECRET: u64 = 1;
     let number = bench.size(1 << 20, 1 << 10);
-    (bench.say)("flood: looking for keys that collide");
+    (bench.say)("flood: searching colliding keys");
     let known = KeyHasher::new(Some(SECRET));
-    // The lowest 2^-10 of all hashes: so few buckets lie there, whatever their number.
+    // The lowest 2^-10 of all hashes select 2^-10 of the buckets.
     let mut tried = 0;
     let mut colliding = Vec::with_capacity(number);
     while colliding.len() < number {
@@ -262,7 +265,7 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
         }
         tried += 1;
     }
-    // Keys of the same form, as far apart on average.
+    // Random keys of the same form and mean distance.
     let random: Vec<Packet> = (0..number as u64).map(|at| numbered(tried + at * (tried / number as u64))).collect();
     let few: Vec<Packet> = colliding[..number >> 4].to_vec();
     let row = format!("{number} keys");
@@ -272,19 +275,19 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
     let one_line = Hashed::new(number, shuffled(&random, packets))?;
     let mut group = Group::new(row, 0.0).case(ROOFLINE, one_line);
     for (series, keys) in [(RANDOM, &random), ("keys that collide under a known secret", &colliding)] {
-        group = group.case(series, Own { metering: Metering::new(config)?, packets: shuffled(keys, packets) });
+        group = group.case(series, OwnPackets { metering: Metering::new(config)?, packets: shuffled(keys, packets) });
     }
     group.measure(bench, table, &mut none, |()| Ok(()))?;
     let one_line = Hashed::new(few.len(), shuffled(&few, packets >> 6))?;
-    let group = Group::new(format!("{} of them, the secret known", few.len()), 0.0).case(ROOFLINE, one_line);
+    let group = Group::new(format!("{} of them, under the known secret", few.len()), 0.0).case(ROOFLINE, one_line);
     let weak = Config { secret: Some(SECRET), ..crate::load::config(few.len()) };
-    let own = Own { metering: Metering::new(weak)?, packets: shuffled(&few, packets >> 6) };
+    let own = OwnPackets { metering: Metering::new(weak)?, packets: shuffled(&few, packets >> 6) };
     group.case("keys that collide under a known secret", own).measure(bench, table, &mut none, |()| Ok(()))?;
-    table.notes.push(format!("{} keys tried to find those that collide", self::number(tried as f64)));
+    table.notes.push(format!("{} keys searched for colliding ones", self::number(tried as f64)));
     Ok(())
 }
 
-/// A packet of flow number `at`, from one network to one server.
+/// Returns a packet of flow number `at`, from hosts of one network to one server.
 fn numbered(at: u64) -> Packet {
     let address = (10_u32 << 24) | (at >> 16) as u32 & 0xff_ffff;
     Packet {
@@ -301,7 +304,7 @@ fn numbered(at: u64) -> Packet {
     }
 }
 
-/// So many packets of flows in random order, 100 ns apart.
+/// Returns `packets` packets of flows in random order, 100 ns apart.
 fn shuffled(keys: &[Packet], packets: usize) -> Packets {
     let mut random = 1_u64;
     let next = |at: usize| {
@@ -313,12 +316,12 @@ fn shuffled(keys: &[Packet], packets: usize) -> Packets {
 }
 
 /// A meter with packets of its own.
-struct Own {
+struct OwnPackets {
     metering: Metering<Hpc>,
     packets: Packets,
 }
 
-impl Work<()> for Own {
+impl Work<()> for OwnPackets {
     fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
         let run = Work::<Packets>::run(&mut self.metering, &mut self.packets)?;
         let step_ns = 100 * self.packets.0.len() as u64;

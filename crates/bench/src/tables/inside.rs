@@ -3,12 +3,12 @@
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
-use crate::harness::{Bench, Group};
 use crate::index::{Chained, Library};
-use crate::load::{VELAN, config, needed, velan};
+use crate::load::{VELAN, config, required_bytes, velan};
+use crate::measure::{Bench, Group};
 use crate::meter::Metering;
 use crate::report::{Curve, DECODED, NULL, Plot, ROOFLINE, Table};
-use crate::tables::hashes::{buckets, counted, distinct_keys};
+use crate::tables::hashes::{bucket_distribution, counted, distinct_keys};
 use weir_flow::{
     ALL, CONVERSATIONS, Config, GAPS, HEADERS, Hpc, Instructions, KeyHasher, LABELS, PageKind, SIZES, Tuning,
 };
@@ -25,7 +25,7 @@ fn row(
     cases: impl FnOnce(Group<'static, Frames>) -> Result<Group<'static, Frames>, Error>,
 ) -> Result<(), Error> {
     let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
-    if !bench.fits(needed(packets, meters * flows), &format!("{flows} flows"), table) {
+    if !bench.fits(required_bytes(packets, meters * flows), &format!("{flows} flows"), table) {
         return Ok(());
     }
     let mut frames = Frames::new(&velan(flows), packets)?;
@@ -72,7 +72,7 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let number = (hashes.len() * 100).div_ceil(entries * 65);
         let counted = counted(&hashes, number);
         let mean = hashes.len() as f64 / number as f64;
-        let [measured, poisson] = buckets(&counted, mean);
+        let [measured, poisson] = bucket_distribution(&counted, mean);
         curves.push(Curve { series: format!("{entries} entries: measured"), points: measured });
         curves.push(Curve { series: format!("{entries} entries: Poisson"), points: poisson });
         let over = counted.iter().filter(|&&keys| keys as usize > entries).count();
@@ -112,9 +112,9 @@ pub fn prefetch(bench: &mut Bench<'_>) -> Result<Table, Error> {
 pub fn pages(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = Table::new("pages", "PageKind of the table's memory", "concurrent flows", VELAN);
     table.against = vec![ROOFLINE, "2 MiB transparent"];
-    let free = crate::conditions::free_pages();
+    let free = crate::conditions::free_huge_pages();
     for &flows in counts(bench, &[16_384, 131_072, 1 << 20, 1 << 22, 10_000_000]) {
-        let room = needed(0, flows);
+        let room = required_bytes(0, flows);
         let all = [
             ("2 MiB transparent", PageKind::Transparent, true),
             ("4 KiB", PageKind::Small, true),

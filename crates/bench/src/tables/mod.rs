@@ -1,4 +1,4 @@
-//! The tables: what is compared with what, on which load.
+//! The tables of `weir bench`: which cases are compared on which load.
 
 mod hashes;
 mod inside;
@@ -7,19 +7,19 @@ mod tcp;
 mod threads;
 
 use crate::error::Error;
-use crate::harness::Bench;
+use crate::measure::Bench;
 use crate::report::Table;
 
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
-/// Every table: its name, what it answers, and what measures it.
+/// Every table: its name, its question, and the function that measures it.
 pub const TABLES: [(&str, &str, Measure); 13] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
     ("tcp", "TCP analysis: with and without, lossy traffic, batches", tcp::table),
     ("table", "the flow table beside others, bucket sizes, collisions", inside::table),
-    ("hash", "the keyed hash beside the hash of network cards", hashes::hash),
+    ("hash", "the keyed hash beside the RSS hash of NICs", hashes::hash),
     ("prefetch", "packets whose memory is fetched together", inside::prefetch),
     ("pages", "pages of the table's memory", inside::pages),
     ("shared", "one counter shared by two cores", threads::shared),

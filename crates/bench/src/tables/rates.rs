@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::frames::Frames;
-use crate::harness::{Bench, Group, Run, Work};
-use crate::load::{RATE, VELAN, config, needed, velan};
+use crate::load::{RATE, VELAN, config, required_bytes, velan};
+use crate::measure::{Bench, Group, Run, Work};
 use crate::meter::{Fused, Preparsed};
 use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
@@ -95,7 +95,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
     for &flows in counts {
         let packets = bench.size((2 * flows).clamp(4 << 20, 32 << 20), 20_000);
         let churned_packets = bench.size(8 << 20, 20_000);
-        let mut used = needed(packets, flows);
+        let mut used = required_bytes(packets, flows);
         if !bench.fits(used, &format!("{flows} flows"), &mut table) {
             continue;
         }
@@ -111,7 +111,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
                 idle_timeout_ns,
                 ..config(flows + (new * (idle_timeout_ns + 500_000_000) / 1_000_000_000) as usize)
             };
-            let octets = used + needed(churned_packets, config.flows as usize);
+            let octets = used + required_bytes(churned_packets, config.flows as usize);
             if bench.fits(octets, &format!("{flows} flows, {series}"), &mut table) {
                 used = octets;
                 churned.push((new, series, config));
@@ -127,7 +127,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(PIPELINE, Fused::new(config(flows))?);
         for (new, series, config) in churned {
             (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
-            let frames = Frames::that_go_on(&format!("{},new={new}", velan(flows)), churned_packets)?;
+            let frames = Frames::continuing(&format!("{},new={new}", velan(flows)), churned_packets)?;
             let mut case = Elsewhere { frames, work: Fused::new(config)? };
             for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
                 case.run_on()?;
@@ -156,10 +156,10 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         }
         // Measured when places are used again, so that the system has provided their memory: it takes longer to clear a
         // page than to meter the packets of its flows.
-        let mut frames = Frames::that_go_on(&format!("mix,flows={flows}{snap}"), packets)?;
+        let mut frames = Frames::continuing(&format!("mix,flows={flows}{snap}"), packets)?;
         let mut fused = Fused::new(Config { idle_timeout_ns: 10_000_000_000, ..config(8 * flows) })?;
-        let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
-        while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
+        let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
+        while !bench.quick && frames.iter().next().is_some_and(|frame| frame.time_ns < until) {
             fused.run(&mut frames)?;
             frames.next_round()?;
         }

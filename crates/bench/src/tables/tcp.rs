@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::ceiling::{Decoded, Null};
 use crate::frames::Frames;
-use crate::harness::{Bench, Group, Run, Work, timed};
 use crate::load::{RATE, config};
+use crate::measure::{Bench, Group, Run, Work, timed};
 use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
@@ -50,12 +50,12 @@ fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows
     if !bench.fits(packets * 112 + 8 * flows * 768 * 2, row, table) {
         return Ok(());
     }
-    let mut frames = Frames::that_go_on(load, packets)?;
+    let mut frames = Frames::continuing(load, packets)?;
     // Places are used again soon, so that the system has provided their memory before it is measured.
     let config = Config { idle_timeout_ns: 2_000_000_000, ..config(8 * flows) };
     let (mut without, mut with) = (Without::new(config)?, Metering::<Hpc>::new(config)?);
-    let until = frames.walk().next().map_or(0, |frame| frame.time_ns) + 15_000_000_000;
-    while !bench.quick && frames.walk().next().is_some_and(|frame| frame.time_ns < until) {
+    let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 15_000_000_000;
+    while !bench.quick && frames.iter().next().is_some_and(|frame| frame.time_ns < until) {
         without.run(&mut frames)?;
         with.run(&mut frames)?;
         frames.next_round()?;

@@ -1,13 +1,13 @@
-//! Two threads: what they gain beside one, what a shared counter costs them, and stages split between them.
+//! Two threads: gain over one, cost of a shared counter, and stages split between them.
 //!
-//! A run takes as long as its busier thread has CPU time, waiting for the other included: what others do on the same
-//! cores meanwhile does not count. The rate by the wall clock is told beside it.
+//! The time of a run is the CPU time of its busier thread, including waiting for the other; it leaves
+//! out the time that other processes take. The wall-clock rate stands beside it.
 
 use crate::ceiling::Roofline;
 use crate::error::Error;
-use crate::frames::{Frames, Walk};
-use crate::harness::{Bench, Group, Run, Work, timed};
-use crate::load::{VELAN, config, room, velan};
+use crate::frames::{FrameIter, Frames};
+use crate::load::{VELAN, capacity, config, velan};
+use crate::measure::{Bench, Group, Run, Work, timed};
 use crate::meter::{Metering, decode};
 use crate::report::{ROOFLINE, Table};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,10 +16,10 @@ use std::time::Instant;
 use weir_packet::Packet;
 
 const FUSED: &str = "fused, one core";
-/// Batches on their way between two stages.
+/// Batches in flight between two stages.
 const BATCHES: usize = 64;
 
-/// The whole load, and what is one half of its flows and packets and the other.
+/// The whole load, and two loads of half its flows and packets each.
 struct Loads {
     whole: Frames,
     halves: [Frames; 2],
@@ -39,28 +39,28 @@ impl Loads {
 
 fn table_of(name: &'static str, title: &'static str, against: &'static str) -> Table {
     let mut table = Table::new(name, title, "concurrent flows", VELAN);
-    table.clock = "CPU time of the busier thread (waiting is busy)";
+    table.clock = "CPU time of the busier thread (waiting included)";
     table.against = vec![against];
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        table.notes.push("only one core: two threads take turns".into());
+        table.notes.push("only one core: the two threads share it".into());
     }
     table
 }
 
-/// Runs threads, each of which says how long it took.
-fn threaded(packets: u64, work: impl FnOnce() -> Vec<f64>) -> Run {
+/// Runs threads; `work` returns the CPU time of each, s.
+fn run_threads(packets: u64, work: impl FnOnce() -> Vec<f64>) -> Run {
     let start = Instant::now();
     let busiest = work().into_iter().fold(0.0, f64::max);
-    let by_the_wall = packets as f64 / start.elapsed().as_secs_f64() / 1e6;
-    Run { facts: vec![("Mpps by the wall clock", by_the_wall)], ..Run::new(packets, busiest) }
+    let wall_clock_mpps = packets as f64 / start.elapsed().as_secs_f64() / 1e6;
+    Run { facts: vec![("Mpps by wall clock", wall_clock_mpps)], ..Run::new(packets, busiest) }
 }
 
-/// What a thread says at its end.
-fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+/// Waits for a thread and returns its result.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().expect("a thread that measures does not panic")
 }
 
-/// One meter per thread, each with frames of its own; `each` is called for every frame of a thread.
+/// One meter per thread, each with frames of its own. Calls `each` for every frame of a thread.
 struct Threads<F> {
     meterings: Vec<Metering>,
     split: bool,
@@ -80,14 +80,14 @@ impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
         let frames = |thread: usize| if self.split { &loads.halves[thread] } else { &loads.whole };
         let packets = (0..self.meterings.len()).map(|thread| frames(thread).packets).sum();
         let each = &self.each;
-        let run = threaded(packets, || {
+        let run = run_threads(packets, || {
             std::thread::scope(|scope| {
                 let mut threads = Vec::new();
                 for (thread, metering) in self.meterings.iter_mut().enumerate() {
-                    let walk = frames(thread).walk().inspect(move |_| each(thread));
+                    let walk = frames(thread).iter().inspect(move |_| each(thread));
                     threads.push(scope.spawn(move || timed(|| metering.frames(walk)).1));
                 }
-                threads.into_iter().map(joined).collect()
+                threads.into_iter().map(join).collect()
             })
         });
         for metering in &self.meterings {
@@ -102,9 +102,10 @@ impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
     }
 }
 
-/// One shared counter that both of two cores count every packet in, beside counters of their own (NAPA-FP's ablation).
+/// A counter that two cores share, updated for every packet, beside per-core counters (an ablation of
+/// NAPA-FP).
 pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    const OWN: &str = "counters of their own";
+    const OWN: &str = "per-core counters";
     let mut table = table_of("shared", "A counter shared by two cores", OWN);
     table.load =
         format!("{VELAN}. Two pipelines on two threads, each with half of the flows and one more count per packet");
@@ -113,8 +114,8 @@ pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut loads = Loads::new(flows, packets)?;
         let (one, own) = (AtomicU64::new(0), [Padded::default(), Padded::default()]);
         let group = Group::new(flows.to_string(), flows as f64)
-            .case(ROOFLINE, Alone(Roofline::new(room(flows))?))
-            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].bump())?)
+            .case(ROOFLINE, WholeLoad(Roofline::new(capacity(flows))?))
+            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].increment())?)
             .case(
                 "one shared counter",
                 Threads::new(2, flows, true, |_| {
@@ -131,30 +132,31 @@ pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// A counter that no other thread's data shares a line with.
+/// A counter on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded(AtomicU64);
 
 impl Padded {
-    /// Only one thread writes it.
-    fn bump(&self) {
+    /// Adds 1. Only one thread may write.
+    fn increment(&self) {
         self.0.store(self.0.load(Relaxed) + 1, Relaxed);
     }
 }
 
-/// Fused on one core; two fused pipelines on two; decoder and meter apart, joined by a ring of batches.
+/// Compares fused on one core, two fused pipelines on two cores, and decoder and meter split over two
+/// cores with a ring of batches between them.
 pub fn layout(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let mut table = table_of("layout", "Layouts on two cores", FUSED);
     table.load = format!(
-        "{VELAN}. Halves: each of two pipelines has half of the flows and packets; twice: each has all of them; split \
-         N: one thread decodes, the other meters, batches of N packets"
+        "{VELAN}. Halves: each of two pipelines meters half of the flows and packets; twice: each meters all of them; \
+         split N: one thread decodes, the other meters, in batches of N packets"
     );
     for flows in [16_384, 131_072, 1 << 20].map(|flows| bench.size(flows, flows >> 8)) {
         let packets = bench.size(8 << 20, 20_000);
         let mut loads = Loads::new(flows, packets)?;
         let mut group = Group::new(flows.to_string(), flows as f64)
-            .case(ROOFLINE, Alone(Roofline::new(room(flows))?))
+            .case(ROOFLINE, WholeLoad(Roofline::new(capacity(flows))?))
             .case(FUSED, Threads::new(1, flows, false, |_| ())?)
             .case("two fused, halves", Threads::new(2, flows, true, |_| ())?)
             .case("two fused, twice", Threads::new(2, flows, false, |_| ())?);
@@ -167,9 +169,9 @@ pub fn layout(bench: &mut Bench<'_>) -> Result<Table, Error> {
 }
 
 /// The roofline on the whole load.
-struct Alone(Roofline);
+struct WholeLoad(Roofline);
 
-impl Work<Loads> for Alone {
+impl Work<Loads> for WholeLoad {
     fn run(&mut self, loads: &mut Loads) -> Result<Run, Error> {
         self.0.run(&mut loads.whole)
     }
@@ -181,7 +183,7 @@ struct Split {
     batch: usize,
 }
 
-/// Packets on their way, so many of them; 0 at the end.
+/// A buffer of packets and the number of packets in it; 0 marks the end.
 struct Batch(Vec<Packet>, usize);
 
 impl Work<Loads> for Split {
@@ -189,15 +191,15 @@ impl Work<Loads> for Split {
         let (mut full_in, mut full_out) = rtrb::RingBuffer::new(BATCHES);
         let (mut empty_in, mut empty_out) = rtrb::RingBuffer::new(BATCHES);
         for _ in 0..BATCHES {
-            // There is room for as many as there are.
+            // The ring holds all batches, so `push` cannot fail.
             let _ = empty_in.push(Batch(vec![Packet::default(); self.batch], 0));
         }
-        let (metering, walk) = (&mut self.metering, loads.whole.walk());
-        let run = threaded(loads.whole.packets, || {
+        let (metering, walk) = (&mut self.metering, loads.whole.iter());
+        let run = run_threads(loads.whole.packets, || {
             std::thread::scope(|scope| {
                 let second = scope.spawn(move || timed(|| meter_from(metering, &mut full_out, &mut empty_in)).1);
                 let (_, first_seconds) = timed(|| decode_into(walk, &mut empty_out, &mut full_in));
-                vec![first_seconds, joined(second)]
+                vec![first_seconds, join(second)]
             })
         });
         self.metering.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
@@ -209,10 +211,10 @@ impl Work<Loads> for Split {
     }
 }
 
-/// The first stage: batches of decoded packets, and an empty one at the end.
-fn decode_into(mut walk: Walk<'_>, empty: &mut rtrb::Consumer<Batch>, full: &mut rtrb::Producer<Batch>) {
+/// First stage: fills batches with decoded packets; an empty batch marks the end.
+fn decode_into(mut walk: FrameIter<'_>, empty: &mut rtrb::Consumer<Batch>, full: &mut rtrb::Producer<Batch>) {
     loop {
-        let mut batch = wait(|| empty.pop().ok());
+        let mut batch = poll(|| empty.pop().ok());
         batch.1 = 0;
         while let Some(packet) = batch.0.get_mut(batch.1)
             && let Some(frame) = walk.next()
@@ -220,7 +222,7 @@ fn decode_into(mut walk: Walk<'_>, empty: &mut rtrb::Consumer<Batch>, full: &mut
             batch.1 += usize::from(decode(&frame, packet));
         }
         let ended = batch.1 == 0;
-        // There is room for as many as there are.
+        // The ring holds all batches, so `push` cannot fail.
         let _ = full.push(batch);
         if ended {
             return;
@@ -228,10 +230,10 @@ fn decode_into(mut walk: Walk<'_>, empty: &mut rtrb::Consumer<Batch>, full: &mut
     }
 }
 
-/// The second stage, until there comes an empty batch.
+/// Second stage: meters batches up to the empty one.
 fn meter_from(metering: &mut Metering, full: &mut rtrb::Consumer<Batch>, empty: &mut rtrb::Producer<Batch>) {
     loop {
-        let batch = wait(|| full.pop().ok());
+        let batch = poll(|| full.pop().ok());
         metering.packets(&batch.0[..batch.1]);
         let ended = batch.1 == 0;
         let _ = empty.push(batch);
@@ -241,11 +243,11 @@ fn meter_from(metering: &mut Metering, full: &mut rtrb::Consumer<Batch>, empty: 
     }
 }
 
-/// Asks until there is an answer; lets others run when it takes long.
-fn wait<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+/// Polls until there is a value; yields the core when that takes long.
+fn poll<T>(mut next: impl FnMut() -> Option<T>) -> T {
     loop {
         for _ in 0..256 {
-            if let Some(answer) = ask() {
+            if let Some(answer) = next() {
                 return answer;
             }
             std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! Cases measured in turn, round by round.
+//! Measures cases in turn, round by round, and enters their figures into a table.
 
 use crate::conditions;
 use crate::error::Error;
@@ -6,45 +6,45 @@ use crate::report::{Figure, Spread, Table};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
 
-/// Rounds before those that are measured: tables fill, and the system provides their memory.
-const WARM: usize = 1;
+/// Rounds before the measured ones: tables fill, and the kernel maps their memory.
+const WARM_UP_ROUNDS: usize = 1;
 
-/// What every table is measured with.
+/// Settings of a run, common to all tables.
 pub struct Bench<'a> {
-    /// Measured rounds.
+    /// Number of measured rounds.
     pub rounds: usize,
-    /// Small loads.
+    /// Use small loads.
     pub quick: bool,
-    /// Folder of captures.
+    /// Directory of captures.
     pub captures: Option<PathBuf>,
-    /// Told what goes on.
+    /// Receives progress messages.
     pub say: &'a mut dyn FnMut(&str),
 }
 
 impl Bench<'_> {
-    /// One number for measuring, a small one for trying.
+    /// Returns `full`, or `quick` in a quick run.
     pub fn size(&self, full: usize, quick: usize) -> usize {
         if self.quick { quick } else { full }
     }
 
-    /// Whether so many octets fit into three quarters of the memory that is free now; if not, a table says what it leaves out.
-    pub fn fits(&self, octets: usize, what: &str, table: &mut Table) -> bool {
-        let memory = conditions::memory_available();
-        let fits = octets as u64 <= memory / 4 * 3;
+    /// Whether `bytes` fit into three quarters of the available memory. If not, adds a note to the table.
+    pub fn fits(&self, bytes: usize, what: &str, table: &mut Table) -> bool {
+        let memory = conditions::available_memory_bytes();
+        let fits = bytes as u64 <= memory / 4 * 3;
         if !fits {
-            let [needed, there] = [octets as u64, memory].map(|octets| octets as f64 / f64::from(1 << 30));
-            table.notes.push(format!("left out: {what} needs {needed:.1} GiB, {there:.1} GiB are available"));
+            let [needed, there] = [bytes as u64, memory].map(|bytes| bytes as f64 / f64::from(1 << 30));
+            table.notes.push(format!("skipped: {what} needs {needed:.1} GiB, {there:.1} GiB are available"));
         }
         fits
     }
 }
 
-/// What one pass of a case over its load took.
+/// Result of one pass of a case over its load.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub packets: u64,
     pub seconds: f64,
-    /// What else is to be told; that of the last round is.
+    /// Further figures by name. The report shows those of the last round.
     pub facts: Vec<(&'static str, f64)>,
 }
 
@@ -54,18 +54,21 @@ impl Run {
     }
 }
 
-/// Something that is measured on a load of type `L`.
+/// A case: work that is measured on a load of type `L`.
 pub trait Work<L> {
-    /// One round.
+    /// Runs one round.
     fn run(&mut self, load: &mut L) -> Result<Run, Error>;
 
-    /// Checks the books after the last round: what else is to be told, or the equation that does not hold.
+    /// Checks the counters after the last round. Returns further figures.
+    ///
+    /// # Errors
+    /// The equation that does not hold.
     fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
         Ok(vec![])
     }
 }
 
-/// CPU time of this thread that something takes, in seconds.
+/// Runs `work` and returns its result and the CPU time of this thread, s.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -76,7 +79,7 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (result, now() - before)
 }
 
-/// Cases that are compared: they run in turn on one load.
+/// Cases to compare; they run in turn on one load.
 pub struct Group<'a, L> {
     row: String,
     x: f64,
@@ -84,7 +87,7 @@ pub struct Group<'a, L> {
 }
 
 impl<'a, L> Group<'a, L> {
-    /// A row of a table, and its place on the axis of the plot.
+    /// Creates the group for one row of a table; `x` is its position on the plot's axis.
     pub fn new(row: impl Into<String>, x: f64) -> Self {
         Self { row: row.into(), x, cases: Vec::new() }
     }
@@ -95,7 +98,8 @@ impl<'a, L> Group<'a, L> {
         self
     }
 
-    /// Measures all of them and enters the figures into the table. `next` goes on from round to round.
+    /// Measures all cases and enters the figures into the table. `next` advances the load to the next
+    /// round.
     pub fn measure(
         mut self,
         bench: &mut Bench,
@@ -105,13 +109,13 @@ impl<'a, L> Group<'a, L> {
     ) -> Result<(), Error> {
         (bench.say)(&format!("{}: {}", table.name, self.row));
         let mut runs: Vec<Vec<Run>> = vec![Vec::new(); self.cases.len()];
-        for round in 0..WARM + bench.rounds {
+        for round in 0..WARM_UP_ROUNDS + bench.rounds {
             if round > 0 {
                 next(load)?;
             }
             for (runs, (_, work)) in runs.iter_mut().zip(&mut self.cases) {
                 let run = work.run(load)?;
-                if round >= WARM {
+                if round >= WARM_UP_ROUNDS {
                     runs.push(run);
                 }
             }

@@ -1,4 +1,4 @@
-//! Large arrays in large pages: what the ceilings and the loads lie in, so that they are not what is slow.
+//! Large arrays in huge pages, for ceilings and loads, so that TLB misses do not dominate the figures.
 
 use crate::error::Error;
 use bytemuck::Pod;
@@ -6,25 +6,26 @@ use memmap2::MmapMut;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// So many values, zero at first, in 2 MiB pages as far as the system has some.
+/// Array of zero-initialised values, in 2 MiB pages where the kernel provides them.
 #[derive(Debug)]
-pub struct Huge<T> {
+pub struct HugePageArray<T> {
     map: MmapMut,
     of: PhantomData<T>,
 }
 
-impl<T: Pod> Huge<T> {
+impl<T: Pod> HugePageArray<T> {
+    /// Allocates `length` values.
     pub fn new(length: usize) -> Result<Self, Error> {
-        let octets = length.max(1) * size_of::<T>();
-        let map = MmapMut::map_anon(octets).map_err(|error| Error::Memory { bytes: octets, error })?;
-        // A matter of speed alone.
+        let bytes = length.max(1) * size_of::<T>();
+        let map = MmapMut::map_anon(bytes).map_err(|error| Error::Memory { bytes, error })?;
+        // Affects speed only, so errors are ignored.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Ok(Self { map, of: PhantomData })
     }
 }
 
-impl<T: Pod> Deref for Huge<T> {
+impl<T: Pod> Deref for HugePageArray<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -33,7 +34,7 @@ impl<T: Pod> Deref for Huge<T> {
     }
 }
 
-impl<T: Pod> DerefMut for Huge<T> {
+impl<T: Pod> DerefMut for HugePageArray<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(&mut self.map)
