@@ -63,7 +63,7 @@ impl Work<Frames> for Fused {
         self.given[1] += frames.wire_bytes;
         let ledger = self.exporter.ledger([self.pipeline.account()]);
         Self::check(self.given, &ledger).map_err(|what| Error::LostCount { case: "a round".into(), what })?;
-        let created = ledger.created - std::mem::replace(&mut self.created, ledger.created);
+        let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
         let facts = vec![
             ("records live", ledger.live.flows as f64),
             ("new records/s of capture", created as f64 * 1e9 / frames.span_ns() as f64),

@@ -30,7 +30,7 @@ impl Carried {
     /// It will not arrive.
     pub fn lost(self, reason: ExportLossReason, line: &mut SinkCounters) {
         if self.flows != RecordTotals::default() {
-            line.lose(reason, self.flows);
+            line.add_lost(reason, self.flows);
         }
     }
 

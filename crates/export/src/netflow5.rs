@@ -56,8 +56,8 @@ impl Netflow5 {
     fn add(&mut self, flow: &FlowRecord) {
         match flow.network {
             Network::Ipv4 => {}
-            Network::Ipv6 => return self.line.lose(ExportLossReason::NotIpv4, records(flow)),
-            Network::Layer2 => return self.line.lose(ExportLossReason::NotIp, records(flow)),
+            Network::Ipv6 => return self.line.add_lost(ExportLossReason::NotIpv4, records(flow)),
+            Network::Layer2 => return self.line.add_lost(ExportLossReason::NotIp, records(flow)),
         }
         let count: u64 = one_way(flow).map(|(part, _)| shares(&part.forward)).sum();
         let carried = Carried::one(flow, count);

@@ -50,7 +50,7 @@ impl Output {
         };
         if let Some(error) = &error {
             let closed = error.kind() == io::ErrorKind::BrokenPipe;
-            self.ended = Some(if closed { ExportLossReason::Closed } else { ExportLossReason::WriteFailed });
+            self.ended = Some(if closed { ExportLossReason::OutputClosed } else { ExportLossReason::WriteFailed });
         }
         line.octets += taken as u64;
         for piece in pieces {

@@ -1,14 +1,20 @@
-//! The ledger: what came in, where it went, and why anything did not go further.
+//! Packet, octet and flow record accounting: what was received, what became of it, and the reason for
+//! every loss.
 //!
-//! In: counts from every stage. Out: one balance that holds for packets, bytes and flow records.
-//! Always true: `received = dropped + refused + filtered + sampled out + metered`, and
-//! `metered = exported + spooled + lost + live`. [`Ledger::check`] says by how much it fails.
-//! It parses, stores and sends nothing. Source: RFC 7011 section 4 (what an exporter must tell of
-//! what it ignored and did not send) and `docs/metering.md`.
+//! Input: counters of every stage. Output: one [`Ledger`] that balances for packets, octets and flow
+//! records.
+//! Invariants: `received = dropped + refused + filtered + sampled out + metered`, and
+//! `metered = exported + spooled + lost + live`. [`Ledger::check`] reports each equation that fails.
+//! This crate parses, stores and sends nothing.
+//!
+//! Source: RFC 7011 section 4 (an exporter reports what it ignored and what it did not send) and
+//! `docs/metering.md`.
 #![forbid(unsafe_code)]
 
-mod balance;
+mod counters;
+mod ledger;
 mod reasons;
 
-pub use balance::{Imbalance, Ledger, Overload, RecordTotals, SinkCounters, TrafficCounters};
+pub use counters::{Overload, RecordTotals, SinkCounters, TrafficCounters};
+pub use ledger::{Imbalance, Ledger};
 pub use reasons::{ExportLossReason, PacketAnomaly, ReasonCounters, RefusalReason};

@@ -1,5 +1,5 @@
-//! The one list of reasons. A reason is one byte: an index of a counter, a key in the JSON ledger
-//! and a line in the documentation.
+//! All reasons for which a frame, a packet or a flow record is counted separately. A reason is one byte: the
+//! index of a counter, with a key in the JSON ledger and a sentence for people.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -19,7 +19,7 @@ macro_rules! reasons {
                 match self { $(Self::$variant => $key,)+ }
             }
 
-            /// One sentence for people.
+            /// Describes the reason in one sentence.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($sentence),+).trim_ascii(),)+ }
             }
@@ -32,25 +32,25 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a frame became no packet of any flow.
+    /// Why the decoder refused a frame, so that it is in no flow record.
     RefusalReason {
-        /// A frame without an IP packet (ARP, LLDP, ...); counted per EtherType, metered with `--layer2`.
+        /// The frame carries no IP packet (ARP, LLDP, ...). It is counted per EtherType; `--layer2` meters it.
         NonIp = "non_ip",
-        /// A link type that Weir does not decode.
+        /// Weir does not decode this link type.
         LinkType = "link_type",
-        /// The capture ends inside the link-layer header, a VLAN tag or the PPPoE header.
+        /// The capture ends inside a link-layer header (Ethernet, VLAN tag, PPPoE, LLC, ...).
         LinkTruncated = "link_truncated",
         /// The capture ends inside the MPLS label stack.
         MplsTruncated = "mpls_truncated",
-        /// More headers between link and IP, or more labels in a stack, than the decoder's bound of 16.
+        /// More than 16 headers precede IP, or a label stack has more than 16 labels.
         TooManyHeaders = "too_many_headers",
-        /// What should be IP has another version number.
+        /// The version number in the IP header is wrong.
         IpVersion = "ip_version",
         /// The capture ends inside the fixed IPv4 header.
         Ipv4Truncated = "ipv4_truncated",
-        /// IPv4 header length below 5 words.
+        /// The IPv4 header length is below 20 octets.
         Ipv4HeaderLength = "ipv4_header_length",
-        /// IPv4 total length shorter than its own header.
+        /// The IPv4 total length is shorter than the header.
         Ipv4TotalLength = "ipv4_total_length",
         /// The capture ends inside the fixed IPv6 header.
         Ipv6Truncated = "ipv6_truncated",
@@ -58,51 +58,51 @@ reasons! {
 }
 
 reasons! {
-    /// What was odd about a packet that was metered all the same.
+    /// What is wrong with a packet that is metered nevertheless.
     PacketAnomaly {
-        /// The IP header gives no length (0, as segmentation offload does): it was taken from the frame.
+        /// The IP header has length 0, as segmentation offload leaves it: the length is taken from the frame.
         LengthFromFrame = "length_from_frame",
-        /// The IP header claims more octets than the frame had on the wire; the header is believed.
+        /// The length in the IP header is longer than the frame on the wire: the length in the header counts.
         LengthBeyondFrame = "length_beyond_frame",
-        /// The capture ends before the ports: they count as 0.
+        /// The capture ends before the ports: both ports are 0.
         PortsNotCaptured = "ports_not_captured",
-        /// The IP packet itself ends inside the transport header, or that header is impossible: ports that are not there count as 0.
+        /// The IP packet ends inside the transport header, or that header is impossible: a missing port is 0.
         TransportMalformed = "transport_malformed",
-        /// An IPv4 option or IPv6 extension header is cut or impossible: the packet is metered without ports.
+        /// The IPv4 options or an IPv6 extension header are truncated or impossible: the packet has no ports.
         ExtensionMalformed = "extension_malformed",
-        /// Encapsulation deeper than the bound: metered at the last level entered.
+        /// More than 8 nested tunnels: the packet of the eighth tunnel is metered.
         TunnelTooDeep = "tunnel_too_deep",
-        /// A tunnel header is cut or impossible: metered on the outer addresses.
+        /// A tunnel header is truncated or impossible: the outer packet is metered.
         TunnelMalformed = "tunnel_malformed",
-        /// A later fragment whose first fragment was not seen: ports count as 0.
+        /// The first fragment of this later fragment was not captured: both ports are 0.
         FragmentUnattributed = "fragment_unattributed",
-        /// The packet is older than the newest by more than 1 s: time went back.
+        /// The capture time is more than 1 s earlier than the latest one: the clock went back.
         ClockWentBack = "clock_went_back",
-        /// The capture gives no time for it, or one outside 1970-2554: the time of the packet before, or the nearest possible one, was taken.
+        /// The capture gives no time, or one outside 1970-2554: the time of the previous packet, or the nearest possible time, is used.
         TimeClamped = "time_assumed",
-        /// The table was full: summed per prefix and port into an overflow record.
+        /// The flow cache was full: the packet is counted in an overflow record per prefix and port.
         Overflow = "overflow",
-        /// Under overload: of a new flow, and summed per prefix and port into an overflow record.
+        /// Packet of a new flow under overload: it is counted in an overflow record per prefix and port.
         Aggregated = "aggregated",
-        /// The table was full: its new flow took the place of one that was still open, whose record ended early.
+        /// First packet of a flow when the flow cache was full: the record of another active flow was ended early.
         Evicted = "flow_evicted",
     }
 }
 
 reasons! {
-    /// Why a flow record did not reach a sink.
+    /// Why a flow record was not exported by a sink.
     ExportLossReason {
-        /// NetFlow v5 carries IPv4 only.
+        /// NetFlow v5 supports IPv4 only.
         NotIpv4 = "not_ipv4",
-        /// The format cannot carry a layer-2 flow.
+        /// The format does not support layer-2 flows.
         NotIp = "not_ip",
-        /// The collector's host refused the datagram (ICMP port unreachable).
+        /// The host of the collector refused the datagram (ICMP port unreachable).
         CollectorRefused = "collector_refused",
-        /// The operating system did not take the datagram or the file's bytes.
+        /// The operating system rejected the write to the socket or file.
         WriteFailed = "write_failed",
-        /// The reader of our output went away.
-        Closed = "output_closed",
-        /// The sinks were slower than the records came, and live traffic does not wait.
+        /// The reader of the output closed it.
+        OutputClosed = "output_closed",
+        /// The sink was slower than the meter, and live traffic does not wait.
         ExporterBehind = "exporter_behind",
     }
 }
@@ -121,19 +121,19 @@ impl<R, const N: usize> Default for ReasonCounters<R, N> {
 }
 
 impl<R: Copy + Into<usize>, const N: usize> ReasonCounters<R, N> {
-    /// Counts one.
+    /// Adds 1 to the counter of a reason.
     #[inline]
     pub fn count(&mut self, reason: R) {
         self.add(reason, 1);
     }
 
-    /// Counts `n`.
+    /// Adds `n` to the counter of a reason.
     #[inline]
     pub fn add(&mut self, reason: R, n: u64) {
         self.counts[reason.into()] += n;
     }
 
-    /// The count of one reason.
+    /// The counter of one reason.
     pub fn get(&self, reason: R) -> u64 {
         self.counts[reason.into()]
     }
@@ -143,7 +143,7 @@ impl<R: Copy + Into<usize>, const N: usize> ReasonCounters<R, N> {
         self.counts.iter().sum()
     }
 
-    /// Adds another tally, reason by reason.
+    /// Adds other counters, reason by reason.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine += theirs;
@@ -154,14 +154,14 @@ impl<R: Copy + Into<usize>, const N: usize> ReasonCounters<R, N> {
 macro_rules! reason_counters {
     ($($reason:ident),+) => {$(
         impl ReasonCounters<$reason, { $reason::ALL.len() }> {
-            /// The reasons that were counted at least once, with their counts.
+            /// The reasons with counters above 0.
             pub fn nonzero(&self) -> impl Iterator<Item = ($reason, u64)> + '_ {
                 $reason::ALL.iter().map(|&reason| (reason, self.get(reason))).filter(|&(_, n)| n > 0)
             }
         }
 
         impl Serialize for ReasonCounters<$reason, { $reason::ALL.len() }> {
-            /// A map from key to count, only of what was counted.
+            /// A map from key to counter, without the counters that are 0.
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 let mut map = serializer.serialize_map(None)?;
                 for (reason, n) in self.nonzero() {

@@ -141,9 +141,9 @@ impl Exporter {
             sent.merge(account.sent);
             lost.merge(account.lost);
         }
-        ledger.live.merge(sent.without(taken));
+        ledger.live.merge(sent.saturating_sub(taken));
         if lost.flows > 0 {
-            ledger.sinks.iter_mut().for_each(|sink| sink.lose(ExportLossReason::ExporterBehind, lost));
+            ledger.sinks.iter_mut().for_each(|sink| sink.add_lost(ExportLossReason::ExporterBehind, lost));
         }
         ledger
     }

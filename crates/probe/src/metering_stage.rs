@@ -144,7 +144,7 @@ impl MeteringStage {
         ledger.packets.dropped_table_full = counters.dropped_packets;
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
         ledger.anomalies = counters.anomalies;
-        ledger.created = counters.created;
+        ledger.flows_created = counters.created;
         ledger.live = self.meter.live();
         ledger.live.merge(totals(&self.output.records));
         ledger.overload = self.annotator.counters;

@@ -182,7 +182,6 @@ fn count_irregular(
         }
         Err(reason) => reason,
     };
-    ledger.packets.refused.count(reason);
-    ledger.bytes.refused.add(reason, frame.wire_bytes.into());
+    ledger.count_refused(reason, frame.link_type, frame.wire_bytes);
     false
 }

@@ -78,8 +78,10 @@ impl SinkWorkers {
 
     /// Records handed over, and the counters of every sink that was ever open.
     pub fn counters(&self) -> (RecordTotals, Vec<SinkCounters>) {
-        let counters =
-            |worker: &SinkWorker| SinkCounters { not_open: self.taken.without(worker.offered), ..worker.counters() };
+        let counters = |worker: &SinkWorker| SinkCounters {
+            not_open: self.taken.saturating_sub(worker.offered),
+            ..worker.counters()
+        };
         (self.taken, self.closed.iter().chain(&self.open).map(counters).collect())
     }
 }
@@ -125,17 +127,17 @@ impl SinkWorker {
     fn counters(&self) -> SinkCounters {
         let state = lock(&self.state);
         let (mut counters, mut lost) = (state.counters.clone(), self.lost);
-        let queued = self.offered.without(lost);
+        let queued = self.offered.saturating_sub(lost);
         if state.is_abandoned {
-            lost.merge(queued.without(counters.total()));
+            lost.merge(queued.saturating_sub(counters.total()));
         } else if state.is_finished {
             // Records that the sink was given and does not report must unbalance the ledger.
-            counters.waiting = queued.without(state.given);
+            counters.waiting = queued.saturating_sub(state.given);
         } else {
-            counters.waiting = queued.without(counters.total());
+            counters.waiting = queued.saturating_sub(counters.total());
         }
         if lost.flows > 0 {
-            counters.lose(ExportLossReason::ExporterBehind, lost);
+            counters.add_lost(ExportLossReason::ExporterBehind, lost);
         }
         counters
     }

@@ -133,8 +133,7 @@ impl PacketCounts {
             }
             Err(refused) => refused,
         };
-        ledger.packets.refused.count(refused);
-        ledger.bytes.refused.add(refused, wire_bytes);
+        ledger.count_refused(refused, frame.link_type, frame.wire_bytes);
         None
     }
 }

@@ -116,7 +116,7 @@ impl Analysis {
         (ledger.packets.dropped_table_full, ledger.bytes.dropped_table_full) = (packets, octets);
         ledger.packets.metered -= packets;
         ledger.bytes.metered -= octets;
-        ledger.created = totals.connections;
+        ledger.flows_created = totals.connections;
         let mut line = SinkCounters { sink: "connections".into(), ..SinkCounters::default() };
         // Of a connection packets are known, and octets of payload, but not of frames.
         line.exported =

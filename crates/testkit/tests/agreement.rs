@@ -126,13 +126,14 @@ fn the_pipeline_agrees(frames: &[RawFrame], burst: usize, settings: Settings) ->
     same("octets refused", bytes.refused.nonzero().collect(), refused_bytes)?;
     same("noted", ours.ledger.anomalies.nonzero().collect::<BTreeMap<_, _>>(), theirs.anomalies)?;
     same("EtherTypes", ours.ledger.ethertypes, theirs.ethertypes)?;
+    same("link types", ours.ledger.link_types, theirs.link_types)?;
     same("dropped", packets.dropped_table_full, theirs.dropped_packets)?;
     same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;
     same("received", packets.received, frames.len() as u64)?;
     same("octets received", bytes.received, frames.iter().map(|frame| u64::from(frame.wire_bytes)).sum())?;
     let metered: u64 = theirs.flows.iter().map(weir_flow::FlowRecord::packets).sum();
     same("metered", packets.metered, metered)?;
-    same("records", ours.ledger.created, theirs.flows.len() as u64)
+    same("records", ours.ledger.flows_created, theirs.flows.len() as u64)
 }
 
 #[test]

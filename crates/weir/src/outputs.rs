@@ -109,7 +109,7 @@ impl Outputs {
             let text = summary::summary(ledger, &opened.totals.lock().unwrap_or_else(PoisonError::into_inner));
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
-                let gap = if ledger.created > 0 { "\n" } else { "" };
+                let gap = if ledger.flows_created > 0 { "\n" } else { "" };
                 flawed |= crate::print(format!("{gap}{}", crate::harmless(&text)).as_bytes()) == Outcome::Flawed;
             } else {
                 let _ = crate::tell(&text);

@@ -1,6 +1,7 @@
 //! What a run came to, in words: the summary for everybody, and the ledger line by line.
 
 use crate::{protocols, units};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -110,7 +111,10 @@ pub fn flawed(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
     packets.refused.total() > packets.refused.get(RefusalReason::NonIp)
         || packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full > 0
-        || ledger.sinks.iter().any(|sink| sink.lost.keys().any(|&reason| reason != ExportLossReason::Closed.key()))
+        || ledger
+            .sinks
+            .iter()
+            .any(|sink| sink.lost.keys().any(|&reason| reason != ExportLossReason::OutputClosed.key()))
         || !ledger.balanced()
 }
 
@@ -154,7 +158,7 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         };
         let (ip, wire) = (totals.bytes, totals.frame_bytes);
         fact("bytes", format!("{ip}{} in IP packets, {wire}{} on the wire", human(ip), human(wire)));
-        let of_all = match ledger.created {
+        let of_all = match ledger.flows_created {
             all if all > totals.flows => {
                 format!(" of {all}: what the first output took; the ledger has all of it (-v)")
             }
@@ -171,7 +175,11 @@ pub fn summary(ledger: &Ledger, totals: &Totals) -> String {
         }
     }
     for (reason, packets) in ledger.packets.refused.nonzero() {
-        let of_which = if reason == RefusalReason::NonIp { ethertypes(ledger) } else { String::new() };
+        let of_which = match reason {
+            RefusalReason::NonIp => format!(" ({})", most_frequent(&ledger.ethertypes, protocols::ethertype)),
+            RefusalReason::LinkType => format!(" ({})", most_frequent(&ledger.link_types, link_type)),
+            _ => String::new(),
+        };
         fact("refused", format!("{}{of_which}: {}", units::count(packets, "packet"), reason.sentence()));
     }
     for (count, what) in dropped(&ledger.packets) {
@@ -226,17 +234,23 @@ fn shares(totals: &Totals) -> String {
     shares.join(", ") + " of the bytes on the wire"
 }
 
-/// The EtherTypes of refused frames, the most frequent first.
-fn ethertypes(ledger: &Ledger) -> String {
+/// The EtherTypes or link types of refused frames with their counts, the most frequent first.
+fn most_frequent(counts: &BTreeMap<u16, u64>, name: fn(u16) -> String) -> String {
     const NAMED: usize = 6;
-    let mut types: Vec<(u16, u64)> = ledger.ethertypes.iter().map(|(&ethertype, &n)| (ethertype, n)).collect();
-    types.sort_by_key(|&(ethertype, n)| (std::cmp::Reverse(n), ethertype));
+    let mut types: Vec<(u16, u64)> = counts.iter().map(|(&number, &frames)| (number, frames)).collect();
+    types.sort_by_key(|&(number, frames)| (std::cmp::Reverse(frames), number));
     let mut named: Vec<String> =
-        types.iter().take(NAMED).map(|&(ethertype, n)| format!("{} {n}", protocols::ethertype(ethertype))).collect();
+        types.iter().take(NAMED).map(|&(number, frames)| format!("{} {frames}", name(number))).collect();
     if types.len() > NAMED {
         named.push(format!("{} more types", types.len() - NAMED));
     }
-    format!(" ({})", named.join(", "))
+    named.join(", ")
+}
+
+/// `link type 127 (IEEE802_11_RADIOTAP)`
+fn link_type(number: u16) -> String {
+    let name = weir_packet::link_type_name(number).map_or_else(String::new, |name| format!(" ({name})"));
+    format!("link type {number}{name}")
 }
 
 fn dropped(line: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str)> {
@@ -278,6 +292,9 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         line(&format!("- refused, {}", reason.key()), count, bytes.refused.get(reason));
     }
     line("= metered", packets.metered, bytes.metered);
+    for (&number, frames) in &ledger.link_types {
+        let _ = writeln!(text, "{:<32} {frames:>20}", format!("  refused, {}", link_type(number)));
+    }
     for (noted, count) in ledger.anomalies.nonzero() {
         let _ = writeln!(text, "{:<32} {count:>20}", format!("  of these noted, {}", noted.key()));
     }
@@ -299,7 +316,7 @@ pub fn ledger_in_words(ledger: &Ledger) -> String {
         let RecordTotals { flows, packets, bytes } = records;
         let _ = writeln!(text, "{name:<32} {flows:>20} {packets:>20} {bytes:>20}");
     };
-    line("created", RecordTotals { flows: ledger.created, packets: packets.metered, bytes: bytes.metered });
+    line("created", RecordTotals { flows: ledger.flows_created, packets: packets.metered, bytes: bytes.metered });
     if ledger.live.flows > 0 {
         line("- live", ledger.live);
     }
@@ -355,13 +372,13 @@ mod tests {
 
     #[test]
     fn records_that_the_reader_did_not_want_are_no_flaw() {
-        let mut ledger = Ledger { created: 1, ..Ledger::default() };
+        let mut ledger = Ledger { flows_created: 1, ..Ledger::default() };
         let mut sink = SinkCounters::default();
-        sink.lose(ExportLossReason::Closed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
+        sink.add_lost(ExportLossReason::OutputClosed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
         ledger.sinks.push(sink);
         assert!(!flawed(&ledger));
-        ledger.created = 2;
-        ledger.sinks[0].lose(ExportLossReason::WriteFailed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
+        ledger.flows_created = 2;
+        ledger.sinks[0].add_lost(ExportLossReason::WriteFailed, RecordTotals { flows: 1, packets: 0, bytes: 0 });
         assert!(flawed(&ledger));
     }
 
@@ -376,17 +393,19 @@ mod tests {
     #[test]
     fn the_summary_gives_the_reason_of_everything_that_was_not_metered() {
         let mut ledger = Ledger::default();
-        ledger.packets.received = 9;
+        ledger.packets.received = 10;
         ledger.packets.metered = 3;
         ledger.packets.dropped_table_full = 2;
         ledger.packets.refused.add(RefusalReason::NonIp, 3);
         ledger.packets.refused.count(RefusalReason::IpVersion);
+        ledger.count_refused(RefusalReason::LinkType, 127, 60);
         ledger.ethertypes.extend([(0x0806, 2), (0x88cc, 1)]);
         ledger.anomalies.count(PacketAnomaly::TimeClamped);
         let text = summary(&ledger, &Totals::default());
         for part in [
-            "9 received, 3 metered",
-            "3 packets (arp 2, lldp 1): A frame",
+            "10 received, 3 metered",
+            "3 packets (arp 2, lldp 1): The frame",
+            "1 packet (link type 127 (IEEE802_11_RADIOTAP) 1): Weir does not",
             RefusalReason::IpVersion.sentence(),
             "table was full",
             "gives no time",

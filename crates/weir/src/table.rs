@@ -106,7 +106,10 @@ impl Sink for Table {
             }
             Err(error) => {
                 let closed = error.kind() == io::ErrorKind::BrokenPipe;
-                self.line.lose(if closed { ExportLossReason::Closed } else { ExportLossReason::WriteFailed }, taken);
+                self.line.add_lost(
+                    if closed { ExportLossReason::OutputClosed } else { ExportLossReason::WriteFailed },
+                    taken,
+                );
                 Err(Error::Io { sink: self.line.sink.clone(), error })
             }
         }

@@ -58,7 +58,7 @@ fn a_reader_that_goes_away_has_the_lines_that_count_as_exported() {
     assert!(line.exported.flows >= whole && line.octets >= 100_000);
     assert_eq!(line.wire_records, line.exported.flows);
     assert_eq!(line.total(), sum(&flows));
-    assert_eq!(lost(&*sink, ExportLossReason::Closed).flows, 2000 - line.exported.flows);
+    assert_eq!(lost(&*sink, ExportLossReason::OutputClosed).flows, 2000 - line.exported.flows);
 }
 
 #[test]

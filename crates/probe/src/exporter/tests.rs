@@ -43,7 +43,7 @@ impl Sink for FaultySink {
         if is_faulty && self.fault == Fault::Panic {
             panic!("a sink that panics");
         } else if is_faulty && self.fault == Fault::Fail {
-            self.counters.lose(ExportLossReason::WriteFailed, totals(flows));
+            self.counters.add_lost(ExportLossReason::WriteFailed, totals(flows));
             return Err(Error::Io { sink: "faulty".into(), error: io::ErrorKind::StorageFull.into() });
         } else if self.fault == Fault::Sleep {
             thread::sleep(Duration::from_millis(1));

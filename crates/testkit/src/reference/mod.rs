@@ -27,6 +27,8 @@ pub struct Outcome {
     pub anomalies: BTreeMap<PacketAnomaly, u64>,
     /// Frames without IP by EtherType.
     pub ethertypes: BTreeMap<u16, u64>,
+    /// Frames of link types that are not decoded, by link type.
+    pub link_types: BTreeMap<u16, u64>,
     /// Packets that a full table dropped.
     pub dropped_packets: u64,
     /// Their octets on the wire.
@@ -67,6 +69,10 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
             Ok((packet, _)) => {
                 *outcome.ethertypes.entry(packet.source_port).or_default() += 1;
                 RefusalReason::NonIp
+            }
+            Err(RefusalReason::LinkType) => {
+                *outcome.link_types.entry(frame.link_type).or_default() += 1;
+                RefusalReason::LinkType
             }
             Err(refused) => refused,
         };

@@ -1,0 +1,168 @@
+//! Counters of one side of the ledger: packets or octets, flow records, a sink, load shedding.
+
+use crate::reasons::{ExportLossReason, ReasonCounters, RefusalReason};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Packets by outcome, or their octets on the wire (layer 2; no preamble, no FCS unless captured).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TrafficCounters {
+    /// Delivered by the source, or reported by it as lost.
+    pub received: u64,
+    /// Lost by the NIC.
+    #[serde(rename = "dropped_card")]
+    pub dropped_nic: u64,
+    /// Lost by the kernel.
+    pub dropped_kernel: u64,
+    /// Lost in a queue between two threads of Weir.
+    pub dropped_ring: u64,
+    /// Not metered because the flow cache was full (policy `drop`).
+    pub dropped_table_full: u64,
+    /// Refused by the decoder, by reason.
+    pub refused: ReasonCounters<RefusalReason, { RefusalReason::ALL.len() }>,
+    /// Rejected by a filter.
+    pub filtered: u64,
+    /// Not selected by sampling, which is configured or caused by overload.
+    pub sampled_out: u64,
+    /// Counted in a flow record.
+    pub metered: u64,
+}
+
+impl TrafficCounters {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.received += other.received;
+        self.dropped_nic += other.dropped_nic;
+        self.dropped_kernel += other.dropped_kernel;
+        self.dropped_ring += other.dropped_ring;
+        self.dropped_table_full += other.dropped_table_full;
+        self.refused.merge(&other.refused);
+        self.filtered += other.filtered;
+        self.sampled_out += other.sampled_out;
+        self.metered += other.metered;
+    }
+
+    /// The sum of all outcomes. Equals `received` if the ledger balances.
+    pub(crate) fn outcomes(&self) -> u64 {
+        self.dropped_nic
+            + self.dropped_kernel
+            + self.dropped_ring
+            + self.dropped_table_full
+            + self.refused.total()
+            + self.filtered
+            + self.sampled_out
+            + self.metered
+    }
+}
+
+/// Load shedding under overload (docs/overload.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Overload {
+    /// Current level; the highest one of several pipelines. 0 without overload.
+    pub level: u8,
+    /// Time of the last change of level, ns since 1970-01-01 UTC; 0 if the level never changed.
+    pub since_ns: u64,
+    /// Highest level of the run.
+    pub highest: u8,
+    /// Number of level changes, up and down.
+    pub steps: u64,
+    /// Exported flow records of which not all packets had TCP analysis.
+    pub unanalysed_flows: u64,
+    /// Flow records of which packets were sampled.
+    pub sampled_flows: u64,
+}
+
+impl Overload {
+    pub(crate) fn merge(&mut self, other: Self) {
+        // The highest level, and the latest time at which a pipeline reached it.
+        (self.level, self.since_ns) = (self.level, self.since_ns).max((other.level, other.since_ns));
+        self.highest = self.highest.max(other.highest);
+        self.steps += other.steps;
+        self.unanalysed_flows += other.unanalysed_flows;
+        self.sampled_flows += other.sampled_flows;
+    }
+}
+
+/// A number of flow records, with the packets and octets that they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecordTotals {
+    /// Flow records. A bidirectional record counts once.
+    pub flows: u64,
+    /// Packets of both directions.
+    pub packets: u64,
+    /// Octets on the wire of both directions, layer 2.
+    pub bytes: u64,
+}
+
+impl RecordTotals {
+    /// Adds one flow record.
+    pub fn add(&mut self, packets: u64, bytes: u64) {
+        self.flows += 1;
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+
+    /// Adds other totals.
+    pub fn merge(&mut self, other: RecordTotals) {
+        self.flows += other.flows;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+
+    fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Subtracts other totals. A counter that would be negative becomes 0.
+    #[must_use]
+    pub fn saturating_sub(self, other: RecordTotals) -> RecordTotals {
+        RecordTotals {
+            flows: self.flows.saturating_sub(other.flows),
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// Flow records by outcome at one sink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SinkCounters {
+    /// The sink as the user wrote it.
+    pub sink: String,
+    /// Accepted by the operating system. Over UDP this does not mean delivered.
+    pub exported: RecordTotals,
+    /// Stored on disk for later export.
+    pub spooled: RecordTotals,
+    /// Ended before this sink was opened or after it was closed, while the program ran.
+    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    pub not_open: RecordTotals,
+    /// Queued for this sink, or collected by it until it is finished, as by a table. 0 at the end of a run.
+    #[serde(skip_serializing_if = "RecordTotals::is_zero")]
+    pub waiting: RecordTotals,
+    /// Not delivered, by key of the [`ExportLossReason`].
+    pub lost: BTreeMap<&'static str, RecordTotals>,
+    /// Exported records of which the format cannot represent a value, by kind of change.
+    pub altered: BTreeMap<&'static str, u64>,
+    /// Records as the format counts them: two for a bidirectional flow in a unidirectional format.
+    pub wire_records: u64,
+    /// Messages or datagrams written; 0 for formats without messages.
+    pub messages: u64,
+    /// Octets written.
+    pub octets: u64,
+}
+
+impl SinkCounters {
+    /// Counts records as lost.
+    pub fn add_lost(&mut self, reason: ExportLossReason, records: RecordTotals) {
+        self.lost.entry(reason.key()).or_default().merge(records);
+    }
+
+    /// All records: exported, spooled, lost, waiting, and those that ended while the sink was not open.
+    pub fn total(&self) -> RecordTotals {
+        let mut all = self.exported;
+        all.merge(self.spooled);
+        all.merge(self.not_open);
+        all.merge(self.waiting);
+        self.lost.values().for_each(|&lost| all.merge(lost));
+        all
+    }
+}
