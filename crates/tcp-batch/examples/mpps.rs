@@ -1,17 +1,17 @@
-//! How many packets a second the engine takes, made in memory beforehand.
+//! Measures the packets per second of the engine, with packets made in memory beforehand.
 //!
-//! usage: mpps [auto|cpu|gpu] [PACKETS] [CONNECTIONS] [BATCH]
+//! usage: mpps [auto|cpu|gpu] [PACKETS] [CONNECTIONS] [BATCH_SIZE]
 
 use std::time::Instant;
 use weir_packet::{Flags, Packet, ipv4_mapped};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 
-/// In the first one connections begin and memory is new.
+/// In the first round connections start and memory is new.
 const ROUNDS: usize = 12;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let choice = match arguments.next().as_deref() {
+    let backend = match arguments.next().as_deref() {
         None | Some("auto") => Backend::Auto,
         Some("cpu") => Backend::Cpu,
         Some("gpu") => Backend::Gpu,
@@ -19,16 +19,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut number = |otherwise: usize| arguments.next().map_or(Ok(otherwise), |text| text.parse());
     let (packets, connections) = (number(1_000_000)?, number(100_000)?);
-    let options = EngineOptions {
-        backend: choice,
-        batch_size: number(EngineOptions::default().batch_size)?,
-        ..EngineOptions::default()
-    };
+    let options =
+        EngineOptions { backend, batch_size: number(EngineOptions::default().batch_size)?, ..EngineOptions::default() };
 
-    let loads = load(ROUNDS * packets, connections);
+    let packets_of_all = load(ROUNDS * packets, connections);
     let mut engine = Engine::open(options)?;
-    println!("{}{}", engine.name(), engine.account().note.map_or(String::new(), |note| format!(" ({note})")));
-    for (round, load) in loads.chunks(packets).enumerate() {
+    let fallback = engine.counters().fallback.map_or(String::new(), |fallback| format!(" ({fallback})"));
+    println!("{}{fallback}", engine.name());
+    for (round, load) in packets_of_all.chunks(packets).enumerate() {
         let mut done = Vec::new();
         let begin = Instant::now();
         engine.enter(load, &mut done);
@@ -37,12 +35,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut done = Vec::new();
     let begin = Instant::now();
-    let account = engine.finish(&mut done);
-    println!("finish: {:.1} ms, {} connections, {account:?}", begin.elapsed().as_secs_f64() * 1e3, done.len());
+    let counters = engine.finish(&mut done);
+    println!("finish: {:.1} ms, {} connections, {counters:?}", begin.elapsed().as_secs_f64() * 1e3, done.len());
     Ok(())
 }
 
-/// Segments of 1000 octets and acknowledgments in turn, of connections in a random order; one segment of 50 is repeated.
+/// Segments of 1000 octets and acknowledgments of connections in random order; one segment of 50 is
+/// retransmitted.
 fn load(packets: usize, connections: usize) -> Vec<Packet> {
     let mut state = 1_u64;
     let mut below = |limit: usize| {

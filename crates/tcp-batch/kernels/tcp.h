@@ -1,7 +1,7 @@
-// What became of a segment: crates/tcp/src/connection.rs and room.rs over again, for a card.
+// The TCP state machine for a GPU: repeats crates/tcp/src/{side,classifier,history,holes,pool}.rs.
 //
-// The structures have the layout of those there, so that memory is copied as it is. Every function here has the name and
-// the order of the one it repeats; read that one for the why. Tests hold both against each other, octet by octet.
+// The structures have the layout of those there, so that memory is copied as it is. The functions have
+// the names of those they repeat; read those for the reasons. Tests compare both byte by byte.
 #pragma once
 
 typedef unsigned char u8;
@@ -12,58 +12,59 @@ typedef int i32;
 typedef long long i64;
 
 // rules.rs
-constexpr u32 REMEMBERED = 4;
-constexpr u32 REMEMBERED_DEEP = 64;
-constexpr u32 SUSPICIOUS = REMEMBERED - 1, SUSPICIOUS_DEEP = REMEMBERED_DEEP / 2;
-constexpr u32 HOLES = 32;
-constexpr u64 FAR_AWAY = 1ull << 30;
-constexpr u32 LEAP = 1u << 28;
-constexpr u64 REORDERING_NS = 3000000;
-constexpr u32 IDENTIFIED_COPY_TICKS = 48;
-constexpr u32 COPY_TICKS = 1;
+constexpr u32 HISTORY = 4;
+constexpr u32 DEEP_HISTORY = 64;
+constexpr u32 LATE_AGE = HISTORY - 1, LATE_AGE_DEEP = DEEP_HISTORY / 2;
+constexpr u32 MAX_HOLES = 32;
+constexpr u64 MAX_WINDOW = 1ull << 30;
+constexpr u32 ACKNOWLEDGMENT_JUMP = 1u << 28;
+constexpr u64 DEFAULT_REORDERING_NS = 3000000;
+constexpr u32 IDENTIFIED_DUPLICATE_TICKS = 48;
+constexpr u32 DUPLICATE_TICKS = 1;
 constexpr u32 TICK_BITS = 24;
 
 // Control bits as on the wire.
 constexpr u32 CONTROL_FIN = 1, CONTROL_SYN = 2, CONTROL_RST = 4, CONTROL_ACK = 16;
-// Segment::FRAGMENT, among them.
-constexpr u32 CONTROL_FRAGMENT = 32;
+// Segment::FIRST_FRAGMENT, among them.
+constexpr u32 CONTROL_FIRST_FRAGMENT = 32;
 
-// Hot.state
-constexpr u32 FULL = 1u << 31;
-constexpr u32 BEGAN = 1, ACKED = 2, ZERO = 4, SYN = 8, FIN = 16, STRANGE = 32, TOLD = 64, ENDED = 128, DEEP = 256;
-constexpr u32 TURN_SHIFT = 10;
-// Cold.scale_and_more
-constexpr u32 ANSWERS = 16, SEVERAL = 32, NO_ROOM = 64, RESET = 128;
-// Trouble.degraded
+// HotSide.state
+constexpr u32 IN_ORDER_LIMIT = 1u << 31;
+constexpr u32 STARTED = 1, ACKED = 2, ZERO_WINDOW = 4, SYN = 8, FIN = 16, STRAY = 32, OPTIONS = 64, ENDED = 128, DEEP = 256;
+constexpr u32 REMEMBERED_SHIFT = 10;
+// ColdSide.scale_and_flags
+constexpr u32 SYN_ACKED = 16, SEVERAL = 32, POOL_FULL = 64, RESET = 128;
+// TcpAnomaly.degradation
 constexpr u32 DEGRADED_HOLES = 1, DEGRADED_DUPLICATES = 2, DEGRADED_JUMP = 4, DEGRADED_REUSED = 8, DEGRADED_UNREAD = 16;
 
-enum Class : u32 {
-    UNREAD, DUPLICATE, ROUTED_DUPLICATE, RESETS, SYNS, SYN_REPEATED, OUT_OF_WINDOW, KEEP_ALIVE, ZERO_WINDOW_PROBE,
+// class.rs
+enum SegmentClass : u32 {
+    UNREAD, DUPLICATE, ROUTED_DUPLICATE, RESETS, SYNS, SYN_RETRANSMISSION, OUT_OF_WINDOW, KEEP_ALIVE, ZERO_WINDOW_PROBE,
     ACKNOWLEDGMENT, DUPLICATE_ACKNOWLEDGMENT, IN_ORDER, RETRANSMISSION, OUT_OF_ORDER, UNSEEN_RETRANSMISSION, CLASSES
 };
 
-struct Hot {
-    u64 highest, unique_bytes;
+struct HotSide {
+    u64 next_position, unique_bytes;
     u32 in_order, acknowledged;
     u16 window, state;
-    u32 trouble;
-    u64 recent[REMEMBERED];
+    u32 anomaly;
+    u64 recent[HISTORY];
 
-    WEIR_FUNCTION u32 turn() const { return state >> TURN_SHIFT; }
+    WEIR_FUNCTION u32 history_number() const { return state >> REMEMBERED_SHIFT; }
 };
 
-struct Cold {
-    u64 lowest, since_ns, syn_ns, last_syn_ns, fin, fin_ns, handshake_ns;
-    u16 maximum_segment, syn_window;
-    u8 scale_and_more, syns, fins, resets;
+struct ColdSide {
+    u64 lowest_position, started_ns, syn_ns, last_syn_ns, fin_position, fin_ns, handshake_rtt_ns;
+    u16 maximum_segment_size, syn_window;
+    u8 scale_and_flags, syns, fins, resets;
 };
 
 struct Connection {
-    Hot hot[2];
-    Cold cold[2];
+    HotSide hot[2];
+    ColdSide cold[2];
 };
 
-struct Count {
+struct SegmentCount {
     u64 segments, bytes;
 };
 
@@ -74,8 +75,8 @@ struct Hole {
 
 struct Holes {
     u32 count;
-    u32 lengths[HOLES + 1];
-    u64 starts[HOLES + 1], since_ns[HOLES + 1];
+    u32 lengths[MAX_HOLES + 1];
+    u64 starts[MAX_HOLES + 1], since_ns[MAX_HOLES + 1];
 
     WEIR_FUNCTION Hole get(u32 at) const { return Hole{starts[at], lengths[at], since_ns[at]}; }
 
@@ -85,7 +86,7 @@ struct Holes {
         since_ns[at] = hole.since_ns;
     }
 
-    WEIR_FUNCTION u64 missing() const {
+    WEIR_FUNCTION u64 missing_bytes() const {
         u64 sum = 0;
         for (u32 at = 0; at < count; at++) sum += lengths[at];
         return sum;
@@ -106,7 +107,7 @@ struct Holes {
         return removed;
     }
 
-    WEIR_FUNCTION void cut(u64 start, u64 end) {
+    WEIR_FUNCTION void fill(u64 start, u64 end) {
         u32 at = 0;
         while (at < count) {
             Hole hole = get(at);
@@ -134,80 +135,87 @@ struct Holes {
     }
 };
 
-struct Originals {
-    u32 marks[REMEMBERED_DEEP], rest[REMEMBERED_DEEP];
+struct DeepHistory {
+    u32 digests[DEEP_HISTORY], rest[DEEP_HISTORY];
 
-    WEIR_FUNCTION void begin(const u64 *recent, u32 turn) {
+    WEIR_FUNCTION void start(const u64 *recent, u32 number) {
         clear();
-        for (u32 before = turn + REMEMBERED_DEEP - REMEMBERED; before < turn + REMEMBERED_DEEP; before++) {
-            set(before, recent[before % REMEMBERED]);
+        for (u32 earlier = number + DEEP_HISTORY - HISTORY; earlier < number + DEEP_HISTORY; earlier++) {
+            set(earlier, recent[earlier % HISTORY]);
         }
     }
 
     WEIR_FUNCTION void clear() {
-        for (u32 at = 0; at < REMEMBERED_DEEP; at++) marks[at] = rest[at] = 0;
+        for (u32 at = 0; at < DEEP_HISTORY; at++) digests[at] = rest[at] = 0;
     }
 
-    WEIR_FUNCTION void set(u32 turn, u64 entry) {
-        marks[turn % REMEMBERED_DEEP] = u32(entry >> 32);
-        rest[turn % REMEMBERED_DEEP] = u32(entry);
+    WEIR_FUNCTION void set(u32 number, u64 entry) {
+        digests[number % DEEP_HISTORY] = u32(entry >> 32);
+        rest[number % DEEP_HISTORY] = u32(entry);
     }
 
-    WEIR_FUNCTION u64 get(u32 turn) const { return u64(marks[turn % REMEMBERED_DEEP]) << 32 | rest[turn % REMEMBERED_DEEP]; }
+    WEIR_FUNCTION u64 get(u32 number) const {
+        return u64(digests[number % DEEP_HISTORY]) << 32 | rest[number % DEEP_HISTORY];
+    }
 
-    WEIR_FUNCTION bool have(u32 mark) const {
+    WEIR_FUNCTION bool contains(u32 digest) const {
         bool any = false;
-        for (u32 at = 0; at < REMEMBERED_DEEP; at++) any |= marks[at] == mark;
+        for (u32 at = 0; at < DEEP_HISTORY; at++) any |= digests[at] == digest;
         return any;
     }
 };
 
-struct Trouble {
-    Count classes[CLASSES];
-    u64 retransmitted_bytes, unique_bytes, partial, spurious, fins, zero_windows, largest_hole, missing_bytes;
-    u32 strange;
-    u8 degraded, unused[3];
+struct TcpAnomaly {
+    SegmentCount classes[CLASSES];
+    u64 retransmitted_bytes, unique_bytes, partial_retransmissions, spurious_retransmissions, fins, zero_windows;
+    u64 largest_hole_bytes, missing_bytes;
+    u32 stray_sequence;
+    u8 degradation, unused[3];
     Holes holes;
-    Originals originals;
+    DeepHistory history;
 
-    // As if new; holes and originals that were there are not overwritten.
-    WEIR_FUNCTION void clear() {
-        for (u32 number = 0; number < CLASSES; number++) classes[number] = Count{0, 0};
-        retransmitted_bytes = unique_bytes = partial = spurious = fins = zero_windows = largest_hole = missing_bytes = 0;
-        strange = 0;
-        degraded = 0;
+    WEIR_FUNCTION void reset() {
+        for (u32 number = 0; number < CLASSES; number++) classes[number] = SegmentCount{0, 0};
+        retransmitted_bytes = unique_bytes = partial_retransmissions = spurious_retransmissions = fins = zero_windows = 0;
+        largest_hole_bytes = missing_bytes = 0;
+        stray_sequence = 0;
+        degradation = 0;
         holes.count = 0;
     }
 };
 
-static_assert(sizeof(Hot) == 64 && sizeof(Cold) == 64 && sizeof(Connection) == 256, "as in connection.rs");
-static_assert(sizeof(Holes) == 664 && sizeof(Trouble) == 1488, "as in room.rs");
+static_assert(sizeof(HotSide) == 64 && sizeof(ColdSide) == 64 && sizeof(Connection) == 256, "as in side.rs");
+static_assert(sizeof(Holes) == 664 && sizeof(TcpAnomaly) == 1488, "as in pool.rs");
 
-// Room for directions in trouble. Numbers are taken by many threads at once, so which one a direction has is chance.
-struct Room {
-    Trouble *entries;
-    // Numbers to take first, the last one first; then those from `known` on, below `capacity`.
+// The anomaly pool. Threads allocate concurrently, so the index that a direction gets varies.
+struct AnomalyPool {
+    TcpAnomaly *entries;
+    // Indices to allocate first, the last one first; then those from `known` on, below `capacity`.
     const u32 *free;
     u32 free_count, known, capacity;
-    u32 *taken;
+    u32 *allocated;
 
-    // A number plus 1, or 0.
-    WEIR_FUNCTION u32 take() const {
-        u32 before = WEIR_ADD(taken, 1u);
-        u32 at = before < free_count ? free[free_count - 1 - before] : known + (before - free_count);
-        if (at >= capacity) return 0;
-        entries[at].clear();
-        return at + 1;
+    // Returns an index plus 1, or 0 if the pool is full.
+    WEIR_FUNCTION u32 allocate() const {
+        u32 before = WEIR_ADD(allocated, 1u);
+        u32 index = before < free_count ? free[free_count - 1 - before] : known + (before - free_count);
+        if (index >= capacity) return 0;
+        entries[index].reset();
+        return index + 1;
     }
 };
 
 struct Segment {
     u64 time_ns;
-    u32 sequence, acknowledgment, payload_bytes, mark;
-    u32 window, maximum_segment, window_scale, control, ttl;
-    bool identified;
+    u32 sequence, acknowledgment, payload_bytes, digest;
+    u32 window, maximum_segment_size, window_scale, control, ttl;
+    bool has_identification;
 
-    WEIR_FUNCTION bool has(u32 bit) const { return (control & bit) != 0; }
+    WEIR_FUNCTION bool has(u32 bits) const { return (control & bits) != 0; }
+
+    WEIR_FUNCTION bool opens_connection() const {
+        return (control & (CONTROL_SYN | CONTROL_ACK | CONTROL_RST)) == CONTROL_SYN;
+    }
 };
 
 WEIR_FUNCTION inline u32 tick(u64 time_ns) { return u32(time_ns >> 20) & ((1u << TICK_BITS) - 1); }
@@ -218,11 +226,15 @@ WEIR_FUNCTION inline u32 ticks_between(u32 one, u32 other) {
     return ahead < behind ? ahead : behind;
 }
 
+WEIR_FUNCTION inline bool is_sent_once(const Segment &segment) {
+    return !segment.has(CONTROL_RST) && (segment.payload_bytes > 0 || segment.has(CONTROL_SYN | CONTROL_FIN));
+}
+
 WEIR_FUNCTION inline bool is_after(u32 one, u32 other) { return i32(one - other) > 0; }
 
-WEIR_FUNCTION inline u64 position_near(u64 known, u32 sequence) { return known + u64(i64(i32(sequence - u32(known)))); }
+WEIR_FUNCTION inline u64 nearest_position(u64 known, u32 sequence) { return known + u64(i64(i32(sequence - u32(known)))); }
 
-WEIR_FUNCTION inline u64 first_position(u32 sequence) { return 1ull << 32 | sequence; }
+WEIR_FUNCTION inline u64 initial_position(u32 sequence) { return 1ull << 32 | sequence; }
 
 WEIR_FUNCTION inline u64 lower(u64 one, u64 other) { return one < other ? one : other; }
 
@@ -233,29 +245,32 @@ WEIR_FUNCTION inline u64 overlap(u64 start, u64 end, u64 other_start, u64 other_
     return to > from ? to - from : 0;
 }
 
-WEIR_FUNCTION inline u64 sum_at_most(u64 one, u64 other) { return one + other < one ? ~0ull : one + other; }
+WEIR_FUNCTION inline u64 saturating_sum(u64 one, u64 other) { return one + other < one ? ~0ull : one + other; }
 
-WEIR_FUNCTION inline u64 entry_of(const Segment &segment) {
-    return u64(segment.mark) << 32 | u64(segment.ttl) << 24 | tick(segment.time_ns);
+WEIR_FUNCTION inline u64 history_entry(const Segment &segment) {
+    return u64(segment.digest) << 32 | u64(segment.ttl) << 24 | tick(segment.time_ns);
 }
 
-WEIR_FUNCTION inline void remember(Hot &hot, const Segment &segment) {
-    hot.recent[hot.turn() % REMEMBERED] = entry_of(segment);
-    hot.state = u16(hot.state + (1u << TURN_SHIFT));
+// HotSide::remember.
+WEIR_FUNCTION inline void remember(HotSide &hot, const Segment &segment) {
+    hot.recent[hot.history_number() % HISTORY] = history_entry(segment);
+    hot.state = u16(hot.state + (1u << REMEMBERED_SHIFT));
 }
 
-// Connection::advance.
-WEIR_FUNCTION inline bool usual(Hot &hot, const Segment &segment) {
-    u32 step = segment.acknowledgment - hot.acknowledged;
-    if (segment.control != CONTROL_ACK || segment.window == 0 || step >= LEAP) return false;
-    u32 next = u32(hot.highest);
+// HotSide::enter_fast.
+WEIR_FUNCTION inline bool enter_fast(HotSide &hot, const Segment &segment) {
+    u32 advance = segment.acknowledgment - hot.acknowledged;
+    if (segment.control != CONTROL_ACK || segment.window == 0 || advance >= ACKNOWLEDGMENT_JUMP) return false;
+    u32 next = u32(hot.next_position);
     if (segment.payload_bytes == 0) {
-        if ((hot.state & (ACKED | ZERO | DEEP)) != ACKED || step == 0 || segment.sequence == next - 1) return false;
+        bool known = (hot.state & (ACKED | ZERO_WINDOW | DEEP)) == ACKED;
+        if (!known || advance == 0 || segment.sequence == next - 1) return false;
         hot.window = u16(segment.window);
     } else {
-        bool known = (hot.state & (BEGAN | ACKED | ZERO | STRANGE | DEEP)) == (BEGAN | ACKED) && hot.in_order < FULL;
+        bool known = (hot.state & (STARTED | ACKED | ZERO_WINDOW | STRAY | DEEP)) == (STARTED | ACKED) &&
+                     hot.in_order < IN_ORDER_LIMIT;
         if (!known || segment.sequence != next || segment.payload_bytes - 2 >= 1u << 16) return false;
-        hot.highest += segment.payload_bytes;
+        hot.next_position += segment.payload_bytes;
         hot.unique_bytes += segment.payload_bytes;
         hot.in_order++;
     }
@@ -264,62 +279,58 @@ WEIR_FUNCTION inline bool usual(Hot &hot, const Segment &segment) {
     return true;
 }
 
-// One side, on its way through a segment.
-struct Half {
-    Hot &hot;
-    Cold &cold;
-    const Hot &peer;
-    const Cold &peer_cold;
-    const Room &room;
+// One side while it processes a segment.
+struct Classifier {
+    HotSide &hot;
+    ColdSide &cold;
+    const HotSide &peer;
+    const ColdSide &peer_cold;
+    const AnomalyPool &pool;
 
-    WEIR_FUNCTION Trouble *known_trouble() const { return hot.trouble ? room.entries + (hot.trouble - 1) : nullptr; }
-
-    WEIR_APART Trouble *trouble() const {
-        if (hot.trouble == 0) {
-            hot.trouble = room.take();
-            if (hot.trouble == 0) cold.scale_and_more |= NO_ROOM;
+    // Without a segment: a packet without a whole TCP header.
+    WEIR_FUNCTION void enter(const Segment *segment) const {
+        spill();
+        if (segment) {
+            count(classify(*segment), segment->payload_bytes);
+        } else {
+            degrade(DEGRADED_UNREAD);
+            count(UNREAD, 0);
         }
-        return known_trouble();
-    }
-
-    WEIR_FUNCTION void degrade(u32 bit) const {
-        if (Trouble *more = trouble()) more->degraded |= bit;
     }
 
     WEIR_FUNCTION void spill() const {
-        if (hot.in_order >= FULL) {
-            if (Trouble *more = trouble()) {
+        if (hot.in_order >= IN_ORDER_LIMIT) {
+            if (TcpAnomaly *more = anomaly()) {
                 more->classes[IN_ORDER].segments += hot.in_order;
                 hot.in_order = 0;
             }
         }
     }
 
-    WEIR_FUNCTION void count(Class what, u32 bytes) const {
-        u8 *small = nullptr;
+    WEIR_FUNCTION void count(SegmentClass what, u32 payload_bytes) const {
+        u8 *counter = nullptr;
         if (what == ACKNOWLEDGMENT) return;
         if (what == IN_ORDER) {
             hot.in_order += hot.in_order < ~0u;
             return;
         }
-        if (what == SYNS) small = &cold.syns;
-        if (what == RESETS) small = &cold.resets;
-        if (small && bytes == 0 && *small < 255) {
-            ++*small;
-        } else if (Trouble *more = trouble()) {
+        if (what == SYNS) counter = &cold.syns;
+        if (what == RESETS) counter = &cold.resets;
+        if (counter && payload_bytes == 0 && *counter < 255) {
+            ++*counter;
+        } else if (TcpAnomaly *more = anomaly()) {
             more->classes[what].segments++;
-            more->classes[what].bytes += bytes;
+            more->classes[what].bytes += payload_bytes;
         }
     }
 
-    WEIR_FUNCTION Class classify(const Segment &segment) const {
-        if (segment.has(CONTROL_FRAGMENT)) degrade(DEGRADED_UNREAD);
-        Class copied;
-        if (copy(segment, copied)) return copied;
-        Class what;
+    WEIR_FUNCTION SegmentClass classify(const Segment &segment) const {
+        if (segment.has(CONTROL_FIRST_FRAGMENT)) degrade(DEGRADED_UNREAD);
+        SegmentClass what;
+        if (duplicate(segment, what)) return what;
         if (segment.has(CONTROL_RST)) {
             hot.state |= ENDED;
-            cold.scale_and_more |= RESET;
+            cold.scale_and_flags |= RESET;
             what = RESETS;
         } else if (segment.has(CONTROL_SYN)) {
             what = synchronize(segment);
@@ -328,313 +339,338 @@ struct Half {
         }
         if (what == OUT_OF_WINDOW) return what;
         if (what != RESETS) {
-            hot.state = u16(segment.window == 0 ? hot.state | ZERO : hot.state & ~ZERO);
+            hot.state = u16(segment.window == 0 ? hot.state | ZERO_WINDOW : hot.state & ~ZERO_WINDOW);
             if (segment.window == 0) {
-                if (Trouble *more = trouble()) more->zero_windows++;
+                if (TcpAnomaly *more = anomaly()) more->zero_windows++;
             }
             if (segment.has(CONTROL_ACK)) acknowledge(segment);
         }
-        remember_here(segment);
+        remember_segment(segment);
         return what;
     }
 
-    WEIR_FUNCTION bool copy(const Segment &segment, Class &what) const {
-        bool told = !segment.has(CONTROL_RST) && (segment.payload_bytes > 0 || segment.has(CONTROL_SYN | CONTROL_FIN));
-        if (!segment.identified && !told) return false;
-        u32 limit = segment.identified ? IDENTIFIED_COPY_TICKS : COPY_TICKS;
-        u32 turn = hot.turn();
-        const Originals *originals = hot.state & DEEP ? &known_trouble()->originals : nullptr;
-        if (originals && !originals->have(segment.mark)) return false;
-        u32 remembered = originals ? REMEMBERED_DEEP : REMEMBERED;
-        for (u32 age = 0; age < remembered; age++) {
-            u32 before = turn - age - 1;
-            u64 entry = originals ? originals->get(before) : hot.recent[before % REMEMBERED];
-            bool close = ticks_between(u32(entry) & 0x00ffffff, tick(segment.time_ns)) <= limit;
-            if (u32(entry >> 32) != segment.mark || !close) continue;
-            if (age >= (originals ? SUSPICIOUS_DEEP : SUSPICIOUS)) degrade(DEGRADED_DUPLICATES);
-            if (!originals) remember_more();
+    WEIR_FUNCTION bool duplicate(const Segment &segment, SegmentClass &what) const {
+        if (!segment.has_identification && !is_sent_once(segment)) return false;
+        u32 limit = segment.has_identification ? IDENTIFIED_DUPLICATE_TICKS : DUPLICATE_TICKS;
+        u32 next = hot.history_number();
+        const DeepHistory *history = hot.state & DEEP ? &known_anomaly()->history : nullptr;
+        if (history && !history->contains(segment.digest)) return false;
+        u32 length = history ? DEEP_HISTORY : HISTORY;
+        for (u32 age = 0; age < length; age++) {
+            u32 number = next - age - 1;
+            u64 entry = history ? history->get(number) : hot.recent[number % HISTORY];
+            bool is_near = ticks_between(u32(entry) & 0x00ffffff, tick(segment.time_ns)) <= limit;
+            if (u32(entry >> 32) != segment.digest || !is_near) continue;
+            if (age >= (history ? LATE_AGE_DEEP : LATE_AGE)) degrade(DEGRADED_DUPLICATES);
+            if (!history) start_deep_history();
             what = u8(entry >> 24) == segment.ttl ? DUPLICATE : ROUTED_DUPLICATE;
             return true;
         }
         return false;
     }
 
-    WEIR_FUNCTION void remember_more() const {
-        u32 turn = hot.turn();
-        if (Trouble *more = trouble()) {
-            more->originals.begin(hot.recent, turn);
+    WEIR_FUNCTION void start_deep_history() const {
+        u32 next = hot.history_number();
+        if (TcpAnomaly *more = anomaly()) {
+            more->history.start(hot.recent, next);
             hot.state |= DEEP;
         }
     }
 
-    // Half::remember.
-    WEIR_FUNCTION void remember_here(const Segment &segment) const {
-        u32 turn = hot.turn();
+    // Classifier::remember.
+    WEIR_FUNCTION void remember_segment(const Segment &segment) const {
+        u32 number = hot.history_number();
         remember(hot, segment);
-        if (hot.state & DEEP) known_trouble()->originals.set(turn, entry_of(segment));
+        if (hot.state & DEEP) known_anomaly()->history.set(number, history_entry(segment));
     }
 
-    WEIR_FUNCTION void forget() const {
-        for (u32 at = 0; at < REMEMBERED; at++) hot.recent[at] = 0;
-        if (hot.state & DEEP) known_trouble()->originals.clear();
+    WEIR_FUNCTION void clear_history() const {
+        for (u32 at = 0; at < HISTORY; at++) hot.recent[at] = 0;
+        if (hot.state & DEEP) known_anomaly()->history.clear();
     }
 
-    WEIR_FUNCTION Class synchronize(const Segment &segment) const {
-        if (segment.payload_bytes >= FAR_AWAY) return OUT_OF_WINDOW;
+    WEIR_FUNCTION SegmentClass synchronize(const Segment &segment) const {
+        if (segment.payload_bytes >= MAX_WINDOW) return OUT_OF_WINDOW;
         u32 first = segment.sequence + 1;
-        bool again = (hot.state & SYN) && u32(cold.lowest) == first;
-        if (!again) {
-            u32 behind = u32(cold.lowest) - first;
-            if (!(hot.state & BEGAN) || (hot.state & SYN) || behind >= FAR_AWAY) begin_anew(segment, first_position(first));
-            u64 position = position_near(cold.lowest, first);
-            if (position < cold.lowest) {
-                Hole hole{position, cold.lowest - position, cold.since_ns};
-                cold.lowest = position;
-                if (Trouble *more = trouble()) more->holes.insert(0, hole);
-                settle();
-            }
-            bool answers = segment.has(CONTROL_ACK);
-            u64 handshake_ns = answers ? time_since_peers_syn(segment) : 0;
-            hot.state |= SYN | TOLD;
-            cold.syn_ns = segment.time_ns;
-            cold.syn_window = u16(segment.window);
-            cold.maximum_segment = u16(segment.maximum_segment);
-            cold.scale_and_more = u8((cold.scale_and_more & ~(ANSWERS | 0xfu)) | segment.window_scale | (answers ? ANSWERS : 0));
-            cold.handshake_ns = handshake_ns;
-        }
+        bool is_known = (hot.state & SYN) && u32(cold.lowest_position) == first;
+        if (!is_known) accept_syn(segment, first);
         cold.last_syn_ns = segment.time_ns;
-        Class what = again ? SYN_REPEATED : SYNS;
-        take(cold.lowest, segment, what);
+        SegmentClass what = is_known ? SYN_RETRANSMISSION : SYNS;
+        take(cold.lowest_position, segment, what);
         return what;
     }
 
-    WEIR_FUNCTION void begin_anew(const Segment &segment, u64 first) const {
-        if (hot.state & BEGAN) {
-            if (!(hot.state & ENDED) && !(peer.state & ENDED)) degrade(DEGRADED_REUSED);
-            give_up();
+    WEIR_FUNCTION void accept_syn(const Segment &segment, u32 first) const {
+        u32 below = u32(cold.lowest_position) - first;
+        if (!(hot.state & STARTED) || (hot.state & SYN) || below >= MAX_WINDOW) restart(segment, initial_position(first));
+        u64 lowest = cold.lowest_position;
+        u64 position = nearest_position(lowest, first);
+        if (position < lowest) {
+            cold.lowest_position = position;
+            insert_lowest_hole(position, lowest);
+            limit_holes();
         }
-        begin(first, segment);
+        bool has_ack = segment.has(CONTROL_ACK);
+        u64 handshake_rtt_ns = has_ack ? time_since_peer_syn(segment) : 0;
+        hot.state |= SYN | OPTIONS;
+        cold.syn_ns = segment.time_ns;
+        cold.syn_window = u16(segment.window);
+        cold.maximum_segment_size = u16(segment.maximum_segment_size);
+        cold.scale_and_flags =
+            u8((cold.scale_and_flags & ~(SYN_ACKED | 0xfu)) | segment.window_scale | (has_ack ? SYN_ACKED : 0));
+        cold.handshake_rtt_ns = handshake_rtt_ns;
+    }
+
+    WEIR_FUNCTION void restart(const Segment &segment, u64 lowest) const {
+        if (hot.state & STARTED) {
+            if (!(hot.state & ENDED) && !(peer.state & ENDED)) degrade(DEGRADED_REUSED);
+            give_up_positions();
+        }
+        start(lowest, segment);
         hot.state &= u16(~(ENDED | ACKED));
-        forget();
+        clear_history();
         hot.acknowledged = 0;
         hot.window = 0;
     }
 
-    WEIR_FUNCTION void begin(u64 first, const Segment &segment) const {
-        cold.lowest = hot.highest = first;
-        cold.since_ns = segment.time_ns;
-        hot.state |= BEGAN;
+    WEIR_FUNCTION void start(u64 lowest, const Segment &segment) const {
+        cold.lowest_position = hot.next_position = lowest;
+        cold.started_ns = segment.time_ns;
+        hot.state |= STARTED;
     }
 
-    WEIR_FUNCTION void give_up() const {
-        if (Trouble *more = known_trouble()) {
-            more->missing_bytes += more->holes.missing();
+    WEIR_FUNCTION void give_up_positions() const {
+        if (TcpAnomaly *more = known_anomaly()) {
+            more->missing_bytes += more->holes.missing_bytes();
             more->holes.count = 0;
         }
-        hot.state &= u16(~(SYN | STRANGE));
-        cold.scale_and_more |= SEVERAL;
-        forget();
+        hot.state &= u16(~(SYN | STRAY));
+        cold.scale_and_flags |= SEVERAL;
+        clear_history();
     }
 
-    WEIR_FUNCTION Class receive(const Segment &segment) const {
+    WEIR_FUNCTION SegmentClass receive(const Segment &segment) const {
         u32 sequence = segment.sequence, payload = segment.payload_bytes;
         bool fin = segment.has(CONTROL_FIN);
-        u32 next = u32(hot.highest);
-        if ((hot.state & BEGAN) && !fin) {
-            bool again = payload <= 1 && sequence == next - 1;
-            bool probes = sequence == next || (again && cold.lowest < hot.highest);
-            if (payload == 1 && probes && (peer.state & ZERO)) {
-                hot.state &= u16(~STRANGE);
-                take(hot.highest - again, segment, ZERO_WINDOW_PROBE);
+        u32 next = u32(hot.next_position);
+        if ((hot.state & STARTED) && !fin) {
+            bool repeats_last = payload <= 1 && sequence == next - 1;
+            bool may_probe = sequence == next || (repeats_last && cold.lowest_position < hot.next_position);
+            if (payload == 1 && may_probe && (peer.state & ZERO_WINDOW)) {
+                hot.state &= u16(~STRAY);
+                take(hot.next_position - repeats_last, segment, ZERO_WINDOW_PROBE);
                 return ZERO_WINDOW_PROBE;
             }
-            if (again) return KEEP_ALIVE;
+            if (repeats_last) return KEEP_ALIVE;
         }
-        if (payload == 0 && !fin) {
-            bool repeats = segment.has(CONTROL_ACK) && (hot.state & ACKED) && hot.acknowledged == segment.acknowledgment &&
-                           hot.window == segment.window && segment.window != 0;
-            bool outstanding = (peer.state & BEGAN) && is_after(u32(peer.highest), segment.acknowledgment);
-            hot.window = u16(segment.window);
-            return repeats && outstanding ? DUPLICATE_ACKNOWLEDGMENT : ACKNOWLEDGMENT;
+        if (payload == 0 && !fin) return receive_acknowledgment(segment);
+        if (!(hot.state & STARTED)) {
+            if (payload >= MAX_WINDOW) return OUT_OF_WINDOW;
+            return start_mid_stream(segment);
         }
-        if (!(hot.state & BEGAN)) {
-            if (payload >= FAR_AWAY) return OUT_OF_WINDOW;
-            return begin_amid(segment);
+        return receive_data(segment, u64(payload) + fin);
+    }
+
+    WEIR_FUNCTION SegmentClass receive_acknowledgment(const Segment &segment) const {
+        bool repeats = segment.has(CONTROL_ACK) && (hot.state & ACKED) && hot.acknowledged == segment.acknowledgment &&
+                       hot.window == segment.window && segment.window != 0;
+        bool outstanding = (peer.state & STARTED) && is_after(u32(peer.next_position), segment.acknowledgment);
+        hot.window = u16(segment.window);
+        return repeats && outstanding ? DUPLICATE_ACKNOWLEDGMENT : ACKNOWLEDGMENT;
+    }
+
+    WEIR_FUNCTION SegmentClass receive_data(const Segment &segment, u64 length) const {
+        u64 next = hot.next_position;
+        u64 start = nearest_position(next, segment.sequence);
+        u64 end = start + length;
+        bool before_syn = (hot.state & SYN) && start < cold.lowest_position;
+        if (before_syn || start + MAX_WINDOW <= next || next + MAX_WINDOW <= end) {
+            return receive_out_of_window(segment, before_syn && end > cold.lowest_position);
         }
-        u64 highest = hot.highest;
-        u64 start = position_near(highest, sequence);
-        u64 end = start + payload + fin;
-        bool before_syn = (hot.state & SYN) && start < cold.lowest;
-        if (before_syn || start + FAR_AWAY <= highest || highest + FAR_AWAY <= end) {
-            return out_of_window(segment, before_syn && end > cold.lowest);
-        }
-        hot.state &= u16(~STRANGE);
-        if (start >= highest) {
+        hot.state &= u16(~STRAY);
+        if (start >= next) {
             take(start, segment, IN_ORDER);
             return IN_ORDER;
         }
         u64 since_ns;
-        u64 seen = known(start, end, since_ns);
+        u64 positions_seen = seen(start, end, since_ns);
         u64 age_ns = segment.time_ns > since_ns ? segment.time_ns - since_ns : 0;
-        Class what = seen > 0 ? RETRANSMISSION : age_ns <= reordering_ns() ? OUT_OF_ORDER : UNSEEN_RETRANSMISSION;
+        SegmentClass what = positions_seen > 0          ? RETRANSMISSION
+                            : age_ns <= reordering_ns() ? OUT_OF_ORDER
+                                                        : UNSEEN_RETRANSMISSION;
         take(start, segment, what);
         if (what == RETRANSMISSION) {
-            bool spurious = (peer.state & ACKED) && !is_after(u32(end), peer.acknowledged);
-            if (Trouble *more = trouble()) {
-                more->partial += seen < end - start;
-                more->spurious += spurious;
+            bool is_spurious = (peer.state & ACKED) && !is_after(u32(end), peer.acknowledged);
+            if (TcpAnomaly *more = anomaly()) {
+                more->partial_retransmissions += positions_seen < length;
+                more->spurious_retransmissions += is_spurious;
             }
         }
         return what;
     }
 
-    WEIR_FUNCTION Class out_of_window(const Segment &segment, bool is_of_it) const {
+    WEIR_FUNCTION SegmentClass receive_out_of_window(const Segment &segment, bool belongs) const {
         bool agrees = false;
-        if (Trouble *more = known_trouble()) {
-            i32 distance = i32(segment.sequence - more->strange);
+        if (TcpAnomaly *more = known_anomaly()) {
+            i32 distance = i32(segment.sequence - more->stray_sequence);
             u32 size = distance < 0 ? 0u - u32(distance) : u32(distance);
-            agrees = (hot.state & STRANGE) && size < FAR_AWAY;
+            agrees = (hot.state & STRAY) && size < MAX_WINDOW;
         }
-        if (agrees && !is_of_it && segment.payload_bytes < FAR_AWAY) {
+        if (agrees && !belongs && segment.payload_bytes < MAX_WINDOW) {
             degrade(DEGRADED_JUMP);
-            give_up();
-            return begin_amid(segment);
+            give_up_positions();
+            return start_mid_stream(segment);
         }
-        if (Trouble *more = trouble()) {
-            more->strange = segment.sequence;
-            hot.state |= STRANGE;
+        if (TcpAnomaly *more = anomaly()) {
+            more->stray_sequence = segment.sequence;
+            hot.state |= STRAY;
         }
         return OUT_OF_WINDOW;
     }
 
-    WEIR_FUNCTION Class begin_amid(const Segment &segment) const {
-        u64 first = first_position(segment.sequence);
-        begin(first, segment);
-        take(first, segment, IN_ORDER);
+    WEIR_FUNCTION SegmentClass start_mid_stream(const Segment &segment) const {
+        u64 lowest = initial_position(segment.sequence);
+        start(lowest, segment);
+        take(lowest, segment, IN_ORDER);
         return IN_ORDER;
     }
 
     WEIR_FUNCTION u64 reordering_ns() const {
-        u64 own = cold.handshake_ns, other = peer_cold.handshake_ns;
-        return own == 0 || other == 0 ? REORDERING_NS : sum_at_most(own - 1, other - 1);
+        u64 own = cold.handshake_rtt_ns, other = peer_cold.handshake_rtt_ns;
+        return own == 0 || other == 0 ? DEFAULT_REORDERING_NS : saturating_sum(own - 1, other - 1);
     }
 
-    WEIR_FUNCTION u64 known(u64 start, u64 end, u64 &since_ns) const {
-        u64 seen = overlap(start, end, cold.lowest, hot.highest);
+    WEIR_FUNCTION u64 seen(u64 start, u64 end, u64 &since_ns) const {
+        u64 positions = overlap(start, end, cold.lowest_position, hot.next_position);
         bool found = false;
-        since_ns = cold.since_ns;
-        if (Trouble *more = known_trouble()) {
+        since_ns = cold.started_ns;
+        if (TcpAnomaly *more = known_anomaly()) {
             for (u32 at = 0; at < more->holes.count; at++) {
                 Hole hole = more->holes.get(at);
                 u64 missing = overlap(start, end, hole.start, hole.end());
-                seen -= missing;
+                positions -= missing;
                 if (missing > 0 && !found) {
                     since_ns = hole.since_ns;
                     found = true;
                 }
             }
         }
-        return seen;
+        return positions;
     }
 
-    WEIR_APART void take(u64 start, const Segment &segment, Class what) const {
+    WEIR_APART void take(u64 start, const Segment &segment, SegmentClass what) const {
         u64 payload = segment.payload_bytes;
         u64 payload_end = start + payload;
         u64 since_ns;
-        u64 seen = payload == 0 ? 0 : known(start, payload_end, since_ns);
-        hot.unique_bytes += payload - seen;
+        u64 repeated = payload == 0 ? 0 : seen(start, payload_end, since_ns);
+        hot.unique_bytes += payload - repeated;
         if (what != IN_ORDER && payload > 0) {
-            if (Trouble *more = trouble()) {
-                more->unique_bytes += payload - seen;
-                more->retransmitted_bytes += seen;
+            if (TcpAnomaly *more = anomaly()) {
+                more->unique_bytes += payload - repeated;
+                more->retransmitted_bytes += repeated;
             }
         }
         bool fin = segment.has(CONTROL_FIN);
-        if (payload > 0 || fin) add(start, payload_end + fin, segment.time_ns);
-        if (fin) note_fin(payload_end, segment.time_ns);
+        if (payload > 0 || fin) mark_seen(start, payload_end + fin, segment.time_ns);
+        if (fin) take_fin(payload_end, segment.time_ns);
     }
 
-    WEIR_FUNCTION void note_fin(u64 position, u64 time_ns) const {
+    WEIR_FUNCTION void take_fin(u64 position, u64 time_ns) const {
         if (!(hot.state & FIN)) {
-            cold.fin = position;
+            cold.fin_position = position;
             cold.fin_ns = time_ns;
-        } else if (cold.fin != position) {
-            cold.scale_and_more |= SEVERAL;
+        } else if (cold.fin_position != position) {
+            cold.scale_and_flags |= SEVERAL;
         }
         hot.state |= FIN | ENDED;
         if (cold.fins < 255) {
             cold.fins++;
-        } else if (Trouble *more = trouble()) {
+        } else if (TcpAnomaly *more = anomaly()) {
             more->fins++;
         }
     }
 
-    WEIR_FUNCTION void add(u64 start, u64 end, u64 now_ns) const {
-        u64 lowest = cold.lowest, highest = hot.highest;
-        cold.lowest = lower(lowest, start);
-        hot.highest = higher(highest, end);
-        if (start >= highest || end <= lowest) {
-            Hole hole = start >= highest ? Hole{highest, start - highest, now_ns} : Hole{end, lowest - end, cold.since_ns};
-            if (u32(hole.length) == 0) return;
-            if (Trouble *more = trouble()) {
-                if (start >= highest) {
-                    more->largest_hole = higher(more->largest_hole, hole.length);
-                    more->holes.push(hole);
-                } else {
-                    more->holes.insert(0, hole);
-                }
+    WEIR_FUNCTION void mark_seen(u64 start, u64 end, u64 now_ns) const {
+        u64 next = hot.next_position;
+        hot.next_position = higher(next, end);
+        if (start == next) return;
+        if (start > next) {
+            Hole hole{next, start - next, now_ns};
+            if (TcpAnomaly *more = anomaly()) {
+                more->largest_hole_bytes = higher(more->largest_hole_bytes, hole.length);
+                more->holes.push(hole);
             }
-        } else if (Trouble *more = known_trouble()) {
-            more->holes.cut(start, end);
+        } else {
+            u64 lowest = cold.lowest_position;
+            cold.lowest_position = lower(lowest, start);
+            if (end < lowest) {
+                insert_lowest_hole(end, lowest);
+            } else if (TcpAnomaly *more = known_anomaly()) {
+                more->holes.fill(start, end);
+            }
         }
-        settle();
+        limit_holes();
     }
 
-    WEIR_FUNCTION void settle() const {
-        Trouble *more = known_trouble();
-        if (more && more->holes.count > HOLES) {
+    WEIR_FUNCTION void insert_lowest_hole(u64 start, u64 end) const {
+        if (TcpAnomaly *more = anomaly()) more->holes.insert(0, Hole{start, end - start, cold.started_ns});
+    }
+
+    WEIR_FUNCTION void limit_holes() const {
+        TcpAnomaly *more = known_anomaly();
+        if (more && more->holes.count > MAX_HOLES) {
             Hole hole = more->holes.remove(0);
             more->missing_bytes += hole.length;
-            more->degraded |= DEGRADED_HOLES;
+            more->degradation |= DEGRADED_HOLES;
         }
     }
 
     WEIR_FUNCTION void acknowledge(const Segment &segment) const {
         u32 number = segment.acknowledgment;
         if (!(hot.state & ACKED)) {
-            bool answers = (peer_cold.scale_and_more & ANSWERS) != 0;
-            if (!segment.has(CONTROL_SYN) && answers && cold.handshake_ns == 0) cold.handshake_ns = time_since_peers_syn(segment);
+            bool answers = (peer_cold.scale_and_flags & SYN_ACKED) != 0;
+            if (!segment.has(CONTROL_SYN) && answers && cold.handshake_rtt_ns == 0) {
+                cold.handshake_rtt_ns = time_since_peer_syn(segment);
+            }
             hot.state |= ACKED;
             hot.acknowledged = number;
         } else if (!is_after(hot.acknowledged, number)) {
-            if (number - hot.acknowledged >= LEAP) forget();
+            if (number - hot.acknowledged >= ACKNOWLEDGMENT_JUMP) clear_history();
             hot.acknowledged = number;
         }
     }
 
-    WEIR_FUNCTION u64 time_since_peers_syn(const Segment &answer) const {
+    WEIR_FUNCTION u64 time_since_peer_syn(const Segment &answer) const {
         u32 number = answer.acknowledgment;
-        bool acknowledges = (peer.state & SYN) && is_after(number, u32(peer_cold.lowest) - 1) && !is_after(number, u32(peer.highest));
+        bool acknowledges = (peer.state & SYN) && is_after(number, u32(peer_cold.lowest_position) - 1) &&
+                            !is_after(number, u32(peer.next_position));
         if (!acknowledges || answer.time_ns < peer_cold.last_syn_ns) return 0;
-        return sum_at_most(answer.time_ns - peer_cold.last_syn_ns, 1);
+        return saturating_sum(answer.time_ns - peer_cold.last_syn_ns, 1);
     }
+
+    WEIR_FUNCTION void degrade(u32 bit) const {
+        if (TcpAnomaly *more = anomaly()) more->degradation |= bit;
+    }
+
+    WEIR_APART TcpAnomaly *anomaly() const {
+        if (hot.anomaly == 0) {
+            hot.anomaly = pool.allocate();
+            if (hot.anomaly == 0) cold.scale_and_flags |= POOL_FULL;
+        }
+        return known_anomaly();
+    }
+
+    WEIR_FUNCTION TcpAnomaly *known_anomaly() const { return hot.anomaly ? pool.entries + (hot.anomaly - 1) : nullptr; }
 };
 
-// Connection::step. Without a segment: a packet without a whole TCP header.
-WEIR_APART void step(Connection &connection, u32 side, const Segment *segment, const Room &room) {
+// Connection::enter_segment.
+WEIR_APART void enter_segment(Connection &connection, u32 side, const Segment *segment, const AnomalyPool &pool) {
     u32 other = 1 - side;
-    Half half{connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], room};
-    half.spill();
-    if (segment) {
-        half.count(half.classify(*segment), segment->payload_bytes);
-    } else {
-        half.degrade(DEGRADED_UNREAD);
-        half.count(UNREAD, 0);
-    }
+    Classifier{connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], pool}.enter(segment);
 }
 
 // Connection::has_ended.
 WEIR_FUNCTION inline bool has_ended(const Connection &connection) {
     bool both = (connection.hot[0].state & connection.hot[1].state & FIN) != 0;
-    return both || ((connection.cold[0].scale_and_more | connection.cold[1].scale_and_more) & RESET);
+    return both || ((connection.cold[0].scale_and_flags | connection.cold[1].scale_and_flags) & RESET);
 }

@@ -1,30 +1,31 @@
-//! Memory that records are packed into.
+//! Host memory that packets are packed into.
 
 use crate::pinned::Pinned;
 
-/// Memory for records: the program's own, or such that a card reads by itself.
+/// Host memory for packed packets.
 pub(crate) enum Buffer {
+    /// Ordinary memory.
     Plain(Vec<u64>),
+    /// Memory that a GPU reads directly.
     Pinned(Pinned),
 }
 
 impl Buffer {
-    /// Of the program's own.
-    pub fn plain(octets: usize) -> Self {
-        Self::Plain(vec![0; octets.div_ceil(8)])
+    pub fn plain(length: usize) -> Self {
+        Self::Plain(vec![0; length.div_ceil(8)])
     }
 
-    pub fn octets(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Plain(words) => bytemuck::cast_slice(words),
-            Self::Pinned(pinned) => pinned.octets(),
+            Self::Pinned(pinned) => pinned.bytes(),
         }
     }
 
-    pub fn octets_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Plain(words) => bytemuck::cast_slice_mut(words),
-            Self::Pinned(pinned) => pinned.octets_mut(),
+            Self::Pinned(pinned) => pinned.bytes_mut(),
         }
     }
 }

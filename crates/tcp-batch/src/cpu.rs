@@ -1,88 +1,88 @@
-//! The walk through a batch on the processor.
+//! Processing of a batch on the CPU.
 //!
 //! ```text
-//! hash   of every record: 40 bits, above the number of the record
-//! sort   by the 40 bits, stable: least significant digit first, 8 bits at a time
-//! walk   every run of equal bits in order, with the entry of its connection at hand
+//! hash     of every batch entry: 40 bits, above the number of the entry
+//! sort     by the 40 bits, stable: least significant digit first, 8 bits at a time
+//! process  the entries in this order, run by run: entries in a row of one connection
 //! ```
-//! What is always true: packets of a connection are entered in the order of the capture; two connections of one hash
-//! lie in one run and are told apart by their keys. The kernels do the same, and with them what is here is compared.
+//! Packets of a connection are entered in the order of the capture. Connections with equal hashes are
+//! distinguished by their keys. The GPU kernels do the same; tests compare both.
 
 use crate::batch::Batch;
-use crate::conversation::ConnectionRecord;
-use crate::record::{Ipv4, Ipv6, Record};
+use crate::connection_record::ConnectionRecord;
+use crate::packed::{PackedIpv4, PackedIpv6, PackedPacket};
 use crate::table::{Entry, Table};
 use weir_packet::Network;
 use weir_tcp::AnomalyPool;
 
-/// Bits of a word that are the record's number; those above are of the hash.
+/// Low bits of a sort word that hold the number of the batch entry; the hash is above.
 const NUMBER_BITS: u32 = 24;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
-/// Runs whose entries are fetched together.
+/// Runs whose table entries are prefetched together.
 const RUNS: usize = 32;
 const DIGIT_BITS: u32 = 8;
 const DIGITS: usize = (64 - NUMBER_BITS).div_ceil(DIGIT_BITS) as usize;
 
-/// Memory that is used again from batch to batch.
+/// Processes batches; reuses its memory from batch to batch.
 #[derive(Default)]
-pub(crate) struct Walker {
+pub(crate) struct CpuProcessor {
     order: Vec<u64>,
     other: Vec<u64>,
-    /// Records in the order of the walk.
+    /// Batch entries in the order of processing.
     sorted: Vec<u64>,
 }
 
-impl Walker {
-    /// Enters a batch into the table. Connections that another one follows are done.
-    pub fn walk(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
+impl CpuProcessor {
+    /// Enters a batch into the table. Connections that are followed by another are appended to `done`.
+    pub fn process(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
         match batch.network {
-            Network::Ipv4 => self.walk_of::<Ipv4>(table, batch, done),
-            _ => self.walk_of::<Ipv6>(table, batch, done),
+            Network::Ipv4 => self.process_entries::<PackedIpv4>(table, batch, done),
+            _ => self.process_entries::<PackedIpv6>(table, batch, done),
         }
     }
 
-    fn walk_of<R: Record>(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
-        let records: &[R] = batch.records();
+    fn process_entries<P: PackedPacket>(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
+        let entries: &[P] = batch.entries();
         self.order.clear();
-        self.order.extend(records.iter().zip(0..).map(|(record, number)| {
-            let (key, _) = record.key();
-            key.hash(&table.secret) & !NUMBER | number
+        self.order.extend(entries.iter().zip(0..).map(|(entry, number)| {
+            let (key, _) = entry.key();
+            key.hash(&table.hash_key) & !NUMBER | number
         }));
         self.sort();
-        // Loads that do not wait for each other; the walk would wait for every one.
-        self.sorted.resize(size_of_val(records).div_ceil(8), 0);
-        let sorted: &mut [R] = bytemuck::cast_slice_mut(&mut self.sorted);
+        // These loads do not depend on each other; during processing each would be waited for.
+        self.sorted.resize(size_of_val(entries).div_ceil(8), 0);
+        let sorted: &mut [P] = bytemuck::cast_slice_mut(&mut self.sorted);
         for (sorted, word) in sorted.iter_mut().zip(&self.order) {
-            *sorted = records[(word & NUMBER) as usize];
+            *sorted = entries[(word & NUMBER) as usize];
         }
-        let mut rest: &[R] = sorted;
+        let mut rest: &[P] = sorted;
         let mut runs = Vec::with_capacity(RUNS);
         while !rest.is_empty() {
-            // Some runs at a time: the places and then the entries of all are fetched before the first is walked along.
+            // The index slots and then the table entries of some runs are prefetched together.
             runs.clear();
             while let Some(first) = rest.first()
                 && runs.len() < RUNS
             {
                 let (key, _) = first.key();
-                let hash = key.hash(&table.secret);
-                let end = rest.iter().position(|record| record.key().0 != key).unwrap_or(rest.len());
+                let hash = key.hash(&table.hash_key);
+                let end = rest.iter().position(|entry| entry.key().0 != key).unwrap_or(rest.len());
                 let (run, others) = rest.split_at(end);
-                table.fetch_place(hash);
+                table.prefetch_slot(hash);
                 runs.push((key, hash, run));
                 rest = others;
             }
             for (_, hash, _) in &runs {
-                table.fetch_entry(*hash);
+                table.prefetch_entry(*hash);
             }
             for (key, hash, run) in &runs {
-                let at = table.entry(key, *hash);
-                table.reserve_room();
-                walk_along(&mut table.entries[at], &mut table.room, run, batch.base_ns, done);
+                let number = table.find_or_insert(key, *hash);
+                table.reserve_anomalies();
+                process_run(&mut table.entries[number], &mut table.pool, run, batch.base_ns, done);
             }
         }
     }
 
-    /// Sorts by what is above the numbers, which ascend.
+    /// Sorts the words by the hash; their numbers ascend.
     fn sort(&mut self) {
         let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGITS];
         for &word in &self.order {
@@ -106,29 +106,29 @@ impl Walker {
     }
 }
 
-/// Enters the packets of a connection that follow each other.
-fn walk_along<R: Record>(
+/// Enters packets in a row of one connection into its table entry.
+fn process_run<P: PackedPacket>(
     entry: &mut Entry,
-    room: &mut AnomalyPool,
-    run: &[R],
+    pool: &mut AnomalyPool,
+    run: &[P],
     base_ns: u64,
     done: &mut Vec<ConnectionRecord>,
 ) {
-    let mut records = run.iter();
-    while let Some(record) = records.next() {
-        let facts = record.facts();
-        let second = if facts.has_second() { records.next().map(Record::facts) } else { None };
-        if facts.opens() && entry.connection.has_ended() {
-            done.push(entry.close(room));
+    let mut packets = run.iter();
+    while let Some(packet) = packets.next() {
+        let packed = packet.segment();
+        let extension = if packed.has_extension() { packets.next().map(P::segment) } else { None };
+        let segment = packed.unpack(extension, base_ns);
+        if segment.is_some_and(|segment| segment.opens_connection()) && entry.connection.has_ended() {
+            done.push(entry.finish(pool));
         }
-        let time_ns = facts.time_ns(base_ns);
+        let time_ns = packed.time_ns(base_ns);
         entry.first_ns = entry.first_ns.min(time_ns);
         entry.last_ns = entry.last_ns.max(time_ns);
-        let side = record.key().1;
+        let side = packet.key().1;
         entry.packets[side] += 1;
-        let segment = facts.segment(second, base_ns);
         if !segment.as_ref().is_some_and(|segment| entry.connection.enter_segment_fast(side, segment)) {
-            entry.connection.enter_segment(side, segment.as_ref(), room);
+            entry.connection.enter_segment(side, segment.as_ref(), pool);
         }
     }
 }

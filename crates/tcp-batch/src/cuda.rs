@@ -1,81 +1,78 @@
-//! Cards with CUDA, by the driver's own interface: no toolkit is needed to build or to run, only `libcuda.so.1`.
+//! GPUs through the CUDA driver API: it needs no toolkit to build or run, only `libcuda.so.1`.
 //!
-//! The unsafe code of this crate is here, in `pinned.rs` and in `ahead.rs`. What it rests on: a context, its streams, its
-//! module and its memory live as long as the [`Cuda`] or [`Pinned`] that holds them; a pinned buffer is not written or freed before the card has read
-//! it; addresses in a [`Job`] are those of [`Device::allocate`], with the sizes that `card.rs` works out.
+//! The unsafe code of this crate is here, in `pinned.rs` and in `prefetch.rs`. It relies on this: a
+//! context, its streams, its module and its memory live as long as the [`Cuda`] or [`Pinned`] that
+//! holds them; a pinned buffer is neither written nor freed before the GPU has read it; addresses in
+//! [`KernelArguments`] come from [`Device::allocate`], with the sizes that `offload.rs` computes.
 
 use crate::buffer::Buffer;
-use crate::card::{Device, Failure, Job, Kernel, Memory};
+use crate::device::{Device, DeviceError, DeviceMemory, Kernel, KernelArguments};
 use crate::pinned::{Context, Pinned};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-/// The kernels, for cards of compute capability 8.0 and later; the driver translates them for the card that is there.
+/// The kernels, for compute capability 8.0 and later. The driver compiles them for the GPU.
 const PTX: &str = include_str!("../kernels/weir.ptx");
-/// The CUDA version whose drivers understand [`PTX`].
-const DRIVER: i32 = 12_020;
-const CAPABILITY: i32 = 8;
+/// Least CUDA version of a driver that can load [`PTX`].
+const MIN_DRIVER: i32 = 12_020;
+/// Least major compute capability that can run it.
+const MIN_CAPABILITY: i32 = 8;
 
-/// A card, ready for kernels.
+/// A GPU with the kernels loaded.
 pub(crate) struct Cuda {
     context: Arc<Context>,
     module: sys::CUmodule,
     kernels: [sys::CUfunction; Kernel::ALL.len()],
-    /// Kernels and what is read and written between them; records on their way.
+    /// Kernels, and reads and writes between them.
     compute: sys::CUstream,
+    /// Copies of batches.
     copy: sys::CUstream,
-    memory: Vec<Memory>,
+    memory: Vec<DeviceMemory>,
 }
 
-// SAFETY: handles of the driver may be used from any thread, and every function makes the context current first.
+// SAFETY: driver handles may be used from any thread, and every function makes the context current first.
 unsafe impl Send for Cuda {}
 
-impl From<DriverError> for Failure {
+impl From<DriverError> for DeviceError {
     fn from(error: DriverError) -> Self {
         let text = error.error_string().ok().and_then(|text| text.to_str().ok()).map(String::from);
-        Self(text.unwrap_or_else(|| format!("error {} of the driver", error.0 as u32)))
+        Self::Driver(text.unwrap_or_else(|| format!("driver error {}", error.0 as u32)))
     }
 }
 
-/// Why no card is used where there is none, mostly.
-pub const NO_DRIVER: &str = "there is no NVIDIA driver: libcuda.so.1 is not found";
-
-/// How many cards there are.
-pub(crate) fn cards() -> Result<i32, Failure> {
-    // SAFETY: only looks whether the library can be loaded. Without this question the next call would panic.
+/// Number of GPUs.
+pub(crate) fn count_devices() -> Result<i32, DeviceError> {
+    // SAFETY: only checks whether the library can be loaded. Without it the next call would panic.
     if !unsafe { sys::is_culib_present() } {
-        return Err(Failure(NO_DRIVER.into()));
+        return Err(DeviceError::NoDriver);
     }
     result::init()?;
     let mut version = 0;
     // SAFETY: writes one number.
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
-    if version < DRIVER {
-        let (major, minor) = (version / 1000, version % 1000 / 10);
-        return Err(Failure(format!(
-            "the NVIDIA driver is for CUDA {major}.{minor}; 12.2 or later is needed (driver 535)"
-        )));
+    if version < MIN_DRIVER {
+        return Err(DeviceError::DriverTooOld { major: version / 1000, minor: version % 1000 / 10 });
     }
     match result::device::get_count()? {
-        0 => Err(Failure("the NVIDIA driver knows of no card".into())),
-        cards => Ok(cards),
+        0 => Err(DeviceError::NoDevice),
+        devices => Ok(devices),
     }
 }
 
 impl Cuda {
-    /// The card of this number, and its name.
-    pub fn open(number: i32) -> Result<(Self, String), Failure> {
-        let card = result::device::get(number)?;
-        let name = result::device::get_name(card)?;
+    /// Opens the GPU of a number, and returns its name.
+    pub fn open(number: i32) -> Result<(Self, String), DeviceError> {
+        let device = result::device::get(number)?;
+        let name = result::device::get_name(device)?;
         use sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR;
-        // SAFETY: the card is one that the driver named.
-        let capability = unsafe { result::device::get_attribute(card, MAJOR) }?;
-        if capability < CAPABILITY {
-            return Err(Failure(format!("{name} is of compute capability {capability}; {CAPABILITY}.0 is needed")));
+        // SAFETY: the driver returned the device.
+        let major = unsafe { result::device::get_attribute(device, MAJOR) }?;
+        if major < MIN_CAPABILITY {
+            return Err(DeviceError::TooOld { name, major });
         }
-        // SAFETY: as above; what is retained is released by `Context::drop`.
-        let context = Arc::new(Context { card, context: unsafe { result::primary_ctx::retain(card) }? });
+        // SAFETY: as above; `Context::drop` releases the context.
+        let context = Arc::new(Context { device, context: unsafe { result::primary_ctx::retain(device) }? });
         context.enter()?;
         let text = CString::new(PTX).expect("PTX is text");
         // SAFETY: the image is text that ends with a zero.
@@ -91,90 +88,84 @@ impl Cuda {
         Ok((Self { context, module, kernels, compute, copy, memory: Vec::new() }, name))
     }
 
-    /// Octets of memory that are free.
-    pub fn free_octets(&self) -> Result<usize, Failure> {
+    /// Free memory of the GPU.
+    pub fn free_bytes(&self) -> Result<usize, DeviceError> {
         self.context.enter()?;
         Ok(result::mem_get_info()?.0)
     }
 
-    fn wait(&self) -> Result<(), Failure> {
+    fn wait(&self) -> Result<(), DeviceError> {
         // SAFETY: the stream lives as long as `self`.
         Ok(unsafe { result::stream::synchronize(self.compute) }?)
     }
 }
 
 impl Device for Cuda {
-    fn buffer(&mut self, octets: usize) -> Result<Buffer, Failure> {
+    fn allocate_host(&mut self, length: usize) -> Result<Buffer, DeviceError> {
         self.context.enter()?;
-        let sent = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
-        // SAFETY: the memory is freed by `Pinned::drop` and nowhere else. It is zeroed before anybody sees it.
-        let memory = unsafe { result::malloc_host(octets, 0) }?.cast::<u8>();
-        // SAFETY: so many octets were given.
-        unsafe { memory.write_bytes(0, octets) };
-        Ok(Buffer::Pinned(Pinned {
-            context: Arc::clone(&self.context),
-            octets: memory,
-            length: octets,
-            sent,
-            on_its_way: false,
-        }))
+        let copied = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
+        // SAFETY: `Pinned::drop` frees the memory. It is zeroed before its first use.
+        let memory = unsafe { result::malloc_host(length, 0) }?.cast::<u8>();
+        // SAFETY: it has this length.
+        unsafe { memory.write_bytes(0, length) };
+        Ok(Buffer::Pinned(Pinned { context: Arc::clone(&self.context), memory, length, copied, in_flight: false }))
     }
 
-    fn allocate(&mut self, octets: usize) -> Result<Memory, Failure> {
+    fn allocate(&mut self, length: usize) -> Result<DeviceMemory, DeviceError> {
         self.context.enter()?;
-        // SAFETY: freed by `free` or `drop`; all of it is set before it is used.
+        // SAFETY: `free` or `drop` frees it; all of it is set before its first use.
         let memory = unsafe {
-            let address = result::malloc_sync(octets)?;
-            let memory = Memory { address, octets };
+            let address = result::malloc_sync(length)?;
+            let memory = DeviceMemory { address, length };
             self.memory.push(memory);
-            result::memset_d8_async(address, 0, octets, self.compute)?;
+            result::memset_d8_async(address, 0, length, self.compute)?;
             memory
         };
-        // Records are sent on another stream.
+        // Batches are copied on another stream.
         self.wait()?;
         Ok(memory)
     }
 
-    fn free(&mut self, memory: Memory) {
+    fn free(&mut self, memory: DeviceMemory) {
         if let Some(at) = self.memory.iter().position(|known| known.address == memory.address) {
             self.memory.swap_remove(at);
-            // SAFETY: it was allocated here, and nothing runs that uses it: callers free between batches, and the
-            // driver waits. What the driver says of it a later call will say again.
+            // SAFETY: it was allocated here, and no kernel uses it: callers free between batches, and the
+            // driver waits. Later calls return the error again.
             let _ = self.context.enter().map(|()| unsafe { result::free_sync(memory.address) });
         }
     }
 
-    fn send(&mut self, from: &mut Buffer, octets: usize, to: Memory) -> Result<(), Failure> {
+    fn copy_batch(&mut self, from: &mut Buffer, length: usize, to: DeviceMemory) -> Result<(), DeviceError> {
         let pinned = match from {
-            Buffer::Plain(words) => return self.write(to, 0, &bytemuck::cast_slice(words)[..octets]),
+            Buffer::Plain(words) => return self.write(to, 0, &bytemuck::cast_slice(words)[..length]),
             Buffer::Pinned(pinned) => pinned,
         };
-        assert!(octets <= to.octets, "records have their place");
+        assert!(length <= to.length, "the batch fits");
         self.context.enter()?;
-        // SAFETY: the place is large enough. `on_its_way` keeps the buffer from being written or freed before the event.
+        // SAFETY: the memory is large enough. `in_flight` delays writing and freeing the buffer until the event.
         unsafe {
-            result::memcpy_htod_async(to.address, &pinned.octets()[..octets], self.copy)?;
-            pinned.on_its_way = true;
-            result::event::record(pinned.sent, self.copy)?;
+            result::memcpy_htod_async(to.address, &pinned.bytes()[..length], self.copy)?;
+            pinned.in_flight = true;
+            result::event::record(pinned.copied, self.copy)?;
             let no_flags = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_DEFAULT;
-            result::stream::wait_event(self.compute, pinned.sent, no_flags)?;
+            result::stream::wait_event(self.compute, pinned.copied, no_flags)?;
         }
         Ok(())
     }
 
-    fn write(&mut self, to: Memory, offset: usize, from: &[u8]) -> Result<(), Failure> {
-        assert!(offset + from.len() <= to.octets, "what is written has its place");
+    fn write(&mut self, to: DeviceMemory, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        assert!(offset + from.len() <= to.length, "the write is inside the memory");
         if from.is_empty() {
             return Ok(());
         }
         self.context.enter()?;
-        // SAFETY: the place is large enough, and both live until the copy is over.
+        // SAFETY: the memory is large enough, and both live until the copy has finished.
         unsafe { result::memcpy_htod_async(to.address + offset as u64, from, self.compute) }?;
         self.wait()
     }
 
-    fn read(&mut self, from: Memory, offset: usize, to: &mut [u8]) -> Result<(), Failure> {
-        assert!(offset + to.len() <= from.octets, "what is read is there");
+    fn read(&mut self, from: DeviceMemory, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(offset + to.len() <= from.length, "the read is inside the memory");
         if to.is_empty() {
             return Ok(());
         }
@@ -184,25 +175,31 @@ impl Device for Cuda {
         self.wait()
     }
 
-    fn launch(&mut self, kernel: Kernel, blocks: u32, threads: u32, job: &Job) -> Result<(), Failure> {
+    fn launch(
+        &mut self,
+        kernel: Kernel,
+        blocks: u32,
+        threads: u32,
+        arguments: &KernelArguments,
+    ) -> Result<(), DeviceError> {
         if blocks == 0 {
             return Ok(());
         }
         self.context.enter()?;
-        let mut job = *job;
-        let mut arguments = [(&raw mut job).cast::<c_void>()];
+        let mut arguments = *arguments;
+        let mut parameters = [(&raw mut arguments).cast::<c_void>()];
         let function = self.kernels[kernel as usize];
-        // SAFETY: the kernel takes a job and nothing else; the driver copies it before this returns.
+        // SAFETY: the arguments are the only parameter; the driver copies them before this returns.
         Ok(unsafe {
-            result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, self.compute, &mut arguments)
+            result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, self.compute, &mut parameters)
         }?)
     }
 }
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // A card that fails fails here again, and nobody is left to tell.
-        // SAFETY: everything is of this context, and nothing is used afterwards.
+        // Errors are ignored: an earlier call has already returned them.
+        // SAFETY: everything belongs to this context, and nothing is used afterwards.
         unsafe {
             let _ = self.context.enter();
             let _ = result::stream::synchronize(self.copy);

@@ -1,186 +1,198 @@
-//! Which devices there are, and which packet goes to which.
+//! The engine: shards on the GPUs or on the CPU, and the assignment of packets to them.
 
-use crate::batch::MOST;
-use crate::card::Failure;
-use crate::conversation::ConnectionRecord;
+use crate::batch::MAX_ENTRIES;
+use crate::connection_record::ConnectionRecord;
 use crate::cuda::{self, Cuda};
-use crate::golden;
-use crate::key::{ConnectionKey, Secret};
-use crate::lane::Lane;
-use crate::record::{Refusal, network};
+use crate::device::DeviceError;
+use crate::key::{ConnectionKey, HashKey};
+use crate::packed::{Rejection, check};
+use crate::self_test;
+use crate::shard::Shard;
 use weir_packet::Packet;
 
-/// Where batches are walked through.
+/// Where batches are processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// On cards if there are some that pass a test, else on the processor.
+    /// On the GPUs, if there are any that pass the self-test; else on the CPU.
     #[default]
     Auto,
-    /// On the processor.
+    /// On the CPU.
     Cpu,
-    /// On cards, or not at all.
+    /// On the GPUs. Opening the engine fails without one.
     Gpu,
 }
 
-/// What an [`Engine`] is to be.
+/// Options of an [`Engine`].
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
-    /// Where batches are walked through.
+    /// Where batches are processed.
     pub backend: Backend,
-    /// Records of a batch at most: 2 to 2^24. A card takes fewer if its memory asks for that.
+    /// Most packets of a batch: 2 to 2^24. A GPU takes fewer if it has too little memory.
     pub batch_size: usize,
-    /// Devices, at most: cards of those that are there, or parts that the processor does one after the other.
+    /// Most GPUs, or shards that the CPU processes in turn.
     pub max_devices: usize,
-    /// Directions in trouble of which more is kept (1.5 kB each), at most, on the processor; those beyond are marked `room`.
-    /// About: room is made for twice as many at a time.
+    /// Directions with anomalies, 1.5 kB each, for which the CPU reserves memory. Reports of further
+    /// ones are marked [`weir_tcp::Degradation::POOL_FULL`]. The pool may grow to twice as many.
     pub max_anomalies: usize,
 }
 
-/// There is no engine of the kind that was asked for.
-#[derive(Debug, thiserror::Error)]
-#[error("no card can be used: {0}; `auto` goes on without one")]
-pub struct DeviceUnavailable(String);
+/// No GPU can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no GPU can be used: {0}")]
+pub struct DeviceUnavailable(#[source] pub DeviceError);
 
-/// What an engine did so far.
+/// Why an engine runs on the CPU although it may use GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fallback {
+    /// No GPU could be used.
+    #[error("no GPU is used: {0}")]
+    Unavailable(DeviceError),
+    /// A GPU failed while it was used.
+    #[error("a GPU failed, and the CPU continues: {0}")]
+    Failed(DeviceError),
+}
+
+/// Counters of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
-    /// Packets that are part of a connection.
+    /// Packets that belong to a connection.
     pub entered: u64,
     /// Packets that are not TCP over IP.
     pub not_tcp: u64,
-    /// Later fragments, and packets cut before the ports: nobody knows which connection they are of.
+    /// Later fragments, and packets cut before the ports: their connection is unknown.
     pub without_ports: u64,
-    /// Batches, of all devices.
+    /// Batches of all shards.
     pub batches: u64,
-    /// Batches that a card began and the processor did over again.
-    pub redone: u64,
-    /// Why it does not run on a card, or no longer: one line. `None` if it does, or was not asked to.
-    pub note: Option<String>,
+    /// Batches that a GPU did not finish and the CPU repeated.
+    pub repeated_batches: u64,
+    /// Why GPUs are not used, or no longer; `None` if they are used or were not wanted.
+    pub fallback: Option<Fallback>,
 }
 
-/// Packets in, in the order of the capture; connections out.
+/// Takes packets in the order of the capture and returns the records of their connections.
 ///
-/// Which order these come in means nothing: some when another connection follows between the same endpoints, the rest at
-/// the end. What they say depends neither on the devices nor on where batches end.
+/// The records come in no particular order: a record comes when another connection starts between the
+/// same endpoints, all others at the end. They depend neither on the devices nor on the batch size.
 pub struct Engine {
-    secret: Secret,
-    lanes: Vec<Lane>,
+    hash_key: HashKey,
+    shards: Vec<Shard>,
     name: String,
-    account: EngineCounters,
+    counters: EngineCounters,
 }
 
-/// Octets of a card's memory per record of a batch, so that its tables can grow to four times what they begin with.
-const CARD_OCTETS: usize = 16 << 10;
-/// Records of a batch below which a card is of no use.
-const SMALL: usize = 1 << 14;
-/// Of an engine without options.
-const BATCH: usize = 1 << 20;
+/// Memory of a GPU per packet of a batch. It lets the tables grow to four times their first size.
+const GPU_BYTES_PER_PACKET: usize = 16 << 10;
+/// Batch size below which a GPU is not used.
+const MIN_GPU_BATCH: usize = 1 << 14;
+const DEFAULT_BATCH_SIZE: usize = 1 << 20;
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { backend: Backend::Auto, batch_size: BATCH, max_devices: usize::MAX, max_anomalies: usize::MAX }
+        let (max_devices, max_anomalies) = (usize::MAX, usize::MAX);
+        Self { backend: Backend::Auto, batch_size: DEFAULT_BATCH_SIZE, max_devices, max_anomalies }
     }
 }
 
 impl Engine {
-    /// Opens the devices. If there is no card [`EngineCounters::note`] says why.
+    /// Opens the devices.
     ///
     /// # Errors
-    /// Cards were asked for, and there is none, or it is too old, or it did not pass the test.
+    /// [`Backend::Gpu`] was asked for, and no GPU can be used.
     pub fn open(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
-        let mut engine = Self::of_choice(options)?;
-        engine.lanes.iter_mut().for_each(|lane| lane.limit_trouble(options.max_anomalies));
+        let mut engine = Self::open_backend(options)?;
+        engine.shards.iter_mut().for_each(|shard| shard.limit_anomalies(options.max_anomalies));
         Ok(engine)
     }
 
-    fn of_choice(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
-        let secret = Secret::new();
-        let limit = options.batch_size.clamp(2, MOST);
-        let found = match options.backend {
-            Backend::Cpu => return Ok(Self::on_processor(secret, limit, options.max_devices, None)),
-            Backend::Auto | Backend::Gpu => lanes_on_cards(secret, limit, options.max_devices),
+    fn open_backend(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
+        let hash_key = HashKey::random();
+        let max_entries = options.batch_size.clamp(2, MAX_ENTRIES);
+        let opened = match options.backend {
+            Backend::Cpu => return Ok(Self::on_cpu(hash_key, max_entries, options.max_devices, None)),
+            Backend::Auto | Backend::Gpu => open_gpus(hash_key, max_entries, options.max_devices),
         };
-        match found {
-            Ok((lanes, name)) => Ok(Self::of(secret, lanes, name, None)),
-            Err(Failure(why)) if options.backend == Backend::Gpu => Err(DeviceUnavailable(why)),
-            Err(Failure(why)) => {
-                let note = Some(format!("no card is used: {why}"));
-                Ok(Self::on_processor(secret, limit, 1, note))
-            }
+        match opened {
+            Ok((shards, name)) => Ok(Self::new(hash_key, shards, name, None)),
+            Err(error) if options.backend == Backend::Gpu => Err(DeviceUnavailable(error)),
+            Err(error) => Ok(Self::on_cpu(hash_key, max_entries, 1, Some(Fallback::Unavailable(error)))),
         }
     }
 
-    fn on_processor(secret: Secret, limit: usize, parts: usize, note: Option<String>) -> Self {
-        // More parts than one are no faster on one thread; tests have some.
-        let parts = if parts == usize::MAX { 1 } else { parts.max(1) };
-        let lanes = (0..parts).map(|_| Lane::new(secret, limit)).collect();
-        Self::of(secret, lanes, "processor".into(), note)
+    fn on_cpu(hash_key: HashKey, max_entries: usize, shards: usize, fallback: Option<Fallback>) -> Self {
+        // One thread gains nothing from several shards; tests use them.
+        let shards = if shards == usize::MAX { 1 } else { shards.max(1) };
+        let shards = (0..shards).map(|_| Shard::on_cpu(hash_key, max_entries)).collect();
+        Self::new(hash_key, shards, "processor".into(), fallback)
     }
 
-    pub(crate) fn of(secret: Secret, lanes: Vec<Lane>, name: String, note: Option<String>) -> Self {
-        Self { secret, lanes, name, account: EngineCounters { note, ..EngineCounters::default() } }
+    pub(crate) fn new(hash_key: HashKey, shards: Vec<Shard>, name: String, fallback: Option<Fallback>) -> Self {
+        Self { hash_key, shards, name, counters: EngineCounters { fallback, ..EngineCounters::default() } }
     }
 
-    /// What it runs on, for people.
+    /// Names of the devices it runs on.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it did so far.
-    pub fn account(&self) -> EngineCounters {
-        let sum = |of: fn(&Lane) -> u64| self.lanes.iter().map(of).sum();
-        let failed = self.lanes.iter().find_map(|lane| lane.failure.as_ref());
-        let note = failed.map(|why| format!("a card failed, the processor goes on: {why}"));
-        let note = note.or_else(|| self.account.note.clone());
-        EngineCounters { batches: sum(|lane| lane.batches), redone: sum(|lane| lane.redone), note, ..self.account }
+    /// The counters so far.
+    pub fn counters(&self) -> EngineCounters {
+        let sum = |of: fn(&Shard) -> u64| self.shards.iter().map(of).sum();
+        let failure = self.shards.iter().find_map(|shard| shard.failure.clone());
+        EngineCounters {
+            batches: sum(|shard| shard.batches),
+            repeated_batches: sum(|shard| shard.repeated_batches),
+            fallback: failure.map(Fallback::Failed).or_else(|| self.counters.fallback.clone()),
+            ..self.counters
+        }
     }
 
-    /// Takes packets. Connections that ended, and that another one follows, are done, some batches later.
+    /// Enters packets. Appends to `done` connections that ended and were followed by another, perhaps
+    /// some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
         for packet in packets {
-            match network(packet) {
-                Ok(_) => self.account.entered += 1,
-                Err(Refusal::NotTcp) => {
-                    self.account.not_tcp += 1;
+            match check(packet) {
+                Ok(()) => self.counters.entered += 1,
+                Err(Rejection::NotTcp) => {
+                    self.counters.not_tcp += 1;
                     continue;
                 }
-                Err(Refusal::NoPorts) => {
-                    self.account.without_ports += 1;
+                Err(Rejection::NoPorts) => {
+                    self.counters.without_ports += 1;
                     continue;
                 }
             }
-            // Both directions of a connection are on one device.
-            let lane = match self.lanes.len() {
+            // Both directions of a connection are in one shard.
+            let shard = match self.shards.len() {
                 1 => 0,
-                lanes => (ConnectionKey::of_packet(packet).0.hash(&self.secret) >> 32) as usize % lanes,
+                shards => (ConnectionKey::from_packet(packet).0.hash(&self.hash_key) >> 32) as usize % shards,
             };
-            self.lanes[lane].enter(packet, done);
+            self.shards[shard].enter(packet, done);
         }
     }
 
-    /// Ends the capture: all connections that are left are done.
+    /// Ends the capture: appends the records of all connections that are left.
     pub fn finish(mut self, done: &mut Vec<ConnectionRecord>) -> EngineCounters {
-        for lane in &mut self.lanes {
-            lane.finish(done);
+        for shard in &mut self.shards {
+            shard.finish(done);
         }
-        self.account()
+        self.counters()
     }
 }
 
-/// A lane on every card that passes the test, and their names.
-fn lanes_on_cards(secret: Secret, limit: usize, most: usize) -> Result<(Vec<Lane>, String), Failure> {
-    let cards = usize::try_from(cuda::cards()?).unwrap_or(0).min(most.max(1));
-    let mut lanes = Vec::new();
+/// Opens a shard on every GPU. Returns them with the names of the GPUs.
+fn open_gpus(hash_key: HashKey, max_entries: usize, most: usize) -> Result<(Vec<Shard>, String), DeviceError> {
+    let gpus = usize::try_from(cuda::count_devices()?).unwrap_or(0).min(most.max(1));
+    let mut shards = Vec::new();
     let mut names = Vec::new();
-    for number in 0..cards as i32 {
-        golden::test(Box::new(Cuda::open(number)?.0))?;
-        let (card, name) = Cuda::open(number)?;
-        let fits = card.free_octets()? / CARD_OCTETS;
-        if fits < limit.min(SMALL) {
-            return Err(Failure(format!("{name} has too little free memory")));
+    for number in 0..gpus as i32 {
+        self_test::run(Box::new(Cuda::open(number)?.0))?;
+        let (gpu, name) = Cuda::open(number)?;
+        let fits = gpu.free_bytes()? / GPU_BYTES_PER_PACKET;
+        if fits < max_entries.min(MIN_GPU_BATCH) {
+            return Err(DeviceError::TooLittleMemory { name });
         }
-        lanes.push(Lane::on(Box::new(card), secret, limit.min(fits))?);
+        shards.push(Shard::on_device(Box::new(gpu), hash_key, max_entries.min(fits))?);
         names.push(name);
     }
-    Ok((lanes, names.join(", ")))
+    Ok((shards, names.join(", ")))
 }

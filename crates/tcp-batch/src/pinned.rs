@@ -1,36 +1,37 @@
-//! Memory of the host that a card reads by itself, and the context that it belongs to.
+//! Pinned host memory that a GPU reads directly, and the CUDA context that it belongs to.
 
 use cudarc::driver::{DriverError, result, sys};
 use std::sync::Arc;
 
-/// The primary context of a card.
+/// The primary context of a GPU.
 pub(crate) struct Context {
-    pub card: sys::CUdevice,
+    pub device: sys::CUdevice,
     pub context: sys::CUcontext,
 }
 
-// SAFETY: handles of the driver may be used from any thread; nothing in it changes.
+// SAFETY: driver handles may be used from any thread; nothing in it changes.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Memory of the host that a card reads by itself.
+/// Pinned host memory.
 pub(crate) struct Pinned {
     pub context: Arc<Context>,
-    pub octets: *mut u8,
+    pub memory: *mut u8,
     pub length: usize,
-    /// When the card has read it.
-    pub sent: sys::CUevent,
-    pub on_its_way: bool,
+    /// Recorded behind each copy to the GPU.
+    pub copied: sys::CUevent,
+    /// A copy may still be running.
+    pub in_flight: bool,
 }
 
 // SAFETY: it owns its memory; the event may be used from any thread.
 unsafe impl Send for Pinned {}
 
 impl Context {
-    /// Makes it that of this thread.
+    /// Makes it the current context of this thread.
     pub fn enter(&self) -> Result<(), DriverError> {
-        // SAFETY: it is retained.
+        // SAFETY: the context is retained.
         unsafe { result::ctx::set_current(self.context) }
     }
 }
@@ -38,29 +39,29 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: it was retained once.
-        let _ = unsafe { result::primary_ctx::release(self.card) };
+        let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }
 
 impl Pinned {
-    pub fn octets(&self) -> &[u8] {
-        // SAFETY: it owns so many octets, which were set, and the card does not write there.
-        unsafe { std::slice::from_raw_parts(self.octets, self.length) }
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: it owns `length` initialised bytes, and the GPU only reads them.
+        unsafe { std::slice::from_raw_parts(self.memory, self.length) }
     }
 
-    pub fn octets_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.wait();
-        // SAFETY: as above, and the card no longer reads there.
-        unsafe { std::slice::from_raw_parts_mut(self.octets, self.length) }
+        // SAFETY: as above, and the GPU no longer reads them.
+        unsafe { std::slice::from_raw_parts_mut(self.memory, self.length) }
     }
 
-    /// Until the card has read it. If it fails it reads no more.
+    /// Waits until the GPU has read the memory. A GPU that fails reads no more.
     #[inline(always)]
     fn wait(&mut self) {
-        if self.on_its_way {
+        if self.in_flight {
             // SAFETY: the event lives as long as `self`.
-            let _ = self.context.enter().map(|()| unsafe { result::event::synchronize(self.sent) });
-            self.on_its_way = false;
+            let _ = self.context.enter().map(|()| unsafe { result::event::synchronize(self.copied) });
+            self.in_flight = false;
         }
     }
 }
@@ -68,11 +69,11 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         self.wait();
-        // SAFETY: both were made for it by `Cuda::buffer`, and nobody has them any more.
+        // SAFETY: `Cuda::allocate_host` made both for it, and nothing else refers to them.
         unsafe {
             let _ = self.context.enter();
-            let _ = result::event::destroy(self.sent);
-            let _ = result::free_host(self.octets.cast());
+            let _ = result::event::destroy(self.copied);
+            let _ = result::free_host(self.memory.cast());
         }
     }
 }

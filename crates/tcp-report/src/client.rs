@@ -39,7 +39,7 @@ impl Clients {
     /// Takes note of a packet. If not, it is of a connection for which there is no room.
     #[must_use]
     pub fn enter(&mut self, packet: &Packet) -> bool {
-        let (key, side) = ConnectionKey::of_packet(packet);
+        let (key, side) = ConnectionKey::from_packet(packet);
         let side = side as u8;
         let pair = match self.pairs.get_mut(&key) {
             Some(pair) => pair,
@@ -84,7 +84,7 @@ impl Clients {
 
     /// The side of the client.
     pub fn of(&self, conversation: &ConnectionRecord) -> usize {
-        let key = ConnectionKey::between(conversation.endpoints);
+        let key = ConnectionKey::from_endpoints(conversation.endpoints);
         let Some(pair) = self.pairs.get(&key) else { return 0 };
         let turns = self.turns.get(&key).map_or(&[][..], Vec::as_slice);
         let turn = turns.iter().rev().find(|&&(since_ns, _)| since_ns <= conversation.first_ns);

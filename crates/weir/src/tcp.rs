@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::{PacketFilter, Source};
-use weir_tcp_batch::{Backend, Engine, EngineOptions};
+use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
     Analysis, CaptureReport, ExplainError, Limits, MemoryError, PacketConsumer, PacketReader, Pass, ReportOptions,
     explain, find, free_bytes,
@@ -48,7 +48,7 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
         max_anomalies: limits.in_trouble,
         ..EngineOptions::default()
     })
-    .map_err(|error| Refusal(format!("--engine gpu: {error}")))?;
+    .map_err(|error| Refusal(format!("--engine gpu: {error}; `--engine auto` continues without a GPU")))?;
     let mut outputs = outputs.open()?;
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
@@ -181,9 +181,10 @@ fn explain_again(
 fn say_engine(tcp: &Tcp, report: &CaptureReport) {
     // A machine without a GPU is mentioned only on request; a GPU that does not work always.
     let asked = tcp.verbose || tcp.engine.is_some();
-    let note = report.engine_counters.note.as_ref().filter(|note| asked || !note.ends_with(weir_tcp_batch::NO_DRIVER));
-    if let Some(note) = note.filter(|_| !tcp.quiet) {
-        say(note);
+    let no_driver = Fallback::Unavailable(DeviceError::NoDriver);
+    let fallback = report.engine_counters.fallback.as_ref().filter(|&fallback| asked || *fallback != no_driver);
+    if let Some(fallback) = fallback.filter(|_| !tcp.quiet) {
+        say(&fallback.to_string());
     }
     if tcp.verbose {
         say(&format!("followed on: {}; batches: {}", report.engine, report.engine_counters.batches));

@@ -534,15 +534,15 @@ fn a_card_that_is_not_there_is_exit_code_1_and_auto_goes_on() {
         return;
     }
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains("--engine gpu") && err.contains("no card can be used"), "{err}");
+    assert!(err.contains("--engine gpu") && err.contains("no GPU can be used"), "{err}");
     let (code, _, err) = tcp(&capture, &["--engine", "auto"]);
-    assert!(code == 0 && err.contains("no card is used: ") && err.lines().count() == 1, "{err}");
+    assert!(code == 0 && err.contains("no GPU is used: ") && err.lines().count() == 1, "{err}");
     for silent in [&[][..], &["--engine", "cpu"], &["--engine", "auto", "--quiet"]] {
         let (code, _, err) = tcp(&capture, silent);
         assert_eq!((code, err.as_str()), (0, ""), "{silent:?}");
     }
     let (_, _, err) = tcp(&capture, &["-v"]);
-    assert!(err.contains("no card is used"), "{err}");
+    assert!(err.contains("no GPU is used"), "{err}");
 }
 
 #[test]

@@ -1,37 +1,33 @@
-//! Some thousand packets, always the same: before a card is used it has to say of them what the processor says.
+//! The self-test of a device: before its first use it must give the results of the CPU for some thousand
+//! fixed packets.
 
-use crate::card::{Device, Failure};
-use crate::conversation::ConnectionRecord;
-use crate::key::Secret;
-use crate::lane::Lane;
+use crate::connection_record::ConnectionRecord;
+use crate::device::{Device, DeviceError};
+use crate::key::HashKey;
+use crate::shard::Shard;
 use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
-/// How many; records of a batch.
 const PACKETS: usize = 4096;
-const LIMIT: usize = 1500;
+const BATCH_SIZE: usize = 1500;
 
-/// Whether a device says what the processor says.
-pub(crate) fn test(device: Box<dyn Device>) -> Result<(), Failure> {
-    let secret = Secret([0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db]);
+/// Compares the results of a device with those of the CPU.
+pub(crate) fn run(device: Box<dyn Device>) -> Result<(), DeviceError> {
+    let key = HashKey([0x9e37_79b9_7f4a_7c15, 0xd6e8_feb8_6659_fd93, 0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db]);
     let packets = packets();
-    let expected = through(Lane::new(secret, LIMIT), &packets)?;
-    let found = through(Lane::on(device, secret, LIMIT)?, &packets)?;
-    if found == expected {
-        Ok(())
-    } else {
-        Err(Failure("the card does not say of packets what the processor says".into()))
-    }
+    let expected = process(Shard::on_cpu(key, BATCH_SIZE), &packets)?;
+    let found = process(Shard::on_device(device, key, BATCH_SIZE)?, &packets)?;
+    if found == expected { Ok(()) } else { Err(DeviceError::SelfTestFailed) }
 }
 
-fn through(mut lane: Lane, packets: &[Packet]) -> Result<Vec<ConnectionRecord>, Failure> {
+fn process(mut shard: Shard, packets: &[Packet]) -> Result<Vec<ConnectionRecord>, DeviceError> {
     let mut done = Vec::new();
-    packets.iter().for_each(|packet| lane.enter(packet, &mut done));
-    lane.finish(&mut done);
-    done.sort_by_key(|one| (one.endpoints, one.first_ns, one.last_ns));
-    lane.failure.map_or(Ok(done), Err)
+    packets.iter().for_each(|packet| shard.enter(packet, &mut done));
+    shard.finish(&mut done);
+    done.sort_by_key(|record| (record.endpoints, record.first_ns, record.last_ns));
+    shard.failure.map_or(Ok(done), Err)
 }
 
-/// Segments that are lost, repeated, out of order, that begin and end connections: of each there is something.
+/// Segments of every class, many connections, and several connections between the same endpoints.
 pub(crate) fn packets() -> Vec<Packet> {
     let mut state = 1_u64;
     let mut below = |limit: u64| {
@@ -42,7 +38,7 @@ pub(crate) fn packets() -> Vec<Packet> {
     let mut last_syn = [[0_u32; 2]; 64];
     let mut acknowledged = [[0_u32; 2]; 64];
     let mut packet_of = |number: usize| {
-        // Some connections have many packets in a batch.
+        // The distribution is uneven: some connections have many packets in a batch.
         let connection = below(64).min(below(64)).min(below(64)) as usize;
         let side = below(2) as usize;
         let payload_bytes = match below(6) {
@@ -103,18 +99,19 @@ pub(crate) fn packets() -> Vec<Packet> {
         }
     };
     let mut packets: Vec<Packet> = (0..PACKETS).map(&mut packet_of).collect();
-    // Copies, on their way and behind a router.
+    // Duplicates, some with another TTL.
     for at in (10..PACKETS).step_by(37) {
         packets[at] = Packet { ttl: packets[at].ttl, time_ns: packets[at].time_ns, ..packets[at - 1 - at % 5] };
     }
     packets.extend(holes());
-    packets.extend(copies());
+    packets.extend(duplicates());
     packets
 }
 
-/// A connection with more holes than are kept, which are filled just before, at and just after the limit.
+/// A connection with more holes than are recorded. They are filled just before, at and just after the
+/// reordering limit.
 fn holes() -> impl Iterator<Item = Packet> {
-    const LIMIT_NS: u64 = 3_000_000;
+    const REORDERING_NS: u64 = 3_000_000;
     let segment = |sequence: u64, after_ns: u64| Packet {
         source: ipv4_mapped([192, 0, 2, 3]),
         destination: ipv4_mapped([192, 0, 2, 4]),
@@ -130,13 +127,14 @@ fn holes() -> impl Iterator<Item = Packet> {
     let every_second = (0..40).map(move |number| segment(2000 * number, 10_000 * number));
     let opened_ns = |number: u64| 10_000 * (number + 1);
     let between =
-        (0..39).map(move |number| segment(2000 * number + 1000, opened_ns(number) + LIMIT_NS - 1 + number % 3));
+        (0..39).map(move |number| segment(2000 * number + 1000, opened_ns(number) + REORDERING_NS - 1 + number % 3));
     every_second.chain(between)
 }
 
-/// Connections with a copy, and with another one behind so many other segments, or behind what lets copies be forgotten.
-fn copies() -> impl Iterator<Item = Packet> {
-    let of_one = |(number, (between, forgets)): (u16, (u32, u32))| {
+/// Connections with a duplicate, and another one behind a number of segments, or behind a segment that
+/// clears the history.
+fn duplicates() -> impl Iterator<Item = Packet> {
+    let connection = |(number, (between, clears)): (u16, (u32, u32))| {
         let segment = move |at: u32, sequence: u32| Packet {
             source: ipv4_mapped([192, 0, 2, 5]),
             destination: ipv4_mapped([192, 0, 2, 6]),
@@ -151,22 +149,22 @@ fn copies() -> impl Iterator<Item = Packet> {
             window: 500,
             ..Packet::default()
         };
-        let copy = |original: Packet, ttl: u8| Packet { time_ns: original.time_ns + 500_000, ttl, ..original };
+        let duplicate = |original: Packet, ttl: u8| Packet { time_ns: original.time_ns + 500_000, ttl, ..original };
         let (first, original) = (segment(0, 0), segment(1, 10));
-        let mut packets = vec![first, copy(first, 1), original];
+        let mut packets = vec![first, duplicate(first, 1), original];
         packets.extend((0..between).map(|at| segment(2 + at, 20 + 10 * at)));
         let next = segment(2 + between, 20 + 10 * between);
         let far = |at: u32| Packet { sequence: next.sequence + (1 << 31) + 10 * at, ..segment(3 + between + at, 0) };
-        match forgets {
+        match clears {
             1 => packets.push(Packet { acknowledgment: 1 << 28, ..next }),
             2 => packets.push(Packet { control: Packet::SYN, ..next }),
             3 => packets.extend([far(0), far(1)]),
             4 => packets.push(Packet { flags: Flags(next.flags.0 | Flags::FRAGMENT_FIRST), ..next }),
             _ => {}
         }
-        packets.push(copy(original, 0));
+        packets.push(duplicate(original, 0));
         packets
     };
-    let all = [3, 4, 5, 62, 63, 64, 65].map(|between| (between, 0)).into_iter().chain((1..5).map(|how| (9, how)));
-    (0..).zip(all).flat_map(of_one)
+    let all = [3, 4, 5, 62, 63, 64, 65].map(|between| (between, 0)).into_iter().chain((1..5).map(|clears| (9, clears)));
+    (0..).zip(all).flat_map(connection)
 }

@@ -1,5 +1,5 @@
-// What the kernels need of a card, for an ordinary C++ compiler: the threads of a block are a loop. Threads that each do
-// their own are shared among some of the system's, so that what they do to each other is done to them here, too.
+// CUDA for an ordinary C++ compiler: the threads of a block are a loop. Threads that work alone are
+// distributed to several threads of the system, to test their concurrency.
 #pragma once
 
 #include <thread>
@@ -13,12 +13,12 @@
 #define WEIR_READ(word) __atomic_load_n(word, __ATOMIC_ACQUIRE)
 #define WEIR_FENCE()
 #define WEIR_THREADS(name)                                                                                              \
-    extern "C" void weir_##name(const Job *job, unsigned int) {                                                         \
-        weir_all(job->threads, [=](unsigned int thread) { name(*job, thread); });                                       \
+    extern "C" void weir_##name(const KernelArguments *arguments, unsigned int) {                                       \
+        weir_all(arguments->threads, [=](unsigned int thread) { name(*arguments, thread); });                           \
     }
 #define WEIR_BLOCKS(name, most)                                                                                         \
-    extern "C" void weir_##name(const Job *job, unsigned int blocks) {                                                  \
-        weir_all(blocks, [=](unsigned int block) { name(*job, block); });                                               \
+    extern "C" void weir_##name(const KernelArguments *arguments, unsigned int blocks) {                                \
+        weir_all(blocks, [=](unsigned int block) { name(*arguments, block); });                                         \
     }
 #define EACH(item, count) for (u32 item = 0; item < (count); item++)
 #define ALONE
@@ -29,7 +29,7 @@ static inline unsigned long long weir_swap(unsigned long long *word, unsigned lo
     return from;
 }
 
-// Few are not worth the system's threads.
+// A few are faster on one thread.
 template <class Work> void weir_all(unsigned int count, Work work) {
     const unsigned int threads = count < 200 ? 1 : 4;
     auto some = [=](unsigned int first) {

@@ -1,8 +1,8 @@
-// A stand-in for libcuda.so.1, for the tests: no card, but streams that do everything as late as they may. What one asks
-// for is done when somebody waits for it, and reads what is there then; so what is not waited for, or written too soon,
-// comes out wrong. Compiled together with the kernels, which it runs as loops.
+// A fake libcuda.so.1 for tests. Its streams run every operation as late as CUDA permits: when the
+// program waits for it. A missing wait, or memory written too early, therefore gives wrong results. The
+// kernels are compiled in, as C++.
 //
-// WEIR_CALLS: after so many calls every one fails, as after an error of the card.
+// WEIR_CALLS: number of calls after which all calls fail, as after an error of the GPU.
 #include "../../kernels/weir.cu"
 
 #include <cstdlib>
@@ -20,12 +20,12 @@ long calls_left = getenv("WEIR_CALLS") ? atol(getenv("WEIR_CALLS")) : -1;
 bool has_failed;
 
 struct Stream {
-    std::vector<std::function<void()>> asked;
+    std::vector<std::function<void()>> operations;
     size_t done = 0;
 
-    // A card that failed does nothing any more.
+    // A GPU that failed does nothing.
     void run_to(size_t end) {
-        while (done < end && !has_failed) asked[done++]();
+        while (done < end && !has_failed) operations[done++]();
     }
 };
 
@@ -39,10 +39,17 @@ struct Event {
 };
 
 std::vector<Stream *> streams;
-std::map<std::string, void (*)(const Job *, unsigned int)> kernels = {
-    {"weir_hash", weir_hash},       {"weir_count", weir_count}, {"weir_scan", weir_scan},
-    {"weir_scatter", weir_scatter}, {"weir_heads", weir_heads}, {"weir_walk", weir_walk},     {"weir_walk_long", weir_walk_long},
-    {"weir_entries", weir_entries}, {"weir_rooms", weir_rooms}, {"weir_troubles", weir_troubles},
+std::map<std::string, void (*)(const KernelArguments *, unsigned int)> kernels = {
+    {"weir_hash", weir_hash},
+    {"weir_count_digits", weir_count_digits},
+    {"weir_prefix_sums", weir_prefix_sums},
+    {"weir_scatter", weir_scatter},
+    {"weir_find_runs", weir_find_runs},
+    {"weir_process_runs", weir_process_runs},
+    {"weir_process_long_runs", weir_process_long_runs},
+    {"weir_gather_entries", weir_gather_entries},
+    {"weir_list_anomalies", weir_list_anomalies},
+    {"weir_gather_anomalies", weir_gather_anomalies},
 };
 thread_local void *current;
 int the_context;
@@ -56,7 +63,7 @@ int call() {
 }
 
 void run_all() {
-    for (Stream *stream : streams) stream->run_to(stream->asked.size());
+    for (Stream *stream : streams) stream->run_to(stream->operations.size());
 }
 
 }  // namespace
@@ -69,14 +76,14 @@ int cuInit(unsigned) { return OK; }
 int cuDriverGetVersion(int *version) { return *version = 12020, OK; }
 int cuDeviceGetCount(int *count) { return *count = 2, OK; }
 int cuDeviceGet(int *device, int number) { return *device = number, OK; }
-int cuDeviceGetName(char *name, int length, int) { return strncpy(name, "stand-in", size_t(length)), OK; }
+int cuDeviceGetName(char *name, int length, int) { return strncpy(name, "fake GPU", size_t(length)), OK; }
 int cuDeviceGetAttribute(int *value, int, int) { return *value = 8, OK; }
 int cuDevicePrimaryCtxRetain(void **context, int) { return *context = &the_context, OK; }
 int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
 int cuCtxSetCurrent(void *context) { return current = context, OK; }
 int cuGetErrorName(int, const char **name) { return *name = "FAILED", OK; }
 int cuGetErrorString(int error, const char **text) {
-    return *text = error == FAILED ? "the card fell off" : "used in a wrong way", OK;
+    return *text = error == FAILED ? "the GPU fell off the bus" : "invalid use", OK;
 }
 int cuModuleLoadData(void **module, const void *image) {
     CALL;
@@ -86,7 +93,6 @@ int cuModuleLoadData(void **module, const void *image) {
 int cuModuleUnload(void *) { return OK; }
 int cuModuleGetFunction(void **function, void *, const char *name) {
     CALL;
-    // As in the text that a card would have.
     auto found = kernels.find(name);
     if (found == kernels.end()) return NOT_FOUND;
     *function = reinterpret_cast<void *>(found->second);
@@ -102,13 +108,13 @@ int cuStreamDestroy_v2(void *) { return OK; }
 int cuStreamSynchronize(void *stream) {
     CALL;
     auto *which = static_cast<Stream *>(stream);
-    which->run_to(which->asked.size());
+    which->run_to(which->operations.size());
     return OK;
 }
 int cuStreamWaitEvent(void *stream, void *event, unsigned) {
     CALL;
     Event now = *static_cast<Event *>(event);
-    static_cast<Stream *>(stream)->asked.push_back([now]() mutable { now.wait(); });
+    static_cast<Stream *>(stream)->operations.push_back([now]() mutable { now.wait(); });
     return OK;
 }
 int cuEventCreate(void **event, unsigned) {
@@ -120,7 +126,7 @@ int cuEventDestroy_v2(void *event) { return delete static_cast<Event *>(event), 
 int cuEventRecord(void *event, void *stream) {
     CALL;
     auto *which = static_cast<Stream *>(stream);
-    *static_cast<Event *>(event) = Event{which, which->asked.size()};
+    *static_cast<Event *>(event) = Event{which, which->operations.size()};
     return OK;
 }
 int cuEventSynchronize(void *event) {
@@ -129,11 +135,11 @@ int cuEventSynchronize(void *event) {
     return OK;
 }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return *free = *total = size_t(1) << 30, OK; }
-int cuMemAlloc_v2(u64 *address, size_t octets) {
+int cuMemAlloc_v2(u64 *address, size_t length) {
     CALL;
-    void *memory = aligned_alloc(256, (octets + 255) / 256 * 256);
-    // What was there before is not known.
-    memset(memory, 0xa5, octets);
+    void *memory = aligned_alloc(256, (length + 255) / 256 * 256);
+    // Uninitialised memory.
+    memset(memory, 0xa5, length);
     *address = reinterpret_cast<u64>(memory);
     return OK;
 }
@@ -141,33 +147,33 @@ int cuMemFree_v2(u64 address) {
     run_all();
     return free(reinterpret_cast<void *>(address)), OK;
 }
-int cuMemHostAlloc(void **memory, size_t octets, unsigned) {
+int cuMemHostAlloc(void **memory, size_t length, unsigned) {
     CALL;
-    *memory = malloc(octets);
+    *memory = malloc(length);
     return OK;
 }
 int cuMemFreeHost(void *memory) { return free(memory), OK; }
-int cuMemsetD8Async(u64 address, unsigned char value, size_t octets, void *stream) {
+int cuMemsetD8Async(u64 address, unsigned char value, size_t length, void *stream) {
     CALL;
-    static_cast<Stream *>(stream)->asked.push_back([=] { memset(reinterpret_cast<void *>(address), value, octets); });
+    static_cast<Stream *>(stream)->operations.push_back([=] { memset(reinterpret_cast<void *>(address), value, length); });
     return OK;
 }
-int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t octets, void *stream) {
+int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t length, void *stream) {
     CALL;
-    static_cast<Stream *>(stream)->asked.push_back([=] { memcpy(reinterpret_cast<void *>(to), from, octets); });
+    static_cast<Stream *>(stream)->operations.push_back([=] { memcpy(reinterpret_cast<void *>(to), from, length); });
     return OK;
 }
-int cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t octets, void *stream) {
+int cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t length, void *stream) {
     CALL;
-    static_cast<Stream *>(stream)->asked.push_back([=] { memcpy(to, reinterpret_cast<const void *>(from), octets); });
+    static_cast<Stream *>(stream)->operations.push_back([=] { memcpy(to, reinterpret_cast<const void *>(from), length); });
     return OK;
 }
 int cuLaunchKernel(void *function, unsigned x, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *stream,
                    void **arguments, void **) {
     CALL;
-    Job job = *static_cast<const Job *>(arguments[0]);
-    auto kernel = reinterpret_cast<void (*)(const Job *, unsigned)>(function);
-    static_cast<Stream *>(stream)->asked.push_back([=] { kernel(&job, x); });
+    KernelArguments copy = *static_cast<const KernelArguments *>(arguments[0]);
+    auto kernel = reinterpret_cast<void (*)(const KernelArguments *, unsigned)>(function);
+    static_cast<Stream *>(stream)->operations.push_back([=] { kernel(&copy, x); });
     return OK;
 }
 }

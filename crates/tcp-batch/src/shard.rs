@@ -1,0 +1,153 @@
+//! A shard: one table of connections and the device, or the CPU, that processes its batches.
+
+use crate::batch::{Batch, MAX_ENTRY_BYTES};
+use crate::buffer::Buffer;
+use crate::connection_record::ConnectionRecord;
+use crate::cpu::CpuProcessor;
+use crate::device::{Device, DeviceError};
+use crate::key::HashKey;
+use crate::offload::{FailedBatches, Offload};
+use crate::packed::{PackedIpv4, PackedIpv6};
+use crate::table::Table;
+use weir_packet::{Network, Packet};
+
+/// Packs packets into batches and has them processed.
+pub(crate) struct Shard {
+    table: Table,
+    cpu: CpuProcessor,
+    /// Most entries of a batch.
+    max_entries: usize,
+    /// The device, until it fails.
+    offload: Option<Offload>,
+    /// The batches that are being filled: IPv4 and IPv6.
+    filling: [Batch; 2],
+    spare: Vec<Buffer>,
+    pub batches: u64,
+    /// Batches that a device did not finish and the CPU repeated.
+    pub repeated_batches: u64,
+    /// The error of the device that failed.
+    pub failure: Option<DeviceError>,
+}
+
+impl Shard {
+    /// Creates a shard on the CPU, with batches of at most `max_entries`.
+    pub fn on_cpu(hash_key: HashKey, max_entries: usize) -> Self {
+        let filling = [Network::Ipv4, Network::Ipv6].map(|network| Batch::new(network, Buffer::plain(0)));
+        Self {
+            table: Table::new(hash_key),
+            cpu: CpuProcessor::default(),
+            max_entries,
+            offload: None,
+            filling,
+            spare: Vec::new(),
+            batches: 0,
+            repeated_batches: 0,
+            failure: None,
+        }
+    }
+
+    /// Creates a shard on a device.
+    pub fn on_device(device: Box<dyn Device>, hash_key: HashKey, max_entries: usize) -> Result<Self, DeviceError> {
+        let mut shard = Self::on_cpu(hash_key, max_entries);
+        shard.offload = Some(Offload::new(device, max_entries, &shard.table)?);
+        Ok(shard)
+    }
+
+    /// Limits the directions with anomalies.
+    pub fn limit_anomalies(&mut self, max_anomalies: usize) {
+        self.table.max_anomalies = max_anomalies;
+    }
+
+    /// Enters a TCP packet with ports.
+    #[inline]
+    pub fn enter(&mut self, packet: &Packet, done: &mut Vec<ConnectionRecord>) {
+        if !self.push(packet) {
+            self.flush(usize::from(packet.network == Network::Ipv6), done);
+            assert!(self.push(packet), "an empty batch takes any packet");
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, packet: &Packet) -> bool {
+        let key = self.table.pool.digest_key();
+        match packet.network {
+            Network::Ipv4 => self.filling[0].push::<PackedIpv4>(packet, key, self.max_entries),
+            _ => self.filling[1].push::<PackedIpv6>(packet, key, self.max_entries),
+        }
+    }
+
+    /// Has a batch processed, and starts another.
+    fn flush(&mut self, which: usize, done: &mut Vec<ConnectionRecord>) {
+        let buffer = self.take_buffer();
+        let network = self.filling[which].network;
+        let batch = std::mem::replace(&mut self.filling[which], Batch::new(network, buffer));
+        if batch.count == 0 {
+            return;
+        }
+        self.batches += 1;
+        match &mut self.offload {
+            None => self.process_on_cpu(batch, done),
+            Some(offload) => match offload.submit(batch, &mut self.table, done) {
+                Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
+                Err(failed) => self.fall_back(failed, done),
+            },
+        }
+    }
+
+    fn take_buffer(&mut self) -> Buffer {
+        let spare = self.spare.pop();
+        let pinned = || self.offload.as_mut().and_then(|offload| offload.allocate_buffer().ok());
+        spare.or_else(pinned).unwrap_or_else(|| Buffer::plain(self.max_entries * MAX_ENTRY_BYTES))
+    }
+
+    fn process_on_cpu(&mut self, batch: Batch, done: &mut Vec<ConnectionRecord>) {
+        self.cpu.process(&mut self.table, &batch, done);
+        self.spare.push(batch.buffer);
+    }
+
+    /// Continues on the CPU, behind the last batch that the device finished.
+    fn fall_back(&mut self, failed: FailedBatches, done: &mut Vec<ConnectionRecord>) {
+        self.offload = None;
+        self.failure = Some(failed.error);
+        for batch in failed.batches {
+            self.repeated_batches += 1;
+            self.process_on_cpu(batch, done);
+        }
+    }
+
+    /// Ends the capture: appends the records of all connections that are left.
+    pub fn finish(&mut self, done: &mut Vec<ConnectionRecord>) {
+        for which in 0..2 {
+            if self.filling[which].count > 0 {
+                self.flush(which, done);
+            }
+        }
+        if let Some(offload) = &mut self.offload {
+            match offload.finish(&mut self.table, done) {
+                Ok(finished) => self.spare.extend(finished.map(|batch| batch.buffer)),
+                Err(failed) => self.fall_back(failed, done),
+            }
+        }
+        // Table entries are freed while their records are created.
+        self.table.index = Vec::new();
+        while let Some(entry) = self.table.entries.pop() {
+            done.push(entry.record(&self.table.pool));
+        }
+    }
+}
+
+#[cfg(test)]
+impl Shard {
+    /// The state of every connection, without the indices of its pool entries, which depend on the
+    /// order of the threads of a device.
+    pub fn table_bytes(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
+        const ANOMALY_INDEX: [usize; 2] = [28, 64 + 28];
+        let entries = self.table.entries.iter().map(|entry| {
+            let mut bytes = bytemuck::bytes_of(entry).to_vec();
+            let connection = size_of_val(entry) - size_of_val(&entry.connection);
+            ANOMALY_INDEX.iter().for_each(|at| bytes[connection + at..][..4].fill(0));
+            (format!("{:?}", entry.key), bytes)
+        });
+        entries.collect()
+    }
+}
