@@ -1,5 +1,5 @@
-//! The meter and the batch engine on a synthetic network whose truth is known: nothing missed, nothing invented, wherever
-//! batches end.
+//! The meter and the batch engine on generated TCP with known truth: every event is found and none is
+//! invented, at every batch size.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -71,13 +71,13 @@ const LOADS: [&str; 2] = [
 ];
 
 #[test]
-fn the_batch_engine_tells_the_truth_at_every_size_of_batch() {
+fn batch_engine_is_exact_at_every_batch_size() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
         assert!(truth.values().map(|told| told.retransmissions + told.unseen).sum::<u64>() > 200);
         for batch in [2, 3, 7, 64, 1000, 1 << 14, 1 << 16, 1 << 20, 1 << 23] {
             let options = EngineOptions { backend: Backend::Cpu, batch_size: batch, ..EngineOptions::default() };
-            let mut engine = Engine::open(options).expect("the processor is there");
+            let mut engine = Engine::open(options).expect("the CPU backend is always available");
             let mut done = Vec::new();
             packets.chunks(97).for_each(|burst| engine.enter(burst, &mut done));
             engine.finish(&mut done);
@@ -94,7 +94,7 @@ fn the_batch_engine_tells_the_truth_at_every_size_of_batch() {
 }
 
 #[test]
-fn the_meter_tells_the_truth() {
+fn meter_is_exact() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
         let mut meter = Meter::new(Config { flows: 4096, ..Config::default() });

@@ -1,5 +1,5 @@
-//! The meter while detail is given up and taken up again, on traffic in which nothing is lost: no packet goes astray, and TCP analysis
-//! invents nothing.
+//! The meter while its level of detail changes, on traffic without losses: every packet is accounted
+//! for, and TCP analysis reports no losses.
 
 use std::collections::BTreeMap;
 use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
@@ -14,8 +14,8 @@ fn load(specification: &str) -> Vec<Packet> {
     weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"))
 }
 
-/// What only happens where packets are missing.
-fn missing(report: &TcpReport) -> u64 {
+/// Sum of the counters that only lost packets increase.
+fn loss_indications(report: &TcpReport) -> u64 {
     let unseen =
         report.count(SegmentClass::UnseenRetransmission).segments + report.count(SegmentClass::OutOfOrder).segments;
     unseen + report.missing_bytes + report.largest_hole_bytes + u64::from(report.degradation.0)
@@ -25,17 +25,17 @@ fn config(active_timeout_ns: u64) -> Config {
     Config { flows: 4096, idle_timeout_ns: 2_000_000_000, active_timeout_ns, secret: Some(7), ..Config::default() }
 }
 
-/// Some of everything: what is metered in each of the parts of the load.
+/// What the meter does with a part of the load.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     All,
     Unanalysed,
-    /// One packet in three comes, the others were left out before.
+    /// One packet in three arrives; sampling removed the others.
     Sampled,
 }
 
 #[test]
-fn analysis_that_is_switched_off_and_on_invents_no_losses() {
+fn switching_analysis_off_and_on_reports_no_losses() {
     let packets = load("mix,flows=200,packets=60k,seed=5");
     let span_ns = packets.last().unwrap().time_ns - packets[0].time_ns;
     for active_timeout_ns in [span_ns / 40, span_ns / 7, span_ns] {
@@ -44,7 +44,7 @@ fn analysis_that_is_switched_off_and_on_invents_no_losses() {
         packets.chunks(64).for_each(|burst| meter.process(burst, &mut whole));
         meter.drain(&mut whole);
         let reports = |flows: &[FlowRecord]| flows.iter().filter_map(|flow| flow.tcp).flatten().collect::<Vec<_>>();
-        assert!(reports(&whole).iter().all(|report| missing(report) == 0), "the load has no losses");
+        assert!(reports(&whole).iter().all(|report| loss_indications(report) == 0), "the load has no losses");
 
         for length in [300, 2000, 9000] {
             let mut meter = Meter::new(config(active_timeout_ns));
@@ -55,10 +55,10 @@ fn analysis_that_is_switched_off_and_on_invents_no_losses() {
                     meter.set_detail(Detail { tcp_analysis: now == Part::All, small_flows: true });
                     before = now;
                 }
-                let comes = |(at, _): &(usize, &Packet)| now != Part::Sampled || at % 3 == 1;
-                let came: Vec<Packet> = part.iter().enumerate().filter(comes).map(|(_, packet)| *packet).collect();
-                given += came.len() as u64;
-                came.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
+                let arrives = |(at, _): &(usize, &Packet)| now != Part::Sampled || at % 3 == 1;
+                let arrived: Vec<Packet> = part.iter().enumerate().filter(arrives).map(|(_, packet)| *packet).collect();
+                given += arrived.len() as u64;
+                arrived.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
             }
             meter.drain(&mut flows);
             assert_eq!(flows.iter().map(FlowRecord::packets).sum::<u64>(), given);
@@ -67,7 +67,7 @@ fn analysis_that_is_switched_off_and_on_invents_no_losses() {
             }
             let left = reports(&flows);
             assert!(left.len() > 20, "some records are analysed: {}", left.len());
-            let wrong: Vec<_> = left.iter().filter(|report| missing(report) > 0).collect();
+            let wrong: Vec<_> = left.iter().filter(|report| loss_indications(report) > 0).collect();
             assert!(
                 wrong.is_empty(),
                 "active {active_timeout_ns}, parts of {length}: {} of {}: {:?}",
@@ -80,7 +80,7 @@ fn analysis_that_is_switched_off_and_on_invents_no_losses() {
 }
 
 #[test]
-fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact() {
+fn small_new_flows_are_aggregated_and_existing_flows_stay_exact() {
     let packets = load("mix,flows=2000,packets=100k,seed=9");
     let (known, new) = packets.split_at(packets.len() / 3);
     let mut meter = Meter::new(config(u64::MAX >> 1));
@@ -96,7 +96,7 @@ fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact()
     assert_eq!(meter.counters().anomalies.get(PacketAnomaly::Aggregated), in_sums);
     assert!(flows.iter().filter(is_sum).all(|flow| flow.approximate.has(Approximate::OVERFLOW) && flow.tcp.is_none()));
 
-    // Flows by their ends, without those that have more than one record.
+    // Flows by endpoints, except those with several records.
     let mut exact = Vec::new();
     let mut all = Meter::new(config(u64::MAX >> 1));
     packets.chunks(64).for_each(|burst| all.process(burst, &mut exact));
@@ -112,24 +112,24 @@ fn new_flows_are_summed_until_they_are_no_small_ones_and_known_ones_stay_exact()
     let began_ns = new[0].time_ns;
     let (mut same, mut late) = (0, 0);
     for flow in exact.iter().filter(|flow| flow.end_ns() > began_ns) {
-        let who = ends(flow);
-        if truth[&who].len() > 1 {
+        let endpoints = ends(flow);
+        if truth[&endpoints].len() > 1 {
             continue;
         }
         if flow.start_ns() < began_ns {
-            assert_eq!(metered.get(&who), Some(&vec![flow.packets()]), "known before");
+            assert_eq!(metered.get(&endpoints), Some(&vec![flow.packets()]), "flow existed before the change");
             same += 1;
         } else if flow.packets() > 100 {
-            // The first eight, and those that came when another flow had taken its count.
-            let packets: u64 = metered.get(&who).into_iter().flatten().sum();
+            // Missing: the first eight, and packets while another flow held its counter.
+            let packets: u64 = metered.get(&endpoints).into_iter().flatten().sum();
             assert!(packets + 24 >= flow.packets() && packets + 8 <= flow.packets(), "{packets} of {}", flow.packets());
             late += 1;
         }
     }
-    assert!(same > 50 && late > 5, "{same} known, {late} large ones that began later");
+    assert!(same > 50 && late > 5, "{same} existing flows, {late} large flows that began later");
 }
 
-/// The ends of a flow, whoever began.
+/// Sorted endpoints and protocol of a flow.
 fn ends(flow: &FlowRecord) -> ([([u8; 16], u16); 2], u8) {
     let mut ends = [(flow.source, flow.source_port), (flow.destination, flow.destination_port)];
     ends.sort();

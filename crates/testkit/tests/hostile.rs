@@ -1,4 +1,4 @@
-//! Every capture, damaged: no panic, a ledger that balances, and the frames before a cut untouched.
+//! Damaged captures: no panic, a balanced ledger, and unchanged frames before the place of a cut.
 
 use std::path::Path;
 use weir_flow::{CacheFullPolicy, Config};
@@ -6,11 +6,11 @@ use weir_packet::{DecodeOptions, Packet, decode};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, reference, truth};
 
-/// Packets of each capture that are damaged.
+/// Frames of each capture to damage.
 const PACKETS: usize = 10;
-/// Octets of each of them.
+/// Octets of each frame to damage.
 const OCTETS: usize = 96;
-/// Files up to this size are cut at every place, larger ones at so many.
+/// Files up to this size (bytes) are cut at every octet, larger ones at [`CUTS`] places.
 const CUT_EVERYWHERE: usize = 1200;
 const CUTS: usize = 48;
 
@@ -24,7 +24,7 @@ fn frames(path: &Path) -> Vec<RawFrame> {
     real::frames(&mut *source).0
 }
 
-/// A frame with each of its first octets changed to several values.
+/// Returns copies of a frame in each of which one of the first octets is changed.
 fn mutants(frame: &RawFrame) -> impl Iterator<Item = RawFrame> + '_ {
     (0..frame.bytes.len().min(OCTETS)).flat_map(move |at| {
         let octet = frame.bytes[at];
@@ -37,7 +37,7 @@ fn mutants(frame: &RawFrame) -> impl Iterator<Item = RawFrame> + '_ {
 }
 
 #[test]
-fn every_octet_of_every_header_can_be_wrong() {
+fn ledger_balances_for_any_damaged_header_octet() {
     let mut damaged = 0;
     for case in truth::cases() {
         let frames = frames(&case.path);
@@ -53,7 +53,7 @@ fn every_octet_of_every_header_can_be_wrong() {
 }
 
 #[test]
-fn damaged_headers_are_read_as_the_reference_reads_them() {
+fn decoder_equals_reference_on_damaged_headers() {
     for case in truth::cases() {
         for frame in frames(&case.path).iter().take(PACKETS) {
             for mutant in mutants(frame).step_by(3) {
@@ -85,13 +85,13 @@ fn damaged_headers_are_read_as_the_reference_reads_them() {
 }
 
 #[test]
-fn a_file_may_end_anywhere_and_what_came_before_is_whole() {
+fn cut_file_delivers_all_frames_before_the_cut() {
     for case in truth::cases() {
         let bytes = std::fs::read(&case.path).expect("every capture can be read");
         let whole = frames(&case.path);
         let step = if bytes.len() <= CUT_EVERYWHERE { 1 } else { bytes.len().div_ceil(CUTS) };
         for cut in (0..bytes.len()).step_by(step) {
-            // No capture at all is an answer, too.
+            // A file cut in its header is refused.
             let Ok(mut source) = weir_capture::from_bytes(&case.path, bytes[..cut].to_vec()) else { continue };
             let (before, _) = real::frames(&mut *source);
             assert!(

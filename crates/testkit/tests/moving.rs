@@ -1,8 +1,8 @@
-//! Several meters behind a [`Partitioner`], between which flows move at any moment, beside one meter that sees all packets: the same
-//! records, field by field.
+//! Compares several meters behind a [`Partitioner`], with flows migrating between them at random, with
+//! one meter that processes all packets: the records are equal in every field.
 //!
-//! Every meter has a queue, as it would have on a thread of its own, and takes from it when chance lets it: so a flow comes to
-//! meters that are behind the one it left, and to meters that are ahead of it.
+//! Every meter has a queue, as on a thread of its own, and processes it at random times. So a flow
+//! reaches meters that are behind the one it left, and meters that are ahead of it.
 
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -13,32 +13,20 @@ use weir_flow::{
 use weir_ledger::RecordTotals;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
-use weir_trafficgen::TrafficGenerator;
+use weir_trafficgen::{Random, TrafficGenerator};
 
 const SEEDS: u64 = 400;
 const SECOND: u64 = 1_000_000_000;
 
-/// Random numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % most
-    }
-
-    /// About one part in so many.
-    fn parts(&mut self, of: u64) -> BucketSet {
-        let mut parts = BucketSet::new();
-        (0..BUCKETS as u16).filter(|_| self.below(of) == 0).for_each(|part| parts.insert(part));
-        parts
-    }
+/// Returns a set of buckets, each chosen with probability 1 in `rarity`.
+fn random_buckets(random: &mut Random, rarity: u64) -> BucketSet {
+    let mut buckets = BucketSet::new();
+    (0..BUCKETS as u16).filter(|_| random.below(rarity) == 0).for_each(|bucket| buckets.insert(bucket));
+    buckets
 }
 
-/// What a meter is told, in the order in which it is told.
-enum Told {
+/// An entry in a meter's queue.
+enum Message {
     Packets(Vec<Packet>),
     Seek(BucketSet),
     Forget,
@@ -46,36 +34,36 @@ enum Told {
     Adopt(usize),
 }
 
-/// A meter and what it is still to do.
+/// A meter and its queue.
 struct Queued {
     meter: Meter,
-    queue: VecDeque<Told>,
+    queue: VecDeque<Message>,
 }
 
-/// Flows on their way.
+/// Migration of the flows of some buckets.
 #[derive(Default)]
 struct Move {
-    parts: BucketSet,
+    buckets: BucketSet,
     to: usize,
     flows: Vec<MigratedFlow>,
-    /// What the meter has less that they left.
+    /// Records that the source meter lost by it.
     records: RecordTotals,
     released: bool,
     adopted: bool,
 }
 
-/// The distributor and its meters.
-struct Many {
-    spread: Partitioner,
-    /// The meter that each part goes to.
+/// A partitioner and its meters.
+struct Cluster {
+    partitioner: Partitioner,
+    /// Meter of each bucket.
     owners: [usize; BUCKETS],
     meters: Vec<Queued>,
     moves: Vec<Move>,
-    /// Parts that are sought, the meter that seeks and the one they are for.
-    sought: Option<(BucketSet, usize, usize)>,
+    /// Buckets of the pending migration, its source and its destination meter.
+    pending: Option<(BucketSet, usize, usize)>,
     random: Random,
-    /// Bursts between two decisions, about.
-    patience: u64,
+    /// Mean number of bursts between two decisions.
+    decision_interval: u64,
     newest_ns: u64,
     out: Vec<FlowRecord>,
     moved: usize,
@@ -89,18 +77,18 @@ fn less(one: RecordTotals, other: RecordTotals) -> RecordTotals {
     }
 }
 
-impl Many {
+impl Cluster {
     fn new(config: Config, meters: usize, seed: u64) -> Self {
         let queued = (0..meters).map(|_| Queued { meter: Meter::new(config), queue: VecDeque::new() }).collect();
         Self {
-            spread: Partitioner::new(config.secret.expect("they have one secret"), config.key)
+            partitioner: Partitioner::new(config.secret.expect("all meters share a secret"), config.key)
                 .expect("there is memory"),
-            owners: std::array::from_fn(|part| part % meters),
+            owners: std::array::from_fn(|bucket| bucket % meters),
             meters: queued,
             moves: Vec::new(),
-            sought: None,
-            random: Random(seed | 1),
-            patience: if seed.is_multiple_of(2) { 1 } else { 6 },
+            pending: None,
+            random: Random::new(seed),
+            decision_interval: if seed.is_multiple_of(2) { 1 } else { 6 },
             newest_ns: 0,
             out: Vec::new(),
             moved: 0,
@@ -111,16 +99,16 @@ impl Many {
         let mut shares = vec![Vec::new(); self.meters.len()];
         for packet in burst {
             let mut packet = *packet;
-            let part = self.spread.bucket(&mut packet);
+            let bucket = self.partitioner.bucket(&mut packet);
             self.newest_ns = self.newest_ns.max(packet.time_ns);
-            shares[self.owners[usize::from(part)]].push(packet);
+            shares[self.owners[usize::from(bucket)]].push(packet);
         }
         for (queued, share) in self.meters.iter_mut().zip(shares) {
             if !share.is_empty() {
-                queued.queue.push_back(Told::Packets(share));
+                queued.queue.push_back(Message::Packets(share));
             }
         }
-        if self.random.below(self.patience) == 0 {
+        if self.random.below(self.decision_interval) == 0 {
             self.decide();
         }
         for _ in 0..self.random.below(2 * self.meters.len() as u64 + 1) {
@@ -129,34 +117,34 @@ impl Many {
         }
     }
 
-    /// The distributor begins a search, or ends one in one way or the other.
+    /// Starts a migration, or cancels or completes the pending one.
     fn decide(&mut self) {
-        match self.sought.take() {
+        match self.pending.take() {
             None => {
                 let meters = self.meters.len() as u64;
                 let from = self.random.below(meters) as usize;
                 let to = (from + 1 + self.random.below(meters - 1) as usize) % self.meters.len();
-                let rare = [1, 2, 20][self.random.below(3) as usize];
-                let parts = self.random.parts(rare);
-                let own = |part: &u16| parts.contains(*part) && self.owners[usize::from(*part)] == from;
-                let mut sought = BucketSet::new();
-                (0..BUCKETS as u16).filter(own).for_each(|part| sought.insert(part));
-                self.meters[from].queue.push_back(Told::Seek(sought));
-                self.sought = Some((sought, from, to));
+                let rarity = [1, 2, 20][self.random.below(3) as usize];
+                let buckets = random_buckets(&mut self.random, rarity);
+                let own = |bucket: &u16| buckets.contains(*bucket) && self.owners[usize::from(*bucket)] == from;
+                let mut pending = BucketSet::new();
+                (0..BUCKETS as u16).filter(own).for_each(|bucket| pending.insert(bucket));
+                self.meters[from].queue.push_back(Message::Seek(pending));
+                self.pending = Some((pending, from, to));
             }
-            Some((_, from, _)) if self.random.below(5) == 0 => self.meters[from].queue.push_back(Told::Forget),
-            Some((parts, from, to)) => {
-                for part in (0..BUCKETS as u16).filter(|&part| parts.contains(part)) {
-                    assert_eq!(std::mem::replace(&mut self.owners[usize::from(part)], to), from);
+            Some((_, from, _)) if self.random.below(5) == 0 => self.meters[from].queue.push_back(Message::Forget),
+            Some((buckets, from, to)) => {
+                for bucket in (0..BUCKETS as u16).filter(|&bucket| buckets.contains(bucket)) {
+                    assert_eq!(std::mem::replace(&mut self.owners[usize::from(bucket)], to), from);
                 }
-                self.meters[from].queue.push_back(Told::Release(self.moves.len()));
-                self.meters[to].queue.push_back(Told::Adopt(self.moves.len()));
-                self.moves.push(Move { parts, to, ..Move::default() });
+                self.meters[from].queue.push_back(Message::Release(self.moves.len()));
+                self.meters[to].queue.push_back(Message::Adopt(self.moves.len()));
+                self.moves.push(Move { buckets, to, ..Move::default() });
             }
         }
     }
 
-    /// One meter does what it is to do next. False if it has nothing to do.
+    /// Lets one meter process its next message. Returns false without one.
     fn step(&mut self, one: usize) -> bool {
         let Queued { meter, queue } = &mut self.meters[one];
         match queue.pop_front() {
@@ -166,28 +154,28 @@ impl Many {
                 }
                 return false;
             }
-            Some(Told::Packets(packets)) => meter.process(&packets, &mut self.out),
-            Some(Told::Seek(parts)) => meter.start_migration(parts),
-            Some(Told::Forget) => {
+            Some(Message::Packets(packets)) => meter.process(&packets, &mut self.out),
+            Some(Message::Seek(buckets)) => meter.start_migration(buckets),
+            Some(Message::Forget) => {
                 meter.cancel_migration();
                 assert!(!meter.migration_ready());
             }
-            Some(Told::Release(number)) => {
+            Some(Message::Release(number)) => {
                 let before = meter.live();
                 let released = &mut self.moves[number];
-                meter.migrate_out(|part, moved| {
-                    assert!(released.parts.contains(part));
+                meter.migrate_out(|bucket, moved| {
+                    assert!(released.buckets.contains(bucket));
                     released.flows.push(moved);
                 });
                 released.records = less(before, meter.live());
                 released.released = true;
                 self.moved += released.flows.len();
                 if self.random.below(2) == 0 {
-                    // It need not have got so far.
+                    // The destination may adopt the flows early.
                     self.adopt(number);
                 }
             }
-            Some(Told::Adopt(number)) if self.moves[number].released => self.adopt(number),
+            Some(Message::Adopt(number)) if self.moves[number].released => self.adopt(number),
             Some(adopt) => {
                 queue.push_front(adopt);
                 return false;
@@ -206,17 +194,17 @@ impl Many {
         let (live, ended) = (meter.live(), self.out.len());
         let created = meter.counters().created;
         adopted.flows.drain(..).for_each(|moved| meter.migrate_in(moved, &mut self.out));
-        assert_eq!(self.out.len(), ended, "a flow was ended though there is room");
+        assert_eq!(self.out.len(), ended, "a flow ended although the cache has free slots");
         assert_eq!((less(meter.live(), live), meter.counters().created), (adopted.records, created));
     }
 
-    /// Records created are handed out, live, or on their way.
+    /// Asserts that every record created is exported, live or migrating.
     fn check(&self) {
         let created: u64 = self.meters.iter().map(|queued| queued.meter.counters().created).sum();
         let live: u64 = self.meters.iter().map(|queued| queued.meter.live().flows).sum();
-        let on_the_way = self.moves.iter().filter(|one| one.released && !one.adopted);
-        let on_the_way: u64 = on_the_way.map(|one| one.records.flows).sum();
-        assert_eq!(created, live + on_the_way + self.out.len() as u64);
+        let migrating = self.moves.iter().filter(|one| one.released && !one.adopted);
+        let migrating: u64 = migrating.map(|one| one.records.flows).sum();
+        assert_eq!(created, live + migrating + self.out.len() as u64);
     }
 
     fn finish(&mut self) {
@@ -232,7 +220,10 @@ impl Many {
     }
 }
 
-/// Whether the records are the same in every field, and the nearest two of the first that are not.
+/// Compares all fields of all records.
+///
+/// # Errors
+/// The most similar pair of different records.
 fn compare(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut balance: HashMap<String, i64> = HashMap::new();
     ours.iter().for_each(|flow| *balance.entry(format!("{flow:?}")).or_default() += 1);
@@ -249,11 +240,11 @@ fn compare(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
         return Ok(());
     }
     compare::flows(&more, &less)?;
-    Err(format!("fields without a meaning differ: {more:?} against {less:?}"))
+    Err(format!("fields without meaning differ: {more:?} against {less:?}"))
 }
 
-/// How many flows moved, and the records.
-fn same(
+/// How cluster flows migrated, and the records.
+fn compare_with_one_meter(
     packets: &[Packet],
     burst: usize,
     config: Config,
@@ -261,23 +252,23 @@ fn same(
     seed: u64,
 ) -> Result<(usize, Vec<FlowRecord>), String> {
     let (one, meter) = real::meter_packets(packets, burst, config);
-    let mut many = Many::new(config, meters, seed);
-    packets.chunks(burst).for_each(|burst| many.give(burst));
-    many.finish();
-    compare(&many.out, &one).map_err(|apart| format!("{meters} meters against one: {apart}"))?;
-    let mut noted = HashMap::new();
-    for queued in &many.meters {
+    let mut cluster = Cluster::new(config, meters, seed);
+    packets.chunks(burst).for_each(|burst| cluster.give(burst));
+    cluster.finish();
+    compare(&cluster.out, &one).map_err(|apart| format!("{meters} meters against one: {apart}"))?;
+    let mut anomalies = HashMap::new();
+    for queued in &cluster.meters {
         let counters = queued.meter.counters();
-        counters.anomalies.nonzero().for_each(|(what, count)| *noted.entry(what).or_default() += count);
+        counters.anomalies.nonzero().for_each(|(what, count)| *anomalies.entry(what).or_default() += count);
         if counters.dropped_packets > 0 {
             return Err("packets were dropped".into());
         }
     }
-    compare::debug(&noted, &meter.counters().anomalies.nonzero().collect::<HashMap<_, u64>>())?;
-    Ok((many.moved, one))
+    compare::debug(&anomalies, &meter.counters().anomalies.nonzero().collect::<HashMap<_, u64>>())?;
+    Ok((cluster.moved, one))
 }
 
-/// The packets of hostile frames, in order of time, with some that need a wide record.
+/// Returns the packets of hostile frames with monotonic times; some exceed the compact counters.
 fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> Vec<Packet> {
     let (mut packets, mut newest_ns) = (Vec::new(), 0);
     for frame in traffic::frames(steps) {
@@ -295,33 +286,33 @@ fn hostile(steps: &[traffic::Step], decapsulate: bool, random: &mut Random) -> V
 }
 
 #[test]
-fn flows_that_move_make_the_records_of_one_meter_on_hostile_traffic() {
+fn migrated_flows_have_the_records_of_one_meter_on_hostile_traffic() {
     let moved = std::cell::Cell::new(0);
     let case = (traffic::steps(160), 1..8_usize, traffic::settings(), 2..6_usize, any::<u64>());
     traffic::check(SEEDS, &case, |(steps, burst, settings, meters, seed)| {
-        let packets = hostile(&steps, settings.decode.decapsulate, &mut Random(seed | 1));
+        let packets = hostile(&steps, settings.decode.decapsulate, &mut Random::new(seed));
         let config = Config { flows: 4096, ..settings.meter };
-        let (flows, _) = same(&packets, burst, config, meters, seed)?;
+        let (flows, _) = compare_with_one_meter(&packets, burst, config, meters, seed)?;
         moved.set(moved.get() + flows);
         Ok(())
     });
-    println!("{} flows moved", moved.get());
+    println!("{} flows migrated", moved.get());
     assert!(
         moved.get() > 10 * SEEDS as usize || std::env::var_os("WEIR_SEEDS").is_some(),
-        "{} flows moved",
+        "{} flows migrated",
         moved.get()
     );
 }
 
-/// The packets of a synthetic load.
+/// Returns the packets of a synthetic load.
 fn load(specification: &str) -> Vec<Packet> {
     let packets = weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"));
     assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "time does not step back");
     packets
 }
 
-/// What many connections at once make of it, so that places are found by looking at some after others.
-fn the_same_of(specification: &str) {
+/// What cluster connections at once make of it, so that places are found by looking at some after others.
+fn compare_on_load(specification: &str) {
     let packets = load(specification);
     let unidirectional = KeyOptions { unidirectional: true, ..KeyOptions::default() };
     for (meters, burst, key) in
@@ -336,30 +327,31 @@ fn the_same_of(specification: &str) {
             secret: Some(meters as u64),
             ..Config::default()
         };
-        let (moved, flows) = same(&packets, burst, config, meters, 7).unwrap_or_else(|why| panic!("{why}"));
+        let (moved, flows) =
+            compare_with_one_meter(&packets, burst, config, meters, 7).unwrap_or_else(|why| panic!("{why}"));
         let ended = |reason| flows.iter().filter(|flow| flow.end_reason == reason).count();
         let reasons = [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow].map(ended);
-        println!("{specification}: {meters} meters, {moved} flows moved, ends {reasons:?}");
-        assert!(moved > 500 && reasons.iter().all(|&ended| ended > 10), "{moved} flows moved, ends {reasons:?}");
+        println!("{specification}: {meters} meters, {moved} flows migrated, ends {reasons:?}");
+        assert!(moved > 500 && reasons.iter().all(|&ended| ended > 10), "{moved} flows migrated, ends {reasons:?}");
     }
 }
 
 #[test]
-fn flows_that_move_make_the_records_of_one_meter_on_a_lossy_network() {
-    the_same_of(
+fn migrated_flows_have_the_records_of_one_meter_on_a_lossy_network() {
+    compare_on_load(
         "lossy,flows=600,packets=60k,loss=6%,recut=60%,reorder=4%,spurious=2%,duplicate=4%,routed=40%,keepalive=30%,\
          zerowindow=30%,noid=50%",
     );
 }
 
 #[test]
-fn flows_that_move_make_the_records_of_one_meter_on_an_internet_mix() {
-    the_same_of("mix,flows=4000,packets=100k,ramp=1s");
+fn migrated_flows_have_the_records_of_one_meter_on_an_internet_mix() {
+    compare_on_load("mix,flows=4000,packets=100k,ramp=1s");
 }
 
-/// What does not fit is in a record all the same, and everything else is as it was.
+/// Flows that do not fit are exported at once; all others continue.
 #[test]
-fn a_full_meter_ends_what_it_cannot_take_in() {
+fn full_meter_exports_flows_that_it_cannot_adopt() {
     let packets = load("lossy,flows=500,new=500,packets=20k,loss=6%,duplicate=4%");
     for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::Drop, CacheFullPolicy::EvictOldestIdle] {
         let config = Config { secret: Some(3), policy, ..Config::default() };
@@ -368,7 +360,7 @@ fn a_full_meter_ends_what_it_cannot_take_in() {
         large.process(&packets, &mut out);
         let before = large.live();
         let mut all = BucketSet::new();
-        (0..BUCKETS as u16).for_each(|part| all.insert(part));
+        (0..BUCKETS as u16).for_each(|bucket| all.insert(bucket));
         let mut moved = Vec::new();
         large.start_migration(all);
         large.migrate_out(|_, flow| moved.push(flow));

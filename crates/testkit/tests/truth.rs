@@ -1,8 +1,9 @@
-//! Captures against what other tools counted in them: every figure, exactly.
+//! Compares figures of captures with those of other tools, exactly.
 //!
-//! What differs stands in `testdata/differences.toml` with both numbers and the rule that explains
-//! it; the test fails on a difference that is not listed and on a line that is no longer true.
-//! `BLESS=1` rewrites the table: known lines keep their rule, new ones get `unexplained`, on which the test fails.
+//! `testdata/differences.toml` lists the differences with both numbers and the rule that explains each.
+//! The test fails on a difference that is not listed, and on a listed one that no longer exists.
+//! `BLESS=1` rewrites the file: existing lines keep their rule; new ones get `unexplained`, on which the
+//! test fails.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ struct Difference {
     rule: String,
 }
 
-/// By what is counted.
+/// Differences by figure.
 type Differences = BTreeMap<String, Difference>;
 
 #[derive(Debug, Default, Deserialize)]
@@ -35,7 +36,7 @@ struct Table {
 }
 
 fn settings(decapsulate: bool) -> Settings {
-    // Of several tunnels a record is kept for each, so that none hides in another's.
+    // One record per tunnel, so that none is hidden in another one's.
     let key = KeyOptions { tunnel: true, ..KeyOptions::default() };
     Settings {
         meter: Config { flows: 1 << 16, key, secret: Some(1), ..Config::default() },
@@ -55,11 +56,11 @@ fn metered(case: &Case, decapsulate: bool) -> real::Outcome {
 
 type End = (IpAddr, u16);
 
-/// Packets one way and the other between two ends, the lower end first.
+/// Packets in both directions between two endpoints, the lower endpoint first.
 type Sums = BTreeMap<(End, End), (u64, u64)>;
 
 fn add(sums: &mut Sums, from: End, to: End, there: u64, back: u64) {
-    // Between one end and itself there are no two ways.
+    // Between an endpoint and itself there is one direction.
     let (there, back) = if from == to { (there + back, 0) } else { (there, back) };
     let (key, (one, other)) = if from <= to { ((from, to), (there, back)) } else { ((to, from), (back, there)) };
     let sum = sums.entry(key).or_default();
@@ -73,7 +74,7 @@ fn ends(flow: &FlowRecord, with_ports: bool) -> (End, End) {
     ((ip(flow.source), port(flow.source_port)), (ip(flow.destination), port(flow.destination_port)))
 }
 
-/// What both runs say of a kind of conversation: the outermost layer, and the innermost where a tunnel was entered.
+/// Packets per conversation of one kind: of the outermost layer, and of the innermost one inside tunnels.
 fn ours<'a>(flows: impl Iterator<Item = &'a FlowRecord>, with_ports: bool) -> Sums {
     let mut sums = Sums::new();
     for flow in flows {
@@ -111,7 +112,7 @@ fn compared(case: &Case) -> Differences {
     count("packets", ledger.packets.received, truth.exact.packets);
     count("packets by tshark", ledger.packets.received, truth.tshark.frames);
     count("octets on the wire", ledger.bytes.received, truth.exact.origlen);
-    let mut source = weir_capture::open(&case.path).expect("it was opened before");
+    let mut source = weir_capture::open(&case.path).expect("it opened before");
     let captured = real::frames(&mut *source).0.iter().map(|frame| frame.bytes.len() as u64).sum();
     count("octets captured", captured, truth.exact.caplen);
     count("frames without IP", ledger.packets.refused.get(RefusalReason::NonIp), truth.exact.non_ip);
@@ -179,8 +180,8 @@ fn quoted(text: &str) -> String {
 fn written(table: &Table) -> String {
     let mut text = String::from(
         "# Where Weir's figures differ from those of other tools, and why: each rule with its reason, then each\n\
-         # difference with both numbers and its rule. The numbers are exact; `tests/truth.rs` of the test room\n\
-         # fails on a difference that is missing here and on one that is no longer there.\n\n[rules]\n",
+         # difference with both numbers and its rule. The numbers are exact; the test\n\
+         # crates/testkit/tests/truth.rs fails on a difference that is missing here and on one that no longer exists.\n\n[rules]\n",
     );
     for (name, reason) in &table.rules {
         text += &format!("{name} = {}\n", quoted(reason));
@@ -195,7 +196,7 @@ fn written(table: &Table) -> String {
 }
 
 #[test]
-fn every_figure_is_that_of_other_tools_or_its_difference_is_explained() {
+fn figures_equal_those_of_other_tools_or_the_difference_is_explained() {
     let path = truth::testdata().join("differences.toml");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|_| "[rules]\n".into());
     let mut table: Table = toml::from_str(&text).expect("differences.toml is TOML of its own shape");
@@ -219,14 +220,14 @@ fn every_figure_is_that_of_other_tools_or_its_difference_is_explained() {
             }
         }
         for what in known.keys().filter(|what| !found.contains_key(*what)) {
-            wrong.push(format!("{}: {what} does not differ any more", case.name));
+            wrong.push(format!("{}: {what} no longer differs", case.name));
         }
         table.files.insert(case.name.clone(), found);
     }
     println!("{} captures", cases.len());
     let used: BTreeSet<&String> = table.files.values().flat_map(|d| d.values().map(|d| &d.rule)).collect();
     for rule in table.rules.keys().filter(|rule| !used.contains(rule)) {
-        wrong.push(format!("no difference needs the rule {rule}"));
+        wrong.push(format!("unused rule {rule}"));
     }
     if bless {
         std::fs::write(&path, written(&table)).expect("differences.toml can be written");
@@ -235,10 +236,10 @@ fn every_figure_is_that_of_other_tools_or_its_difference_is_explained() {
 }
 
 #[test]
-fn every_record_of_every_capture_is_that_of_the_reference() {
+fn records_of_every_capture_equal_the_reference() {
     for case in truth::cases() {
         let mut source = weir_capture::open(&case.path).expect("every capture can be opened");
-        // The reference looks at every flow for every packet: the largest captures would take minutes.
+        // The reference searches all flows for every packet; the largest captures would take minutes.
         let frames: Vec<_> = real::frames(&mut *source).0.into_iter().take(3000).collect();
         for decapsulate in [false, true] {
             let settings = settings(decapsulate);

@@ -306,10 +306,9 @@ fn numbered(at: u64) -> Packet {
 
 /// Returns `packets` packets of flows in random order, 100 ns apart.
 fn shuffled(keys: &[Packet], packets: usize) -> Packets {
-    let mut random = 1_u64;
+    let mut random = weir_trafficgen::Random::new(1);
     let next = |at: usize| {
-        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        let key = keys[place(random, keys.len())];
+        let key = keys[place(random.next_u64(), keys.len())];
         Packet { time_ns: key.time_ns + 100 * at as u64, ..key }
     };
     Packets((0..packets).map(next).collect())
