@@ -1,17 +1,18 @@
-//! Two lists of records, compared as multisets and field by field.
+//! Compares two lists of records as multisets, and reports differences by field.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network};
 
-/// A record as names and values. What has no meaning (a direction without packets, gaps of one packet) is left out.
+/// A record as names and values, without values that have no meaning (those of a direction without
+/// packets, gaps of one packet).
 type Fields = Vec<(String, String)>;
 
-/// Whether both lists hold the same records, in any order.
+/// Checks that both lists hold the same records, in any order.
 ///
 /// # Errors
-/// The smallest difference in words: the pair of records that has the fewest fields apart.
+/// The pair of records that differs in the fewest fields, and those fields.
 pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut balance: HashMap<Fields, i64> = HashMap::new();
     ours.iter().for_each(|flow| *balance.entry(fields(flow)).or_default() += 1);
@@ -38,7 +39,7 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut text = format!("{} records against {}", ours.len(), theirs.len());
     match nearest {
         Some((names, our, their)) => {
-            let _ = writeln!(text, "; the nearest pair that is not equal: {}", title(our));
+            let _ = writeln!(text, "; the most similar pair: {}", title(our));
             for name in names {
                 let show = |side| value(side, &name).unwrap_or("nothing");
                 let _ = writeln!(text, "  {name}: {} against {}", show(our), show(their));
@@ -56,10 +57,10 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     Err(text)
 }
 
-/// Whether two values are equal.
+/// Checks that two values are equal.
 ///
 /// # Errors
-/// The lines of their debug form that are not.
+/// The lines of their debug form that differ.
 pub fn debug<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
     if ours == theirs {
         return Ok(());
@@ -95,7 +96,7 @@ fn fields(flow: &FlowRecord) -> Fields {
     add("protocol", flow.protocol.to_string());
     add("source", format!("{} port {}", address(flow.network, flow.source), flow.source_port));
     add("destination", format!("{} port {}", address(flow.network, flow.destination), flow.destination_port));
-    // The words above hide the shape of an address: it is compared whole.
+    // The text above hides the form of an address, so compare all octets too.
     add("source octets", format!("{:02x?}", flow.source));
     add("destination octets", format!("{:02x?}", flow.destination));
     add("end reason", flow.end_reason.name().to_string());
@@ -162,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn order_says_nothing_and_number_does() {
+    fn order_is_ignored_and_number_is_not() {
         assert_eq!(flows(&[flow(1, 1), flow(2, 1)], &[flow(2, 1), flow(1, 1)]), Ok(()));
         assert!(flows(&[flow(1, 1), flow(1, 1)], &[flow(1, 1)]).unwrap_err().contains("only in the first list"));
     }
 
     #[test]
-    fn what_has_no_meaning_is_not_compared() {
+    fn fields_without_meaning_are_ignored() {
         let mut other = flow(1, 1);
         other.reverse.bytes = 7;
         other.forward.iat_max_ns = 7;
@@ -176,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_pair_is_told_field_by_field() {
+    fn most_similar_pair_is_reported_by_field() {
         let mut other = flow(1, 2);
         other.forward.ttl_max = 9;
-        let told = flows(&[flow(1, 2), flow(5, 3)], &[flow(7, 9), other]).unwrap_err();
-        assert!(told.contains("forward largest ttl: 0 against 9"), "{told}");
-        assert!(!told.contains("packets"), "{told}");
+        let text = flows(&[flow(1, 2), flow(5, 3)], &[flow(7, 9), other]).unwrap_err();
+        assert!(text.contains("forward largest ttl: 0 against 9"), "{text}");
+        assert!(!text.contains("packets"), "{text}");
     }
 }

@@ -1,11 +1,12 @@
-//! The test room: what the rest of the house is judged by. Nothing here is part of the program.
+//! Test support: what the other crates are compared with. No part of the program.
 //!
-//! [`reference`] is the obvious meter, slow and plain, written from `docs/metering.md` alone;
-//! [`traffic`] makes hostile but meaningful frames; [`real`] runs the program's own pipeline over
-//! them; [`compare`] says in words where two lists of records differ; [`truth`] reads what other
-//! tools counted in captures.
-//! Always true: [`reference`] shares no code with the decoder and the meter that it judges, only
-//! the plain data they exchange.
+//! [`reference`] is a slow and plain meter, written from `docs/metering.md` alone; [`traffic`] generates
+//! hostile but meaningful frames; [`real`] runs the program's own pipeline over them; [`compare`]
+//! reports the difference between two lists of records; [`truth`] reads what other tools counted in
+//! captures.
+//!
+//! Invariant: [`reference`] shares no code with the decoder and the meter that it judges, only the
+//! plain data types they exchange.
 #![forbid(unsafe_code)]
 
 pub mod compare;
@@ -14,7 +15,7 @@ pub mod reference;
 pub mod traffic;
 pub mod truth;
 
-/// One captured frame that owns its bytes.
+/// A captured frame that owns its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawFrame {
     /// Nanoseconds since 1970-01-01 UTC.
@@ -25,14 +26,14 @@ pub struct RawFrame {
     pub link_type: u16,
     /// Number of the interface.
     pub interface: u32,
-    /// What was captured.
+    /// Captured octets.
     pub bytes: Vec<u8>,
 }
 
-/// The packets of a source whose frames are whole, as a synthetic load's are.
+/// Decodes all frames of a generated source.
 ///
 /// # Panics
-/// One is not.
+/// A frame cannot be decoded.
 pub fn packets(source: &mut dyn weir_capture::Source) -> Vec<weir_packet::Packet> {
     let mut packets = Vec::new();
     while let Some(burst) = source.burst().expect("it can be read") {

@@ -1,4 +1,4 @@
-//! The program's own pipeline over frames in memory, with its records kept.
+//! Runs the program's own pipeline over frames in memory and keeps its records.
 
 use crate::RawFrame;
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use weir_ledger::{Ledger, SinkCounters};
 use weir_packet::{DecodeOptions, Flags, Packet, ip_address};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
-/// What the program made of some frames.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Every record, in the order of its end.
     pub flows: Vec<FlowRecord>,
-    /// The account.
+    /// The ledger.
     pub ledger: Ledger,
-    /// Damage that the source told of.
+    /// Errors of the source.
     pub damage: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
     run(Input::File(Box::new(Memory { frames, burst })), settings)
 }
 
-/// Meters packets that are decoded already, `burst` of them at a time.
+/// Meters decoded packets, `burst` of them at a time.
 pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> (Vec<FlowRecord>, Meter) {
     let (mut meter, mut flows) = (Meter::new(config), Vec::new());
     packets.chunks(burst).for_each(|burst| meter.process(burst, &mut flows));
@@ -35,7 +35,7 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
     (flows, meter)
 }
 
-/// Meters a source to its end, going on behind damage.
+/// Meters a source to its end, continuing after damage.
 pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let sink = Keep { flows: kept.clone(), line: SinkCounters { sink: "memory".into(), ..SinkCounters::default() } };
@@ -54,11 +54,11 @@ pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     exporter.finish();
     assert!(exporter.take_errors().is_empty(), "a sink in memory cannot fail");
     let ledger = exporter.ledger([account]);
-    let flows = std::mem::take(&mut *kept.lock().expect("nobody panics with it"));
+    let flows = std::mem::take(&mut *kept.lock().expect("no holder of the lock panics"));
     Outcome { flows, ledger, damage }
 }
 
-/// Every frame of a source with the damage it told of.
+/// Reads every frame of a source, and its errors.
 pub fn frames(source: &mut dyn Source) -> (Vec<RawFrame>, Vec<String>) {
     let (mut frames, mut damage) = (Vec::new(), Vec::new());
     loop {
@@ -84,25 +84,25 @@ pub type End = (IpAddr, u16);
 pub struct Segment {
     /// Number of its frame, from 1.
     pub frame: u64,
-    /// Who sent it.
+    /// Sender.
     pub from: End,
-    /// To whom.
+    /// Receiver.
     pub to: End,
-    /// What the decoder read.
+    /// The decoded packet.
     pub packet: Packet,
 }
 
 impl Segment {
-    /// Both ends in the order of all directions of the connection, and which of them sent it.
+    /// Sorted endpoints of the connection, and the index of the sender.
     pub fn connection(&self) -> ((End, End), usize) {
         ((self.from.min(self.to), self.from.max(self.to)), usize::from(self.from > self.to))
     }
 }
 
-/// Every segment of a capture that has a whole TCP header.
+/// Reads every segment of a capture with a complete TCP header.
 ///
 /// # Panics
-/// A capture that cannot be opened.
+/// The capture cannot be opened.
 pub fn segments(path: &Path) -> Vec<Segment> {
     let mut source = weir_capture::open(path).expect("every capture can be opened");
     let mut segments = Vec::new();
@@ -152,7 +152,7 @@ struct Keep {
 
 impl Sink for Keep {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
-        self.flows.lock().expect("nobody panics with it").extend(flows);
+        self.flows.lock().expect("no holder of the lock panics").extend(flows);
         flows.iter().for_each(|flow| self.line.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! Frames that are hostile and still mean something: few hosts, so that keys meet in both directions;
-//! every header of `docs/metering.md`, nested, cut and damaged; time that stands, runs and jumps.
+//! Generates frames that are hostile but meaningful: few hosts, so that keys meet in both directions;
+//! every header of `docs/metering.md`, nested, cut and damaged; time that stands still, runs and jumps.
 //!
-//! [`steps`] is a strategy of descriptions, [`frames`] builds them. [`check`] runs a claim over
-//! numbered seeds, makes a failing case small and names its seed.
+//! [`steps`] is a strategy of descriptions; [`frames`] builds the frames. [`check`] tests a property for
+//! numbered seeds, shrinks a failing case and reports its seed.
 
 use crate::RawFrame;
 use proptest::prelude::*;
@@ -15,53 +15,54 @@ use weir_probe::{SelfTrafficFilter, Settings};
 
 const SECOND: i64 = 1_000_000_000;
 const YEAR: i64 = 31_557_600 * SECOND;
-/// When the traffic begins: 2023-11-14.
+/// Start time of the traffic: 2023-11-14.
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Something that happens, and how much later than what happened before.
+/// An event and its time after the previous one.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Later by so much; a step back up to 1 s is a packet out of order, a longer one sets the clock.
+    /// Time since the previous event, ns. A step back of up to 1 s is a packet out of order; a longer one
+    /// sets the clock back.
     pub gap_ns: i64,
-    /// What happens.
+    /// The event.
     pub event: Event,
 }
 
-/// What happens on the wire.
+/// An event on the wire.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// One packet.
     Packet(Shape),
-    /// One IP packet in several fragments; the numbers say which of them come, in which order, and
-    /// the time how long before the last of these.
+    /// One IP packet in several fragments: which of them arrive, in order, and the pause before the last
+    /// one, ns.
     Fragments(Shape, Vec<usize>, u64),
-    /// A TCP conversation from its beginning to its end.
+    /// A TCP connection from its beginning to its end.
     Conversation(Conversation),
-    /// A frame without IP: its EtherType, or below 1501 an IEEE 802.3 length.
+    /// A frame without IP: its EtherType, or an IEEE 802.3 length below 1501.
     Other(u16, Outside),
-    /// Bytes that mean nothing, of some link type.
+    /// Random octets of some link type.
     Noise(u16, Vec<u8>),
 }
 
-/// One packet from the inside to the outside.
+/// Description of one packet, from the inside to the outside.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Between whom, innermost.
+    /// Innermost endpoints.
     pub path: Path,
-    /// What the IP packet carries.
+    /// Payload of the IP packet.
     pub carried: Carried,
     /// The IP header.
     pub header: Header,
     /// Tunnels around it, innermost first.
     pub tunnels: Vec<Tunnel>,
-    /// What is around all that.
+    /// Link layer and capture.
     pub outside: Outside,
 }
 
-/// Two endpoints, out of very few.
+/// Two endpoints out of very few.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
-    /// IPv6 in place of IPv4.
+    /// IPv6 instead of IPv4.
     pub v6: bool,
     /// The sender's number.
     pub from: u8,
@@ -73,20 +74,20 @@ pub struct Path {
     pub destination_port: u16,
 }
 
-/// What an IP packet carries.
+/// Payload of an IP packet.
 #[derive(Clone, Debug)]
 pub enum Carried {
-    /// TCP with these control bits, so many octets of payload and this data offset.
+    /// TCP: control bits, octets of payload, data offset.
     Tcp(u16, usize, u8),
-    /// A protocol with ports at the front, and octets after them.
+    /// A protocol that starts with ports: its number, and the octets after them.
     Ports(u8, usize),
-    /// ICMP or ICMPv6, after the family: type and code, with the head of another packet if it is an error.
+    /// ICMP or ICMPv6 by the IP version: type and code; errors carry the header of another packet.
     Icmp(u8, u8),
-    /// Any protocol with some octets.
+    /// Any protocol: its number, and its octets.
     Any(u8, usize),
 }
 
-/// What is special in an IP header.
+/// Fields of an IP header.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// Time to live.
@@ -95,45 +96,45 @@ pub struct Header {
     pub tos: u8,
     /// Identification.
     pub identification: u8,
-    /// More fragments to come, and the offset in 8 octets; for IPv6 with a fragment header.
+    /// More-fragments flag, and offset in units of 8 octets; IPv6 uses a fragment header.
     pub fragment: Option<(bool, u16)>,
-    /// Words of IPv4 options, or numbers of IPv6 extension headers.
+    /// Words of IPv4 options, or protocol numbers of IPv6 extension headers.
     pub extensions: Vec<u8>,
-    /// What the length says.
+    /// The length field.
     pub length: Length,
 }
 
-/// What the length in an IP header says.
+/// The length field of an IP header.
 #[derive(Clone, Copy, Debug)]
 pub enum Length {
-    /// The truth.
+    /// Correct.
     Right,
-    /// Nothing.
+    /// Zero.
     Zero,
-    /// So much more than there is.
+    /// Too large by this number.
     More(u16),
-    /// So much less.
+    /// Too small by this number.
     Less(u16),
-    /// Nothing, with a jumbo payload option that says it (IPv6).
+    /// Zero, with a jumbo payload option (IPv6).
     Jumbo,
 }
 
-/// A tunnel and what is special in its header.
+/// A tunnel and the fields of its header.
 #[derive(Clone, Debug)]
 pub struct Tunnel {
     /// Whether the IP header around it is IPv6.
     pub v6: bool,
-    /// The hosts at its ends.
+    /// Numbers of the hosts at its ends.
     pub ends: (u8, u8),
-    /// Which tunnel.
+    /// Kind of tunnel.
     pub kind: TunnelKind,
-    /// Something between 0 and 3 for its identifier.
+    /// Identifier, 0 to 3.
     pub id: u8,
-    /// Optional parts, bit by bit.
+    /// Optional parts, one per bit.
     pub options: u8,
 }
 
-/// The tunnels of section 3, by what is directly inside.
+/// The tunnels of section 3, by their inner protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelKind {
     /// IP protocol 4 or 41.
@@ -150,7 +151,7 @@ pub enum TunnelKind {
     Gtpu,
 }
 
-/// Link type, tags, and what happened to the bytes on the way to us.
+/// Link type, tags, and what the capture did to the octets.
 #[derive(Clone, Debug)]
 pub struct Outside {
     /// LINKTYPE number.
@@ -159,11 +160,11 @@ pub struct Outside {
     pub tags: Vec<Tag>,
     /// Number of the interface.
     pub interface: u32,
-    /// Octets of padding behind.
+    /// Octets of padding at the end.
     pub padding: usize,
-    /// Octets that the capture kept.
+    /// Snap length.
     pub snap: Option<usize>,
-    /// Octets that were changed: where and to what.
+    /// Changed octets: offset and value.
     pub damage: Vec<(usize, u8)>,
 }
 
@@ -172,32 +173,32 @@ pub struct Outside {
 pub enum Tag {
     /// A VLAN tag of this EtherType.
     Vlan(u16, u8),
-    /// So many labels, the top one of this number.
+    /// A stack of labels: their number, and the top label.
     Mpls(u8, u8),
-    /// Ethernet over one label; with a control word or not.
+    /// Ethernet over one label, with or without a control word.
     Pseudowire(bool),
-    /// A PPPoE session; with a compressed protocol field or not.
+    /// A PPPoE session, with or without a compressed protocol field.
     Pppoe(bool),
     /// IEEE 802.3 with SNAP.
     Snap,
 }
 
-/// A TCP conversation.
+/// A TCP connection.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     /// Client and server.
     pub path: Path,
-    /// Control bits and payload of each packet, and whether the server sends it.
+    /// Of each packet: whether the server sends it, control bits, octets of payload.
     pub script: Vec<(bool, u16, usize)>,
-    /// Time between two of them.
+    /// Time between two packets, ns.
     pub gap_ns: u64,
-    /// Time before the last of them, if it is another.
+    /// Time before the last packet, if different, ns.
     pub pause_ns: u64,
 }
 
 // ---- Strategies ----
 
-/// Sequences whose time runs on, with disorder about up to 1 s.
+/// Sequences with advancing time and reordering of up to about 1 s.
 pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let gap = prop_oneof![
         8 => Just(0),
@@ -213,7 +214,7 @@ pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
 }
 
-/// Sequences whose time jumps forth and back, from seconds to decades.
+/// Sequences whose time jumps forward and back, by seconds to decades.
 pub fn jumps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let gap = prop_oneof![
         4 => 0..SECOND,
@@ -225,7 +226,7 @@ pub fn jumps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
 }
 
-/// What a pipeline may be told, with short timeouts and small tables more often than not.
+/// Pipeline settings, mostly with short timeouts and small flow caches.
 pub fn settings() -> impl Strategy<Value = Settings> {
     let seconds = |list: Vec<u64>| select(list).prop_map(|seconds| seconds * SECOND as u64);
     let key = any::<[bool; 4]>().prop_map(|[vlan, interface, tunnel, unidirectional]| KeyOptions {
@@ -270,7 +271,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Mostly none, else about as long as something is remembered.
+/// Mostly none, else close to a timeout.
 fn pause() -> impl Strategy<Value = u64> {
     let edge = select(vec![1, 3, 5, 10, 30, 60]).prop_flat_map(|seconds: u64| {
         let edge = seconds * SECOND as u64;
@@ -441,15 +442,15 @@ pub fn seeded<T>(seed: u64, strategy: &impl Strategy<Value = T>) -> T {
     strategy.new_tree(&mut runner(seed)).expect("no strategy here refuses values").current()
 }
 
-/// Runs a claim over the seeds from 0 on, or over those that the environment names in
-/// `WEIR_SEEDS` (`7` or `1000..2000`).
+/// Tests a property for the seeds from 0, or for those in the environment variable `WEIR_SEEDS` (`7` or
+/// `1000..2000`).
 ///
 /// # Panics
-/// The claim fails: with the seed, the smallest case found, and what the claim said of it.
+/// The property fails. The message has the seed, the smallest failing case and the error.
 pub fn check<T: std::fmt::Debug>(
     seeds: u64,
     strategy: &impl Strategy<Value = T>,
-    claim: impl Fn(T) -> Result<(), String>,
+    property: impl Fn(T) -> Result<(), String>,
 ) {
     let seeds = match std::env::var("WEIR_SEEDS") {
         Ok(text) => {
@@ -463,7 +464,7 @@ pub fn check<T: std::fmt::Debug>(
     for seed in seeds {
         let mut runner = runner(seed);
         let tree = strategy.new_tree(&mut runner).expect("no strategy here refuses values");
-        match runner.run_one(tree, |value| claim(value).map_err(TestCaseError::fail)) {
+        match runner.run_one(tree, |value| property(value).map_err(TestCaseError::fail)) {
             Ok(_) => {}
             Err(TestError::Fail(why, smallest)) => {
                 panic!("seed {seed} (WEIR_SEEDS={seed} runs it alone)\n{smallest:?}\n{}", why.message())
@@ -595,7 +596,7 @@ fn ip(v6: bool, (from, to): (u8, u8), protocol: u8, header: &Header, payload: Ve
     if v6 { ipv6(from, to, protocol, header, payload) } else { ipv4(from, to, protocol, header, payload) }
 }
 
-fn said(length: Length, truth: usize) -> u16 {
+fn length_field(length: Length, truth: usize) -> u16 {
     let truth = truth as u16;
     match length {
         Length::Right => truth,
@@ -607,7 +608,7 @@ fn said(length: Length, truth: usize) -> u16 {
 
 fn ipv4(from: u8, to: u8, protocol: u8, header: &Header, payload: Vec<u8>) -> Vec<u8> {
     let words = 5 + header.extensions.len().min(10);
-    let length = said(header.length, words * 4 + payload.len());
+    let length = length_field(header.length, words * 4 + payload.len());
     let fragment = header.fragment.map_or(0, |(more, offset)| u16::from(more) << 13 | offset);
     let mut bytes = vec![0x40 | words as u8, header.tos];
     bytes.extend(length.to_be_bytes());
@@ -651,7 +652,7 @@ fn ipv6(from: u8, to: u8, protocol: u8, header: &Header, payload: Vec<u8>) -> Ve
     }
     let host = |number: u8| [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, number];
     let mut whole = vec![0x60 | header.tos >> 4, header.tos << 4, 0, 0];
-    whole.extend(said(header.length, bytes.len()).to_be_bytes());
+    whole.extend(length_field(header.length, bytes.len()).to_be_bytes());
     whole.extend([next, header.ttl]);
     whole.extend(host(from));
     whole.extend(host(to));

@@ -1,20 +1,20 @@
-//! What other tools counted in captures: the JSON files beside them.
+//! Reads what other tools counted in captures, from the JSON files beside them.
 //!
-//! `exact` counts the outermost IP layer, tunnels not entered, later fragments with ports 0; the lists
-//! of `tshark` count every layer that it dissects. Third-party captures lie in a folder of their own
-//! (`truth/NAME.json` below it); those that Weir ships have `NAME.truth.json` beside them.
+//! `exact` counts the outermost IP layer without entering tunnels, with ports 0 for later fragments;
+//! the lists of `tshark` count every layer that it dissects. Third-party captures are in a directory of
+//! their own (`truth/NAME.json` below it); the shipped ones have `NAME.truth.json` beside them.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A conversation by tshark: both ends, packets from the first to the second, and back.
+/// A conversation of tshark: both endpoints, packets from the first to the second, packets back.
 pub type Conversation = (String, String, u64, u64);
 
-/// What other tools say of one capture.
+/// Counts of one capture by other tools.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Truth {
-    /// Counted by a program of a few lines that keeps everything.
+    /// Counted by a short program that keeps all packets.
     pub exact: Exact,
     /// Counted by tshark.
     pub tshark: Tshark,
@@ -63,14 +63,14 @@ pub struct Tshark {
     pub frames: u64,
 }
 
-/// A capture and what others say of it.
+/// A capture and its counts.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The capture's file name.
     pub name: String,
     /// The capture.
     pub path: PathBuf,
-    /// What others say of it.
+    /// Its counts.
     pub truth: Truth,
 }
 
@@ -78,12 +78,13 @@ fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate lies two folders deep").into()
 }
 
-/// Where Weir's own captures and tables lie.
+/// Directory of Weir's own captures and tables.
 pub fn testdata() -> PathBuf {
     checkout().join("testdata")
 }
 
-/// The folder of third-party captures: `WEIR_CAPTURES`, else `../shared/captures` beside the checkout, if there is one.
+/// Directory of third-party captures: `WEIR_CAPTURES`, else `../shared/captures` beside the checkout if
+/// it exists.
 pub fn third_party() -> Option<PathBuf> {
     match std::env::var_os("WEIR_CAPTURES") {
         Some(folder) => Some(folder.into()),
@@ -91,10 +92,10 @@ pub fn third_party() -> Option<PathBuf> {
     }
 }
 
-/// Every capture that has a truth, third-party ones and shipped ones, in the order of their names.
+/// All captures with counts, third-party and shipped, sorted by name.
 ///
 /// # Panics
-/// A truth that cannot be read, or that has no capture.
+/// A file of counts cannot be read or has no capture.
 pub fn cases() -> Vec<Case> {
     let shipped = testdata().join("captures");
     let mut cases = read(&shipped, &shipped, ".truth.json");
@@ -105,10 +106,10 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// The third-party captures that were chosen for their TCP, if there are any.
+/// Third-party captures selected for TCP analysis, if there are any.
 ///
 /// # Panics
-/// A list that cannot be read.
+/// The list cannot be read.
 pub fn chosen_for_tcp() -> Option<Vec<PathBuf>> {
     #[derive(Deserialize)]
     struct List {
@@ -135,13 +136,13 @@ fn read(captures: &Path, truths: &Path, ending: &str) -> Vec<Case> {
         let file = path.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");
         let Some(name) = file.strip_suffix(ending) else { continue };
         let text = std::fs::read_to_string(&path).expect("a truth can be read");
-        // A summary of several captures lies among the truths of each.
+        // The directory also has a summary of several captures.
         let Ok(truth) = serde_json::from_str::<Truth>(&text) else {
             assert!(!captures.join(name).exists(), "{file}: not a truth as in the other files");
             continue;
         };
         let path = captures.join(name);
-        assert!(path.is_file(), "{file} speaks of a capture that is not there");
+        assert!(path.is_file(), "{file} belongs to a capture that does not exist");
         cases.push(Case { name: name.into(), path, truth });
     }
     cases

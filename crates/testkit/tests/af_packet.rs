@@ -1,5 +1,5 @@
-//! Live traffic by AF_PACKET through whole pipelines, one per queue: the flows are those that one pipeline makes of the same
-//! packets from memory, field by field, times included, and every packet is in the account.
+//! AF_PACKET through whole pipelines, one per receive queue: the records equal those of one pipeline that
+//! reads the same frames from memory, times included, and every packet is accounted for.
 
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
@@ -13,14 +13,14 @@ use weir_capture::{BURST, Burst, Error, Input, LiveSource, Losses, Progress, Sou
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real};
 
-/// A source whose frames are kept as they pass.
-struct Recorded {
+/// A source that records the frames it delivers.
+struct RecordingSource {
     source: Box<dyn LiveSource + Send>,
     frames: Arc<Mutex<Vec<RawFrame>>>,
     stop: Arc<AtomicBool>,
 }
 
-impl Source for Recorded {
+impl Source for RecordingSource {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         if self.stop.load(Ordering::Relaxed) {
             self.source.stop();
@@ -41,7 +41,7 @@ impl Source for Recorded {
     }
 }
 
-impl LiveSource for Recorded {
+impl LiveSource for RecordingSource {
     fn set_poll_timeout(&mut self, timeout: Duration) {
         self.source.set_poll_timeout(timeout);
     }
@@ -63,7 +63,7 @@ impl LiveSource for Recorded {
     }
 }
 
-/// Frames of Ethernet captures that ship with Weir, and a mix of conversations.
+/// Frames of the shipped Ethernet captures, and a generated mix.
 fn traffic() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -84,14 +84,15 @@ fn traffic() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_queues() {
+fn live_records_equal_those_of_the_same_frames_from_memory_for_any_number_of_queues() {
     if !network() {
         return;
     }
     let sent = traffic();
     let plain = Settings::default;
     let decode = weir_packet::DecodeOptions { decapsulate: true };
-    // The same addresses talk through many tunnels in these captures, between ends of which a queue has a pair.
+    // In these captures the same addresses communicate through many tunnels; a queue receives all packets
+    // of a pair of tunnel endpoints.
     let key = weir_flow::KeyOptions { tunnel: true, ..weir_flow::KeyOptions::default() };
     let meter = weir_flow::Config { key, ..weir_flow::Config::default() };
     let inside = || Settings { layer2: true, decode, meter, ..Settings::default() };
@@ -103,7 +104,7 @@ fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_q
             .into_iter()
             .map(|source| {
                 let frames = Arc::<Mutex<Vec<RawFrame>>>::default();
-                let source = Recorded { source, frames: frames.clone(), stop: stop.clone() };
+                let source = RecordingSource { source, frames: frames.clone(), stop: stop.clone() };
                 let settings = settings.clone();
                 std::thread::spawn(move || {
                     (real::run(Input::Live(Box::new(source)), settings), std::mem::take(&mut *frames.lock().unwrap()))
@@ -117,7 +118,7 @@ fn live_flows_are_those_of_the_same_packets_from_memory_whatever_the_number_of_q
         let (mut flows, mut frames, mut received) = (Vec::new(), Vec::new(), 0);
         for pipeline in pipelines {
             let (outcome, handed) = pipeline.join().unwrap();
-            assert!(started.elapsed() < BOUND, "what is stopped ends");
+            assert!(started.elapsed() < BOUND, "a stopped source ends");
             assert_eq!(outcome.damage, Vec::<String>::new());
             assert!(outcome.ledger.balanced(), "{:?}", outcome.ledger);
             assert!(!handed.is_empty(), "{queues} queues share");

@@ -373,7 +373,7 @@ fn full_meter_exports_flows_that_it_cannot_adopt() {
         assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), packets.len() as u64);
         let octets: u64 = packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum();
         assert_eq!(out.iter().map(FlowRecord::frame_bytes).sum::<u64>(), octets);
-        // But for the reason they are the records of a meter in which all have room.
+        // Apart from the end reason, the records equal those of a meter with enough slots.
         let mut one = real::meter_packets(&packets, packets.len(), config).0;
         one.iter_mut().chain(&mut out).for_each(|flow| {
             assert!(!flow.approximate.has(Approximate::OVERFLOW));

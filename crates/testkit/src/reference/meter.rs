@@ -1,8 +1,8 @@
-//! Sections 4 to 6: from packets to records.
+//! Sections 4 to 6 of the definition: from packets to records.
 //!
-//! Places, the hand and the choice of a full table are as section 5 defines them; all else is as plain as can be: a
-//! flow is looked for in every place, and a record keeps the packets it was made of: its figures are taken from that
-//! list when it ends.
+//! Slots, the expiry cursor and the choice of a full cache follow section 5. All else is as plain as
+//! possible: a flow is searched in every slot, and a record keeps the list of its packets, from which
+//! its figures are computed when it ends.
 
 use super::Outcome;
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ const SECOND: u128 = 1_000_000_000;
 const TCP: u8 = 6;
 const FRAGMENTS: usize = 65_536;
 const OVERFLOWS: usize = 16_384;
-/// Packets after which the hand moves, places it passes over, places a full table chooses among.
+/// Packets between two moves of the expiry cursor; slots per move; slots that a full cache chooses from.
 const GROUP: usize = 64;
-const SWEPT: usize = 256;
-const CHOICE: usize = 16;
+const SLOTS_PER_SWEEP: usize = 256;
+const EVICTION_CANDIDATES: usize = 16;
 
 type Endpoint = ([u8; 16], u16);
 
-/// What kind of place, since when it waits, whether it was answered: the lowest goes first.
+/// Eviction order: kind of slot, time since when it waits, whether the flow was answered; lowest first.
 type Rank = (u8, u128, bool);
 
-/// What makes packets one flow. What is not asked for is `None`.
+/// Flow key. Fields outside the configured key are `None`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     network: Network,
@@ -37,31 +37,31 @@ struct Key {
     tunnel: Option<(TunnelType, Option<u32>)>,
 }
 
-/// A flow that is remembered.
-struct Remembered {
+/// State of a flow.
+struct FlowState {
     key: Key,
     initiator: Endpoint,
     responder: Endpoint,
     /// Whether the initiator can no longer change.
     settled: bool,
-    /// Who has sent a FIN, in any record of the flow.
+    /// Endpoints that have sent a FIN, in any record of the flow.
     fins: Vec<Endpoint>,
-    /// Who has sent anything, in any record of the flow.
+    /// Endpoints that have sent a packet, in any record of the flow.
     senders: Vec<Endpoint>,
-    /// A TCP packet of the record, between two of the one before, has ACK.
+    /// Whether a TCP packet of the record has ACK.
     acknowledged: bool,
-    /// The clock at the last packet.
+    /// Clock at the last packet.
     last: u128,
-    /// Who is side 0 of the conversation: the sender of its first packet.
+    /// Sender of the first packet: side 0 of the connection.
     first_sender: Endpoint,
     tcp: Reference,
     phase: Phase,
 }
 
 enum Phase {
-    /// A record is open since then.
+    /// A record has been open since then.
     Open { since: u128, record: Record },
-    /// FIN or RST was seen then.
+    /// FIN or RST arrived then.
     Closing { since: u128, record: Record },
     /// Between two records: the active deadline.
     Waiting { since: u128 },
@@ -76,7 +76,7 @@ struct Record {
     unattributed: bool,
 }
 
-/// A record for packets that found no room.
+/// An overflow record.
 struct Overflow {
     network: Network,
     protocol: u8,
@@ -86,10 +86,10 @@ struct Overflow {
     record: Record,
 }
 
-/// What names the packet that fragments belong to.
+/// Identity of a fragmented packet.
 type FragmentName = (Network, [u8; 16], [u8; 16], u8, u32, TunnelType, Option<u32>);
 
-/// A first fragment that is remembered.
+/// A stored first fragment.
 struct FirstFragment {
     name: FragmentName,
     since: u128,
@@ -99,15 +99,15 @@ struct FirstFragment {
 
 pub(super) struct Meter {
     config: Config,
-    /// Time that has passed by the capture, ns. It only grows.
+    /// Elapsed capture time, ns; monotonic.
     clock: u128,
-    /// The time from which the clock goes on.
+    /// Packet time at which the clock continues.
     newest: Option<u64>,
-    /// By place, as far as places were ever used.
-    flows: Vec<Option<Remembered>>,
-    /// Places that were used and are free, the one that became free last at the end.
+    /// Slots that were ever used.
+    flows: Vec<Option<FlowState>>,
+    /// Free slots; the one freed last is at the end.
     free: Vec<usize>,
-    hand: usize,
+    cursor: usize,
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
     ended: Vec<FlowRecord>,
@@ -128,7 +128,7 @@ impl Meter {
             newest: None,
             flows: Vec::new(),
             free: Vec::new(),
-            hand: 0,
+            cursor: 0,
             overflows: Vec::new(),
             fragments: Vec::new(),
             ended: Vec::new(),
@@ -140,24 +140,24 @@ impl Meter {
 
     pub fn process(&mut self, burst: &[Packet]) {
         for group in burst.chunks(GROUP) {
-            group.iter().for_each(|&packet| self.absorb_one(packet));
+            group.iter().for_each(|&packet| self.process_one(packet));
             self.sweep();
         }
     }
 
-    fn absorb_one(&mut self, mut packet: Packet) {
+    fn process_one(&mut self, mut packet: Packet) {
         self.advance(packet.time_ns);
         let unattributed = !self.attribute(&mut packet);
         let key = self.key(&packet);
         let mut at = self.flows.iter().position(|flow| flow.as_ref().is_some_and(|flow| flow.key == key));
-        if let Some(place) = at {
-            self.end_if_due(place);
-            if self.ends_closing(place, &packet) {
-                self.end(place, EndReason::EndOfFlow);
+        if let Some(slot) = at {
+            self.end_if_due(slot);
+            if self.ends_closing(slot, &packet) {
+                self.end(slot, EndReason::EndOfFlow);
             }
-            at = self.flows[place].is_some().then_some(place);
+            at = self.flows[slot].is_some().then_some(slot);
         }
-        let at = match at.or_else(|| self.room(&packet)) {
+        let at = match at.or_else(|| self.free_slot(&packet)) {
             Some(at) => at,
             None if self.config.policy == CacheFullPolicy::Drop => {
                 self.dropped_packets += 1;
@@ -166,7 +166,7 @@ impl Meter {
             }
             None => return self.sum_up(packet, unattributed),
         };
-        self.flows[at].get_or_insert_with(|| Remembered {
+        self.flows[at].get_or_insert_with(|| FlowState {
             key,
             initiator: (packet.source, packet.source_port),
             responder: (packet.destination, packet.destination_port),
@@ -200,7 +200,8 @@ impl Meter {
 
     // ---- Clock and timeouts ----
 
-    /// The clock runs by the steps forward; a step back sets only where the next step is counted from.
+    /// Advances the clock by steps forward. A step back only resets the time from which the next step is
+    /// counted.
     fn advance(&mut self, time: u64) {
         let newest = *self.newest.get_or_insert(time);
         if time >= newest {
@@ -212,17 +213,17 @@ impl Meter {
         }
     }
 
-    /// Moves the hand on by one place.
-    fn next(&mut self) -> usize {
-        let at = self.hand;
-        self.hand = (at + 1) % self.flows.len();
+    /// Advances the cursor by one slot.
+    fn advance_cursor(&mut self) -> usize {
+        let at = self.cursor;
+        self.cursor = (at + 1) % self.flows.len();
         at
     }
 
-    /// The hand passes over the next places and ends what is due.
+    /// Ends what is due in the next slots.
     fn sweep(&mut self) {
-        for _ in 0..SWEPT.min(self.flows.len()) {
-            let at = self.next();
+        for _ in 0..SLOTS_PER_SWEEP.min(self.flows.len()) {
+            let at = self.advance_cursor();
             self.end_if_due(at);
         }
         self.end_due_overflows();
@@ -258,7 +259,7 @@ impl Meter {
         }
     }
 
-    /// Forgets the flow in a place, if there is one; its record, if it has one, is done.
+    /// Removes the flow in a slot, if there is one, and exports its record, if it has one.
     fn end(&mut self, at: usize, reason: EndReason) {
         let Some(flow) = self.flows[at].take() else { return };
         self.free.push(at);
@@ -271,7 +272,7 @@ impl Meter {
 
     // ---- Fragments ----
 
-    /// Remembers a first fragment, gives a later one its ports. False if they are not known.
+    /// Stores a first fragment; gives a later one its ports. Returns false if they are unknown.
     fn attribute(&mut self, packet: &mut Packet) -> bool {
         let name = (
             packet.network,
@@ -319,14 +320,14 @@ impl Meter {
         }
     }
 
-    /// Whether a flow is closing and the packet begins another one.
+    /// Whether a flow is closing and the packet starts another one.
     fn ends_closing(&self, at: usize, packet: &Packet) -> bool {
         let closing = self.flows[at].as_ref().is_some_and(|flow| matches!(flow.phase, Phase::Closing { .. }));
         closing && packet.control & Packet::SYN != 0
     }
 
-    /// A place for one more flow.
-    fn room(&mut self, packet: &Packet) -> Option<usize> {
+    /// Returns a slot for a new flow.
+    fn free_slot(&mut self, packet: &Packet) -> Option<usize> {
         if let Some(at) = self.free.pop() {
             return Some(at);
         }
@@ -335,13 +336,13 @@ impl Meter {
             return Some(self.flows.len() - 1);
         }
         let mut choice: Vec<(Rank, usize)> = Vec::new();
-        for _ in 0..CHOICE.min(self.flows.len()) {
-            let at = self.next();
+        for _ in 0..EVICTION_CANDIDATES.min(self.flows.len()) {
+            let at = self.advance_cursor();
             self.end_if_due(at);
             let rank = self.flows[at].as_ref().and_then(|flow| self.rank(flow, packet));
             choice.extend(rank.map(|rank| (rank, at)));
         }
-        // The first of equals, as the hand comes to them.
+        // Of equals, the first in the order of the cursor.
         let best = choice.iter().min_by_key(|(rank, _)| rank).copied();
         if self.free.is_empty()
             && let Some((_, at)) = best
@@ -354,7 +355,7 @@ impl Meter {
         self.free.pop()
     }
 
-    fn rank(&self, flow: &Remembered, packet: &Packet) -> Option<Rank> {
+    fn rank(&self, flow: &FlowState, packet: &Packet) -> Option<Rank> {
         match flow.phase {
             Phase::Closing { since, .. } => Some((0, since, false)),
             Phase::Open { .. } | Phase::Waiting { .. } => {
@@ -425,7 +426,7 @@ impl Meter {
             Network::Layer2 => 13,
         };
         let prefix = |address: [u8; 16]| std::array::from_fn(|at| if at < kept { address[at] } else { 0 });
-        // The lower port stays where it is; of two equal ones, the source's.
+        // Keeps the lower port, and the source's of two equal ones.
         let lower_is_source = packet.source_port <= packet.destination_port;
         let mut source = (prefix(packet.source), if lower_is_source { packet.source_port } else { 0 });
         let mut destination = (prefix(packet.destination), if lower_is_source { 0 } else { packet.destination_port });
@@ -474,14 +475,14 @@ impl Meter {
 
 // ---- Section 6: figures ----
 
-fn finished(remembered: &Remembered, record: &Record, reason: EndReason) -> FlowRecord {
+fn finished(state: &FlowState, record: &Record, reason: EndReason) -> FlowRecord {
     let mut flow = flow(record, reason);
-    (flow.network, flow.protocol) = (remembered.key.network, remembered.key.protocol);
-    (flow.source, flow.source_port) = remembered.initiator;
-    (flow.destination, flow.destination_port) = remembered.responder;
+    (flow.network, flow.protocol) = (state.key.network, state.key.protocol);
+    (flow.source, flow.source_port) = state.initiator;
+    (flow.destination, flow.destination_port) = state.responder;
     if flow.protocol == TCP {
-        let side = usize::from(remembered.initiator != remembered.first_sender);
-        flow.tcp = Some([side, 1 - side].map(|side| remembered.tcp.report(side)));
+        let side = usize::from(state.initiator != state.first_sender);
+        flow.tcp = Some([side, 1 - side].map(|side| state.tcp.report(side)));
     }
     flow
 }

@@ -1,8 +1,8 @@
-//! The obvious meter: `docs/metering.md` sections 1 to 6, as plainly as they can be written.
+//! The reference meter: sections 1 to 6 of `docs/metering.md`, as plainly as possible.
 //!
-//! In: frames. Out: every record, and the counts of what was refused, noted and dropped.
-//! Linear scans, lists of packets, everything judged at every packet: slow, and easy to check
-//! against the page. It shares no code with the decoder and the meter of the program.
+//! Input: frames. Output: all records, and counts of refusals, anomalies and drops. It uses linear
+//! searches and lists of packets and judges everything at every packet: slow, and easy to compare with
+//! the page. It shares no code with the program's decoder and meter.
 
 mod decode;
 mod meter;
@@ -14,12 +14,12 @@ use weir_ledger::{PacketAnomaly, RefusalReason};
 use weir_packet::{Network, Packet};
 use weir_probe::Settings;
 
-/// What became of some frames.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Every record; the order says nothing.
+    /// All records, in no particular order.
     pub flows: Vec<FlowRecord>,
-    /// Frames by the reason why they became no packet.
+    /// Refused frames by reason.
     pub refused: BTreeMap<RefusalReason, u64>,
     /// Their octets on the wire.
     pub refused_bytes: BTreeMap<RefusalReason, u64>,
@@ -35,10 +35,10 @@ pub struct Outcome {
     pub dropped_bytes: u64,
 }
 
-/// What the headers of one frame say, and what is odd about them.
+/// Decodes a frame: its packet and its anomalies.
 ///
 /// # Errors
-/// Why there is no packet.
+/// The reason for refusing it.
 pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     decode::decode(frame, decapsulate).map(|(packet, notes)| (packet, notes.into_iter().collect()))
 }
@@ -54,7 +54,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: &Settings) -> Outcome 
     outcome
 }
 
-/// The packets of some frames; the others are counted.
+/// Decodes frames; counts those that are refused.
 fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -> Vec<Packet> {
     let mut packets = Vec::new();
     for frame in frames {
@@ -82,7 +82,7 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
     packets
 }
 
-/// Meters packets that are decoded already, `burst` of them at a time.
+/// Meters decoded packets, `burst` of them at a time.
 pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> Outcome {
     let mut meter = meter::Meter::new(config);
     packets.chunks(burst).for_each(|burst| meter.process(burst));
