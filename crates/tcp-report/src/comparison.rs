@@ -1,157 +1,154 @@
-//! The rule by which most tools count, beside ours: a segment with payload is a *retransmission* if one with the same
-//! addresses, ports and sequence number came before, and a *copy* if one of those had its identification, too.
+//! Comparison with the rule of most tools: a segment with payload is a retransmission if one with the same addresses,
+//! ports and sequence number came before, and a duplicate if one of those had the same IP identification.
 //!
-//! It is kept simple: an exact set of sequence numbers, no bound in time. Memory: 60 octets per segment with payload,
-//! 400 per connection.
+//! The rule has no limit in time and in the number of segments. Memory: 60 bytes per segment with payload, 400 per
+//! connection.
 
-use crate::reader::{PacketConsumer, ends, opens};
+use crate::reader::{PacketConsumer, opens_connection};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use weir_packet::{Flags, Packet};
 use weir_tcp::{AnomalyPool, Connection, SegmentClass};
+use weir_tcp_batch::ConnectionKey;
 
-/// What both rules said of segments with payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verdicts {
-    /// Found by that rule.
+/// Segments with payload that are retransmissions, or duplicates, by the usual rule and by Weir's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RuleCounts {
+    /// By the usual rule.
     pub rule: u64,
-    /// Found by ours.
-    pub ours: u64,
-    /// Found by ours; that rule sees nothing in them.
+    /// By Weir's rules.
+    pub weir: u64,
+    /// By Weir's rules, and neither of the two by the usual rule.
     pub missed: u64,
-    /// Found by ours; that rule takes them for the other of the two.
+    /// By Weir's rules, and the other of the two by the usual rule.
     pub mistaken: u64,
-    /// Found by that rule; by ours they are neither.
+    /// By the usual rule, and neither of the two by Weir's rules.
     pub wrong: u64,
 }
 
 /// The comparison so far.
 #[derive(Default)]
 pub struct Comparison {
-    /// Number of each pair of ends, and its connection, as ours has it.
-    pairs: HashMap<[SocketAddr; 2], usize>,
+    /// The number of each pair of endpoints.
+    pairs: HashMap<ConnectionKey, usize>,
+    /// The current connection of each pair.
     connections: Vec<Connection>,
-    room: AnomalyPool,
-    /// Pair and side, and sequence number, of what was seen; identification of the first of them.
-    seen: HashMap<(u32, u32), u32>,
-    /// Those of the others.
-    identifications: HashSet<(u32, u32, u32)>,
+    anomalies: AnomalyPool,
+    /// For each direction and sequence number the IP identification of the first segment.
+    first_segments: HashMap<(u32, u32), u32>,
+    /// Direction, sequence number and IP identification of the other segments.
+    other_segments: HashSet<(u32, u32, u32)>,
     /// Segments with payload.
     pub data_segments: u64,
     /// Retransmissions.
-    pub retransmissions: Verdicts,
-    /// Duplicates that the capture made.
-    pub duplicates: Verdicts,
-    /// Pairs of ends in which retransmissions were missed or mistaken.
-    missed_in: HashSet<u32>,
-    ours_in: HashSet<u32>,
+    pub retransmissions: RuleCounts,
+    /// Duplicates.
+    pub duplicates: RuleCounts,
+    /// Pairs of endpoints with retransmissions by Weir's rules.
+    pairs_with_retransmissions: HashSet<u32>,
+    /// Those of these in which the usual rule missed or mistook one.
+    pairs_with_missed: HashSet<u32>,
 }
 
 impl PacketConsumer for Comparison {
     fn consume(&mut self, packets: &[Packet], _: &[u64]) {
-        // Without memory for it the segments of some classes are not told apart.
-        let _ = self.room.reserve(packets.len());
+        // Without memory for anomalies, segments of some classes count as acknowledgments.
+        let _ = self.anomalies.reserve(packets.len());
         packets.iter().for_each(|packet| self.enter(packet));
     }
 }
 
 impl Comparison {
     fn enter(&mut self, packet: &Packet) {
-        let (ends, side) = ends(packet);
+        let (key, side) = ConnectionKey::from_packet(packet);
         let next = self.connections.len();
-        let pair = *self.pairs.entry(ends).or_insert(next);
+        let pair = *self.pairs.entry(key).or_insert(next);
         if pair == next {
             self.connections.push(Connection::NEW);
         }
         let connection = &mut self.connections[pair];
-        if opens(packet) && connection.has_ended() {
-            connection.reset(&mut self.room);
+        if opens_connection(packet) && connection.has_ended() {
+            connection.reset(&mut self.anomalies);
         }
-        let class = connection.enter(side, packet, &mut self.room);
+        let class = connection.enter(side, packet, &mut self.anomalies);
         if packet.payload_bytes == 0 || !packet.flags.has(Flags::TCP) {
             return;
         }
         self.data_segments += 1;
         let pair = pair as u32;
-        let (again, same_identification) = self.by_rule(pair << 1 | side as u32, packet);
-        let retransmission = class == SegmentClass::Retransmission;
-        let copy = matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate);
-        let by_rule = again && !same_identification;
-        self.retransmissions.count([by_rule, same_identification], [retransmission, copy]);
-        self.duplicates.count([same_identification, by_rule], [copy, retransmission]);
-        if retransmission {
-            self.ours_in.insert(pair);
-            if !again || same_identification {
-                self.missed_in.insert(pair);
+        let (repeated, same_identification) = self.apply_usual_rule(pair << 1 | side as u32, packet);
+        let by_rule = [repeated && !same_identification, same_identification];
+        let is_retransmission = class == SegmentClass::Retransmission;
+        let is_duplicate = matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate);
+        self.retransmissions.count(by_rule, [is_retransmission, is_duplicate]);
+        self.duplicates.count([by_rule[1], by_rule[0]], [is_duplicate, is_retransmission]);
+        if is_retransmission {
+            self.pairs_with_retransmissions.insert(pair);
+            if !by_rule[0] {
+                self.pairs_with_missed.insert(pair);
             }
         }
     }
 
-    /// Whether the sequence number was there before, and whether with this identification.
-    fn by_rule(&mut self, direction: u32, packet: &Packet) -> (bool, bool) {
-        // Above 16 bits an IPv4 identification is something else in a SYN.
+    /// Whether a segment with this sequence number came before, and whether one with this identification.
+    fn apply_usual_rule(&mut self, direction: u32, packet: &Packet) -> (bool, bool) {
+        // In a SYN over IPv4 the upper 16 bits are not part of the identification.
         let identification = packet.identification & 0xffff;
-        match self.seen.entry((direction, packet.sequence)) {
-            Entry::Vacant(free) => {
-                free.insert(identification);
+        match self.first_segments.entry((direction, packet.sequence)) {
+            Entry::Vacant(entry) => {
+                entry.insert(identification);
                 (false, false)
             }
             Entry::Occupied(first) if *first.get() == identification => (true, true),
-            Entry::Occupied(_) => (true, !self.identifications.insert((direction, packet.sequence, identification))),
+            Entry::Occupied(_) => (true, !self.other_segments.insert((direction, packet.sequence, identification))),
         }
     }
 
-    /// As lines.
-    pub fn text(&self) -> String {
-        let columns = ["that rule", "weir", "missed", "mistaken", "wrong"];
+    /// A table with its explanation, in lines of at most 120 characters.
+    pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "Beside the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
+            "Comparison with the rule \"addresses, ports and sequence number as before\": {} segments with payload\n{:16}",
             self.data_segments, ""
         );
-        columns.iter().for_each(|heading| text += &format!(" {heading:>11}"));
-        text.push('\n');
-        for (name, Verdicts { rule, ours, missed, mistaken, wrong }) in self.rows() {
-            text += &format!("{name:16}");
-            [rule, ours, missed, mistaken, wrong].iter().for_each(|count| text += &format!(" {count:>11}"));
-            text.push('\n');
+        for heading in ["that rule", "weir", "missed", "mistaken", "wrong"] {
+            text += &format!(" {heading:>11}");
+        }
+        for (name, counts) in [("retransmissions", self.retransmissions), ("duplicates", self.duplicates)] {
+            text += &format!("\n{name:16}");
+            let RuleCounts { rule, weir, missed, mistaken, wrong } = counts;
+            [rule, weir, missed, mistaken, wrong].iter().for_each(|count| text += &format!(" {count:>11}"));
         }
         text += &format!(
-            "a copy by that rule has equal IP identification, too. missed: it sees nothing; mistaken: it takes one for the other;\n\
-             wrong: neither by ours. It does not find all retransmissions in {} of the {} pairs of ends that have some\n",
-            self.missed_in.len(),
-            self.ours_in.len()
+            "\nBy that rule a duplicate also has the same IP identification. missed: neither of the two by that rule;\n\
+             mistaken: the other of the two by that rule; wrong: neither of the two by Weir's rules.\n\
+             That rule misses retransmissions in {} of the {} pairs of endpoints that have some.\n",
+            self.pairs_with_missed.len(),
+            self.pairs_with_retransmissions.len()
         );
         text
     }
 
-    fn rows(&self) -> [(&'static str, Verdicts); 2] {
-        [("retransmissions", self.retransmissions), ("copies", self.duplicates)]
-    }
-
-    /// As an object.
-    pub fn json(&self) -> Value {
-        let mut object = json!({
+    pub(crate) fn json(&self) -> Value {
+        json!({
             "data_segments": self.data_segments,
-            "pairs_with_retransmissions": self.ours_in.len(),
-            "pairs_with_missed": self.missed_in.len(),
-        });
-        for (name, Verdicts { rule, ours, missed, mistaken, wrong }) in self.rows() {
-            object[name] = json!({"rule": rule, "weir": ours, "missed": missed, "mistaken": mistaken, "wrong": wrong});
-        }
-        object
+            "pairs_with_retransmissions": self.pairs_with_retransmissions.len(),
+            "pairs_with_missed": self.pairs_with_missed.len(),
+            "retransmissions": self.retransmissions,
+            "copies": self.duplicates,
+        })
     }
 }
 
-impl Verdicts {
-    /// Counts a segment by what each rule says: that it is one, that it is one of the other kind.
-    fn count(&mut self, [rule, rule_other]: [bool; 2], [ours, ours_other]: [bool; 2]) {
+impl RuleCounts {
+    /// Counts a segment by what it is for each rule: one of these, one of the other kind.
+    fn count(&mut self, [rule, rule_other]: [bool; 2], [weir, weir_other]: [bool; 2]) {
         self.rule += u64::from(rule);
-        self.ours += u64::from(ours);
-        self.missed += u64::from(ours && !rule && !rule_other);
-        self.mistaken += u64::from(ours && rule_other);
-        self.wrong += u64::from(rule && !ours && !ours_other);
+        self.weir += u64::from(weir);
+        self.missed += u64::from(weir && !rule && !rule_other);
+        self.mistaken += u64::from(weir && rule_other);
+        self.wrong += u64::from(rule && !weir && !weir_other);
     }
 }
 
@@ -179,18 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_anew_is_missed_and_what_is_equal_is_not() {
+    fn the_usual_rule_misses_retransmissions_with_other_boundaries() {
         let mut comparison = Comparison::default();
-        // In order twice, the first again, its second half again, both together again, and a copy of that.
-        for (at, (sequence, payload)) in
-            [(1, 100), (101, 100), (1, 100), (51, 50), (1, 200), (1, 200)].into_iter().enumerate()
-        {
+        // Two in order, the first again, its second half again, both together again, and a duplicate of that.
+        let segments = [(1, 100), (101, 100), (1, 100), (51, 50), (1, 200), (1, 200)];
+        for (at, (sequence, payload)) in segments.into_iter().enumerate() {
             let identification = if at == 5 { 14 } else { 10 + at as u32 };
             comparison.enter(&data(10 * at as u64, sequence, payload, identification));
         }
         assert_eq!(comparison.data_segments, 6);
-        assert_eq!(comparison.retransmissions, Verdicts { rule: 2, ours: 3, missed: 1, mistaken: 0, wrong: 0 });
-        assert_eq!(comparison.duplicates, Verdicts { rule: 1, ours: 1, missed: 0, mistaken: 0, wrong: 0 });
+        assert_eq!(comparison.retransmissions, RuleCounts { rule: 2, weir: 3, missed: 1, mistaken: 0, wrong: 0 });
+        assert_eq!(comparison.duplicates, RuleCounts { rule: 1, weir: 1, missed: 0, mistaken: 0, wrong: 0 });
         assert!(comparison.text().contains("in 1 of the 1 pairs"));
     }
 }

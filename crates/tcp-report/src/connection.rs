@@ -1,108 +1,111 @@
-//! A connection with its client first, and the figures that a list of them is made of.
+//! One connection of a report: its endpoints, client first, and its counters.
 
-use crate::client::Clients;
+use crate::endpoint_pairs::EndpointPairs;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, ipv4_mapped};
 use weir_tcp::{CompactReport, SegmentClass, TcpReport};
-use weir_tcp_batch::ConnectionRecord;
+use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
-/// What the engine said of a connection. Of pairs the client's comes first.
+/// IP protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
+
+/// A connection. In pairs the client's value comes first.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Address and port of the side that opened it.
+    /// Address and port of the client: the sender of the first SYN, or, without a SYN, of the first
+    /// packet.
     pub client: SocketAddr,
     /// Address and port of the other side.
     pub server: SocketAddr,
     /// Time of the earliest packet, ns since 1970-01-01 UTC.
     pub first_ns: u64,
-    /// Time of the latest packet, ns.
+    /// Time of the latest packet, ns since 1970-01-01 UTC.
     pub last_ns: u64,
-    /// Packets of the client and of the server.
+    /// Packets of each side.
     pub packets: [u64; 2],
     reports: [CompactReport; 2],
-    /// The client is side 1 of the engine.
-    pub turned: bool,
+    /// Side of the client in the batch engine: 0 if its endpoint is the lower one, else 1.
+    pub(crate) client_side: usize,
 }
 
 impl Connection {
-    /// With the client first.
-    pub fn of(conversation: ConnectionRecord, clients: &Clients) -> Self {
-        let turned = clients.of(&conversation) == 1;
-        let ConnectionRecord { endpoints: mut ends, first_ns, last_ns, mut packets, mut reports } = conversation;
-        if turned {
-            ends.reverse();
+    /// Puts the client of a connection first.
+    pub(crate) fn new(record: ConnectionRecord, pairs: &EndpointPairs) -> Self {
+        let client_side = pairs.client_side(&record);
+        let ConnectionRecord { mut endpoints, first_ns, last_ns, mut packets, mut reports } = record;
+        if client_side == 1 {
+            endpoints.reverse();
             packets.reverse();
             reports.reverse();
         }
-        let [client, server] = ends;
-        Self { client, server, first_ns, last_ns, packets, reports, turned }
+        let [client, server] = endpoints;
+        Self { client, server, first_ns, last_ns, packets, reports, client_side }
     }
 
-    /// What one direction told.
+    /// The report of one side: 0 is the client, 1 the server.
     pub fn report(&self, side: usize) -> TcpReport {
         self.reports[side].report()
     }
 
-    /// What both told.
+    /// The reports of both sides.
     pub fn reports(&self) -> [TcpReport; 2] {
         self.reports.each_ref().map(CompactReport::report)
     }
 
-    /// The same connection of which something else was told.
-    pub fn with_reports(&self, reports: [TcpReport; 2]) -> Self {
+    /// The same connection with other reports.
+    pub(crate) fn with_reports(&self, reports: [TcpReport; 2]) -> Self {
         Self { reports: reports.map(CompactReport::from), ..self.clone() }
     }
 
-    /// Both ends, the lower one first.
-    pub fn ends(&self) -> [SocketAddr; 2] {
-        if self.turned { [self.server, self.client] } else { [self.client, self.server] }
+    /// The pair of endpoints.
+    pub(crate) fn key(&self) -> ConnectionKey {
+        ConnectionKey::from_endpoints([self.client, self.server])
     }
 
-    /// `192.0.2.1:4000 → 192.0.2.2:80`.
+    /// Client and server: `192.0.2.1:4000 → 192.0.2.2:80`.
     pub fn name(&self) -> String {
         format!("{} → {}", self.client, self.server)
     }
 
-    /// Packets of both directions.
-    pub fn all_packets(&self) -> u64 {
+    /// Packets of both sides.
+    pub fn total_packets(&self) -> u64 {
         self.packets.iter().sum()
     }
 
-    /// A figure of both directions.
-    pub fn both(&self, figure: fn(&TcpReport) -> u64) -> u64 {
-        self.reports().iter().map(figure).sum()
+    /// The sum of a counter over both sides.
+    pub fn sum(&self, counter: impl Fn(&TcpReport) -> u64) -> u64 {
+        self.reports().iter().map(counter).sum()
     }
 
-    /// Segments sent again, and those among which they count.
-    pub fn retransmitted_of(&self) -> (u64, u64) {
+    /// Retransmitted segments, and segments that occupy sequence numbers.
+    pub fn retransmission_ratio(&self) -> (u64, u64) {
         let reports = self.reports();
-        let both = |figure: fn(&TcpReport) -> u64| reports.iter().map(figure).sum();
-        (both(retransmitted), both(sequenced))
+        (reports.iter().map(retransmitted_segments).sum(), reports.iter().map(sequenced_segments).sum())
     }
 
-    /// Share of segments sent again, 0 to 1.
+    /// Share of retransmitted segments, 0 to 1.
     pub fn retransmitted_share(&self) -> f64 {
-        let (part, whole) = self.retransmitted_of();
+        let (part, whole) = self.retransmission_ratio();
         part as f64 / whole.max(1) as f64
     }
 
-    /// Round trip of the handshake, ns: behind the probe and before it, as far as known.
-    pub fn round_trip_ns(&self) -> u64 {
-        self.reports().iter().filter_map(|report| report.handshake_rtt_ns).sum()
+    /// Round-trip time of the handshake, ns: server side and client side of the capture point, as far
+    /// as known.
+    pub fn handshake_rtt_ns(&self) -> u64 {
+        self.sum(|report| report.handshake_rtt_ns.unwrap_or(0))
     }
 
-    /// Seen from one side alone, though that side was answered: it sends payload or acknowledges.
+    /// Whether the capture has packets of one side only, although the other side answered: the captured
+    /// side sends payload or acknowledges.
     pub fn is_one_way(&self) -> bool {
-        let one_side = self.packets.contains(&0);
-        one_side
-            && self.both(|r| r.count(SegmentClass::InOrder).segments + r.count(SegmentClass::Acknowledgment).segments)
-                > 0
+        const ANSWERS: [SegmentClass; 2] = [SegmentClass::InOrder, SegmentClass::Acknowledgment];
+        self.packets.contains(&0) && self.sum(|report| segments(report, &ANSWERS)) > 0
     }
 
-    /// As a flow, for the fields of records.
-    pub fn flow(&self) -> FlowRecord {
-        let octets = |end: SocketAddr| match end.ip() {
+    /// A flow record with the fields of this connection.
+    pub fn to_flow_record(&self) -> FlowRecord {
+        let octets = |endpoint: SocketAddr| match endpoint.ip() {
             IpAddr::V4(address) => ipv4_mapped(address.octets()),
             IpAddr::V6(address) => address.octets(),
         };
@@ -117,7 +120,7 @@ impl Connection {
             destination: octets(self.server),
             source_port: self.client.port(),
             destination_port: self.server.port(),
-            protocol: 6,
+            protocol: TCP,
             network: if self.client.is_ipv4() { Network::Ipv4 } else { Network::Ipv6 },
             forward,
             reverse,
@@ -127,32 +130,30 @@ impl Connection {
     }
 }
 
-/// Octets of payload, of copies and all.
-pub fn payload(report: &TcpReport) -> u64 {
+/// Payload octets, duplicates included.
+pub(crate) fn payload_bytes(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
-/// Segments sent again, whether or not the capture has the first of them, without copies.
-pub fn retransmitted(report: &TcpReport) -> u64 {
-    [SegmentClass::Retransmission, SegmentClass::UnseenRetransmission, SegmentClass::SynRetransmission]
-        .iter()
-        .map(|&class| report.count(class).segments)
-        .sum()
+/// Retransmitted segments, also those whose original was lost before the capture point. Duplicates do
+/// not count.
+pub(crate) fn retransmitted_segments(report: &TcpReport) -> u64 {
+    use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
+    segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
 }
 
-/// Segments with payload, SYN or FIN, without duplicates, keep-alives and RST.
-pub fn sequenced(report: &TcpReport) -> u64 {
-    let new = [
-        SegmentClass::Syn,
-        SegmentClass::InOrder,
-        SegmentClass::OutOfOrder,
-        SegmentClass::ZeroWindowProbe,
-        SegmentClass::OutOfWindow,
-    ];
-    new.iter().map(|&class| report.count(class).segments).sum::<u64>() + retransmitted(report)
+/// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and RST do
+/// not count.
+pub(crate) fn sequenced_segments(report: &TcpReport) -> u64 {
+    use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
+    segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)
 }
 
-/// Copies of both kinds.
-pub fn duplicates(report: &TcpReport) -> u64 {
-    report.count(SegmentClass::Duplicate).segments + report.count(SegmentClass::RoutedDuplicate).segments
+/// Duplicates with the same TTL and with another TTL.
+pub(crate) fn duplicate_segments(report: &TcpReport) -> u64 {
+    segments(report, &[SegmentClass::Duplicate, SegmentClass::RoutedDuplicate])
+}
+
+fn segments(report: &TcpReport, classes: &[SegmentClass]) -> u64 {
+    classes.iter().map(|&class| report.count(class).segments).sum()
 }

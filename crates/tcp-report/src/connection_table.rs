@@ -1,99 +1,104 @@
-//! The list of connections as columns, some rows at a time: as text, all of them could take more memory than the
-//! connections themselves.
+//! The connection list as a table, in chunks: all its cells at once could need more memory than the connections.
 
-use crate::connection::{Connection, duplicates, payload, retransmitted};
-use crate::totals::percent;
-use weir_tcp::{SegmentClass, TcpReport};
+use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
+use crate::percent::percent;
+use weir_tcp::{Degradation, SegmentClass, TcpReport};
 use weir_text::columns::Column;
 use weir_text::units;
 
-/// Columns that say who.
-pub const WHO: usize = 4;
-/// Columns that are there whatever they say.
-const ALWAYS: usize = 9;
-/// Connections of a piece.
-const PIECE: usize = 1000;
+/// The first columns: number, client, arrow, server.
+pub const ENDPOINT_COLUMNS: usize = 4;
+/// The first columns, which are shown even if they are empty.
+const ALWAYS_SHOWN: usize = 9;
+const CONNECTIONS_PER_CHUNK: usize = 1000;
 
-/// The connections of the list, and what is known of its columns.
-pub struct List<'a> {
-    listed: &'a [Connection],
-    /// Of each column: whether it is there, as it says something of any connection, and its width.
-    columns: Vec<(bool, usize)>,
+/// The column headings explained.
+pub const LEGEND: &str = "\
+→: from the client; ←: from the server; retrans: retransmitted share of the segments with payload, SYN or FIN; \
+retr: retransmitted segments; unseen: of these, original lost before the capture point; ooo: out of order; \
+dups: duplicated by the capture; 0-win: zero windows; missing: payload missing from the capture; rtt: round-trip time \
+of the handshake; k, M and G are decimal";
+
+/// The connection list and the layout of its columns.
+pub struct ConnectionTable<'a> {
+    connections: &'a [Connection],
+    /// For each column: whether it is shown, and its width in characters.
+    layout: Vec<(bool, usize)>,
 }
 
-impl<'a> List<'a> {
-    /// Looks through all of them.
-    pub fn of(listed: &'a [Connection]) -> Self {
-        let mut all = vec![(false, 0); columns(&[], 0).len()];
-        for (number, piece) in listed.chunks(PIECE).enumerate() {
-            for (at, (column, (is_there, width))) in columns(piece, number * PIECE).iter().zip(&mut all).enumerate() {
-                *is_there |= at < ALWAYS || column.says_something();
+impl<'a> ConnectionTable<'a> {
+    /// Lays out the columns for these connections.
+    pub fn new(connections: &'a [Connection]) -> Self {
+        let mut layout = vec![(false, 0); columns(&[], 0).len()];
+        for (number, chunk) in connections.chunks(CONNECTIONS_PER_CHUNK).enumerate() {
+            let columns = columns(chunk, number * CONNECTIONS_PER_CHUNK);
+            for (at, (column, (shown, width))) in columns.iter().zip(&mut layout).enumerate() {
+                *shown |= at < ALWAYS_SHOWN || column.has_content();
                 *width = column.width().max(*width);
             }
         }
-        Self { listed, columns: all }
+        Self { connections, layout }
     }
 
-    /// The columns piece by piece; all pieces have the same ones, of the same width.
-    pub fn pieces(&self) -> impl Iterator<Item = Vec<Column>> {
-        self.listed.chunks(PIECE).enumerate().map(|(at, piece)| {
-            let all = columns(piece, at * PIECE).into_iter().zip(&self.columns);
-            all.filter(|(_, (is_there, _))| *is_there).map(|(column, &(_, width))| column.widened(width)).collect()
+    /// The columns of each chunk of connections. All chunks have the same columns of the same widths.
+    pub fn chunks(&self) -> impl Iterator<Item = Vec<Column>> {
+        self.connections.chunks(CONNECTIONS_PER_CHUNK).enumerate().map(|(number, chunk)| {
+            let columns = columns(chunk, number * CONNECTIONS_PER_CHUNK).into_iter().zip(&self.layout);
+            columns.filter(|(_, (shown, _))| *shown).map(|(column, &(_, width))| column.widened(width)).collect()
         })
     }
 }
 
-/// A column of the list for each figure, of connections that follow so many others.
-fn columns(listed: &[Connection], before: usize) -> Vec<Column> {
-    let each =
-        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, listed.iter().map(cell));
-    let some = |n: u64| if n == 0 { String::new() } else { units::short(n) };
-    let one = |heading: &str, side: usize, figure: fn(&TcpReport) -> u64| {
-        each(heading, &move |connection| some(figure(&connection.report(side))))
+/// All columns of connections that `before` others precede in the list.
+fn columns(connections: &[Connection], before: usize) -> Vec<Column> {
+    let column =
+        |heading: &str, cell: &dyn Fn(&Connection) -> String| Column::new(heading, true, connections.iter().map(cell));
+    let nonzero = |n: u64| if n == 0 { String::new() } else { units::short(n) };
+    let one_side = |heading: &str, side: usize, counter: fn(&TcpReport) -> u64| {
+        column(heading, &move |connection| nonzero(counter(&connection.report(side))))
     };
-    let both =
-        |heading: &str, figure: fn(&TcpReport) -> u64| each(heading, &move |connection| some(connection.both(figure)));
+    let both_sides = |heading: &str, counter: fn(&TcpReport) -> u64| {
+        column(heading, &move |connection| nonzero(connection.sum(counter)))
+    };
     let octets = |heading: &str, side: usize| {
-        each(heading, &move |connection| units::short(payload(&connection.report(side))) + "B")
+        column(heading, &move |connection| units::short(payload_bytes(&connection.report(side))) + "B")
     };
-    let round_trip = |heading: &str, side: usize| {
-        each(heading, &move |connection| connection.report(side).handshake_rtt_ns.map_or(String::new(), units::span))
+    let rtt = |heading: &str, side: usize| {
+        column(heading, &move |connection| connection.report(side).handshake_rtt_ns.map_or(String::new(), units::span))
     };
-    let mut ranks = before as u64 + 1..;
-    let columns = vec![
-        Column::new("#", true, listed.iter().map(|_| ranks.next().unwrap_or_default().to_string())),
-        Column::new("client", true, listed.iter().map(|connection| connection.client.to_string())),
-        Column::new("→", false, listed.iter().map(|_| "→".into())),
-        Column::new("server", false, listed.iter().map(|connection| connection.server.to_string())),
-        each("retrans", &|connection| {
-            let (part, whole) = connection.retransmitted_of();
+    let numbers = before + 1..=before + connections.len();
+    vec![
+        Column::new("#", true, numbers.map(|number| number.to_string())),
+        column("client", &|connection| connection.client.to_string()),
+        column("→", &|_| "→".into()),
+        Column::new("server", false, connections.iter().map(|connection| connection.server.to_string())),
+        column("retrans", &|connection| {
+            let (part, whole) = connection.retransmission_ratio();
             percent(part, whole)
         }),
-        each("pkts→", &|connection| units::short(connection.packets[0])),
-        each("←pkts", &|connection| units::short(connection.packets[1])),
+        column("pkts→", &|connection| units::short(connection.packets[0])),
+        column("←pkts", &|connection| units::short(connection.packets[1])),
         octets("payload→", 0),
         octets("←payload", 1),
-        one("retr→", 0, retransmitted),
-        one("←retr", 1, retransmitted),
-        both("unseen", |report| report.count(SegmentClass::UnseenRetransmission).segments),
-        both("ooo", |report| report.count(SegmentClass::OutOfOrder).segments),
-        both("copies", duplicates),
-        both("0-win", |report| report.zero_windows),
-        each("missing", &|connection| {
-            let octets = connection.both(|report| report.missing_bytes);
-            if octets == 0 { String::new() } else { units::short(octets) + "B" }
+        one_side("retr→", 0, retransmitted_segments),
+        one_side("←retr", 1, retransmitted_segments),
+        both_sides("unseen", |report| report.count(SegmentClass::UnseenRetransmission).segments),
+        both_sides("ooo", |report| report.count(SegmentClass::OutOfOrder).segments),
+        both_sides("dups", duplicate_segments),
+        both_sides("0-win", |report| report.zero_windows),
+        column("missing", &|connection| match connection.sum(|report| report.missing_bytes) {
+            0 => String::new(),
+            octets => units::short(octets) + "B",
         }),
-        round_trip("rtt→server", 1),
-        round_trip("client←rtt", 0),
-        Column::new("not exact", false, listed.iter().map(marks)),
-    ];
-    debug_assert_eq!(columns[WHO].heading, "retrans");
-    columns
+        rtt("rtt→server", 1),
+        rtt("client←rtt", 0),
+        Column::new("not exact", false, connections.iter().map(degradations)),
+    ]
 }
 
-/// In which way what is said of a connection is not exact; also whether it was seen from one side only.
-pub fn marks(connection: &Connection) -> String {
+/// Why the counters of a connection are not exact.
+fn degradations(connection: &Connection) -> String {
     let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degradation.0);
     let one_way = connection.is_one_way().then_some("one-way");
-    weir_tcp::Degradation(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+    Degradation(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
 }

@@ -1,22 +1,24 @@
-//! How something is distributed over connections: logarithmic steps, a number for each.
+//! Histograms over connections, with logarithmic bins.
 
-use crate::connection::Connection;
-use crate::totals::Totals;
+use crate::report::CaptureReport;
+use serde::Serialize;
 
-/// Counts by step, of one series or more.
-#[derive(Clone, Debug)]
+/// Connections by bin, of one series or more.
+#[derive(Clone, Debug, Serialize)]
 pub struct Histogram {
+    /// What it shows.
     pub title: String,
-    /// What is counted, and below it the steps.
+    /// What the bins are.
     pub axis: &'static str,
-    pub steps: Vec<String>,
-    /// A name, and a count for each step.
+    /// The names of the bins, in ascending order.
+    pub bins: Vec<String>,
+    /// The name of each series, and its count for each bin.
     pub series: Vec<(&'static str, Vec<u64>)>,
 }
 
-/// Fewer values than this are no distribution.
-const FEW: u64 = 5;
-/// Shares of segments sent again: upper ends of the steps, above none at all.
+/// Values that a histogram in the text report has at least.
+const FEWEST_VALUES: u64 = 5;
+/// Bins of shares by their upper ends. The bin of 0 comes before them.
 const SHARES: [(f64, &str); 7] = [
     (0.001, "< 0.1 %"),
     (0.003, "0.1–0.3 %"),
@@ -26,7 +28,7 @@ const SHARES: [(f64, &str); 7] = [
     (0.3, "10–30 %"),
     (f64::INFINITY, "30–100 %"),
 ];
-/// Round trips, µs: upper ends of the steps.
+/// Bins of round-trip times by their upper ends, µs.
 const TIMES_US: [(u64, &str); 11] = [
     (30, "< 30 µs"),
     (100, "30–100 µs"),
@@ -41,73 +43,69 @@ const TIMES_US: [(u64, &str); 11] = [
     (u64::MAX, "> 1 s"),
 ];
 
-/// Share of segments sent again, of connections of so many packets at least. `None` if there is no such connection.
-pub fn retransmitted(connections: &[Connection], fewest: u64) -> Option<Histogram> {
-    let mut counts = vec![0; SHARES.len() + 1];
-    for connection in connections.iter().filter(|connection| connection.all_packets() >= fewest) {
-        let share = connection.retransmitted_share();
-        let step = SHARES.iter().position(|&(end, _)| share < end).unwrap_or(SHARES.len() - 1);
-        counts[if share == 0.0 { 0 } else { step + 1 }] += 1;
+impl CaptureReport {
+    /// Connections by share of retransmitted segments. `None` if no connection has enough packets.
+    pub fn retransmission_histogram(&self) -> Option<Histogram> {
+        let mut counts = vec![0; SHARES.len() + 1];
+        let connections = self.connections.iter();
+        for connection in connections.filter(|connection| connection.total_packets() >= self.min_packets) {
+            let share = connection.retransmitted_share();
+            let bin = SHARES.iter().position(|&(end, _)| share < end).unwrap_or(SHARES.len() - 1);
+            counts[if share == 0.0 { 0 } else { bin + 1 }] += 1;
+        }
+        let title = match self.min_packets {
+            0..=1 => "Retransmitted segments".into(),
+            least => format!("Retransmitted segments, connections of {least} packets or more"),
+        };
+        let bins = std::iter::once("none").chain(SHARES.iter().map(|&(_, name)| name)).map(String::from).collect();
+        let is_empty = counts.iter().all(|&count| count == 0);
+        let series = vec![("connections", counts)];
+        (!is_empty).then_some(Histogram { title, axis: "share per connection", bins, series })
     }
-    let title = match fewest {
-        0..=1 => "Segments sent again".into(),
-        _ => format!("Segments sent again, connections of {fewest} packets or more"),
-    };
-    let steps = std::iter::once("none".into()).chain(SHARES.iter().map(|(_, name)| name.to_string())).collect();
-    let some = counts.iter().any(|&count| count > 0);
-    some.then(|| Histogram { title, axis: "share per connection", steps, series: vec![("connections", counts)] })
-}
 
-/// Round trips of the handshake, both sides. `None` if none is known.
-pub fn round_trips(totals: &Totals) -> Option<Histogram> {
-    let step = |ns: u64| TIMES_US.iter().position(|&(end, _)| ns / 1000 < end).unwrap_or(TIMES_US.len() - 1);
-    let [clients, servers] = totals.round_trips.each_ref().map(|times| {
-        let mut counts = vec![0; TIMES_US.len()];
-        times.iter().for_each(|&ns| counts[step(ns)] += 1);
-        counts
-    });
-    let some = |at: &usize| clients[*at] + servers[*at] > 0;
-    let (first, last) = ((0..TIMES_US.len()).find(some)?, (0..TIMES_US.len()).rfind(some)?);
-    Some(Histogram {
-        title: "Round trip of the handshake".into(),
-        axis: "connections by time",
-        steps: TIMES_US[first..=last].iter().map(|(_, name)| name.to_string()).collect(),
-        series: vec![("server side", servers[first..=last].to_vec()), ("client side", clients[first..=last].to_vec())],
-    })
+    /// Connections by round-trip time of the handshake, on both sides of the capture point. `None` if no time is known.
+    pub fn rtt_histogram(&self) -> Option<Histogram> {
+        let bin = |ns: u64| TIMES_US.iter().position(|&(end, _)| ns / 1000 < end).unwrap_or(TIMES_US.len() - 1);
+        let [client, server] = self.totals.handshake_rtts_ns.each_ref().map(|times| {
+            let mut counts = vec![0; TIMES_US.len()];
+            times.iter().for_each(|&ns| counts[bin(ns)] += 1);
+            counts
+        });
+        let has_values = |bin: &usize| client[*bin] + server[*bin] > 0;
+        let shown = (0..TIMES_US.len()).find(has_values)?..=(0..TIMES_US.len()).rfind(has_values)?;
+        Some(Histogram {
+            title: "Round-trip time of the handshake".into(),
+            axis: "connections by time",
+            bins: TIMES_US[shown.clone()].iter().map(|(_, name)| name.to_string()).collect(),
+            series: vec![("server side", server[shown.clone()].to_vec()), ("client side", client[shown].to_vec())],
+        })
+    }
 }
 
 impl Histogram {
-    /// The largest count.
-    pub fn most(&self) -> u64 {
-        self.series.iter().flat_map(|(_, counts)| counts).copied().max().unwrap_or(0)
+    /// Whether it has enough values to show a distribution.
+    pub(crate) fn is_meaningful(&self) -> bool {
+        self.series.iter().any(|(_, counts)| counts.iter().sum::<u64>() >= FEWEST_VALUES)
     }
 
-    /// Whether there is enough to speak of a distribution.
-    pub fn is_one(&self) -> bool {
-        self.series.iter().any(|(_, counts)| counts.iter().sum::<u64>() >= FEW)
-    }
-
-    /// As lines of at most 80 characters.
-    pub fn text(&self) -> String {
+    /// Bars of characters, in lines of at most 80.
+    pub(crate) fn text(&self) -> String {
         const LABEL: usize = 12;
-        let most = self.most().max(1);
-        let digits = most.to_string().len();
-        // Each series has a bar and its number, and a gap of 2 before it.
-        let bar = (80 - LABEL) / self.series.len() - digits - 4;
+        let greatest = self.series.iter().flat_map(|(_, counts)| counts).copied().max().unwrap_or(0).max(1);
+        let digits = greatest.to_string().len();
+        // Each series has a gap of 2, a number, a space, a bar and a space.
+        let bar_width = (80 - LABEL) / self.series.len() - digits - 4;
         let mut text = format!("{}: {}\n", self.title, self.axis);
         if self.series.len() > 1 {
-            let mut line = format!("{:LABEL$}", "");
-            for (name, _) in &self.series {
-                line += &format!("  {name:<width$}", width = bar + digits + 2);
-            }
-            text += line.trim_end();
+            let names = self.series.iter().map(|(name, _)| format!("  {name:<width$}", width = bar_width + digits + 2));
+            text += format!("{:LABEL$}{}", "", names.collect::<String>()).trim_end();
             text.push('\n');
         }
-        for (at, step) in self.steps.iter().enumerate() {
-            let mut line = format!("{step:>LABEL$}");
+        for (index, bin) in self.bins.iter().enumerate() {
+            let mut line = format!("{bin:>LABEL$}");
             for (_, counts) in &self.series {
-                let drawn = blocks(counts[at], most, bar);
-                line += &format!("  {:>digits$} {drawn:<bar$} ", counts[at]);
+                let bar = bar(counts[index], greatest, bar_width);
+                line += &format!("  {:>digits$} {bar:<bar_width$} ", counts[index]);
             }
             text += line.trim_end();
             text.push('\n');
@@ -116,10 +114,10 @@ impl Histogram {
     }
 }
 
-/// A bar in eighths of a character. What is not nothing has one at least.
-fn blocks(count: u64, most: u64, width: usize) -> String {
+/// A bar with a resolution of an eighth of a character. The bar of 1 is never empty.
+fn bar(count: u64, greatest: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-    let eighths = (u128::from(count) * 8 * width as u128).div_ceil(u128::from(most)) as usize;
+    let eighths = (u128::from(count) * 8 * width as u128).div_ceil(u128::from(greatest)) as usize;
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
@@ -128,11 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_fit_80_columns_and_no_count_is_invisible() {
+    fn lines_fit_80_columns_and_every_count_above_0_has_a_bar() {
         let histogram = Histogram {
             title: "title".into(),
             axis: "axis",
-            steps: vec!["30–100 ms".into(), "100–300 ms".into()],
+            bins: vec!["30–100 ms".into(), "100–300 ms".into()],
             series: vec![("server side", vec![1, 1_000_000]), ("client side", vec![0, 10])],
         };
         let text = histogram.text();
@@ -142,8 +140,8 @@ mod tests {
 
     #[test]
     fn bars_are_proportional() {
-        assert_eq!(blocks(0, 8, 4), "");
-        assert_eq!(blocks(8, 8, 4), "████");
-        assert_eq!(blocks(3, 8, 4), "█▌");
+        assert_eq!(bar(0, 8, 4), "");
+        assert_eq!(bar(8, 8, 4), "████");
+        assert_eq!(bar(3, 8, 4), "█▌");
     }
 }

@@ -1,14 +1,11 @@
-//! The report as one page that needs nothing else: no script, no font, no other file.
+//! The report as one HTML page that loads nothing: no script, no font, no other file.
 
-use crate::connection_table::List;
-use crate::plots::plots;
+use crate::connection_table::{ConnectionTable, LEGEND};
 use crate::report::CaptureReport;
-use crate::text::{LEGEND, fact_lines};
-use crate::totals::percent;
+use crate::text::class_columns;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use weir_plot::escape;
-use weir_tcp::SegmentClass;
 use weir_text::columns::Column;
 
 const STYLE: &str = "\
@@ -22,71 +19,64 @@ th.l,td.l{text-align:left}.facts td{white-space:normal}.wide{overflow-x:auto}.fa
 .note{border-left:3px solid #d55e00;padding-left:.8em}svg{width:100%;max-width:900px;display:block;margin:1em 0}\
 .ink{fill:var(--ink)}.grid{stroke:var(--line)}";
 
-/// The page. The list is written some connections at a time.
-pub fn html(report: &CaptureReport, out: &mut dyn Write) -> io::Result<()> {
-    let sources = report.sources.join(", ");
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>{STYLE}</style>\n\
-         </head>\n<body>\n<h1>TCP in {0}</h1>\n",
-        escape(&sources)
-    );
-    page += "<table class=\"facts\">\n";
-    for (name, value) in fact_lines(report) {
-        let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));
-    }
-    page += "</table>\n";
-    for warning in report.warnings() {
-        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&warning));
-    }
-    for (name, plot) in plots(report) {
-        let _ = write!(page, "<figure id=\"{name}\">\n{plot}</figure>\n");
-    }
-    if report.totals.connections > 0 {
-        page += "<h2>Connections</h2>\n<div class=\"wide\">\n";
-        page += "<table>\n";
-        for (at, columns) in List::of(report.listed()).pieces().enumerate() {
-            if at == 0 {
-                page += &headings(&columns);
-            }
-            page += &rows(&columns);
-            out.write_all(page.as_bytes())?;
-            page.clear();
+impl CaptureReport {
+    /// Writes the page.
+    ///
+    /// # Errors
+    /// The output cannot be written.
+    pub fn write_html(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut page = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>{STYLE}</style>\n\
+             </head>\n<body>\n<h1>TCP in {0}</h1>\n<table class=\"facts\">\n",
+            escape(&self.sources.join(", "))
+        );
+        for (name, value) in self.facts() {
+            let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));
         }
         page += "</table>\n";
-        let last = match report.min_packets {
-            0..=1 => String::new(),
-            fewest => format!("; those of fewer than {fewest} packets come last"),
-        };
+        for warning in self.warnings() {
+            let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&warning));
+        }
+        for (name, plot) in self.plots() {
+            let _ = write!(page, "<figure id=\"{name}\">\n{plot}</figure>\n");
+        }
+        if self.totals.connections > 0 {
+            page += "<h2>Connections</h2>\n<div class=\"wide\">\n<table>\n";
+            for (number, columns) in ConnectionTable::new(self.listed()).chunks().enumerate() {
+                if number == 0 {
+                    page += &heading_row(&columns);
+                }
+                page += &rows(&columns);
+                out.write_all(page.as_bytes())?;
+                page.clear();
+            }
+            let _ = write!(
+                page,
+                "</table>\n</div>\n<p class=\"faint\">{}. {}.</p>\n<h2>Segments by class</h2>\n<table>\n",
+                self.list_description(),
+                escape(LEGEND)
+            );
+            let classes = class_columns(&self.totals);
+            page += &(heading_row(&classes) + &rows(&classes));
+            page += "</table>\n";
+        }
+        if let Some(comparison) = &self.comparison {
+            let _ =
+                write!(page, "<h2>Comparison with the usual rule</h2>\n<pre>{}</pre>\n", escape(&comparison.text()));
+        }
         let _ = write!(
             page,
-            "</div>\n<p class=\"faint\">{} of {} connections, by {}{last}. {}.</p>\n",
-            report.listed().len(),
-            report.totals.connections,
-            report.sort.description(),
-            escape(LEGEND)
+            "<p class=\"faint\">Weir {}, analysed on: {}. docs/tcp.md defines all terms.</p>\n</body>\n</html>\n",
+            env!("CARGO_PKG_VERSION"),
+            escape(&self.engine)
         );
-        page += "<h2>Segments by class</h2>\n";
-        page += &classes(report);
+        out.write_all(page.as_bytes())
     }
-    if let Some(comparison) = &report.comparison {
-        let _ = write!(page, "<h2>Another rule</h2>\n<pre>{}</pre>\n", escape(&comparison.text()));
-    }
-    let _ = write!(
-        page,
-        "<p class=\"faint\">weir {}, on the {}. Terms are those of its docs/tcp.md.</p>\n</body>\n</html>\n",
-        env!("CARGO_PKG_VERSION"),
-        escape(&report.engine)
-    );
-    out.write_all(page.as_bytes())
 }
 
-fn side(column: &Column) -> &'static str {
-    if column.to_the_right { "" } else { " class=\"l\"" }
-}
-
-fn headings(columns: &[Column]) -> String {
-    let heading = |column: &Column| format!("<th{}>{}</th>", side(column), escape(&column.heading));
+fn heading_row(columns: &[Column]) -> String {
+    let heading = |column: &Column| format!("<th{}>{}</th>", alignment(column), escape(&column.heading));
     format!("<tr>{}</tr>\n", columns.iter().map(heading).collect::<String>())
 }
 
@@ -95,31 +85,13 @@ fn rows(columns: &[Column]) -> String {
     for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
         text += "<tr>";
         for column in columns {
-            let _ = write!(text, "<td{}>{}</td>", side(column), escape(&column.cells[row]));
+            let _ = write!(text, "<td{}>{}</td>", alignment(column), escape(&column.cells[row]));
         }
         text += "</tr>\n";
     }
     text
 }
 
-fn classes(report: &CaptureReport) -> String {
-    let totals = &report.totals;
-    let mut text = String::from(
-        "<table>\n<tr><th class=\"l\">class</th><th>packets</th><th>share</th><th>octets of payload</th><th>share</th></tr>\n",
-    );
-    for class in SegmentClass::ALL {
-        let count = totals.of_class(class);
-        if count.segments > 0 {
-            let _ = writeln!(
-                text,
-                "<tr><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-                class.name(),
-                count.segments,
-                escape(&percent(count.segments, totals.packets)),
-                count.bytes,
-                escape(&percent(count.bytes, totals.payload_bytes))
-            );
-        }
-    }
-    text + "</table>\n"
+fn alignment(column: &Column) -> &'static str {
+    if column.right_aligned { "" } else { " class=\"l\"" }
 }

@@ -1,95 +1,95 @@
-//! How much memory there is, and how many connections find room in it.
+//! How much memory is free, and how many connections fit into it.
 
 use std::fs::read_to_string;
 use std::path::Path;
 use weir_tcp_batch::EngineOptions;
 use weir_text::units;
 
-/// What a connection takes in the engine, and later in the list: the larger of both, with what lists grow by.
-const CONNECTION: u64 = 700;
-/// What a direction in trouble takes more, with what is kept of it in the end.
-const TROUBLE: u64 = 2000;
-/// What a record of a batch takes on its way.
-const RECORD: u64 = 320;
-/// With less memory than this there is no use in beginning.
-const LEAST: u64 = 32 << 20;
+/// Bytes per connection: the larger of its size in the engine and in the report, with the spare capacity of lists.
+const CONNECTION_BYTES: u64 = 700;
+/// Additional bytes per direction with anomalies, in the engine and in the report.
+const ANOMALY_BYTES: u64 = 2000;
+/// Bytes per record of a batch, with its copies.
+const BATCH_RECORD_BYTES: u64 = 320;
+/// Least free memory for a run.
+const LEAST_BYTES: u64 = 32 << 20;
 
-/// Who gets how much of the memory: half of it is for connections, an eighth or a quarter for trouble.
+/// How the free memory is divided: half for connections, an eighth for anomalies (up to a quarter while their pool
+/// grows), an eighth for batches.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections.
     pub connections: usize,
     /// Directions with anomalies.
-    pub in_trouble: usize,
+    pub anomalies: usize,
     /// Records of a batch.
-    pub batch: usize,
+    pub batch_size: usize,
 }
 
-/// Why there is not enough memory to begin.
+/// Why there is too little memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// Less is free than any run needs.
-    #[error("{} of memory are free, and this takes {} at least", bytes(*.free_bytes), bytes(LEAST))]
+    #[error("{} of memory are free, and at least {} are needed", bytes(*.free_bytes), bytes(LEAST_BYTES))]
     TooLittle {
         /// Free memory.
         free_bytes: u64,
     },
-    /// The connections that the user wants may need more than is free.
+    /// The wanted connections need more than is free.
     #[error(
-        "{wanted} connections may take {} of memory, and {} are free",
-        bytes(u64::from(*.wanted) * CONNECTION),
+        "{wanted} connections may need {} of memory, and {} are free",
+        bytes(u64::from(*.wanted) * CONNECTION_BYTES),
         bytes(*.free_bytes)
     )]
     TooManyConnections {
-        /// Connections.
+        /// Wanted connections.
         wanted: u32,
         /// Free memory.
         free_bytes: u64,
     },
 }
 
-fn bytes(octets: u64) -> String {
-    units::quantity(octets, "B")
+fn bytes(bytes: u64) -> String {
+    units::quantity(bytes, "B")
 }
 
 impl Limits {
-    /// Of so many octets, if that is known, with as many connections as the user wants.
-    pub fn of(free: Option<u64>, wanted: Option<u32>) -> Result<Self, MemoryError> {
-        if let Some(free) = free.filter(|&free| free < LEAST) {
-            return Err(MemoryError::TooLittle { free_bytes: free });
+    /// Divides free memory, if its size is known. `wanted` connections replace the share of connections.
+    ///
+    /// # Errors
+    /// There is too little memory.
+    pub fn new(free_bytes: Option<u64>, wanted: Option<u32>) -> Result<Self, MemoryError> {
+        if let Some(free_bytes) = free_bytes.filter(|&free| free < LEAST_BYTES) {
+            return Err(MemoryError::TooLittle { free_bytes });
         }
-        let part = |divisor: u64, each: u64| free.map_or(usize::MAX, |free| (free / divisor / each) as usize);
-        let connections = match (wanted, free) {
-            (Some(wanted), Some(free)) if u64::from(wanted) * CONNECTION > free => {
-                return Err(MemoryError::TooManyConnections { wanted, free_bytes: free });
+        let share = |divisor, size| free_bytes.map_or(usize::MAX, |free| (free / divisor / size) as usize);
+        let connections = match (wanted, free_bytes) {
+            (Some(wanted), Some(free_bytes)) if u64::from(wanted) * CONNECTION_BYTES > free_bytes => {
+                return Err(MemoryError::TooManyConnections { wanted, free_bytes });
             }
             (Some(wanted), _) => wanted as usize,
-            (None, _) => part(2, CONNECTION),
+            (None, _) => share(2, CONNECTION_BYTES),
         };
-        Ok(Self {
-            connections,
-            in_trouble: part(8, TROUBLE),
-            batch: part(8, RECORD).min(EngineOptions::default().batch_size),
-        })
+        let batch_size = share(8, BATCH_RECORD_BYTES).min(EngineOptions::default().batch_size);
+        Ok(Self { connections, anomalies: share(8, ANOMALY_BYTES), batch_size })
     }
 }
 
-/// Octets of memory that this process can still take: what the system has, its group may have, and its address space
-/// has room for. `None` if the system does not say.
+/// Bytes of memory that this process can still allocate: the least of the free memory of the system, the limits of its
+/// control groups, and its free address space. `None` if none of these is known.
 pub fn free_bytes() -> Option<u64> {
-    let system = number_behind("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024);
-    let taken = number_behind("/proc/self/status", "VmSize:").map_or(0, |kilobytes| kilobytes * 1024);
-    let addresses = number_behind("/proc/self/limits", "Max address space").map(|limit| limit.saturating_sub(taken));
+    let system = number_after("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024);
+    let used = number_after("/proc/self/status", "VmSize:").map_or(0, |kilobytes| kilobytes * 1024);
+    let address_space = number_after("/proc/self/limits", "Max address space").map(|limit| limit.saturating_sub(used));
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     let folder = Path::new("/sys/fs/cgroup").join(group.unwrap_or_default());
-    let group =
-        folder.ancestors().filter_map(|folder| read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok());
-    system.into_iter().chain(addresses).chain(group).min()
+    let limit = |folder: &Path| read_to_string(folder.join("memory.max")).ok()?.trim().parse().ok();
+    system.into_iter().chain(address_space).chain(folder.ancestors().filter_map(limit)).min()
 }
 
-/// The number behind a name at the beginning of a line.
-fn number_behind(file: &str, name: &str) -> Option<u64> {
+/// The number after a name at the beginning of a line.
+fn number_after(file: &str, name: &str) -> Option<u64> {
     let text = read_to_string(file).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
@@ -100,15 +100,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_memory_is_for_connections_and_no_more_than_all() {
-        let gigabytes = Some(14_000_000_000);
-        assert_eq!(Limits::of(gigabytes, None).ok().map(|shares| shares.connections), Some(10_000_000));
-        assert_eq!(Limits::of(gigabytes, Some(20_000_000)).ok().map(|shares| shares.connections), Some(20_000_000));
-        let error = Limits::of(gigabytes, Some(20_000_001)).unwrap_err();
-        assert_eq!(error.to_string(), "20000001 connections may take 14.0 GB of memory, and 14.0 GB are free");
-        let Ok(unknown) = Limits::of(None, None) else { panic!("nobody knows of a bound") };
-        assert_eq!((unknown.connections, unknown.batch), (usize::MAX, EngineOptions::default().batch_size));
-        assert!(Limits::of(Some(LEAST), None).is_ok_and(|shares| shares.batch > 10_000));
-        assert!(Limits::of(Some(LEAST - 1), None).is_err());
+    fn connections_get_half_of_the_memory_or_up_to_all_on_request() {
+        let free = Some(14_000_000_000);
+        let connections = |wanted| Limits::new(free, wanted).map(|limits| limits.connections);
+        assert_eq!(connections(None), Ok(10_000_000));
+        assert_eq!(connections(Some(20_000_000)), Ok(20_000_000));
+        let error = connections(Some(20_000_001)).unwrap_err();
+        assert_eq!(error.to_string(), "20000001 connections may need 14.0 GB of memory, and 14.0 GB are free");
+    }
+
+    #[test]
+    fn unknown_memory_is_no_limit() {
+        let limits = Limits::new(None, None).unwrap();
+        assert_eq!((limits.connections, limits.batch_size), (usize::MAX, EngineOptions::default().batch_size));
+    }
+
+    #[test]
+    fn too_little_memory_is_refused() {
+        assert!(Limits::new(Some(LEAST_BYTES), None).is_ok_and(|limits| limits.batch_size > 10_000));
+        assert!(Limits::new(Some(LEAST_BYTES - 1), None).is_err());
     }
 }

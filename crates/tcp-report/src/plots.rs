@@ -1,24 +1,23 @@
 //! The plots of a report as SVG: retransmissions, round-trip times, sizes.
 
-use crate::connection::{Connection, payload};
-use crate::histogram::{self, Histogram};
+use crate::connection::{Connection, payload_bytes};
+use crate::histogram::Histogram;
 use crate::report::CaptureReport;
 use weir_plot::{Axis, Point, Series, bar_chart, scatter_plot};
 use weir_text::units;
 
-/// Returns the name and the `<svg>` element of each plot.
-pub fn plots(report: &CaptureReport) -> Vec<(&'static str, String)> {
-    let histograms = [
-        ("retransmitted", histogram::retransmitted(&report.connections, report.min_packets)),
-        ("round-trips", histogram::round_trips(&report.totals)),
-    ];
-    let bars = histograms.into_iter().filter_map(|(name, histogram)| Some((name, bars(&histogram?))));
-    bars.chain(scatter(&report.connections).map(|plot| ("sizes", plot))).collect()
+impl CaptureReport {
+    /// The name and the `<svg>` element of each plot.
+    pub fn plots(&self) -> Vec<(&'static str, String)> {
+        let histograms = [("retransmitted", self.retransmission_histogram()), ("round-trips", self.rtt_histogram())];
+        let bars = histograms.into_iter().filter_map(|(name, histogram)| Some((name, bars(&histogram?))));
+        bars.chain(scatter(&self.connections).map(|plot| ("sizes", plot))).collect()
+    }
 }
 
 fn bars(histogram: &Histogram) -> String {
-    let rows: Vec<&str> = histogram.steps.iter().map(String::as_str).collect();
-    let point = |(row, &count): (usize, &u64)| Point { x: row as f64, y: count as f64, range: [count as f64; 2] };
+    let rows: Vec<&str> = histogram.bins.iter().map(String::as_str).collect();
+    let point = |(bin, &count): (usize, &u64)| Point { x: bin as f64, y: count as f64, range: [count as f64; 2] };
     let series = |(name, counts): &(&'static str, Vec<u64>)| Series {
         name,
         points: counts.iter().enumerate().map(point).collect(),
@@ -29,7 +28,7 @@ fn bars(histogram: &Histogram) -> String {
 
 /// Plots payload and share of retransmitted segments of every connection. `None` if none has payload.
 fn scatter(connections: &[Connection]) -> Option<String> {
-    let octets = |connection: &Connection| connection.both(payload);
+    let octets = |connection: &Connection| connection.sum(payload_bytes);
     let greatest = connections.iter().map(octets).max().filter(|&greatest| greatest > 0)?;
     let powers = (greatest as f64).log10().ceil().max(1.0) as u32;
     let label = |power| match power {

@@ -1,10 +1,10 @@
-//! The order of connections in a report.
+//! The orders that a report can rank connections by.
 
-use crate::connection::{Connection, duplicates, payload, retransmitted};
+use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
 use std::cmp::Reverse;
 use weir_tcp::SegmentClass;
 
-/// Packets that a connection has at least, so that a share of its segments means something.
+/// With fewer packets than this a share of retransmitted segments means little.
 const MEANINGFUL_PACKETS: u64 = 20;
 
 /// What connections are ranked by. The largest value comes first.
@@ -16,17 +16,17 @@ pub enum SortOrder {
     RetransmittedBytes,
     /// Packets.
     Packets,
-    /// Octets of payload.
+    /// Payload octets.
     Bytes,
-    /// Octets that were never captured, between others that were.
+    /// Octets missing from the capture, between octets that are in it.
     Missing,
-    /// Duplicates that the capture made.
+    /// Packets that the capture duplicated.
     Duplicates,
-    /// Segments out of order.
+    /// Out-of-order segments.
     OutOfOrder,
-    /// Zero windows.
+    /// Zero-window announcements.
     ZeroWindow,
-    /// Round-trip time of the handshake.
+    /// Round-trip time of the handshake, both sides together.
     Rtt,
     /// Time of the first packet, earliest first.
     Start,
@@ -63,7 +63,7 @@ impl SortOrder {
         }
     }
 
-    /// What it ranks by, in words.
+    /// What it ranks by, for people.
     pub fn description(self) -> &'static str {
         match self {
             Self::Retransmitted => "share of retransmitted segments",
@@ -71,7 +71,7 @@ impl SortOrder {
             Self::Packets => "packets",
             Self::Bytes => "payload octets",
             Self::Missing => "octets missing from the capture, between octets that are in it",
-            Self::Duplicates => "duplicates made by the capture",
+            Self::Duplicates => "packets duplicated by the capture",
             Self::OutOfOrder => "out-of-order segments",
             Self::ZeroWindow => "zero-window announcements",
             Self::Rtt => "round-trip time of the handshake, both sides together",
@@ -79,33 +79,32 @@ impl SortOrder {
         }
     }
 
-    /// Connections of fewer packets are ranked last, unless the user chooses another limit.
+    /// Connections of fewer packets are ranked last, unless [`crate::ReportOptions`] has another limit.
     pub fn default_min_packets(self) -> u64 {
         if self == Self::Retransmitted { MEANINGFUL_PACKETS } else { 1 }
     }
 }
 
-/// Puts connections in the order of the list.
-pub fn sort(connections: &mut [Connection], sort: SortOrder, min_packets: u64) {
-    let figure = |connection: &Connection| match sort {
-        SortOrder::Retransmitted => connection.both(retransmitted),
-        SortOrder::RetransmittedBytes => connection.both(|report| report.retransmitted_bytes),
-        SortOrder::Packets => connection.all_packets(),
-        SortOrder::Bytes => connection.both(payload),
-        SortOrder::Missing => connection.both(|report| report.missing_bytes),
-        SortOrder::Duplicates => connection.both(duplicates),
-        SortOrder::OutOfOrder => connection.both(|report| report.count(SegmentClass::OutOfOrder).segments),
-        SortOrder::ZeroWindow => connection.both(|report| report.zero_windows),
-        SortOrder::Rtt => connection.round_trip_ns(),
+/// Sorts connections by an order. Those of fewer packets than `min_packets` come last.
+pub(crate) fn rank(connections: &mut [Connection], order: SortOrder, min_packets: u64) {
+    let value = |connection: &Connection| match order {
+        SortOrder::Retransmitted => connection.sum(retransmitted_segments),
+        SortOrder::RetransmittedBytes => connection.sum(|report| report.retransmitted_bytes),
+        SortOrder::Packets => connection.total_packets(),
+        SortOrder::Bytes => connection.sum(payload_bytes),
+        SortOrder::Missing => connection.sum(|report| report.missing_bytes),
+        SortOrder::Duplicates => connection.sum(duplicate_segments),
+        SortOrder::OutOfOrder => connection.sum(|report| report.count(SegmentClass::OutOfOrder).segments),
+        SortOrder::ZeroWindow => connection.sum(|report| report.zero_windows),
+        SortOrder::Rtt => connection.handshake_rtt_ns(),
         SortOrder::Start => u64::MAX - connection.first_ns,
     };
-    // Not below 0: its bits have its order.
-    let share = |connection: &Connection| match sort {
+    // The bits of a number that is not negative have the order of the number.
+    let share = |connection: &Connection| match order {
         SortOrder::Retransmitted => connection.retransmitted_share().to_bits(),
         _ => 0,
     };
-    let is_small = |connection: &Connection| connection.all_packets() < min_packets;
-    // What is left at last are the ends, so that the same capture gives the same list.
-    connections.sort_unstable_by_key(|c| (Reverse(c.all_packets()), c.first_ns, c.client, c.server, c.last_ns));
-    connections.sort_by_cached_key(|c| (is_small(c), Reverse(share(c)), Reverse(figure(c))));
+    // The endpoints decide last, so that the same capture always gives the same list.
+    connections.sort_unstable_by_key(|c| (Reverse(c.total_packets()), c.first_ns, c.client, c.server, c.last_ns));
+    connections.sort_by_cached_key(|c| (c.total_packets() < min_packets, Reverse(share(c)), Reverse(value(c))));
 }

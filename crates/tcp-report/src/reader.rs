@@ -1,60 +1,60 @@
-//! Reads packets of TCP from a source, and counts all others.
+//! Reads the TCP packets of a source, and counts all others.
 //!
-//! In: bursts of frames from a [`Source`]. Out: the packets of TCP that have ports, each with the number of its frame.
-//! Invariant: frames received = refused + not matching the filter + not TCP + without ports + delivered.
+//! In: bursts of frames. Out: the TCP packets that have ports, each with the number of its frame.
+//! Invariant: frames = refused + not matching the filter + not TCP + without ports + delivered.
 
-use std::net::SocketAddr;
+use crate::connection::TCP;
 use weir_capture::{BURST, FilterError, Frame, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
-use weir_packet::{Flags, Network, Packet, decode, ip_address};
+use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
 
-/// IP protocol number of TCP.
-const TCP: u8 = 6;
-
-/// Receives packets of TCP.
+/// Receives TCP packets from a [`PacketReader`].
 pub trait PacketConsumer {
-    /// Receives packets in the order of the capture, each with the number of its frame in the input, from 1.
+    /// Receives packets in the order of the capture, each with the number of its frame in the input,
+    /// from 1.
     fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]);
 }
 
 /// What became of the frames of an input.
 #[derive(Debug, Default)]
 pub struct PacketCounts {
-    /// All frames. `metered` are the packets that were delivered; `filtered` is the sum of the three counts below.
+    /// All frames. `metered` counts delivered packets; `filtered` is the sum of the three counts below.
     pub ledger: Ledger,
     /// Packets that do not match the filter.
     pub not_matching: u64,
     /// Packets of other protocols.
     pub not_tcp: u64,
-    /// Packets of TCP without ports, whose connection is unknown: later fragments, packets captured too short, wrong lengths.
+    /// TCP packets without ports, whose connection is unknown: later fragments, packets captured too
+    /// short, or an IP length that ends before the ports.
     pub without_ports: u64,
 }
 
-/// Decodes the frames of a source, and delivers its packets of TCP.
+/// Decodes the frames of sources, and delivers the TCP packets.
 pub struct PacketReader {
     filter: Option<PacketFilter>,
-    decode: weir_packet::DecodeOptions,
+    options: DecodeOptions,
     counts: PacketCounts,
     packets: Vec<Packet>,
     frame_numbers: Vec<u64>,
 }
 
 impl PacketReader {
-    /// Creates a reader of the packets that match the filter, or of all packets.
-    pub fn new(filter: Option<PacketFilter>, decode: weir_packet::DecodeOptions) -> Self {
+    /// Creates a reader of all packets, or of those that match a filter.
+    pub fn new(filter: Option<PacketFilter>, options: DecodeOptions) -> Self {
         Self {
             filter,
-            decode,
+            options,
             counts: PacketCounts::default(),
             packets: Vec::with_capacity(BURST),
             frame_numbers: Vec::with_capacity(BURST),
         }
     }
 
-    /// Reads one burst of frames, and delivers its packets. Returns false at the end of the source.
+    /// Reads one burst of frames and delivers its packets. Returns false at the end of the source.
     ///
     /// # Errors
-    /// The source is damaged here. The next call goes on behind the damage, or returns false.
+    /// The source is damaged here. The next call continues behind the damage if that is possible,
+    /// otherwise it returns false.
     pub fn read_burst(
         &mut self,
         source: &mut dyn Source,
@@ -67,10 +67,10 @@ impl PacketReader {
             if let Some(filter) = &mut self.filter
                 && !filter.keeps(frame)
             {
-                self.counts.leave_out(frame);
-            } else if let Some(packet) = self.counts.decode(frame, self.decode) {
+                self.counts.count_not_matching(frame);
+            } else if let Some(packet) = self.counts.decode(frame, self.options) {
                 self.packets.push(packet);
-                self.frame_numbers.push(self.counts.ledger.packets.received);
+                self.frame_numbers.push(self.frames());
             }
         }
         consumer.consume(&self.packets, &self.frame_numbers);
@@ -82,75 +82,71 @@ impl PacketReader {
         self.counts.ledger.packets.received
     }
 
-    /// Link types for which the filter has no meaning, each once.
+    /// Link types that the filter cannot be applied to, each once.
     pub fn filter_errors(&mut self) -> Vec<FilterError> {
         self.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
-    /// The counts of all that was read.
+    /// The counts of everything that was read.
     pub fn into_counts(self) -> PacketCounts {
         self.counts
     }
 }
 
 impl PacketCounts {
-    /// Counts a frame that the filter does not keep.
-    fn leave_out(&mut self, frame: &Frame<'_>) {
-        let Ledger { packets, bytes, .. } = &mut self.ledger;
-        let wire_bytes = u64::from(frame.wire_bytes);
+    fn count_not_matching(&mut self, frame: &Frame<'_>) {
+        self.count_received(frame);
         self.not_matching += 1;
-        (packets.received, packets.filtered) = (packets.received + 1, packets.filtered + 1);
-        (bytes.received, bytes.filtered) = (bytes.received + wire_bytes, bytes.filtered + wire_bytes);
+        self.count_filtered(frame);
     }
 
-    /// Counts a frame, and gives its packet if that is one of a connection.
-    fn decode(&mut self, frame: &Frame<'_>, options: weir_packet::DecodeOptions) -> Option<Packet> {
-        let ledger = &mut self.ledger;
-        let wire_bytes = u64::from(frame.wire_bytes);
-        ledger.packets.received += 1;
-        ledger.bytes.received += wire_bytes;
+    /// Counts a frame, and returns its packet if it belongs to a connection.
+    fn decode(&mut self, frame: &Frame<'_>, options: DecodeOptions) -> Option<Packet> {
+        self.count_received(frame);
         let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-        let refused = match decode(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet) {
-            Ok(notes) if packet.network != Network::Layer2 => {
-                let has_ports = packet.flags.has(Flags::PORTS);
-                if packet.protocol != TCP || !has_ports {
-                    *(if packet.protocol == TCP { &mut self.without_ports } else { &mut self.not_tcp }) += 1;
-                    ledger.packets.filtered += 1;
-                    ledger.bytes.filtered += wire_bytes;
-                    return None;
-                }
-                notes.iter().for_each(|noted| ledger.anomalies.count(noted));
-                if frame.time_clamped {
-                    ledger.anomalies.count(PacketAnomaly::TimeClamped);
-                }
-                ledger.packets.metered += 1;
-                ledger.bytes.metered += wire_bytes;
-                return Some(packet);
-            }
-            Ok(_) => {
-                *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
+        let reason = match decode(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet) {
+            Ok(_) if packet.network == Network::Layer2 => {
+                *self.ledger.ethertypes.entry(packet.source_port).or_default() += 1;
                 RefusalReason::NonIp
             }
-            Err(refused) => refused,
+            Ok(_) if packet.protocol != TCP => {
+                self.not_tcp += 1;
+                self.count_filtered(frame);
+                return None;
+            }
+            Ok(_) if !packet.flags.has(Flags::PORTS) => {
+                self.without_ports += 1;
+                self.count_filtered(frame);
+                return None;
+            }
+            Ok(anomalies) => {
+                anomalies.iter().for_each(|anomaly| self.ledger.anomalies.count(anomaly));
+                if frame.time_clamped {
+                    self.ledger.anomalies.count(PacketAnomaly::TimeClamped);
+                }
+                self.ledger.packets.metered += 1;
+                self.ledger.bytes.metered += u64::from(frame.wire_bytes);
+                return Some(packet);
+            }
+            Err(reason) => reason,
         };
-        ledger.count_refused(refused, frame.link_type, frame.wire_bytes);
+        self.ledger.count_refused(reason, frame.link_type, frame.wire_bytes);
         None
+    }
+
+    fn count_received(&mut self, frame: &Frame<'_>) {
+        self.ledger.packets.received += 1;
+        self.ledger.bytes.received += u64::from(frame.wire_bytes);
+    }
+
+    fn count_filtered(&mut self, frame: &Frame<'_>) {
+        self.ledger.packets.filtered += 1;
+        self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
     }
 }
 
-/// Both ends of the connection that a packet is of, the lower one first, and which of them sent it.
-pub fn ends(packet: &Packet) -> ([SocketAddr; 2], usize) {
-    let end = |octets, port| {
-        let address = ip_address(packet.network, octets).expect("packets of TCP have addresses of IP");
-        SocketAddr::new(address, port)
-    };
-    let source = end(packet.source, packet.source_port);
-    let destination = end(packet.destination, packet.destination_port);
-    if source <= destination { ([source, destination], 0) } else { ([destination, source], 1) }
-}
-
-/// Whether a segment begins a connection where another one has ended: SYN without ACK and RST.
-pub fn opens(packet: &Packet) -> bool {
+/// Whether a packet opens a new connection if the one before it has ended: SYN without ACK and RST.
+pub(crate) fn opens_connection(packet: &Packet) -> bool {
     let bits = packet.control & (Packet::SYN | Packet::ACK | Packet::RST);
     packet.flags.has(Flags::TCP) && bits == Packet::SYN
 }

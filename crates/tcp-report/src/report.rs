@@ -1,22 +1,24 @@
-//! Packets in, the report of a run out.
+//! The report about captures, and the analysis that makes it.
+//!
+//! In: TCP packets in the order of the capture. Out: a [`CaptureReport`].
 
-use crate::client::Clients;
 use crate::comparison::Comparison;
 use crate::connection::Connection;
-use crate::ranking::{self, SortOrder};
+use crate::endpoint_pairs::EndpointPairs;
+use crate::ranking::{SortOrder, rank};
 use crate::reader::{PacketConsumer, PacketCounts};
-use crate::totals::{self, Totals};
+use crate::totals::Totals;
 use weir_ledger::{RecordTotals, SinkCounters};
 use weir_packet::Packet;
 use weir_tcp_batch::{ConnectionRecord, Engine, EngineCounters};
 
-/// Everything that a run found.
+/// Connections, totals and counts of a run.
 pub struct CaptureReport {
     /// Names of the sources.
     pub sources: Vec<String>,
-    /// Name of the processor or of the GPUs that analysed the packets.
+    /// Name of the CPU or of the GPUs that analysed the packets.
     pub engine: String,
-    /// What the engine did.
+    /// Counters of the batch engine.
     pub engine_counters: EngineCounters,
     /// What became of all packets.
     pub counts: PacketCounts,
@@ -30,32 +32,33 @@ pub struct CaptureReport {
     pub sort: SortOrder,
     /// Connections of fewer packets are ranked last.
     pub min_packets: u64,
-    /// Connections that text and page list.
+    /// Connections that text and HTML list.
     pub top: usize,
 }
 
-/// How connections are ranked, and how many of them text and page list.
+/// How connections are ranked and listed.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
     /// Names of the sources.
     pub sources: Vec<String>,
     /// What the connections are ranked by.
     pub sort: SortOrder,
-    /// Connections of fewer packets are ranked last. `None` is the default of the order.
+    /// Connections of fewer packets are ranked last; `None` is the default of the order.
     pub min_packets: Option<u64>,
-    /// Connections that are listed. 0 for all.
+    /// Connections that text and HTML list; 0 for all.
     pub top: usize,
 }
 
-/// Follows the connections of a run.
+/// Analyses packets until all are read.
 pub struct Analysis {
     engine: Engine,
-    done: Vec<ConnectionRecord>,
-    /// Those that have ended.
+    /// Connections that ended in the last packets; empty between calls.
+    ended: Vec<ConnectionRecord>,
+    /// Connections that ended before.
     connections: Vec<Connection>,
-    clients: Clients,
+    pairs: EndpointPairs,
     comparison: Option<Comparison>,
-    /// Packets of connections beyond the limit, and their octets on the wire.
+    /// Packets of connections beyond the limit, and their bytes on the wire.
     left_out: [u64; 2],
 }
 
@@ -65,63 +68,44 @@ impl CaptureReport {
         &self.connections[..self.top.min(self.connections.len())]
     }
 
-    /// What limits the figures: one sentence each.
-    pub fn warnings(&self) -> Vec<String> {
-        self.totals.warnings(self.counts.without_ports, self.left_out())
-    }
-
     /// Packets of connections beyond the limit.
     pub fn left_out(&self) -> u64 {
         self.counts.ledger.packets.dropped_table_full
     }
-
-    /// The warning about packets of connections beyond the limit, if there are any.
-    pub fn incomplete(&self) -> Option<String> {
-        (self.left_out() > 0).then(|| totals::incomplete(self.left_out(), self.totals.connections))
-    }
 }
 
 impl Analysis {
-    /// Creates an analysis of at most `max_connections` connections, with a comparison with the usual rule or without.
+    /// Creates an analysis of at most `max_connections` connections. `compare` adds the comparison with the usual rule.
     pub fn new(engine: Engine, max_connections: usize, compare: bool) -> Self {
         Self {
             engine,
-            done: Vec::new(),
+            ended: Vec::new(),
             connections: Vec::new(),
-            clients: Clients::at_most(max_connections),
+            pairs: EndpointPairs::with_limit(max_connections),
             comparison: compare.then(Comparison::default),
             left_out: [0; 2],
         }
     }
 
-    fn hand_on(&mut self, packets: &[Packet], frame_numbers: &[u64]) {
-        self.engine.enter(packets, &mut self.done);
-        if let Some(comparison) = &mut self.comparison {
-            comparison.consume(packets, frame_numbers);
-        }
-    }
-
     /// Ends all connections, and ranks them.
     pub fn finish(self, mut counts: PacketCounts, options: ReportOptions) -> CaptureReport {
-        let Self { engine, mut done, mut connections, clients, comparison, left_out } = self;
+        let Self { engine, mut ended, mut connections, pairs, comparison, left_out } = self;
         let name = engine.name().to_string();
-        let engine_counters = engine.finish(&mut done);
-        connections.extend(done.into_iter().map(|conversation| Connection::of(conversation, &clients)));
-        drop(clients);
+        let engine_counters = engine.finish(&mut ended);
+        connections.extend(ended.into_iter().map(|record| Connection::new(record, &pairs)));
+        drop(pairs);
         let min_packets = options.min_packets.unwrap_or(options.sort.default_min_packets());
-        ranking::sort(&mut connections, options.sort, min_packets);
-        let totals = Totals::of(&connections);
+        rank(&mut connections, options.sort, min_packets);
+        let totals = Totals::new(&connections);
         let ledger = &mut counts.ledger;
-        let [packets, octets] = left_out;
-        (ledger.packets.dropped_table_full, ledger.bytes.dropped_table_full) = (packets, octets);
+        let [packets, bytes] = left_out;
+        (ledger.packets.dropped_table_full, ledger.bytes.dropped_table_full) = (packets, bytes);
         ledger.packets.metered -= packets;
-        ledger.bytes.metered -= octets;
+        ledger.bytes.metered -= bytes;
         ledger.flows_created = totals.connections;
-        let mut line = SinkCounters { sink: "connections".into(), ..SinkCounters::default() };
-        // Of a connection packets are known, and octets of payload, but not of frames.
-        line.exported =
-            RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
-        ledger.sinks.push(line);
+        // The engine counts packets and payload of a connection, but not the bytes of its frames.
+        let exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
+        ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, ..SinkCounters::default() });
         CaptureReport {
             sources: options.sources,
             engine: name,
@@ -135,20 +119,27 @@ impl Analysis {
             top: if options.top == 0 { usize::MAX } else { options.top },
         }
     }
+
+    fn analyse(&mut self, packets: &[Packet], frame_numbers: &[u64]) {
+        self.engine.enter(packets, &mut self.ended);
+        if let Some(comparison) = &mut self.comparison {
+            comparison.consume(packets, frame_numbers);
+        }
+    }
 }
 
 impl PacketConsumer for Analysis {
     fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]) {
         let mut from = 0;
         for (at, packet) in packets.iter().enumerate() {
-            if !self.clients.enter(packet) {
+            if !self.pairs.enter(packet) {
                 self.left_out[0] += 1;
                 self.left_out[1] += u64::from(packet.frame_bytes);
-                self.hand_on(&packets[from..at], &frame_numbers[from..at]);
+                self.analyse(&packets[from..at], &frame_numbers[from..at]);
                 from = at + 1;
             }
         }
-        self.hand_on(&packets[from..], &frame_numbers[from..]);
-        self.connections.extend(self.done.drain(..).map(|conversation| Connection::of(conversation, &self.clients)));
+        self.analyse(&packets[from..], &frame_numbers[from..]);
+        self.connections.extend(self.ended.drain(..).map(|record| Connection::new(record, &self.pairs)));
     }
 }

@@ -1,46 +1,44 @@
-//! What all connections of a run add up to, and what a reader has to know before believing it.
+//! Sums over all connections of a run.
 
-use crate::connection::{Connection, duplicates, payload, retransmitted, sequenced};
-use std::fmt::Write;
-use weir_tcp::{Degradation, SegmentClass, SegmentCount};
-use weir_text::units;
+use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments, sequenced_segments};
+use weir_tcp::{SegmentClass, SegmentCount};
 
-/// Sums over all connections. Of pairs the clients' come first.
+/// Sums over all connections. In pairs the clients' value comes first.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Connections.
     pub connections: u64,
     /// Packets of connections.
     pub packets: u64,
-    /// Octets of payload, duplicates included.
+    /// Payload octets, duplicates included.
     pub payload_bytes: u64,
-    /// Both directions, by number of [`SegmentClass`].
+    /// Both sides together, by number of [`SegmentClass`].
     pub classes: [SegmentCount; SegmentClass::COUNT],
     /// Retransmitted segments.
     pub retransmitted: [u64; 2],
     /// Segments that occupy sequence numbers: with payload, SYN or FIN.
     pub sequenced: [u64; 2],
-    /// Duplicates that the capture made.
+    /// Packets that the capture duplicated.
     pub duplicates: u64,
-    /// Octets of payload of these.
+    /// Payload octets of these.
     pub duplicate_bytes: u64,
-    /// Octets of payload seen for the first time.
+    /// Payload octets seen for the first time.
     pub unique_bytes: u64,
-    /// Octets of payload that had been seen.
+    /// Payload octets seen before.
     pub retransmitted_bytes: u64,
     /// Retransmissions that also bring new octets.
-    pub partial: u64,
-    /// Retransmissions of nothing but what was acknowledged.
-    pub spurious: u64,
+    pub partial_retransmissions: u64,
+    /// Retransmissions of which everything was acknowledged before.
+    pub spurious_retransmissions: u64,
     /// Segments that announce a window of 0.
     pub zero_windows: [u64; 2],
-    /// Octets missing between captured ones.
+    /// Payload octets missing from the capture, between octets that are in it.
     pub missing_bytes: u64,
     /// Connections with missing octets.
     pub with_missing: u64,
-    /// Connections of which one direction was captured.
+    /// Connections that the capture has one direction of.
     pub one_way: u64,
-    /// Connections of which no SYN was captured.
+    /// Connections without a SYN in the capture.
     pub without_syn: u64,
     /// Connections by bit of [`Degradation`].
     pub degraded: [u64; 8],
@@ -48,201 +46,65 @@ pub struct Totals {
     pub any_degraded: u64,
     /// Time of the first packet, ns since 1970-01-01 UTC.
     pub first_ns: u64,
-    /// Time of the last packet, ns.
+    /// Time of the last packet, ns since 1970-01-01 UTC.
     pub last_ns: u64,
-    /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and on the server side.
-    pub round_trips: [Vec<u64>; 2],
+    /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and on the
+    /// server side.
+    pub handshake_rtts_ns: [Vec<u64>; 2],
 }
 
 impl Totals {
-    /// Of all of them.
-    pub fn of(connections: &[Connection]) -> Self {
+    /// Adds up connections.
+    pub fn new(connections: &[Connection]) -> Self {
         let mut totals = Self { first_ns: u64::MAX, ..Self::default() };
-        for connection in connections {
-            totals.connections += 1;
-            totals.packets += connection.all_packets();
-            totals.first_ns = totals.first_ns.min(connection.first_ns);
-            totals.last_ns = totals.last_ns.max(connection.last_ns);
-            let reports = connection.reports();
-            let missing: u64 = reports.iter().map(|report| report.missing_bytes).sum();
-            totals.missing_bytes += missing;
-            totals.with_missing += u64::from(missing > 0);
-            totals.one_way += u64::from(connection.is_one_way());
-            let has_syn = reports.iter().any(|report| report.syn_window.is_some());
-            totals.without_syn += u64::from(!has_syn);
-            let degraded = reports.iter().fold(0, |bits, report| bits | report.degradation.0);
-            totals.any_degraded += u64::from(degraded != 0);
-            for (bit, count) in totals.degraded.iter_mut().enumerate() {
-                *count += u64::from(degraded >> bit & 1);
-            }
-            for (side, report) in reports.iter().enumerate() {
-                for (sum, count) in totals.classes.iter_mut().zip(&report.classes) {
-                    sum.segments += count.segments;
-                    sum.bytes += count.bytes;
-                }
-                totals.payload_bytes += payload(report);
-                totals.retransmitted[side] += retransmitted(report);
-                totals.sequenced[side] += sequenced(report);
-                totals.duplicates += duplicates(report);
-                totals.duplicate_bytes +=
-                    report.count(SegmentClass::Duplicate).bytes + report.count(SegmentClass::RoutedDuplicate).bytes;
-                totals.unique_bytes += report.unique_bytes;
-                totals.retransmitted_bytes += report.retransmitted_bytes;
-                totals.partial += report.partial_retransmissions;
-                totals.spurious += report.spurious_retransmissions;
-                totals.zero_windows[side] += report.zero_windows;
-                totals.round_trips[side].extend(report.handshake_rtt_ns);
-            }
-        }
-        totals.round_trips.iter_mut().for_each(|times| times.sort_unstable());
+        connections.iter().for_each(|connection| totals.add(connection));
+        totals.handshake_rtts_ns.iter_mut().for_each(|times| times.sort_unstable());
         totals
     }
 
-    /// Connections of which not all was counted, as there was no memory for it.
-    pub fn without_room(&self) -> u64 {
-        self.degraded[Degradation::POOL_FULL.trailing_zeros() as usize]
+    fn add(&mut self, connection: &Connection) {
+        self.connections += 1;
+        self.packets += connection.total_packets();
+        self.first_ns = self.first_ns.min(connection.first_ns);
+        self.last_ns = self.last_ns.max(connection.last_ns);
+        let reports = connection.reports();
+        let missing: u64 = reports.iter().map(|report| report.missing_bytes).sum();
+        self.missing_bytes += missing;
+        self.with_missing += u64::from(missing > 0);
+        self.one_way += u64::from(connection.is_one_way());
+        self.without_syn += u64::from(reports.iter().all(|report| report.syn_window.is_none()));
+        let degradation = reports.iter().fold(0, |bits, report| bits | report.degradation.0);
+        self.any_degraded += u64::from(degradation != 0);
+        for (bit, count) in self.degraded.iter_mut().enumerate() {
+            *count += u64::from(degradation >> bit & 1);
+        }
+        for (side, report) in reports.iter().enumerate() {
+            for (sum, count) in self.classes.iter_mut().zip(&report.classes) {
+                sum.segments += count.segments;
+                sum.bytes += count.bytes;
+            }
+            self.payload_bytes += payload_bytes(report);
+            self.retransmitted[side] += retransmitted_segments(report);
+            self.sequenced[side] += sequenced_segments(report);
+            self.duplicates += duplicate_segments(report);
+            self.duplicate_bytes +=
+                report.count(SegmentClass::Duplicate).bytes + report.count(SegmentClass::RoutedDuplicate).bytes;
+            self.unique_bytes += report.unique_bytes;
+            self.retransmitted_bytes += report.retransmitted_bytes;
+            self.partial_retransmissions += report.partial_retransmissions;
+            self.spurious_retransmissions += report.spurious_retransmissions;
+            self.zero_windows[side] += report.zero_windows;
+            self.handshake_rtts_ns[side].extend(report.handshake_rtt_ns);
+        }
     }
 
-    /// Segments and octets of a class.
-    pub fn of_class(&self, class: SegmentClass) -> SegmentCount {
+    /// Segments and payload octets of a class.
+    pub fn count(&self, class: SegmentClass) -> SegmentCount {
         self.classes[class as usize]
     }
 
-    /// What must be known before the figures are believed: one sentence each.
-    pub fn warnings(&self, without_ports: u64, left_out: u64) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if left_out > 0 {
-            warnings.push(incomplete(left_out, self.connections));
-        }
-        if self.duplicates > 0 {
-            let routed = self.of_class(SegmentClass::RoutedDuplicate).segments;
-            let mut text = format!(
-                "copies that the capture made: {} ({} of all)",
-                units::count(self.duplicates, "packet"),
-                percent(self.duplicates, self.packets)
-            );
-            if routed > 0 {
-                let _ = write!(text, ", {routed} of them seen before and behind a router");
-            }
-            let _ = write!(
-                text,
-                ", {} of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them",
-                units::quantity(self.duplicate_bytes, "B")
-            );
-            warnings.push(text);
-        }
-        let (octets, connections) = (self.missing_bytes, self.with_missing);
-        if octets > 0 {
-            warnings.push(format!(
-                "{octets} octets ({}) of payload in {} are missing, though what surrounds them is there: the capture lost \
-                 packets or ended before they were sent again, they came in later fragments, or sequence numbers lie \
-                 (--sort missing)",
-                units::quantity(octets, "B"),
-                units::count(connections, "connection")
-            ));
-        }
-        let out_of_window = self.of_class(SegmentClass::OutOfWindow);
-        if out_of_window.segments > 0 {
-            warnings.push(format!(
-                "{} with {} of payload out of window: 2^30 octets or more from what surrounds them, so that their \
-                 octets are not taken (two connections under the same ports, or sequence numbers that lie)",
-                units::count(out_of_window.segments, "segment"),
-                units::quantity(out_of_window.bytes, "B")
-            ));
-        }
-        if self.one_way > 0 {
-            warnings.push(format!(
-                "{} ({} of all) seen from one side only, though answered: the capture misses a direction (asymmetric \
-                 routes, or half of a tap); what the other side had acknowledged is not known",
-                units::count(self.one_way, "connection"),
-                percent(self.one_way, self.connections)
-            ));
-        }
-        if self.without_syn > 0 {
-            warnings.push(format!(
-                "{} without a SYN in the capture: the sender of the first packet is called the client",
-                units::count(self.without_syn, "connection")
-            ));
-        }
-        for (bit, sentence) in DEGRADED {
-            let connections = self.degraded[bit.trailing_zeros() as usize];
-            if connections > 0 {
-                warnings.push(format!("{}: {sentence}", units::count(connections, "connection")));
-            }
-        }
-        if without_ports > 0 {
-            warnings.push(format!(
-                "{} of TCP without ports (later fragments, captured too short, or of an IP length that ends before them): in no connection",
-                units::count(without_ports, "packet")
-            ));
-        }
-        warnings
-    }
-}
-
-/// What to say of packets for whose connections there was no room.
-pub fn incomplete(left_out: u64, connections: u64) -> String {
-    format!(
-        "incomplete: {} of TCP left out, of connections that began when {connections} were known, for more of which there \
-         is no memory (--connections): split the capture, or narrow it to fewer hosts or ports",
-        units::count(left_out, "packet")
-    )
-}
-
-/// What the marks of [`Degradation`] mean.
-const DEGRADED: [(u8, &str); 6] = [
-    (Degradation::HOLES, "not exact (holes): more than 32 holes at a time; octets of the lowest were taken as seen"),
-    (Degradation::DUPLICATES, "not exact (duplicates): more copies may be there than were recognised"),
-    (Degradation::JUMP, "not exact (jump): sequence numbers jumped, and what was known was given up"),
-    (Degradation::REUSED, "not exact (reused): a new connection began before the one before it had ended"),
-    (Degradation::UNREAD, "not exact (unread): fragments, or packets captured without a whole TCP header"),
-    (
-        Degradation::POOL_FULL,
-        "not exact (room): no memory was left for what was out of the ordinary; segments of theirs with payload may count as acknowledgments, and their payload not at all",
-    ),
-];
-
-/// A share in three digits: `12.3 %`. What is not nothing is not called 0.
-pub fn percent(part: u64, whole: u64) -> String {
-    let share = 100.0 * part as f64 / whole.max(1) as f64;
-    match share {
-        0.0 => "0 %".into(),
-        s if s < 0.01 => "<0.01 %".into(),
-        s if s < 9.995 => format!("{s:.2} %"),
-        s if s < 99.95 || part == whole => format!("{s:.1} %"),
-        _ => ">99.9 %".into(),
-    }
-}
-
-/// The value below or at which so many percent of the ascending ones are.
-pub fn quantile(ascending: &[u64], percent: usize) -> Option<u64> {
-    let at = (ascending.len() * percent).div_ceil(100).max(1);
-    ascending.get(at - 1).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_have_three_digits_and_only_nothing_is_0() {
-        for (part, whole, text) in [
-            (0, 0, "0 %"),
-            (1, 1_000_000, "<0.01 %"),
-            (1, 100, "1.00 %"),
-            (1, 3, "33.3 %"),
-            (99_999, 100_000, ">99.9 %"),
-            (7, 7, "100.0 %"),
-        ] {
-            assert_eq!(percent(part, whole), text);
-        }
-    }
-
-    #[test]
-    fn a_quantile_is_one_of_the_values() {
-        assert_eq!(quantile(&[], 50), None);
-        assert_eq!(quantile(&[5], 95), Some(5));
-        assert_eq!(quantile(&[1, 2, 3, 4], 50), Some(2));
-        assert_eq!(quantile(&[1, 2, 3, 4], 95), Some(4));
+    /// Connections with a bit of [`Degradation`].
+    pub fn with_degradation(&self, bit: u8) -> u64 {
+        self.degraded[bit.trailing_zeros() as usize]
     }
 }

@@ -1,11 +1,11 @@
-//! [`weir_tcp_report::explain`] on captures that change between the passes.
+//! `CaptureReport::explain` on captures that change between the passes.
 
 use std::fs;
 use std::path::Path;
 use weir_capture::{PcapWriter, Source};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_tcp_report::{
-    Analysis, ExplainError, PacketConsumer, PacketCounts, PacketReader, Pass, ReportOptions, SortOrder, explain,
+    Analysis, ExplainError, PacketConsumer, PacketCounts, PacketReader, Pass, ReportOptions, SortOrder,
 };
 
 /// Writes the first packets of synthetic lossy connections.
@@ -33,13 +33,12 @@ fn read(path: &Path, consumer: &mut dyn PacketConsumer) -> PacketCounts {
 }
 
 /// Explains the largest connection of a capture that is replaced by a later one after the first pass.
-fn explained(first: [usize; 2], later: [usize; 2], in_trouble: usize) -> (Result<(), ExplainError<()>>, String) {
+fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Result<(), ExplainError<()>>, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("capture.pcap");
     capture(&path, first);
     let engine =
-        Engine::open(EngineOptions { backend: Backend::Cpu, max_anomalies: in_trouble, ..EngineOptions::default() })
-            .unwrap();
+        Engine::open(EngineOptions { backend: Backend::Cpu, max_anomalies, ..EngineOptions::default() }).unwrap();
     let mut analysis = Analysis::new(engine, 1000, false);
     let counts = read(&path, &mut analysis);
     let options = ReportOptions { sources: Vec::new(), sort: SortOrder::Packets, min_packets: None, top: 0 };
@@ -49,14 +48,14 @@ fn explained(first: [usize; 2], later: [usize; 2], in_trouble: usize) -> (Result
     let pass = |consumer: &mut dyn PacketConsumer| {
         Ok(Pass { frames: read(&path, consumer).ledger.packets.received, interrupted: false })
     };
-    let result = explain(&report, 0, 1, pass, &mut out);
+    let result = report.explain(0, 1, pass, &mut out);
     (result, String::from_utf8(out).unwrap())
 }
 
 #[test]
 fn a_capture_that_grew_is_read_no_further_than_before() {
     let (result, before) = explained([9, 1500], [9, 1500], 1000);
-    assert!(result.is_ok() && before.ends_with("\nthe engine says the same\n"), "{before}");
+    assert!(result.is_ok() && before.ends_with("\nthe batch engine reports the same\n"), "{before}");
     let (result, after) = explained([9, 1500], [9, 2000], 1000);
     assert!(result.is_ok() && before == after, "{after}");
 }
@@ -75,5 +74,5 @@ fn a_capture_that_changed_is_not_compared() {
 fn a_connection_beyond_the_memory_limit_is_not_compared() {
     let (result, text) = explained([9, 1500], [9, 1500], 0);
     assert!(result.is_ok(), "{text}");
-    assert!(text.ends_with("no memory left for what is out of the ordinary in this connection (marked room)\n"));
+    assert!(text.ends_with("too little memory for the anomalies of this connection (marked room)\n"));
 }

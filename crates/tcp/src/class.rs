@@ -67,8 +67,8 @@ impl SegmentClass {
             Self::Duplicate => "duplicate",
             Self::RoutedDuplicate => "routed duplicate",
             Self::Reset => "reset",
-            Self::Syn => "syn",
-            Self::SynRetransmission => "syn repeated",
+            Self::Syn => "SYN",
+            Self::SynRetransmission => "SYN retransmission",
             Self::OutOfWindow => "out of window",
             Self::KeepAlive => "keep-alive",
             Self::ZeroWindowProbe => "zero-window probe",
@@ -77,7 +77,7 @@ impl SegmentClass {
             Self::InOrder => "in order",
             Self::Retransmission => "retransmission",
             Self::OutOfOrder => "out of order",
-            Self::UnseenRetransmission => "retransmission of what was lost before",
+            Self::UnseenRetransmission => "unseen retransmission",
         }
     }
 }

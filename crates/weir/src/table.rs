@@ -163,7 +163,7 @@ fn columns(flows: &[FlowRecord]) -> Vec<Column> {
         Column::new("tunnel", false, each(tunnel)),
         Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))),
     ];
-    columns.extend(optional.into_iter().filter(Column::says_something));
+    columns.extend(optional.into_iter().filter(Column::has_content));
     columns
 }
 

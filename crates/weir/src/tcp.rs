@@ -3,7 +3,7 @@
 use crate::arguments::{EngineChoice, Tcp};
 use crate::files::{self, Target};
 use crate::read::{BURSTS_BETWEEN_LOOKS, DAMAGES_TOLD};
-use crate::{Outcome, Refusal, outputs, progress, read, say, summary};
+use crate::{Outcome, Refusal, outputs, progress, read, say, summary, units};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weir_capture::{PacketFilter, Source};
 use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions, Fallback};
 use weir_tcp_report::{
-    Analysis, CaptureReport, ExplainError, Limits, MemoryError, PacketConsumer, PacketReader, Pass, ReportOptions,
-    explain, find, free_bytes,
+    Analysis, CaptureReport, ExplainError, Limits, LookupError, MemoryError, PacketConsumer, PacketReader, Pass,
+    ReportOptions, find_connection, free_bytes,
 };
 
 /// Reads, analyses, and writes the report.
@@ -40,12 +40,12 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     let filter = outputs::filter(tcp.filter.as_deref())?;
     let stop = read::stop_signal()?;
     let mut source = files::open_sources(&sources, &stop)?;
-    // Files take address space, too.
-    let limits = Limits::of(free_bytes(), tcp.connections).map_err(not_enough_memory)?;
+    // After the files are open, because they take address space.
+    let limits = Limits::new(free_bytes(), tcp.connections).map_err(not_enough_memory)?;
     let engine = Engine::open(EngineOptions {
         backend,
-        batch_size: limits.batch,
-        max_anomalies: limits.in_trouble,
+        batch_size: limits.batch_size,
+        max_anomalies: limits.anomalies,
         ..EngineOptions::default()
     })
     .map_err(|error| Refusal(format!("--engine gpu: {error}; `--engine auto` continues without a GPU")))?;
@@ -70,17 +70,17 @@ pub fn run(tcp: &Tcp) -> Result<Outcome, Refusal> {
     }
     if let Some(key) = &tcp.explain {
         if input.interrupted {
-            say(&format!("--explain {key}: nothing is explained, as not all was read"));
+            say(&format!("--explain {key}: nothing is explained, because the input was not read to its end"));
             flawed = true;
         } else {
-            let index = find(&report.connections, key).map_err(|error| Refusal(format!("--explain {key}: {error}")))?;
-            flawed |= explain_again(&report, index, key, &sources, &filter, decode, &stop)? == Outcome::Flawed;
+            let index = find_connection(&report.connections, key).map_err(|error| not_found(&report, key, &error))?;
+            flawed |= explain(&report, index, key, &sources, &filter, decode, &stop)? == Outcome::Flawed;
         }
     } else {
         flawed |= outputs.write(&report) == Outcome::Flawed;
         let text_is_wanted = !tcp.quiet && !outputs.on_standard_output;
         if text_is_wanted {
-            let printed = crate::print_by(|out| weir_tcp_report::text(&report, files::terminal_columns(), out));
+            let printed = crate::print_by(|out| report.write_text(files::terminal_columns(), out));
             flawed |= printed == Outcome::Flawed;
         }
     }
@@ -101,14 +101,14 @@ struct Input {
     interrupted: bool,
 }
 
-/// Reads a source to its end, or until a signal. Damage is reported if `report_damage`.
+/// Reads a source to its end, or until a signal.
 fn read_all(
     source: &mut dyn Source,
     reader: &mut PacketReader,
     consumer: &mut dyn PacketConsumer,
     stop: &AtomicBool,
     mut line: progress::Line,
-    report_damage: bool,
+    report_errors: bool,
 ) -> Input {
     let mut damages = 0;
     for bursts in 1_u64.. {
@@ -119,7 +119,7 @@ fn read_all(
             Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) => {
                 damages += 1;
-                if report_damage && damages <= DAMAGES_TOLD {
+                if report_errors && damages <= DAMAGES_TOLD {
                     line.say(&error.to_string());
                 }
             }
@@ -133,7 +133,7 @@ fn read_all(
     }
     let interrupted = stop.load(Ordering::Relaxed);
     let filter_errors = reader.filter_errors();
-    if report_damage {
+    if report_errors {
         filter_errors.iter().for_each(|error| line.say(&error.to_string()));
         if damages > DAMAGES_TOLD {
             line.say(&format!("{} more damaged places", damages - DAMAGES_TOLD));
@@ -147,7 +147,7 @@ fn read_all(
 }
 
 /// Writes one connection segment by segment.
-fn explain_again(
+fn explain(
     report: &CaptureReport,
     index: usize,
     key: &str,
@@ -164,22 +164,18 @@ fn explain_again(
         Ok(Pass { frames: reader.frames(), interrupted })
     };
     let out = BufWriter::new(io::stdout().lock());
-    match explain(report, index, sources.len(), read, out) {
+    match report.explain(index, sources.len(), read, out) {
         Ok(()) => return Ok(Outcome::Done),
         Err(ExplainError::Source(refusal)) => return Err(refusal),
         Err(ExplainError::Output(error)) => say(&not_written("standard output", &error)),
-        Err(ExplainError::SearchInterrupted) => say(&format!("--explain {key}: nothing is explained: interrupted")),
-        Err(ExplainError::Interrupted) => say("interrupted: the connection was not explained to its end"),
-        Err(error @ ExplainError::NotFound(_)) => say(&format!("--explain {key}: nothing is explained: {error}")),
-        Err(error @ ExplainError::CaptureChanged) => say(&format!("--explain {key}: {error}")),
-        Err(error @ ExplainError::Mismatch) => say(&error.to_string()),
+        Err(error) => say(&format!("--explain {key}: {error}")),
     }
     Ok(Outcome::Flawed)
 }
 
-/// Says what the engine ran on, and why it is no GPU.
+/// Logs where the engine ran, and why not on a GPU.
 fn say_engine(tcp: &Tcp, report: &CaptureReport) {
-    // A machine without a GPU is mentioned only on request; a GPU that does not work always.
+    // That there is no GPU is logged on request only; that a GPU does not work is always logged.
     let asked = tcp.verbose || tcp.engine.is_some();
     let no_driver = Fallback::Unavailable(DeviceError::NoDriver);
     let fallback = report.engine_counters.fallback.as_ref().filter(|&fallback| asked || *fallback != no_driver);
@@ -187,28 +183,55 @@ fn say_engine(tcp: &Tcp, report: &CaptureReport) {
         say(&fallback.to_string());
     }
     if tcp.verbose {
-        say(&format!("followed on: {}; batches: {}", report.engine, report.engine_counters.batches));
+        say(&format!("analysed on: {}; batches: {}", report.engine, report.engine_counters.batches));
     }
 }
 
 fn not_enough_memory(error: MemoryError) -> Refusal {
     Refusal(match error {
         MemoryError::TooManyConnections { .. } => {
-            format!("--connections: {error}: split the capture, or narrow it to fewer hosts or ports")
+            format!("--connections: {error}; choose fewer, split the capture, or filter fewer hosts or ports")
         }
         MemoryError::TooLittle { .. } => error.to_string(),
     })
 }
 
-/// One kind of output.
+/// Why a key does not mean one connection, and which ones it can mean.
+fn not_found(report: &CaptureReport, key: &str, error: &LookupError) -> Refusal {
+    /// Connections that are listed.
+    const LISTED: usize = 20;
+    let mut text = format!("--explain {key}: {error}");
+    match error {
+        LookupError::NotFound => text += "; weir tcp FILE --top 0 lists all",
+        LookupError::Ambiguous { matches } => {
+            text += "; choose one by its number:";
+            for &index in matches.iter().take(LISTED) {
+                let connection = &report.connections[index];
+                let (day, time) = units::utc(connection.first_ns);
+                let packets = units::count(connection.total_packets(), "packet");
+                text += &format!("\n  '#{}'  {}  {day} {time}, {packets}", index + 1, connection.name());
+            }
+            if let more @ 1.. = matches.len().saturating_sub(LISTED) {
+                text += &format!("\n  and {more} more");
+            }
+        }
+        _ => {}
+    }
+    Refusal(text)
+}
+
+/// Writes a report in one format.
 type Format = fn(&CaptureReport, &mut dyn Write) -> io::Result<()>;
 
-/// What is written besides the text.
+/// The outputs other than the text.
 struct Outputs<'a> {
-    /// The option, where to, and how.
+    /// Option, path and format of each output.
     wanted: Vec<(&'static str, &'a Path, Format)>,
+    /// Their files; `None` is standard output.
     files: Vec<Option<File>>,
+    /// Directory for the plots.
     plots: Option<&'a Path>,
+    /// Path and file of the ledger.
     stats: Option<(std::path::PathBuf, Option<File>)>,
     stats_path: Option<&'a Path>,
     on_standard_output: bool,
@@ -217,9 +240,9 @@ struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     fn of(tcp: &'a Tcp) -> Self {
         let all: [(_, _, Format); 3] = [
-            ("--json", &tcp.json, weir_tcp_report::json),
-            ("--csv", &tcp.csv, weir_tcp_report::csv),
-            ("--html", &tcp.html, weir_tcp_report::html),
+            ("--json", &tcp.json, CaptureReport::write_json),
+            ("--csv", &tcp.csv, CaptureReport::write_csv),
+            ("--html", &tcp.html, CaptureReport::write_html),
         ];
         let wanted: Vec<_> =
             all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
@@ -234,7 +257,7 @@ impl<'a> Outputs<'a> {
         all.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
     }
 
-    /// Opens all of them; what is in the files stays until they are written.
+    /// Opens all of them. The files keep their content until they are written.
     fn open(mut self) -> Result<Self, Refusal> {
         let open = |path: &Path| match Target::of_path(path) {
             Target::File(path) => files::open_for_later(&path).map(Some),
@@ -248,7 +271,7 @@ impl<'a> Outputs<'a> {
             self.stats = Some((
                 path.into(),
                 open(path)?
-                    .map(emptied)
+                    .map(truncate)
                     .transpose()
                     .map_err(|error| Refusal(not_written(&path.display().to_string(), &error)))?,
             ));
@@ -269,7 +292,7 @@ impl<'a> Outputs<'a> {
             match file {
                 Some(file) => written(
                     path,
-                    emptied(file)
+                    truncate(file)
                         .map(BufWriter::new)
                         .and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())),
                 ),
@@ -277,7 +300,7 @@ impl<'a> Outputs<'a> {
             }
         }
         if let Some(folder) = self.plots {
-            for (name, plot) in weir_tcp_report::plots(report) {
+            for (name, plot) in report.plots() {
                 let path = folder.join(format!("{name}.svg"));
                 written(&path, fs::write(&path, weir_plot::standalone(&plot)));
             }
@@ -286,8 +309,8 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// A file without what was in it. A pipe has no length.
-fn emptied(file: File) -> io::Result<File> {
+/// Empties a file. A pipe has no length.
+fn truncate(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }

@@ -1,4 +1,4 @@
-//! `weir tcp`: its counts against the truth of synthetic networks and against `weir read`, its outputs, its exit codes.
+//! `weir tcp`: counts compared with the ground truth of generated traffic and with `weir read`, outputs, exit codes.
 
 mod common;
 use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_nobody_reads, weir_with_input};
@@ -21,7 +21,7 @@ fn json_of(capture: &Path) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// A capture of `synth:lossy`, and its true flows by column.
+/// A capture of `synth:lossy`, and the ground truth: its flows by column.
 fn lossy(folder: &Path, specification: &str) -> (PathBuf, Vec<BTreeMap<String, String>>) {
     let (capture, truth) = (folder.join("lossy.pcap"), folder.join("truth.csv"));
     let specification = format!("lossy,{specification}");
@@ -40,8 +40,8 @@ fn number(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or_else(|| panic!("{name}: {object}"))
 }
 
-/// Columns of the truth and the fields that say the same.
-const SAME: [(&str, &[&str]); 19] = [
+/// Columns of the ground truth, and the fields that must have the same sum.
+const EQUAL_FIELDS: [(&str, &[&str]); 19] = [
     ("payload_octets", &["payload_bytes"]),
     ("syn_again", &["syn_retransmitted"]),
     ("fin", &["fin_count"]),
@@ -64,7 +64,7 @@ const SAME: [(&str, &[&str]); 19] = [
 ];
 
 #[test]
-fn totals_and_every_connection_are_the_truth() {
+fn totals_and_connections_equal_the_ground_truth() {
     for specification in [
         "flows=200,new=100,packets=30k,seed=1",
         "flows=100,packets=30k,loss=8%,reorder=5%,duplicate=3%,routed=30%,spurious=2%,seed=2",
@@ -87,7 +87,7 @@ fn totals_and_every_connection_are_the_truth() {
             for direction in ["", "rev_"] {
                 let packets: u64 = row[&format!("{direction}packets")].parse().unwrap();
                 assert_eq!(number(connection, &format!("{direction}packets")), packets, "{name}");
-                for (column, fields) in SAME {
+                for (column, fields) in EQUAL_FIELDS {
                     let expected: u64 = row[&format!("{direction}tcp_{column}")].parse().unwrap();
                     *sums.entry(column).or_insert(0) += expected;
                     if packets > 0 && !fields.is_empty() {
@@ -116,7 +116,7 @@ fn totals_and_every_connection_are_the_truth() {
 }
 
 #[test]
-fn every_field_is_that_of_weir_read() {
+fn fields_equal_those_of_weir_read() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) = lossy(folder.path(), "flows=80,packets=30k,loss=5%,reorder=2%,duplicate=2%,rst=20%,seed=9");
     let whole = ["--idle", "9999h", "--active", "9999h", "-q", "-o", "json:-"];
@@ -138,7 +138,7 @@ fn every_field_is_that_of_weir_read() {
 }
 
 #[test]
-fn csv_has_what_json_has() {
+fn csv_and_json_have_the_same_values() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) = lossy(folder.path(), "flows=20,packets=5k,seed=5");
     let (code, csv, err) = tcp(&capture, &["--csv", "-"]);
@@ -158,15 +158,15 @@ fn csv_has_what_json_has() {
 }
 
 #[test]
-fn a_small_capture_as_text() {
+fn the_text_report_of_a_small_capture_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let (code, out, err) =
-        tcp(&trouble().save(folder.path(), "trouble.pcap"), &["--engine", "cpu", "--min-packets", "1"]);
+        tcp(&anomalies().save(folder.path(), "anomalies.pcap"), &["--engine", "cpu", "--min-packets", "1"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    assert_eq!(out, TROUBLE, "\n{out}");
+    assert_eq!(out, TEXT_REPORT, "\n{out}");
 }
 
-/// A segment of TCP whose every number is chosen.
+/// A TCP segment with these sequence and acknowledgment numbers.
 fn segment(from_client: bool, identification: u16, numbers: [u32; 2], control: u8, payload: usize) -> Vec<u8> {
     let (client, server) = (([192, 0, 2, 10], 40_000_u16), ([198, 51, 100, 20], 80_u16));
     let (from, to) = if from_client { (client, server) } else { (server, client) };
@@ -179,8 +179,8 @@ fn segment(from_client: bool, identification: u16, numbers: [u32; 2], control: u
     frame
 }
 
-/// One connection in which a segment is copied, one lost before the capture, and one sent again larger than before.
-fn trouble() -> Pcap {
+/// A connection with a duplicate, a retransmission whose original is not captured, and one with additional octets.
+fn anomalies() -> Pcap {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
     const FIN: u8 = 17;
@@ -200,66 +200,68 @@ fn trouble() -> Pcap {
         .frame(START, 364_000, &segment(true, 6, [1102, 8502], ACK, 0))
 }
 
-const TROUBLE: &str = "\
+const TEXT_REPORT: &str = "\
 packets       13 received, 13 analysed
 connections   1
-payload       5600 octets, 3600 of them seen for the first time
+payload       5600 octets, 3600 of them unique
 span          2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)
-retransmitted 22.2 % of 9 segments: 0 % of the clients' (0), 33.3 % of the servers' (2); 1 lost before the capture, 0 needless
-server side   round trip 20.0ms median, 95 % within 20.0ms (1 handshake)
-client side   round trip 1.00ms median, 95 % within 1.00ms (1 handshake)
+retransmitted 22.2 % of 9 segments: 0 by clients (0 %), 2 by servers (33.3 %); 1 lost before the capture point, 0 spurious
+server side   round-trip time: median 20.0ms, 95th percentile 20.0ms (1 handshake)
+client side   round-trip time: median 1.00ms, 95th percentile 1.00ms (1 handshake)
 
-class                                  packets  share octets of payload  share
-duplicate                                    1 7.69 %              1000 17.9 %
-syn                                          2 15.4 %                 0    0 %
-acknowledgment                               3 23.1 %                 0    0 %
-in order                                     5 38.5 %              2100 37.5 %
-retransmission                               1 7.69 %              1500 26.8 %
-retransmission of what was lost before       1 7.69 %              1000 17.9 %
-all                                         13                     5600
+class                 packets  share payload octets  share
+duplicate                   1 7.69 %           1000 17.9 %
+SYN                         2 15.4 %              0    0 %
+acknowledgment              3 23.1 %              0    0 %
+in order                    5 38.5 %           2100 37.5 %
+retransmission              1 7.69 %           1500 26.8 %
+unseen retransmission       1 7.69 %           1000 17.9 %
+all                        13                  5600
 
-#           client → server           retrans pkts→ ←pkts payload→ ←payload ←retr unseen copies rtt→server client←rtt
-1 192.0.2.10:40000 → 198.51.100.20:80  22.2 %     6     7     100B    5500B     2      1      1     20.0ms     1.00ms
+#           client → server           retrans pkts→ ←pkts payload→ ←payload ←retr unseen dups rtt→server client←rtt
+1 192.0.2.10:40000 → 198.51.100.20:80  22.2 %     6     7     100B    5500B     2      1    1     20.0ms     1.00ms
 1 connection, by share of retransmitted segments
-retrans: share of segments with payload, SYN or FIN; retr: their number; unseen: of these, lost before the capture;
-ooo: out of order; copies: made by the capture; 0-win: closed windows; →: of the client; k, M and G are decimal
+→: from the client; ←: from the server; retrans: retransmitted share of the segments with payload, SYN or FIN; retr:
+retransmitted segments; unseen: of these, original lost before the capture point; ooo: out of order; dups: duplicated by
+the capture; 0-win: zero windows; missing: payload missing from the capture; rtt: round-trip time of the handshake; k, M
+and G are decimal
 
-note: copies that the capture made: 1 packet (7.69 % of all), 1000 B of payload; every count of packets and octets here, and sizes and rates of any other tool, includes them
+note: duplicated by the capture: 1 packet (7.69 % of all), with 1000 B of payload; all counts of packets and octets include them, and so do sizes and rates of other tools
 ";
-const EXPLAINED: &str = "\
+const SEGMENT_LIST: &str = "\
 #1  192.0.2.10:40000 → 198.51.100.20:80, from 2026-11-20 12:00:00.000 UTC
-frame: number in the capture, from 1; octets: first:behind the last, counted from the SYN of their side, or from
-the octet before the first; window: as on the wire, not scaled; →: from the client
+frame: number in the capture, from 1; octets: first:end, relative to the SYN of their side, or to the octet
+before its first segment; window: not scaled; →: from the client
 
-   frame       seconds                   octets        ack window flags length     id ttl  what it is
-       1      0.000000  →                   0:0             65535 S          0 0x0001  64  syn
-       2      0.020000  ←                   0:0          1  65535 SA         0 0x0001  64  syn: round trip on the server's side, behind the probe: 20.0ms
-       3      0.021000  →                   1:1          1  65535 A          0 0x0002  64  acknowledgment: round trip on the client's side, before the probe: 1.00ms
+   frame       seconds                   octets        ack window flags length     id ttl  class: details
+       1      0.000000  →                   0:0             65535 S          0 0x0001  64  SYN
+       2      0.020000  ←                   0:0          1  65535 SA         0 0x0001  64  SYN: round-trip time on the server side 20.0ms
+       3      0.021000  →                   1:1          1  65535 A          0 0x0002  64  acknowledgment: round-trip time on the client side 1.00ms
        4      0.022000  →                 1:101          1  65535 A        100 0x0003  64  in order
        5      0.042000  ←                1:1001        101  65535 A       1000 0x0002  64  in order
        6      0.042010  ←                1:1001        101  65535 A       1000 0x0002  64  duplicate: of frame 5
-       7      0.042100  ←             2001:3001        101  65535 A       1000 0x0004  64  in order: leaves out 1001:2001, 1000 octets
+       7      0.042100  ←             2001:3001        101  65535 A       1000 0x0004  64  in order: opens hole 1001:2001, 1000 octets
        8      0.043000  →               101:101       1001  65535 A          0 0x0004  64  acknowledgment
-       9      0.142000  ←             1001:2001        101  65535 A       1000 0x0005  64  retransmission of what was lost before: fills 1000 octets, none missing now
-      10      0.342000  ←             2001:3501        101  65535 A       1500 0x0006  64  retransmission: again 2001:3001, 1000 octets; 500 octets new
+       9      0.142000  ←             1001:2001        101  65535 A       1000 0x0005  64  unseen retransmission: fills 1000 octets, none missing now
+      10      0.342000  ←             2001:3501        101  65535 A       1500 0x0006  64  retransmission: repeats 2001:3001, 1000 octets; 500 octets new
       11      0.343000  →               101:101       3501  65535 FA         0 0x0005  64  in order
       12      0.363000  ←             3501:3501        102  65535 FA         0 0x0007  64  in order
       13      0.364000  →               102:102       3502  65535 A          0 0x0006  64  acknowledgment
 
-client: 1 syn, 3 acknowledgment, 2 in order; 100 octets seen, 0 of them again, 0 missing
-server: 1 duplicate, 1 syn, 3 in order, 1 retransmission, 1 retransmission of what was lost before; 4500 octets seen, 1000 of them again, 0 missing
-the engine says the same
+client: 1 SYN, 3 acknowledgment, 2 in order; 100 octets, 0 of them retransmitted, 0 missing
+server: 1 duplicate, 1 SYN, 3 in order, 1 retransmission, 1 unseen retransmission; 4500 octets, 1000 of them retransmitted, 0 missing
+the batch engine reports the same
 ";
 
 #[test]
 fn a_connection_is_explained_segment_by_segment() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let capture = anomalies().save(folder.path(), "anomalies.pcap");
     let keys = ["#1", "192.0.2.10:40000-198.51.100.20:80", "198.51.100.20:80-192.0.2.10:40000", ":40000", "192.0.2.10"];
     for key in keys {
         let (code, out, err) = tcp(&capture, &["--explain", key]);
         assert_eq!((code, err.as_str()), (0, ""), "{key}");
-        assert_eq!(out, EXPLAINED, "\n{out}");
+        assert_eq!(out, SEGMENT_LIST, "\n{out}");
     }
 }
 
@@ -277,9 +279,9 @@ fn a_syn_with_payload_counts_itself() {
 }
 
 #[test]
-fn what_is_odd_about_packets_is_told_with_the_totals() {
+fn packet_anomalies_are_part_of_the_totals() {
     let folder = tempfile::tempdir().unwrap();
-    // A TCP header that says that it is longer than the packet; and a packet that ends within the ports.
+    // A TCP header that claims to be longer than the packet, and a packet that ends within the ports.
     let mut odd = segment(true, 2, [1000, 0], 16, 0);
     odd[14 + 20 + 12] = 0xf0;
     let capture = Pcap::new()
@@ -289,14 +291,14 @@ fn what_is_odd_about_packets_is_told_with_the_totals() {
         .save(folder.path(), "odd.pcap");
     let (code, out, _) = tcp(&capture, &["--top", "0.002k"]);
     assert_eq!(code, 0);
-    assert!(out.contains("\nnoted         1 packet: The IP packet itself ends inside the transport header"), "{out}");
-    assert!(out.contains("1 packet of TCP without ports (later fragments, captured too short, or of an IP length"));
+    assert!(out.contains("\nnoted         1 packet: The IP packet ends inside the transport header"), "{out}");
+    assert!(out.contains("1 packet of TCP without ports: later fragments, captured too short, or an IP length"));
     let (code, _, err) = tcp(&capture, &["--top", "5x"]);
     assert!(code == 1 && err.contains("use k, M or G"), "{err}");
 }
 
 #[test]
-fn explanations_add_up_to_what_the_engine_says() {
+fn segment_lists_add_up_to_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) =
         lossy(folder.path(), "flows=20,new=10,packets=4k,loss=8%,reorder=5%,duplicate=4%,routed=40%,seed=8");
@@ -304,17 +306,17 @@ fn explanations_add_up_to_what_the_engine_says() {
     for (at, connection) in report["list"].as_array().unwrap().iter().enumerate().take(30) {
         let (code, out, err) = tcp(&capture, &["--explain", &format!("#{}", at + 1)]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
-        assert!(out.ends_with("\nthe engine says the same\n"), "{out}");
+        assert!(out.ends_with("\nthe batch engine reports the same\n"), "{out}");
         let lines: Vec<&str> =
             out.lines().filter(|line| line.contains(" → ") || line.contains(" ← ")).skip(1).collect();
         assert_eq!(lines.len() as u64, number(connection, "packets") + number(connection, "rev_packets"));
-        let again: u64 = ["", "rev_"]
+        let retransmitted: u64 = ["", "rev_"]
             .map(|direction| connection[format!("{direction}tcp_retransmitted_packets")].as_u64().unwrap_or(0))
             .iter()
             .sum();
-        let told = |line: &&&str| line.contains("  retransmission") && !line.contains("lost before");
-        assert_eq!(lines.iter().filter(told).count() as u64, again, "{out}");
-        // Frames are in the order of the capture, and every copy names an earlier one.
+        let is_retransmission = |line: &&&str| line.contains("  retransmission");
+        assert_eq!(lines.iter().filter(is_retransmission).count() as u64, retransmitted, "{out}");
+        // Frames are in the order of the capture, and every duplicate names an earlier one.
         let frames: Vec<u64> =
             lines.iter().map(|line| line.split_whitespace().next().unwrap().parse().unwrap()).collect();
         assert!(frames.is_sorted());
@@ -325,7 +327,7 @@ fn explanations_add_up_to_what_the_engine_says() {
     }
 }
 
-/// Lets it run until a condition holds, sends it SIGINT, and waits for its end.
+/// Starts `weir`, calls `until`, which waits for a condition, then sends SIGINT and waits for the end.
 #[cfg(target_os = "linux")]
 fn interrupted(arguments: &[&OsStr], until: impl FnOnce(&mut Child) -> Vec<u8>) -> (i32, String, String) {
     let mut weir = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -346,16 +348,16 @@ fn interrupted(arguments: &[&OsStr], until: impl FnOnce(&mut Child) -> Vec<u8>) 
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupted_run_explains_and_compares_nothing() {
-    // So many packets that it is interrupted amid them, however slow the test is.
+fn an_interrupted_run_explains_no_connection() {
+    // Enough packets that the run does not end before the signal, however slow the test is.
     let arguments = ["tcp", "synth:lossy,flows=100,packets=4G", "--engine", "cpu", "--explain", "#1"].map(OsStr::new);
     let (code, out, err) = interrupted(&arguments, |weir| {
-        // SIGINT, bit 1, is listened for.
-        let listens = |status: String| {
+        // Bit 1 is SIGINT.
+        let has_handler = |status: String| {
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
             caught.is_some_and(|caught| u64::from_str_radix(caught, 16).unwrap() & 2 != 0)
         };
-        while !listens(std::fs::read_to_string(format!("/proc/{}/status", weir.id())).unwrap()) {
+        while !has_handler(std::fs::read_to_string(format!("/proc/{}/status", weir.id())).unwrap()) {
             std::thread::yield_now();
         }
         Vec::new()
@@ -364,13 +366,13 @@ fn an_interrupted_run_explains_and_compares_nothing() {
     assert_eq!(
         err,
         "weir: interrupted: the rest of the input was not read\n\
-         weir: --explain #1: nothing is explained, as not all was read\n"
+         weir: --explain #1: nothing is explained, because the input was not read to its end\n"
     );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_explanation_that_is_interrupted_is_not_compared() {
+fn an_interrupted_segment_list_is_not_compared() {
     let folder = tempfile::tempdir().unwrap();
     let mut capture = Pcap::new();
     for number in 0..20_000 {
@@ -378,18 +380,18 @@ fn an_explanation_that_is_interrupted_is_not_compared() {
     }
     let capture = capture.save(folder.path(), "long.pcap");
     let arguments = ["tcp".as_ref(), capture.as_os_str(), "--explain".as_ref(), "#1".as_ref()];
-    // Nobody reads on until the signal is there, and all of it does not fit into a pipe.
+    // The list is larger than a pipe, and the rest of it is read after the signal only.
     let (code, out, err) = interrupted(&arguments, |weir| {
         let mut begin = vec![0; 100];
         weir.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
         begin
     });
-    assert_eq!((code, err.as_str()), (2, "weir: interrupted: the connection was not explained to its end\n"));
-    assert!(out.ends_with("\ninterrupted: the list ends here, and is not compared with the engine\n"), "{out}");
+    assert_eq!((code, err.as_str()), (2, "weir: --explain #1: interrupted: the list of segments is incomplete\n"));
+    assert!(out.ends_with("\ninterrupted: the list is incomplete and not compared with the batch engine\n"), "{out}");
 }
 
 #[test]
-fn a_key_that_fits_several_or_none_is_answered() {
+fn a_key_of_several_connections_or_none_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) = lossy(folder.path(), "flows=20,packets=4k,seed=5");
     let (code, out, err) = tcp(&capture, &["--explain", ":443"]);
@@ -402,13 +404,13 @@ fn a_key_that_fits_several_or_none_is_answered() {
         assert_eq!((code, out.as_str()), (1, ""), "{key}");
         assert!(err.contains(reason), "{err}");
     }
-    let (code, _, err) = parts(&weir_with_input(["tcp", "-", "--explain", "#1"], &trouble().0));
+    let (code, _, err) = parts(&weir_with_input(["tcp", "-", "--explain", "#1"], &anomalies().0));
     assert_eq!(code, 1);
     assert!(err.contains("more than once"), "{err}");
 }
 
 #[test]
-fn of_several_connections_between_the_same_ends_each_is_explained() {
+fn connections_between_the_same_endpoints_are_explained_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut pcap = Pcap::new();
     for at in 0..3 {
@@ -432,7 +434,7 @@ fn of_several_connections_between_the_same_ends_each_is_explained() {
 }
 
 #[test]
-fn the_other_rule_misses_what_was_cut_anew() {
+fn the_usual_rule_misses_retransmissions_with_other_boundaries() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, truth) =
         lossy(folder.path(), "flows=100,packets=30k,loss=5%,before=0%,recut=100%,noid=0%,ipv6=0%,seed=7");
@@ -446,19 +448,19 @@ fn the_other_rule_misses_what_was_cut_anew() {
             .flat_map(|row| ["", "rev_"].map(|side| row[&format!("{side}{name}")].parse::<u64>().unwrap()))
             .sum()
     };
-    // Of retransmissions some are a FIN alone.
+    // Some retransmissions are a FIN without payload.
     assert!((1..=sum("tcp_retransmissions")).contains(&number(retransmissions, "weir")), "{report}");
     assert!(number(retransmissions, "missed") > 0, "{report}");
     let found = |of: &Value| number(of, "rule") + number(of, "missed") + number(of, "mistaken");
     assert!(found(retransmissions) >= number(retransmissions, "weir"));
-    // Who has identifications has no copy taken for something else.
+    // With IP identifications no duplicate is mistaken.
     assert_eq!((number(copies, "missed"), number(copies, "mistaken")), (0, 0), "{report}");
     let (_, text, _) = tcp(&capture, &["--compare"]);
     assert!(text.contains("that rule") && text.contains("mistaken"), "{text}");
 }
 
 #[test]
-fn the_page_is_well_formed_and_needs_nothing_else() {
+fn the_page_is_well_formed_and_loads_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) = lossy(folder.path(), "flows=50,packets=10k,loss=5%,duplicate=2%,seed=5");
     let strange = folder.path().join("<b>&\"x\"'.pcap");
@@ -488,7 +490,7 @@ fn the_page_is_well_formed_and_needs_nothing_else() {
 }
 
 #[test]
-fn the_ledger_says_where_every_packet_went() {
+fn the_ledger_balances() {
     let folder = tempfile::tempdir().unwrap();
     let capture = small().frame(START + 2, 0, &common::arp()).save(folder.path(), "small.pcap");
     let stats = folder.path().join("ledger.json");
@@ -506,16 +508,16 @@ fn the_ledger_says_where_every_packet_went() {
 }
 
 #[test]
-fn input_comes_from_pipes_and_several_files() {
+fn input_can_be_a_pipe_or_several_files() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let capture = anomalies().save(folder.path(), "anomalies.pcap");
     let options = ["--engine", "cpu", "--min-packets", "1"];
     let (_, from_file, _) = tcp(&capture, &options);
     let (code, from_pipe, err) =
-        parts(&weir_with_input(["tcp", "-", "--engine", "cpu", "--min-packets", "1"], &trouble().0));
+        parts(&weir_with_input(["tcp", "-", "--engine", "cpu", "--min-packets", "1"], &anomalies().0));
     assert_eq!((code, err.as_str()), (0, ""));
     assert_eq!(from_file, from_pipe);
-    // The same capture twice: every packet is there again, as a copy.
+    // With the same capture twice every packet has a duplicate.
     let (code, out, _) = tcp(&capture, &[capture.to_str().unwrap(), "--json", "-"]);
     assert_eq!(code, 0);
     let report: Value = serde_json::from_str(&out).unwrap();
@@ -523,12 +525,12 @@ fn input_comes_from_pipes_and_several_files() {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_exit_code_1_and_auto_goes_on() {
+fn without_a_gpu_engine_gpu_fails_and_engine_auto_continues() {
     let folder = tempfile::tempdir().unwrap();
-    let capture = trouble().save(folder.path(), "trouble.pcap");
+    let capture = anomalies().save(folder.path(), "anomalies.pcap");
     let (code, out, err) = tcp(&capture, &["--engine", "gpu", "--json", "-"]);
     if code == 0 {
-        eprintln!("there is a card; it must say the same");
+        eprintln!("there is a GPU; its report must be the same");
         let report: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(report["list"], json_of(&capture)["list"]);
         return;
@@ -537,16 +539,16 @@ fn a_card_that_is_not_there_is_exit_code_1_and_auto_goes_on() {
     assert!(err.contains("--engine gpu") && err.contains("no GPU can be used"), "{err}");
     let (code, _, err) = tcp(&capture, &["--engine", "auto"]);
     assert!(code == 0 && err.contains("no GPU is used: ") && err.lines().count() == 1, "{err}");
-    for silent in [&[][..], &["--engine", "cpu"], &["--engine", "auto", "--quiet"]] {
-        let (code, _, err) = tcp(&capture, silent);
-        assert_eq!((code, err.as_str()), (0, ""), "{silent:?}");
+    for quiet in [&[][..], &["--engine", "cpu"], &["--engine", "auto", "--quiet"]] {
+        let (code, _, err) = tcp(&capture, quiet);
+        assert_eq!((code, err.as_str()), (0, ""), "{quiet:?}");
     }
     let (_, _, err) = tcp(&capture, &["-v"]);
     assert!(err.contains("no GPU is used"), "{err}");
 }
 
 #[test]
-fn wrong_use_is_exit_code_1() {
+fn usage_errors_have_exit_code_1() {
     for (arguments, reason) in [
         (&["tcp"][..], "nothing to read"),
         (&["tcp", "-", "-"], "only once"),
@@ -565,19 +567,19 @@ fn wrong_use_is_exit_code_1() {
 }
 
 #[test]
-fn connections_for_which_there_is_no_room_are_left_out_and_every_packet_is_counted() {
+fn packets_of_connections_beyond_the_limit_are_left_out_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let server = ([192, 0, 2, 2], 80);
     let client = |port| ([192, 0, 2, 1], port);
-    // The third is one too many; and when the first begins anew that is one more.
+    // Three pairs of ports; the first pair opens a second connection, the fourth one.
     let segments = [(1, 0x02), (2, 0x02), (3, 0x02), (1, 0x10), (3, 0x10), (1, 0x04), (1, 0x02), (1, 0x10), (2, 0x10)];
     let capture = (0..).zip(segments).fold(Pcap::new(), |capture, (at, (port, control))| {
         capture.frame(START, at, &common::tcp(client(port), server, control, 0))
     });
     let capture = capture.save(folder.path(), "many.pcap");
-    for (most, code, connections, left_out) in [("2", 2, 2, 4), ("3", 2, 3, 2), ("4", 0, 4, 0)] {
+    for (limit, code, connections, left_out) in [("2", 2, 2, 4), ("3", 2, 3, 2), ("4", 0, 4, 0)] {
         let stats = folder.path().join("ledger.json");
-        let more = ["--connections", most, "--json", "-", "--stats", stats.to_str().unwrap()];
+        let more = ["--connections", limit, "--json", "-", "--stats", stats.to_str().unwrap()];
         let (found, out, err) = tcp(&capture, &more);
         assert_eq!(found, code, "{err}");
         let report: Value = serde_json::from_str(&out).unwrap();
@@ -585,8 +587,8 @@ fn connections_for_which_there_is_no_room_are_left_out_and_every_packet_is_count
         assert_eq!((number(packets, "left_out"), number(packets, "analysed")), (left_out, 9 - left_out));
         assert_eq!(number(&report["totals"], "connections"), connections);
         assert_eq!(number(&report["totals"], "packets"), 9 - left_out);
-        let said = err.contains(&format!("{left_out} packets of TCP left out")) && err.contains("--connections");
-        assert_eq!(said, left_out > 0, "{err}");
+        let warned = err.contains(&format!("{left_out} packets of TCP left out")) && err.contains("--connections");
+        assert_eq!(warned, left_out > 0, "{err}");
         let ledger: Value = serde_json::from_str(&std::fs::read_to_string(stats).unwrap()).unwrap();
         assert_eq!(ledger["packets"]["dropped_table_full"], left_out);
     }
@@ -596,7 +598,7 @@ fn connections_for_which_there_is_no_room_are_left_out_and_every_packet_is_count
     assert!(code == 1 && out.is_empty() && err.contains("of memory, and"), "{err}");
 }
 
-/// So many SYN from different addresses.
+/// A capture of SYNs, each from another address.
 fn flood(folder: &Path, packets: u32) -> PathBuf {
     let mut capture = Pcap::new();
     for number in 0..packets {
@@ -607,7 +609,7 @@ fn flood(folder: &Path, packets: u32) -> PathBuf {
 }
 
 #[test]
-fn a_long_list_has_every_connection_once_below_one_heading() {
+fn a_long_list_has_one_heading_and_every_connection_once() {
     const PACKETS: usize = 2345;
     let folder = tempfile::tempdir().unwrap();
     let capture = flood(folder.path(), PACKETS as u32);
@@ -630,14 +632,14 @@ fn a_long_list_has_every_connection_once_below_one_heading() {
     }
 }
 
-/// The system refuses memory; the program knows how much before.
+/// The program measures its free memory, so that no allocation fails.
 #[cfg(target_os = "linux")]
 #[test]
-fn little_memory_is_no_abort() {
+fn with_little_memory_connections_are_left_out() {
     const PACKETS: u32 = 200_000;
     let folder = tempfile::tempdir().unwrap();
     let capture = flood(folder.path(), PACKETS);
-    // The list as text and as a page takes no memory for all of it at once.
+    // Text and page are written in chunks, so that they need little memory.
     let script = "ulimit -v 180000; exec \"$0\" tcp \"$1\" --engine cpu --top 0 --html \"$2\" --json \"$3\"";
     let [page, json] = ["page.html", "report.json"].map(|name| folder.path().join(name));
     let weir = std::process::Command::new("sh")
@@ -657,20 +659,20 @@ fn little_memory_is_no_abort() {
 }
 
 #[test]
-fn damage_is_exit_code_2_and_what_was_read_is_told() {
+fn damaged_input_has_exit_code_2_and_a_report_of_what_was_read() {
     let folder = tempfile::tempdir().unwrap();
-    let whole = trouble().0;
+    let whole = anomalies().0;
     let capture = Pcap(whole[..whole.len() - 5].to_vec()).save(folder.path(), "cut.pcap");
     let (code, out, err) = tcp(&capture, &[]);
     assert_eq!(code, 2);
     assert!(err.contains("12 packets before it were read") && out.contains("12 analysed"), "{err}{out}");
-    let (code, _, err) = tcp(&trouble().save(folder.path(), "whole.pcap"), &["-q", "--csv", "/dev/full"]);
+    let (code, _, err) = tcp(&anomalies().save(folder.path(), "whole.pcap"), &["-q", "--csv", "/dev/full"]);
     assert_eq!(code, 2);
     assert!(err.contains("No space left"), "{err}");
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_run_quietly() {
+fn a_closed_standard_output_is_not_an_error() {
     for more in [&["--top", "0"][..], &["--json", "-"], &["--explain", "#1"]] {
         let arguments = [&["tcp", "synth:lossy,flows=100,packets=5k,seed=5"], more].concat();
         let (code, _, err) = parts(&weir_nobody_reads(&arguments));
@@ -679,14 +681,14 @@ fn a_reader_that_leaves_ends_the_run_quietly() {
 }
 
 #[test]
-fn hostile_captures_do_no_harm() {
+fn random_segments_cause_no_failure_and_no_mismatch() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = 1_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u32
     };
-    // Segments of any number, length and control bits, some of them cut or with any octet changed.
+    // Segments with random numbers, lengths and control bits, some of them cut or with one octet changed.
     let mut pcap = Pcap::new();
     for _ in 0..3000 {
         let payload = if random() % 3 == 0 { 0 } else { random() as usize % 1400 };
@@ -707,7 +709,7 @@ fn hostile_captures_do_no_harm() {
     assert!(out.contains("received"), "{out}");
     for rank in 1..6 {
         let (code, out, err) = tcp(&capture, &["--explain", &format!("#{rank}")]);
-        assert!(code != 0 && code != 1 || out.ends_with("the engine says the same\n"), "{code}: {err}{out}");
+        assert!(code != 0 && code != 1 || out.ends_with("the batch engine reports the same\n"), "{code}: {err}{out}");
         assert!(!out.contains("please report"), "{out}");
     }
 }

@@ -1,0 +1,361 @@
+//! One connection, a line per segment: what the state machine of `weir-tcp` decided about it, and why.
+//!
+//! In: the packets of a capture. Out: lines, written as the packets come; then a comparison with the batch engine.
+//! Sequence numbers are relative to the SYN of their side, or to the octet before the first segment.
+
+use super::CAPTURE_CHANGED;
+use super::search::PairTracker;
+use crate::connection::Connection;
+use crate::reader::PacketConsumer;
+use serde_json::{Map, Value};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use weir_export::append_tcp_json;
+use weir_packet::{Flags, Packet};
+use weir_tcp::{Degradation, SegmentClass, SegmentEvent, TcpReport};
+use weir_text::units;
+
+/// Segments of a side that can be the original of a duplicate.
+const REMEMBERED: usize = 64;
+
+/// Result of the comparison with the batch engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// Both reports are equal.
+    Equal,
+    /// The reports differ.
+    Different,
+    /// The engine had other packets of this connection.
+    OtherPackets,
+    /// There was a reason not to compare.
+    Skipped,
+}
+
+/// Writes the segments of one connection.
+pub struct SegmentList<'a, W> {
+    connection: &'a Connection,
+    tracker: PairTracker,
+    /// Number of the connection between its endpoints, from 0.
+    number: usize,
+    sides: [Side; 2],
+    events: Vec<SegmentEvent>,
+    out: W,
+    /// The first error of the output.
+    error: Option<io::Error>,
+}
+
+/// What one side of the batch engine sent.
+#[derive(Default)]
+struct Side {
+    packets: u64,
+    /// Sequence number that others are relative to, before positions start.
+    first_sequence: Option<u32>,
+    /// Position that others are relative to.
+    first_position: Option<u64>,
+    /// Frames of the last segments that can be the original of a duplicate, the latest first.
+    recent_frames: VecDeque<u64>,
+}
+
+impl<'a, W: Write> SegmentList<'a, W> {
+    /// Starts the list of a connection: its `rank` in the report, its `number` between its endpoints.
+    pub fn new(connection: &'a Connection, rank: usize, number: usize, out: W) -> Self {
+        let tracker = PairTracker::new(connection);
+        let (sides, events) = (Default::default(), Vec::new());
+        let mut list = Self { connection, tracker, number, sides, events, out, error: None };
+        let (day, time) = units::utc(connection.first_ns);
+        let headings = format!(
+            "{:>8} {:>13}    {:>21} {:>10} {:>6} {:<5} {:>6} {:>6} {:>3}  class: details",
+            "frame", "seconds", "octets", "ack", "window", "flags", "length", "id", "ttl"
+        );
+        list.write(&format!(
+            "#{rank}  {}, from {day} {time} UTC\n\
+             frame: number in the capture, from 1; octets: first:end, relative to the SYN of their side, or to the octet\n\
+             before its first segment; window: not scaled; →: from the client\n\n\
+             {headings}\n",
+            connection.name()
+        ));
+        list
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.error.is_none() {
+            self.error = self.out.write_all(text.as_bytes()).err();
+        }
+    }
+
+    /// Ends the list with a summary of both sides, and compares them with the report of the engine unless there is a
+    /// reason not to.
+    pub fn finish(mut self, skip: Option<&str>) -> (Comparison, Option<io::Error>) {
+        let reports = [0, 1].map(|at| self.report(self.side(at)));
+        let mut text = String::from("\n");
+        for (name, report) in ["client", "server"].into_iter().zip(&reports) {
+            let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
+            let classes: Vec<String> =
+                classes.map(|&class| format!("{} {}", report.count(class).segments, class.name())).collect();
+            let _ = writeln!(
+                text,
+                "{name}: {}; {} octets, {} of them retransmitted, {} missing",
+                if classes.is_empty() { "no packets".into() } else { classes.join(", ") },
+                report.unique_bytes + report.retransmitted_bytes,
+                report.retransmitted_bytes,
+                report.missing_bytes
+            );
+        }
+        let comparison = if let Some(why) = skip {
+            let _ = writeln!(text, "not compared with the batch engine: {why}");
+            Comparison::Skipped
+        } else if [0, 1].map(|at| self.sides[self.side(at)].packets) != self.connection.packets {
+            let _ = writeln!(text, "not compared with the batch engine, which had other packets: {CAPTURE_CHANGED}");
+            Comparison::OtherPackets
+        } else if reports == self.connection.reports() {
+            text += "the batch engine reports the same\n";
+            Comparison::Equal
+        } else {
+            text += "the batch engine reports something else; please report this (field: batch engine, segment list)\n";
+            for difference in differences(self.connection, reports) {
+                let _ = writeln!(text, "  {difference}");
+            }
+            Comparison::Different
+        };
+        (comparison, self.end(&text))
+    }
+
+    /// Ends an incomplete list.
+    pub fn interrupt(mut self) -> Option<io::Error> {
+        self.end("\ninterrupted: the list is incomplete and not compared with the batch engine\n")
+    }
+
+    fn end(&mut self, text: &str) -> Option<io::Error> {
+        self.write(text);
+        self.error.take().or_else(|| self.out.flush().err())
+    }
+
+    /// The batch engine's side of the client (0) or the server (1).
+    fn side(&self, at: usize) -> usize {
+        at ^ self.connection.client_side
+    }
+
+    fn report(&self, side: usize) -> TcpReport {
+        self.tracker.state.report(side, self.sides[side].packets, &self.tracker.anomalies)
+    }
+
+    fn write_segment(&mut self, side: usize, packet: &Packet, frame: u64) {
+        let client = side == self.side(0);
+        // Times can go back.
+        let seconds = (packet.time_ns as f64 - self.connection.first_ns as f64) / 1e9;
+        let arrow = if client { '→' } else { '←' };
+        let mut line = format!("{frame:>8} {seconds:>13.6}  {arrow} ");
+        let position = self.tracker.state.position(side, packet.sequence);
+        let degradation = self.report(side).degradation;
+        self.events.clear();
+        let PairTracker { state, anomalies, .. } = &mut self.tracker;
+        let class = state.enter_observed(side, packet, anomalies, |event| self.events.push(event));
+        self.events.retain(|event| !matches!(*event, SegmentEvent::Degraded(bit) if degradation.has(bit)));
+        self.sides[side].packets += 1;
+        if class == SegmentClass::Unread {
+            self.write(&(line + "unread: a packet without a whole TCP header\n"));
+            return;
+        }
+        let started = self.start_positions(side, packet, class);
+        // If positions start with this segment, its own is one of the new ones.
+        let position = if started { self.tracker.state.position(side, packet.sequence) } else { position };
+        let start = self.relative(side, position, packet.sequence);
+        let payload = i64::from(packet.payload_bytes);
+        // A SYN with payload counts as the first octet, as in tshark.
+        let syn = packet.control & Packet::SYN != 0 && payload > 0;
+        let octets = format!("{start}:{}", start + payload + i64::from(syn));
+        let acknowledgment = if packet.control & Packet::ACK != 0 {
+            let peer = 1 - side;
+            self.sides[peer].first_sequence.get_or_insert(packet.acknowledgment.wrapping_sub(1));
+            let position = self.tracker.state.position(peer, packet.acknowledgment);
+            self.relative(peer, position, packet.acknowledgment).to_string()
+        } else {
+            String::new()
+        };
+        let identification = match packet.identification & 0xffff {
+            0 => "-".into(),
+            number => format!("0x{number:04x}"),
+        };
+        let _ = write!(
+            line,
+            "{octets:>21} {acknowledgment:>10} {:>6} {:<5} {payload:>6} {identification:>6} {:>3}  {}",
+            packet.window,
+            flag_letters(packet.control),
+            packet.ttl,
+            class.name()
+        );
+        for (at, detail) in self.details(side, packet, class).iter().enumerate() {
+            let _ = write!(line, "{} {detail}", if at == 0 { ":" } else { ";" });
+        }
+        line.push('\n');
+        self.write(&line);
+        if !matches!(class, SegmentClass::Duplicate | SegmentClass::RoutedDuplicate | SegmentClass::OutOfWindow) {
+            let frames = &mut self.sides[side].recent_frames;
+            frames.push_front(frame);
+            frames.truncate(REMEMBERED);
+        }
+    }
+
+    /// Sets what sequence numbers of a side are relative to, if that changes with this segment. Returns whether the
+    /// positions of the state machine start with it.
+    fn start_positions(&mut self, side: usize, packet: &Packet, class: SegmentClass) -> bool {
+        let own = &mut self.sides[side];
+        let started = self.events.iter().find_map(|event| match *event {
+            SegmentEvent::PositionsStarted { lowest, restarted } => Some((lowest, restarted)),
+            _ => None,
+        });
+        if let Some((lowest, restarted)) = started {
+            let known = own.first_sequence.filter(|_| class != SegmentClass::Syn && !restarted);
+            let first = known.unwrap_or((lowest as u32).wrapping_sub(1));
+            own.first_position = Some(lowest.wrapping_add_signed(signed(first.wrapping_sub(lowest as u32))));
+        } else if own.first_sequence.is_none() {
+            own.first_sequence = Some(packet.sequence.wrapping_sub(1));
+        }
+        started.is_some()
+    }
+
+    /// A sequence number of a side and its position, relative to the first one.
+    fn relative(&self, side: usize, position: Option<u64>, sequence: u32) -> i64 {
+        let Side { first_sequence, first_position, .. } = self.sides[side];
+        match (position, first_position) {
+            (Some(position), Some(first)) => position.wrapping_sub(first).cast_signed(),
+            _ => signed(sequence.wrapping_sub(first_sequence.unwrap_or(sequence))),
+        }
+    }
+
+    /// What the state machine decided about a segment besides its class.
+    fn details(&self, side: usize, packet: &Packet, class: SegmentClass) -> Vec<String> {
+        let octets = |count| units::count(count, "octet");
+        let range = |start: u64, end: u64| {
+            let first = self.sides[side].first_position.unwrap_or(start);
+            format!("{}:{}", start.wrapping_sub(first).cast_signed(), end.wrapping_sub(first).cast_signed())
+        };
+        let (mut details, mut repeated, mut repeated_octets, mut filled) = (Vec::new(), String::new(), 0, 0);
+        for event in &self.events {
+            match *event {
+                SegmentEvent::Duplicate { age, original_ttl } => {
+                    let ttl = if original_ttl == packet.ttl { String::new() } else { format!(", TTL {original_ttl}") };
+                    let original = self.sides[side].recent_frames.get(age);
+                    details.extend(original.map(|frame| format!("of frame {frame}{ttl}")));
+                }
+                SegmentEvent::PositionsStarted { restarted: true, .. } => {
+                    details.push("sequence numbers restart".into());
+                }
+                SegmentEvent::PositionsStarted { .. } => {}
+                SegmentEvent::Repeated { start, end } => {
+                    repeated += &format!(" {}", range(start, end));
+                    repeated_octets += end - start;
+                }
+                SegmentEvent::HoleOpened { start, end } => {
+                    details.push(format!("opens hole {}, {}", range(start, end), octets(end - start)));
+                }
+                SegmentEvent::HoleFilled { start, end } => filled += end - start,
+                SegmentEvent::HoleGivenUp { start, end } => {
+                    details.push(format!("gives up hole {}, too many holes", range(start, end)));
+                }
+                SegmentEvent::PartialRetransmission => {
+                    let new = u64::from(packet.payload_bytes).saturating_sub(repeated_octets);
+                    details.extend((new > 0).then(|| format!("{} new", octets(new))));
+                }
+                SegmentEvent::SpuriousRetransmission => {
+                    details.push("spurious, all of it had been acknowledged".into());
+                }
+                SegmentEvent::HandshakeAnswered { rtt_ns } => {
+                    let name = if side == self.side(0) { "client" } else { "server" };
+                    details.push(format!("round-trip time on the {name} side {}", units::span(rtt_ns)));
+                }
+                SegmentEvent::ZeroWindow => details.push("announces a window of 0".into()),
+                SegmentEvent::Degraded(bit) => {
+                    details.extend(Degradation(bit).names().map(|name| format!("marked {name}")));
+                }
+            }
+        }
+        if packet.flags.has(Flags::FRAGMENT_FIRST) {
+            details.push("first fragment, the others are not read".into());
+        }
+        if filled > 0 {
+            let missing = match self.report(side).missing_bytes {
+                0 => "none missing now".into(),
+                missing => format!("{missing} still missing"),
+            };
+            details.insert(0, format!("fills {}, {missing}", octets(filled)));
+        }
+        if repeated_octets > 0 {
+            details.insert(0, format!("repeats{repeated}, {}", octets(repeated_octets)));
+        } else if class == SegmentClass::Retransmission && packet.payload_bytes == 0 {
+            details.insert(0, "repeats the FIN".into());
+        }
+        details
+    }
+}
+
+impl<W: Write> PacketConsumer for SegmentList<'_, W> {
+    fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]) {
+        for (packet, &frame) in packets.iter().zip(frame_numbers) {
+            let Some(side) = self.tracker.side(packet) else { continue };
+            if self.tracker.number <= self.number && self.tracker.opens_next(packet) {
+                if self.tracker.number == self.number {
+                    // The state stays that of this connection: later ones do not matter.
+                    self.tracker.number += 1;
+                } else {
+                    self.tracker.start_next();
+                }
+            }
+            if self.tracker.number == self.number {
+                self.write_segment(side, packet, frame);
+            } else if self.tracker.number < self.number {
+                self.tracker.state.enter(side, packet, &mut self.tracker.anomalies);
+            }
+        }
+    }
+}
+
+/// A difference of sequence numbers as a signed number.
+fn signed(difference: u32) -> i64 {
+    difference.cast_signed().into()
+}
+
+/// The fields of records in which the reports of the engine and other reports differ: name and both values.
+fn differences(connection: &Connection, reports: [TcpReport; 2]) -> Vec<String> {
+    let fields = |connection: &Connection| -> Map<String, Value> {
+        let mut text = Vec::new();
+        append_tcp_json(&connection.to_flow_record(), &mut text);
+        serde_json::from_slice(&text).expect("a record is a JSON object")
+    };
+    let others = fields(&connection.with_reports(reports));
+    let differing = fields(connection).into_iter().filter(|(name, value)| others.get(name) != Some(value));
+    differing.map(|(name, value)| format!("{name}: {value}, {}", others[&name])).collect()
+}
+
+/// Control bits as letters: `SA`, `PA`.
+fn flag_letters(control: u16) -> String {
+    let bits = [('C', 7), ('E', 6), ('U', 5), ('P', 3), ('F', 0), ('S', 1), ('R', 2), ('A', 4)];
+    bits.into_iter().filter(|&(_, bit)| control >> bit & 1 != 0).map(|(letter, _)| letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint_pairs::EndpointPairs;
+    use weir_tcp::SegmentCount;
+    use weir_tcp_batch::ConnectionRecord;
+
+    #[test]
+    fn differences_have_the_field_name_and_both_values() {
+        let endpoints = ["192.0.2.1:1000", "192.0.2.2:80"].map(|endpoint| endpoint.parse().unwrap());
+        let record =
+            ConnectionRecord { endpoints, first_ns: 0, last_ns: 0, packets: [3, 4], reports: Default::default() };
+        let connection = Connection::new(record, &EndpointPairs::with_limit(1));
+        let mut reports = connection.reports();
+        assert!(differences(&connection, reports).is_empty());
+        reports[1].classes[SegmentClass::OutOfOrder as usize] = SegmentCount { segments: 2, bytes: 300 };
+        reports[0].handshake_rtt_ns = Some(5);
+        let all = differences(&connection, reports).join("; ");
+        for expected in
+            ["tcp_handshake_rtt_ns: null, 5", "rev_tcp_out_of_order: 0, 2", "rev_tcp_out_of_order_bytes: 0, 300"]
+        {
+            assert!(all.contains(expected), "{all}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What limits the figures of a report, in sentences.
+
+use crate::percent::percent;
+use crate::report::CaptureReport;
+use weir_tcp::{Degradation, SegmentClass};
+use weir_text::units;
+
+/// The meaning of each bit of [`Degradation`].
+const DEGRADATIONS: [(u8, &str); 6] = [
+    (Degradation::HOLES, "holes: more than 32 holes were open at a time, and octets of the lowest count as seen"),
+    (Degradation::DUPLICATES, "duplicates: the capture may have more duplicates than were recognised"),
+    (Degradation::JUMP, "jump: sequence numbers jumped, and the known positions were replaced"),
+    (Degradation::REUSED, "reused: a new connection began before the previous one had ended"),
+    (Degradation::UNREAD, "unread: fragments, or packets captured without a whole TCP header"),
+    (
+        Degradation::POOL_FULL,
+        "room: not enough memory for their anomalies; segments with payload may count as acknowledgments, and their \
+         payload may not count",
+    ),
+];
+
+impl CaptureReport {
+    /// What limits the figures: one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let totals = &self.totals;
+        let connections = |n| units::count(n, "connection");
+        let mut warnings = Vec::from_iter(self.incomplete());
+        if totals.duplicates > 0 {
+            let routed = match totals.count(SegmentClass::RoutedDuplicate).segments {
+                0 => String::new(),
+                n => format!(", {n} of them captured before and behind a router"),
+            };
+            warnings.push(format!(
+                "duplicated by the capture: {} ({} of all){routed}, with {} of payload; all counts of packets and octets \
+                 include them, and so do sizes and rates of other tools",
+                units::count(totals.duplicates, "packet"),
+                percent(totals.duplicates, totals.packets),
+                units::quantity(totals.duplicate_bytes, "B")
+            ));
+        }
+        if totals.missing_bytes > 0 {
+            warnings.push(format!(
+                "{} octets ({}) of payload in {} are missing between captured octets: the capture lost packets, or ended \
+                 before they were retransmitted, or they are in later fragments, or sequence numbers are wrong \
+                 (--sort missing)",
+                totals.missing_bytes,
+                units::quantity(totals.missing_bytes, "B"),
+                connections(totals.with_missing)
+            ));
+        }
+        let out_of_window = totals.count(SegmentClass::OutOfWindow);
+        if out_of_window.segments > 0 {
+            warnings.push(format!(
+                "{} with {} of payload out of window: 2^30 octets or more away from the known positions; their octets do not \
+                 count (two connections with the same ports, or wrong sequence numbers)",
+                units::count(out_of_window.segments, "segment"),
+                units::quantity(out_of_window.bytes, "B")
+            ));
+        }
+        if totals.one_way > 0 {
+            warnings.push(format!(
+                "{} ({} of all) captured in one direction only: the capture misses the answers (asymmetric routing, or one \
+                 half of a tap); acknowledgments of the other side are unknown",
+                connections(totals.one_way),
+                percent(totals.one_way, totals.connections)
+            ));
+        }
+        if totals.without_syn > 0 {
+            let sentence = "without a SYN in the capture: the sender of the first packet counts as the client";
+            warnings.push(format!("{} {sentence}", connections(totals.without_syn)));
+        }
+        for (bit, sentence) in DEGRADATIONS {
+            if let n @ 1.. = totals.with_degradation(bit) {
+                warnings.push(format!("{} not exact ({sentence})", connections(n)));
+            }
+        }
+        if self.counts.without_ports > 0 {
+            warnings.push(format!(
+                "{} of TCP without ports: later fragments, captured too short, or an IP length that ends before the ports; their \
+                 connection is unknown",
+                units::count(self.counts.without_ports, "packet")
+            ));
+        }
+        warnings
+    }
+
+    /// The warning about packets of connections beyond the limit, if there are any.
+    pub fn incomplete(&self) -> Option<String> {
+        let left_out = self.left_out();
+        (left_out > 0).then(|| {
+            format!(
+                "incomplete: {} of TCP left out, of connections beyond the first {}, for which there is not enough memory \
+                 (--connections): split the capture, or filter fewer hosts or ports",
+                units::count(left_out, "packet"),
+                self.totals.connections
+            )
+        })
+    }
+}
