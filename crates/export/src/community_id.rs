@@ -1,5 +1,5 @@
-//! Community ID version 1, seed 0 (github.com/corelight/community-id-spec): one short text for both directions of a
-//! flow, the same in every tool that has it. Computed at export; no record keeps it.
+//! Community ID version 1 with seed 0 (github.com/corelight/community-id-spec): a flow identifier that is the same
+//! for both directions and in all tools that support it. It is computed at export and not stored in records.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use weir_packet::{Network, ip_address};
 const SEED: u16 = 0;
 const LENGTH: usize = "1:".len() + 28;
 
-/// The text: `1:` and the SHA-1 sum in base 64.
+/// A Community ID: `1:` and the SHA-1 digest in base 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommunityId([u8; LENGTH]);
 
@@ -21,7 +21,7 @@ impl CommunityId {
     }
 }
 
-/// The flow's identifier; none for layer 2, and none for overflow records, whose addresses are prefixes.
+/// The Community ID of a flow; `None` for layer 2, and for overflow records, whose addresses are prefixes.
 pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
@@ -32,7 +32,8 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
         _ => None,
     };
     let (source_port, destination_port) = ports.unwrap_or((0, 0));
-    // ICMP types without a counterpart are kept as 0x100 | code (see `weir_packet::Packet`), and stay as they were sent.
+    // ICMP messages without a counterpart have 0x100 | code in place of the port (see `weir_packet::Packet`); their
+    // endpoints keep the order of the message.
     let one_way = flow.is_icmp() && destination_port > 0xff;
     let mut ends = [(flow.source, source_port), (flow.destination, destination_port & if one_way { 0xff } else { !0 })];
     if !one_way {
@@ -69,8 +70,8 @@ mod tests {
     use weir_flow::Approximate;
     use weir_packet::ipv4_mapped;
 
-    /// Protocol, source, destination, ports (ICMP: type and the counterpart's type, or type and 0x100 | code), and the
-    /// identifier, from the baseline of the specification.
+    /// Protocol, source, destination, ports (ICMP: type and counterpart, or type and 0x100 | code) and Community ID, from
+    /// the baseline of the specification.
     const VECTORS: &[(u8, &str, &str, u16, u16, &str)] = &[
         (1, "192.168.0.89", "192.168.0.1", 8, 0, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
         (1, "192.168.0.1", "192.168.0.89", 0, 8, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_of_the_specification_hold() {
+    fn the_test_vectors_of_the_specification_hold() {
         for &(protocol, source, destination, source_port, destination_port, id) in VECTORS {
             let flow = flow(protocol, source, destination, source_port, destination_port);
             assert_eq!(of(&flow).unwrap().as_str(), id, "{flow:?}");
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_and_layer_two_have_none() {
+    fn overflow_records_and_layer_2_have_no_community_id() {
         let mut flow = flow(6, "10.0.0.0", "10.0.1.0", 0, 80);
         flow.approximate = Approximate(Approximate::OVERFLOW);
         assert_eq!(of(&flow), None);

@@ -1,18 +1,20 @@
-//! Information elements: how a value goes into a template record of IPFIX (RFC 7011) or NetFlow v9 (RFC 3954).
+//! Information elements: the encoding of a field value in a data record of IPFIX (RFC 7011) or NetFlow v9
+//! (RFC 3954).
 
-use crate::value::Value;
+use crate::field_value::FieldValue;
+use crate::uptime::uptime_ms;
 use std::net::IpAddr;
 use weir_packet::Network;
 
-/// Private enterprise number of the elements that IANA has no number for. 32473 is the one for examples
-/// and documentation (RFC 5612): see docs/decisions/0010.
-pub(crate) const OWN_ENTERPRISE: u32 = 32473;
-/// Private enterprise number that turns an IANA element into that of the reverse direction (RFC 5103 section 6.1).
+/// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the number for
+/// examples and documentation (RFC 5612): see docs/decisions/0010.
+pub(crate) const WEIR_ENTERPRISE: u32 = 32473;
+/// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
-/// Private enterprise number of ntop, whose elements many collectors know.
+/// Private enterprise number of ntop, whose elements many collectors support.
 pub(crate) const NTOP_ENTERPRISE: u32 = 35632;
-/// Added to the number of an own element, it is that of the reverse direction (RFC 5103 section 6.2).
-pub(crate) const OWN_REVERSE: u16 = 0x4000;
+/// The bit that makes the number of a Weir element that of its reverse direction (RFC 5103 section 6.2).
+pub(crate) const WEIR_REVERSE_BIT: u16 = 0x4000;
 
 /// Abstract data types (RFC 7011 section 6.1, RFC 5610 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub(crate) enum DataType {
 }
 
 impl DataType {
-    /// The name in the registry.
+    /// The name in the IANA registry.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,7 +52,7 @@ impl DataType {
         }
     }
 
-    /// Octets in full length. The only octet array here is a label stack entry without its TTL.
+    /// Full length, octets. The only octet array is a label stack entry without its TTL.
     const fn octets(self) -> u16 {
         match self {
             Self::Unsigned8 => 1,
@@ -64,7 +66,7 @@ impl DataType {
     }
 }
 
-/// Semantics of own elements (RFC 5610 section 3.2).
+/// Data type semantics of Weir elements (RFC 5610 section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Semantics {
@@ -74,7 +76,7 @@ pub(crate) enum Semantics {
     Flags = 5,
 }
 
-/// Units of own elements (RFC 5610 section 3.3).
+/// Units of Weir elements (RFC 5610 section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Units {
@@ -84,7 +86,7 @@ pub(crate) enum Units {
     Nanoseconds = 8,
 }
 
-/// Which formats have the element.
+/// The formats that have an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Formats {
     Ipfix,
@@ -92,30 +94,31 @@ pub(crate) enum Formats {
     Both,
 }
 
-/// One element of a template.
+/// An information element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
-    /// Number, in IANA's registry or among our own.
+    /// Number in the IANA registry, or among the elements of the enterprise.
     pub number: u16,
     pub name: &'static str,
     pub data_type: DataType,
-    /// Octets in a record: those of the type, or less (reduced-size encoding, RFC 7011 section 6.2).
+    /// Length in a data record, octets: that of the type, or less (reduced-size encoding, RFC 7011 section 6.2).
     pub octets: u16,
-    /// Semantics and units if it is our own.
-    pub own: Option<(Semantics, Units)>,
-    /// If it is ntop's, its number for the reverse direction. It takes the largest value for one that it has no room for.
+    /// Semantics and units of a Weir element; `None` for elements of IANA and ntop.
+    pub weir: Option<(Semantics, Units)>,
+    /// Number of the reverse direction of an ntop element. A larger value than the element can hold is sent as
+    /// the largest one.
     pub ntop_reverse: Option<u16>,
-    /// Not for directions of TCP without trouble.
-    pub of_trouble: bool,
+    /// Omitted in directions without TCP anomalies.
+    pub with_anomalies_only: bool,
     pub formats: Formats,
-    /// Only for flows of this network.
+    /// Restricts the element to flows of this network.
     network: Option<Network>,
-    /// Only for numbers from here on.
-    least: u64,
+    /// Smallest number that is sent.
+    min: u64,
 }
 
 impl Element {
-    /// An element of IANA's registry that only IPFIX has.
+    /// An element of the IANA registry, in IPFIX only.
     pub const fn iana(number: u16, name: &'static str, data_type: DataType) -> Self {
         let octets = data_type.octets();
         Self {
@@ -123,129 +126,137 @@ impl Element {
             name,
             data_type,
             octets,
-            own: None,
+            weir: None,
             ntop_reverse: None,
-            of_trouble: false,
+            with_anomalies_only: false,
             formats: Formats::Ipfix,
             network: None,
-            least: 0,
+            min: 0,
         }
     }
 
-    /// An element that ntop has numbers for, one per direction.
+    /// An element of ntop, which has one number per direction.
     pub const fn ntop(number: u16, reverse: u16, name: &'static str, data_type: DataType) -> Self {
         Self { ntop_reverse: Some(reverse), ..Self::iana(number, name, data_type) }
     }
 
-    /// Not for directions of TCP without trouble: there it is 0, or follows from other fields.
-    pub const fn of_trouble(self) -> Self {
-        Self { of_trouble: true, ..self }
+    /// Omitted in directions without TCP anomalies, where it is 0 or follows from other fields.
+    pub const fn with_anomalies_only(self) -> Self {
+        Self { with_anomalies_only: true, ..self }
     }
 
-    /// An element that IANA has no number for.
-    pub const fn own(number: u16, name: &'static str, data_type: DataType, semantics: Semantics, units: Units) -> Self {
-        Self { own: Some((semantics, units)), ..Self::iana(number, name, data_type) }
+    /// An element of Weir.
+    pub const fn weir(
+        number: u16,
+        name: &'static str,
+        data_type: DataType,
+        semantics: Semantics,
+        units: Units,
+    ) -> Self {
+        Self { weir: Some((semantics, units)), ..Self::iana(number, name, data_type) }
     }
 
-    /// NetFlow v9 has it too, under the same number.
+    /// In NetFlow v9 too, with the same number.
     pub const fn also_netflow9(self) -> Self {
         Self { formats: Formats::Both, ..self }
     }
 
-    /// Only NetFlow v9 has it.
+    /// In NetFlow v9 only.
     pub const fn only_netflow9(self) -> Self {
         Self { formats: Formats::Netflow9, ..self }
     }
 
-    /// Sent in fewer octets than the type has.
+    /// SendOutcome in fewer octets than the type has.
     pub const fn in_octets(self, octets: u16) -> Self {
         Self { octets, ..self }
     }
 
-    /// Only for flows of one network.
+    /// Restricted to flows of one network.
     pub const fn of(self, network: Network) -> Self {
         Self { network: Some(network), ..self }
     }
 
-    /// Only for numbers that another element of the field, in fewer octets, does not take.
+    /// Restricted to numbers that do not fit into `octets`, where another element of the field is sent.
     pub const fn beyond(self, octets: u16) -> Self {
-        Self { least: 1 << (8 * octets), ..self }
+        Self { min: 1 << (8 * octets), ..self }
     }
 
-    /// Only for numbers that are not 0.
+    /// Omitted if 0.
     pub const fn not_zero(self) -> Self {
-        Self { least: 1, ..self }
+        Self { min: 1, ..self }
     }
 
-    /// Whether a format has it.
+    /// Whether a format has the element.
     #[inline(always)]
     pub fn is_of(&self, format: Formats) -> bool {
         self.formats == Formats::Both || self.formats == format
     }
 
-    /// Whether it is to tell this value. `calm`: of a direction of TCP that had no trouble.
+    /// Whether the element is sent for this value. `without_anomalies`: the direction has no TCP anomalies.
     #[inline(always)]
-    pub fn takes(&self, value: &Value, network: Network, calm: bool) -> bool {
+    pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
-            Value::Absent => false,
-            Value::Implied(_) => !calm,
-            Value::Unsigned(number)
+            FieldValue::Absent => false,
+            FieldValue::Implied(_) => !without_anomalies,
+            FieldValue::Unsigned(number)
                 if self.octets < self.data_type.octets() && self.data_type != DataType::OctetArray =>
             {
                 number >> (8 * self.octets) == 0
             }
-            Value::Unsigned(number) => *number >= self.least,
-            Value::Ip(IpAddr::V4(_)) => self.data_type == DataType::Ipv4Address,
-            Value::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
+            FieldValue::Unsigned(number) => *number >= self.min,
+            FieldValue::Ip(IpAddr::V4(_)) => self.data_type == DataType::Ipv4Address,
+            FieldValue::Ip(IpAddr::V6(_)) => self.data_type == DataType::Ipv6Address,
             _ => true,
         };
-        fits && !(calm && self.of_trouble) && self.network.is_none_or(|only| only == network)
+        fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
     }
 
-    /// Appends a value that it takes. `boot_ms` is where the exporter's uptime begins, ms since 1970.
+    /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms since 1970-01-01 UTC.
     #[inline(always)]
-    pub fn write(&self, value: &Value, boot_ms: u64, out: &mut Body) {
+    pub fn write(&self, value: &FieldValue, boot_ms: u64, out: &mut RecordBuffer) {
         let number = match *value {
-            // Label, experimental bits and bottom-of-stack bit; only the label is kept in a record.
-            Value::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
-            Value::Unsigned(number) if self.ntop_reverse.is_some() => number.min(u64::MAX >> (64 - 8 * self.octets)),
-            Value::Unsigned(number) | Value::Implied(number) => number,
-            Value::Missing => 0,
-            Value::Degraded(set) => u64::from(set.0),
-            Value::Float(number) => number.to_bits(),
-            Value::Time(ns) => match self.data_type {
+            // Label, traffic class and bottom-of-stack bit. A flow record only has the label.
+            FieldValue::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
+            FieldValue::Unsigned(number) if self.ntop_reverse.is_some() => {
+                number.min(u64::MAX >> (64 - 8 * self.octets))
+            }
+            FieldValue::Unsigned(number) | FieldValue::Implied(number) => number,
+            FieldValue::Missing => 0,
+            FieldValue::Degraded(set) => u64::from(set.0),
+            FieldValue::Float(number) => number.to_bits(),
+            FieldValue::Time(ns) => match self.data_type {
                 DataType::DateTimeMilliseconds => ns / 1_000_000,
                 DataType::DateTimeNanoseconds => ntp(ns),
-                _ => u64::from(uptime(ns, boot_ms)),
+                _ => u64::from(uptime_ms(ns, boot_ms)),
             },
-            Value::Code(number, _) => u64::from(number),
-            Value::Words(set) => u64::from(set.0),
-            Value::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
-            Value::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
-            Value::Ip(IpAddr::V6(address)) => return out.append_address(address.octets()),
-            Value::Text(_) | Value::Absent => unreachable!("no field has such an element"),
+            FieldValue::Code(number, _) => u64::from(number),
+            FieldValue::Words(set) => u64::from(set.0),
+            FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
+            FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
+            FieldValue::Ip(IpAddr::V6(address)) => return out.append_address(address.octets()),
+            FieldValue::Text(_) | FieldValue::Absent => unreachable!("no element applies to such a value"),
         };
         out.append(number, self.octets);
     }
 }
 
-/// Shortest limit of a message: it holds the longest template or the longest records of one flow, and is what UDP carries
-/// in the shortest packet that every link of IPv6 takes whole (RFC 8200 section 5).
-pub(crate) const SHORTEST_MESSAGE: usize = 1280 - 40 - 8;
+/// Smallest message size limit, octets: it holds the longest template and the longest records of one flow, and
+/// is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
+pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 
-/// The octets of one record in the making, in memory of their own: the longest record is known.
+/// A buffer for the records of one flow. Its size is fixed, because the longest record is known.
 #[derive(Default)]
-pub(crate) struct Body {
+pub(crate) struct RecordBuffer {
     octets: Vec<u8>,
     length: usize,
 }
 
-impl Body {
-    /// The longest records of one flow, and what a number is written beyond its end.
-    const ROOM: usize = SHORTEST_MESSAGE + 8;
+impl RecordBuffer {
+    /// The longest records of one flow, and 8 octets because `append` always writes 8.
+    const CAPACITY: usize = MIN_MESSAGE_BYTES + 8;
 
     pub fn new() -> Self {
-        Self { octets: vec![0; Self::ROOM], length: 0 }
+        Self { octets: vec![0; Self::CAPACITY], length: 0 }
     }
 
     pub fn clear(&mut self) {
@@ -256,10 +267,10 @@ impl Body {
         &self.octets[..self.length]
     }
 
-    /// The low `octets` octets of a number, 1 to 8, highest first.
+    /// Appends the low `octets` octets (1 to 8) of a number in network byte order.
     #[inline(always)]
     fn append(&mut self, number: u64, octets: u16) {
-        // All eight are written; the next number overwrites those that were not asked for.
+        // All eight octets are written; the next number overwrites the surplus.
         let shifted = number << (64 - 8 * octets);
         self.octets[self.length..self.length + 8].copy_from_slice(&shifted.to_be_bytes());
         self.length += usize::from(octets);
@@ -272,13 +283,8 @@ impl Body {
     }
 }
 
-/// Milliseconds between boot and a time, as far as 32 bits tell.
-pub(crate) fn uptime(time_ns: u64, boot_ms: u64) -> u32 {
-    u32::try_from((time_ns / 1_000_000).saturating_sub(boot_ms)).unwrap_or(u32::MAX)
-}
-
-/// The NTP format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of 2^-32 s. The fraction is
-/// rounded up, so that whoever turns it back into nanoseconds, cutting or rounding, gets the very nanosecond.
+/// The NTP time format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of 2^-32 s. The
+/// fraction is rounded up, so that a conversion back to nanoseconds is exact, whether it truncates or rounds.
 fn ntp(time_ns: u64) -> u64 {
     const SECONDS_1900_TO_1970: u64 = 2_208_988_800;
     let (seconds, ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
@@ -291,16 +297,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ntp_fractions_give_back_the_very_nanosecond() {
+    fn ntp_fractions_convert_back_to_the_same_nanosecond() {
         for ns in (0..1_000_000_000).step_by(9973).chain([0, 1, 2, 499_999_999, 999_999_998, 999_999_999]) {
             let fraction = ntp(7_000_000_000 + ns) & u64::from(u32::MAX);
-            assert_eq!((fraction * 1_000_000_000) >> 32, ns, "cut");
+            assert_eq!((fraction * 1_000_000_000) >> 32, ns, "truncated");
             assert_eq!((fraction * 1_000_000_000 + (1 << 31)) >> 32, ns, "rounded");
         }
     }
 
     #[test]
-    fn ntp_seconds_count_from_1900_and_begin_again_in_2036() {
+    fn ntp_seconds_count_from_1900_and_wrap_in_2036() {
         assert_eq!(ntp(0) >> 32, 2_208_988_800);
         assert_eq!(ntp(2_085_978_496_000_000_000), 0);
         assert_eq!(ntp(2_085_978_497_500_000_000), 1 << 32 | 1 << 31);

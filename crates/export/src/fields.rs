@@ -1,12 +1,12 @@
-//! Every field once: its name, what it means, how it is read from a flow, and which element carries it.
+//! The list of fields: name, description, how the value is read from a flow record, and the information elements.
 //!
-//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from [`FIELDS`]. Whether a
-//! field applies to a flow is decided here alone: what does not is [`Value::Absent`], which is null in
-//! JSON, empty in CSV and not in the template.
+//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from [`FIELDS`]. Only this
+//! file decides whether a field applies to a flow. If not, its value is [`FieldValue::Absent`]: null in JSON, empty in
+//! CSV, and not in the template.
 
 use crate::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
-use crate::value::Value;
+use crate::field_value::FieldValue;
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet, TunnelType};
@@ -17,20 +17,20 @@ use DataType::{
     Unsigned16, Unsigned32, Unsigned64,
 };
 
-/// One flow, or one of its directions, on its way out.
+/// A flow record of which one direction is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
     pub flow: &'a FlowRecord,
-    /// The direction that is asked for.
+    /// The direction that is written.
     pub direction: &'a Direction,
-    /// What it told by TCP.
+    /// TCP analysis of that direction.
     pub tcp: Option<&'a TcpReport>,
-    /// The flow is the way back of a two-way flow, so that its source is the responder.
+    /// The record is the reverse direction of a bidirectional flow: its source is the responder.
     pub from_responder: bool,
 }
 
 impl<'a> Record<'a> {
-    /// A flow, asked for its forward direction or its reverse one.
+    /// Selects the forward or the reverse direction of a flow record.
     #[inline(always)]
     pub fn new(flow: &'a FlowRecord, reverse: bool, from_responder: bool) -> Self {
         let direction = if reverse { &flow.reverse } else { &flow.forward };
@@ -39,44 +39,45 @@ impl<'a> Record<'a> {
     }
 }
 
-/// One field.
+/// A field of flow records.
 pub(crate) struct Field {
     pub name: &'static str,
-    /// Its name for the opposite direction, if it has one there.
+    /// Name of the field of the reverse direction; `None` for fields of the whole flow.
     pub reverse: Option<&'static str>,
     /// Type in JSON and CSV.
-    pub kind: &'static str,
+    pub type_name: &'static str,
     pub unit: &'static str,
-    pub sentence: &'static str,
-    /// Of TCP alone: left out of the JSON of other flows.
-    pub of_tcp: bool,
+    pub description: &'static str,
+    /// The field is only in the JSON of TCP flows.
+    pub tcp_only: bool,
     pub elements: &'static [Element],
 }
 
-/// Whoever writes down the fields of a record.
+/// Receives the fields of a record one after the other.
 pub(crate) trait Visitor {
-    /// The next field, and how to read it.
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value);
+    /// Receives the next field and a function that reads its value.
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue);
 }
 
-/// A list of fields, of the `flow`, of `each` direction, or of `tcp`, which is of each direction, too; and a function that visits all of them, or those of the reverse
-/// direction, one after the other without a loop, so that what is known of a field takes no time.
+/// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to `each` direction, or to
+/// `tcp`, which is TCP analysis of each direction. The function visits all fields, or those of the reverse direction,
+/// without a loop, so that the properties of each field are constants.
 macro_rules! fields {
     (@reverse flow $name:literal) => { None };
     (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
     (@reverse tcp $name:literal) => { Some(concat!("rev_", $name)) };
-    (@of_tcp tcp) => { true };
-    (@of_tcp $of:ident) => { false };
+    (@tcp_only tcp) => { true };
+    (@tcp_only $of:ident) => { false };
     ($(#[$about:meta])* $list:ident, $visit:ident:
-        $($of:ident $name:literal, $kind:literal, $unit:literal, $sentence:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
+        $($of:ident $name:literal, $type_name:literal, $unit:literal, $description:literal, [$($element:expr),* $(,)?], $read:expr;)+) => {
         $(#[$about])*
         pub(crate) const $list: &[Field] = &[$(Field {
             name: $name,
             reverse: fields!(@reverse $of $name),
-            kind: $kind,
+            type_name: $type_name,
             unit: $unit,
-            sentence: $sentence,
-            of_tcp: fields!(@of_tcp $of),
+            description: $description,
+            tcp_only: fields!(@tcp_only $of),
             elements: &[$($element),*],
         },)+];
 
@@ -97,323 +98,324 @@ macro_rules! fields {
 }
 
 #[inline(always)]
-fn read(record: &Record<'_>, field: impl FnOnce(&Record<'_>) -> Value) -> Value {
+fn read(record: &Record<'_>, field: impl FnOnce(&Record<'_>) -> FieldValue) -> FieldValue {
     field(record)
 }
 
 #[rustfmt::skip]
 fields! {
-    /// Every field of JSON and CSV, in their order. Those of the opposite direction follow after the last.
+    /// All fields of JSON and CSV in their order. Those of the reverse direction follow after the last.
     FIELDS, visit_fields:
-    flow "start", "time", "", "Time of the earliest packet of either direction, UTC with nanoseconds.",
+    flow "start", "time", "", "Time of the earliest packet of both directions, UTC, ns resolution.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
          Element::iana(152, "flowStartMilliseconds", DateTimeMilliseconds).also_netflow9(),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
-        |r| Value::Time(r.flow.start_ns());
-    flow "end", "time", "", "Time of the latest packet of either direction.",
+        |r| FieldValue::Time(r.flow.start_ns());
+    flow "end", "time", "", "Time of the latest packet of both directions, UTC, ns resolution.",
         [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9(),
          Element::iana(153, "flowEndMilliseconds", DateTimeMilliseconds).also_netflow9(),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
-        |r| Value::Time(r.flow.end_ns());
-    flow "duration_ns", "integer", "ns", "End less start.",
+        |r| FieldValue::Time(r.flow.end_ns());
+    flow "duration_ns", "integer", "ns", "Time from start to end.",
         [],
-        |r| Value::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
-    flow "src_ip", "address", "", "Address of the initiator: the sender of the SYN, else of the first packet.",
+        |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
+    flow "src_ip", "address", "", "Source address: the initiator of the flow. This is the sender of the SYN, otherwise of the first packet.",
         [Element::iana(8, "sourceIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(27, "sourceIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.source_ip().map_or(Value::Absent, Value::Ip);
-    flow "dst_ip", "address", "", "Address of the responder.",
+        |r| r.flow.source_ip().map_or(FieldValue::Absent, FieldValue::Ip);
+    flow "dst_ip", "address", "", "Destination address: the responder.",
         [Element::iana(12, "destinationIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(28, "destinationIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.destination_ip().map_or(Value::Absent, Value::Ip);
-    flow "src_port", "integer", "", "Port of the initiator (TCP, UDP, UDP-Lite, SCTP, DCCP).",
+        |r| r.flow.destination_ip().map_or(FieldValue::Absent, FieldValue::Ip);
+    flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
         [Element::iana(7, "sourceTransportPort", Unsigned16).also_netflow9()],
         |r| when(r.flow.has_ports(), r.flow.source_port);
-    flow "dst_port", "integer", "", "Port of the responder.",
+    flow "dst_port", "integer", "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
         [Element::iana(11, "destinationTransportPort", Unsigned16).also_netflow9()],
         |r| when(r.flow.has_ports(), r.flow.destination_port);
-    flow "protocol", "integer", "", "IP protocol number, behind the extension headers.",
+    flow "protocol", "integer", "", "IP protocol number, after IPv6 extension headers.",
         [Element::iana(4, "protocolIdentifier", Unsigned8).also_netflow9()],
         |r| when(is_ip(r), r.flow.protocol);
-    each "packets", "integer", "packets", "Packets.",
+    each "packets", "integer", "packets", "Number of packets.",
         [Element::iana(2, "packetDeltaCount", Unsigned64).also_netflow9()],
-        |r| Value::Unsigned(r.direction.packets);
-    each "bytes", "integer", "octets", "Octets by the IP headers, these included; 0 in layer-2 flows.",
+        |r| FieldValue::Unsigned(r.direction.packets);
+    each "bytes", "integer", "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
         [Element::iana(1, "octetDeltaCount", Unsigned64).also_netflow9()],
-        |r| Value::Unsigned(r.direction.bytes);
-    each "l2_bytes", "integer", "octets", "Octets of the frames on the wire.",
+        |r| FieldValue::Unsigned(r.direction.bytes);
+    each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)],
-        |r| Value::Unsigned(r.direction.frame_bytes);
-    each "tcp_flags", "integer", "", "TCP control bits of all packets together, 12 bits as on the wire.",
-        // In one octet wherever that holds them (RFC 9565 section 3): nfacctd 1.7.7 reads no other form.
+        |r| FieldValue::Unsigned(r.direction.frame_bytes);
+    each "tcp_flags", "integer", "", "TCP control bits of all packets, combined with OR; 12 bits as in the header.",
+        // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet form.
         [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
          Element::iana(6, "tcpControlBits", Unsigned16).beyond(1).also_netflow9()],
-        |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| Value::Unsigned(d.tcp_flags.into()));
+        |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::Unsigned(d.tcp_flags.into()));
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
         [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.tos.into()));
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.tos.into()));
     each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
         [Element::iana(52, "minimumTTL", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.ttl_min.into()));
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.ttl_min.into()));
     each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
         [Element::iana(53, "maximumTTL", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.ttl_max.into()));
-    each "packet_size_min", "integer", "octets", "Smallest IP packet.",
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.ttl_max.into()));
+    each "packet_size_min", "integer", "octets", "Length of the shortest IP packet.",
         [Element::iana(25, "minimumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.size_min.into()));
-    each "packet_size_max", "integer", "octets", "Largest IP packet.",
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.size_min.into()));
+    each "packet_size_max", "integer", "octets", "Length of the longest IP packet.",
         [Element::iana(26, "maximumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| Value::Unsigned(d.size_max.into()));
-    each "packet_size_mean", "number", "octets", "Mean IP packet size.",
-        [Element::own(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| of_packets(r, is_ip(r), |d| Value::Float(d.size_mean()));
-    each "packet_size_std", "number", "octets", "Population standard deviation of IP packet sizes.",
-        [Element::own(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
-        |r| of_packets(r, is_ip(r), |d| Value::Float(d.size_std()));
-    each "iat_min_ns", "integer", "ns", "Shortest gap between consecutive packets of the direction; from 2 packets on.",
-        [Element::own(3, "interArrivalTimeMinimum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| of_packets(r, r.direction.gaps() > 0, |d| Value::Unsigned(d.iat_min_ns));
-    each "iat_max_ns", "integer", "ns", "Longest gap.",
-        [Element::own(4, "interArrivalTimeMaximum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| of_packets(r, r.direction.gaps() > 0, |d| Value::Unsigned(d.iat_max_ns));
-    each "iat_mean_ns", "number", "ns", "Mean gap.",
-        [Element::own(5, "interArrivalTimeMean", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_mean_ns().map_or(Value::Absent, Value::Float);
-    each "iat_std_ns", "number", "ns", "Population standard deviation of gaps.",
-        [Element::own(6, "interArrivalTimeStandardDeviation", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_std_ns().map_or(Value::Absent, Value::Float);
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.size_max.into()));
+    each "packet_size_mean", "number", "octets", "Mean length of the IP packets.",
+        [Element::weir(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
+    each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
+        [Element::weir(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
+        |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
+    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time between consecutive packets of the direction. Needs 2 packets, as all inter-arrival times.",
+        [Element::weir(3, "interArrivalTimeMinimum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_min_ns));
+    each "iat_max_ns", "integer", "ns", "Longest inter-arrival time.",
+        [Element::weir(4, "interArrivalTimeMaximum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_max_ns));
+    each "iat_mean_ns", "number", "ns", "Mean inter-arrival time.",
+        [Element::weir(5, "interArrivalTimeMean", Float64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| r.direction.iat_mean_ns().map_or(FieldValue::Absent, FieldValue::Float);
+    each "iat_std_ns", "number", "ns", "Population standard deviation of the inter-arrival times.",
+        [Element::weir(6, "interArrivalTimeStandardDeviation", Float64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| r.direction.iat_std_ns().map_or(FieldValue::Absent, FieldValue::Float);
     each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::iana(58, "vlanId", Unsigned16).also_netflow9(),
          Element::iana(243, "dot1qVlanId", Unsigned16).also_netflow9()],
-        |r| of_packets(r, r.direction.vlan != NO_VLAN, |d| Value::Unsigned(d.vlan.into()));
+        |r| of_packets(r, r.direction.vlan != NO_VLAN, |d| FieldValue::Unsigned(d.vlan.into()));
     each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
         [Element::iana(245, "dot1qCustomerVlanId", Unsigned16).also_netflow9()],
-        |r| of_packets(r, r.direction.inner_vlan != NO_VLAN, |d| Value::Unsigned(d.inner_vlan.into()));
-    each "mpls_label", "integer", "", "Top label of the outermost MPLS stack of the first packet.",
+        |r| of_packets(r, r.direction.inner_vlan != NO_VLAN, |d| FieldValue::Unsigned(d.inner_vlan.into()));
+    each "mpls_label", "integer", "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::iana(70, "mplsTopLabelStackSection", OctetArray).also_netflow9()],
-        |r| of_packets(r, r.direction.mpls_label != NO_LABEL, |d| Value::Unsigned(d.mpls_label.into()));
-    each "tunnel_type", "word", "", "The innermost tunnel that the first packet was taken out of: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (with --decap; numbers 1 to 8 in IPFIX).",
-        [Element::own(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(Value::Absent, |name| Value::Code(d.tunnel_type as u8, name)));
-    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.",
-        [Element::own(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_id.map_or(Value::Absent, |id| Value::Unsigned(id.into())));
-    each "outer_src_ip", "address", "", "Source of the IP header that carried the tunnel.",
-        [Element::own(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
-         Element::own(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(Value::Absent, |(source, _)| Value::Ip(source)));
-    each "outer_dst_ip", "address", "", "Destination of that header.",
-        [Element::own(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
-         Element::own(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(Value::Absent, |(_, destination)| Value::Ip(destination)));
+        |r| of_packets(r, r.direction.mpls_label != NO_LABEL, |d| FieldValue::Unsigned(d.mpls_label.into()));
+    each "tunnel_type", "word", "", "Innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
+        [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(FieldValue::Absent, |name| FieldValue::Code(d.tunnel_type as u8, name)));
+    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier of that tunnel.",
+        [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
+        |r| of_packets(r, true, |d| d.tunnel_id.map_or(FieldValue::Absent, |id| FieldValue::Unsigned(id.into())));
+    each "outer_src_ip", "address", "", "Source address of the IP header that carried that tunnel.",
+        [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::Absent, |(source, _)| FieldValue::Ip(source)));
+    each "outer_dst_ip", "address", "", "Destination address of the IP header that carried that tunnel.",
+        [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
+         Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
+        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::Absent, |(_, destination)| FieldValue::Ip(destination)));
     each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
         [Element::iana(176, "icmpTypeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
          Element::iana(178, "icmpTypeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
-        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[0].into()));
+        |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[0].into()));
     each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
         [Element::iana(177, "icmpCodeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
          Element::iana(179, "icmpCodeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
-        |r| of_packets(r, knows_icmp(r), |d| Value::Unsigned(d.icmp[1].into()));
-    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, copies left out. This and all fields of TCP are defined in tcp.md.",
+        |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[1].into()));
+    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, retransmitted ones included, without duplicates. tcp.md defines all TCP fields.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
         |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
-    tcp "tcp_syn_bytes", "integer", "octets", "Payload of SYN, but for those again.",
-        [Element::own(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Syn).bytes);
-    tcp "tcp_syn_retransmitted", "integer", "packets", "SYN again, with the same sequence number.",
-        [Element::own(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::SynRetransmission).segments);
-    tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Their payload.",
-        [Element::own(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::SynRetransmission).bytes);
-    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN that were taken, copies left out.",
+    tcp "tcp_syn_bytes", "integer", "octets", "Payload of segments with SYN, without retransmitted ones.",
+        [Element::weir(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Syn).bytes);
+    tcp "tcp_syn_retransmitted", "integer", "packets", "Retransmitted segments with SYN: the sequence number is that of the known SYN.",
+        [Element::weir(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).segments);
+    tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Payload of retransmitted segments with SYN.",
+        [Element::weir(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).bytes);
+    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN, without duplicates and ignored ones.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
         |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
-    tcp "tcp_rst_count", "integer", "packets", "Segments with RST, copies left out.",
+    tcp "tcp_rst_count", "integer", "packets", "Segments with RST, without duplicates.",
         [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
-        |r| counted(r, |t| t.count(SegmentClass::Reset).segments);
-    tcp "tcp_rst_bytes", "integer", "octets", "Their payload: often a reason in words.",
-        [Element::own(46, "tcpRstOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Reset).bytes);
-    tcp "tcp_payload_bytes", "integer", "octets", "Octets of payload of all segments by the IP length, copies and all.",
-        [Element::own(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
-        |r| counted(r, payload);
-    tcp "tcp_unique_bytes", "integer", "octets", "Octets of payload seen for the first time.",
-        [Element::own(16, "tcpUniqueOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Reset).segments);
+    tcp "tcp_rst_bytes", "integer", "octets", "Payload of segments with RST, which often is an error text.",
+        [Element::weir(46, "tcpRstOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Reset).bytes);
+    tcp "tcp_payload_bytes", "integer", "octets", "Payload of all segments by the IP length, duplicates included.",
+        [Element::weir(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| tcp_count(r, payload);
+    tcp "tcp_unique_bytes", "integer", "octets", "Payload octets seen for the first time.",
+        [Element::weir(16, "tcpUniqueOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
         |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
-    tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN at or beyond the highest octet seen.",
-        [Element::own(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
-        |r| counted(r, |t| t.count(SegmentClass::InOrder).segments);
-    tcp "tcp_in_order_bytes", "integer", "octets", "Their payload.",
-        [Element::own(18, "tcpInOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::InOrder).bytes);
-    tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN and RST, but for keep-alives and duplicate acknowledgments.",
-        [Element::own(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
+    tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN that begin at or after the highest octet seen.",
+        [Element::weir(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
+        |r| tcp_count(r, |t| t.count(SegmentClass::InOrder).segments);
+    tcp "tcp_in_order_bytes", "integer", "octets", "Payload of in-order segments.",
+        [Element::weir(18, "tcpInOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::InOrder).bytes);
+    tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN or RST that are neither keep-alives nor duplicate acknowledgments.",
+        [Element::weir(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
         |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
-    tcp "tcp_duplicate_acks", "integer", "packets", "Such segments that repeat an acknowledgment while more is on the way.",
-        [Element::own(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::DuplicateAcknowledgment).segments);
-    tcp "tcp_retransmitted_packets", "integer", "packets", "Segments of which at least one octet, or the FIN, was seen before. Copies, keep-alives and SYN are counted elsewhere.",
-        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).of_trouble(),
-         Element::own(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Retransmission).segments);
-    tcp "tcp_retransmitted_bytes", "integer", "octets", "Octets that were seen before, of all segments but copies and keep-alives.",
-        [Element::own(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.retransmitted_bytes);
-    tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, with octets not seen before.",
-        [Element::own(47, "tcpRetransmittedPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Retransmission).bytes);
-    tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments with octets not seen before, too.",
-        [Element::own(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.partial_retransmissions);
-    tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of nothing but what had been acknowledged.",
-        [Element::own(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.spurious_retransmissions);
-    tcp "tcp_retransmitted_unseen", "integer", "packets", "Segments that fill a hole later than reordering would: the original was lost before the probe.",
-        [Element::own(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::UnseenRetransmission).segments);
-    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Their payload.",
-        [Element::own(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::UnseenRetransmission).bytes);
-    tcp "tcp_out_of_order", "integer", "packets", "Segments that fill a hole within a round trip of the handshake, or 3 ms if that is not known.",
-        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).of_trouble(),
-         Element::own(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::OutOfOrder).segments);
-    tcp "tcp_out_of_order_bytes", "integer", "octets", "Their payload.",
-        [Element::own(28, "tcpOutOfOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::OutOfOrder).bytes);
-    tcp "tcp_duplicates", "integer", "packets", "Copies of packets made on the way to the probe, with the same TTL. They are in `packets` and `bytes`, which they bias.",
-        [Element::own(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Duplicate).segments);
-    tcp "tcp_routed_duplicates", "integer", "packets", "Copies with another TTL: seen before and behind a router.",
-        [Element::own(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::RoutedDuplicate).segments);
-    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of both kinds of copies together.",
-        [Element::own(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
-    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of those with another TTL alone.",
-        [Element::own(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::RoutedDuplicate).bytes);
-    tcp "tcp_keepalives", "integer", "packets", "Segments of at most one octet, the last one again.",
-        [Element::own(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::KeepAlive).segments);
-    tcp "tcp_keepalive_bytes", "integer", "octets", "Their payload.",
-        [Element::own(49, "tcpKeepAliveOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::KeepAlive).bytes);
-    tcp "tcp_zero_window_probes", "integer", "packets", "One new octet into a closed window.",
-        [Element::own(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::ZeroWindowProbe).segments);
-    tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Their payload.",
-        [Element::own(50, "tcpZeroWindowProbeOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::ZeroWindowProbe).bytes);
-    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, copies and RST left out.",
-        [Element::own(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.zero_windows);
-    tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from what was seen.",
-        [Element::own(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::OutOfWindow).segments);
-    tcp "tcp_out_of_window_bytes", "integer", "octets", "Their payload.",
-        [Element::own(51, "tcpOutOfWindowOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::OutOfWindow).bytes);
-    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or cut by the capture.",
-        [Element::own(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).of_trouble()],
-        |r| counted(r, |t| t.count(SegmentClass::Unread).segments);
-    tcp "tcp_missing_bytes", "integer", "octets", "Octets never seen between others that were, at the end of the record.",
-        [Element::own(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.missing_bytes);
-    tcp "tcp_largest_hole", "integer", "octets", "The most octets that a segment left out.",
-        [Element::own(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).of_trouble()],
-        |r| counted(r, |t| t.largest_hole_bytes);
-    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the other side's SYN to the answer of this side: of the responder the round trip behind the probe, of the initiator the one before it.",
-        [Element::own(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| told(r, |t| t.handshake_rtt_ns);
+    tcp "tcp_duplicate_acks", "integer", "packets", "Duplicate acknowledgments: the acknowledgment number is repeated while the other side has sent more.",
+        [Element::weir(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::DuplicateAcknowledgment).segments);
+    tcp "tcp_retransmitted_packets", "integer", "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
+        [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
+         Element::weir(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Retransmission).segments);
+    tcp "tcp_retransmitted_bytes", "integer", "octets", "Payload octets that were seen before, in all segments except duplicates and keep-alives.",
+        [Element::weir(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.retransmitted_bytes);
+    tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, including octets not seen before.",
+        [Element::weir(47, "tcpRetransmittedPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Retransmission).bytes);
+    tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments that also have octets not seen before.",
+        [Element::weir(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.partial_retransmissions);
+    tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of which all octets were acknowledged before.",
+        [Element::weir(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.spurious_retransmissions);
+    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments of which the original was lost before the probe: they fill a hole too late for reordering.",
+        [Element::weir(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).segments);
+    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments of which the original was lost before the probe.",
+        [Element::weir(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).bytes);
+    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake, or within 3 ms if that is unknown.",
+        [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
+         Element::weir(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfOrder).segments);
+    tcp "tcp_out_of_order_bytes", "integer", "octets", "Payload of out-of-order segments.",
+        [Element::weir(28, "tcpOutOfOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfOrder).bytes);
+    tcp "tcp_duplicates", "integer", "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
+        [Element::weir(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).segments);
+    tcp "tcp_routed_duplicates", "integer", "packets", "Duplicates with another TTL: captured before and after a router.",
+        [Element::weir(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).segments);
+    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of all duplicates, routed ones included.",
+        [Element::weir(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
+    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of duplicates with another TTL.",
+        [Element::weir(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).bytes);
+    tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments of 0 or 1 octet that repeat the last octet sent.",
+        [Element::weir(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::KeepAlive).segments);
+    tcp "tcp_keepalive_bytes", "integer", "octets", "Payload of keep-alives.",
+        [Element::weir(49, "tcpKeepAliveOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::KeepAlive).bytes);
+    tcp "tcp_zero_window_probes", "integer", "packets", "Zero-window probes: segments of one octet into a closed window.",
+        [Element::weir(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::ZeroWindowProbe).segments);
+    tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Payload of zero-window probes.",
+        [Element::weir(50, "tcpZeroWindowProbeOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::ZeroWindowProbe).bytes);
+    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, without duplicates and RST.",
+        [Element::weir(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.zero_windows);
+    tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from the octets seen.",
+        [Element::weir(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfWindow).segments);
+    tcp "tcp_out_of_window_bytes", "integer", "octets", "Payload of out-of-window segments.",
+        [Element::weir(51, "tcpOutOfWindowOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfWindow).bytes);
+    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or truncated by the capture.",
+        [Element::weir(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.count(SegmentClass::Unread).segments);
+    tcp "tcp_missing_bytes", "integer", "octets", "Octets in holes at the end of the record: never seen, between octets that were seen.",
+        [Element::weir(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.missing_bytes);
+    tcp "tcp_largest_hole", "integer", "octets", "Largest number of octets that a segment skipped.",
+        [Element::weir(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        |r| tcp_count(r, |t| t.largest_hole_bytes);
+    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the answer of this side. For the responder this is the round-trip time behind the probe, for the initiator the one before it.",
+        [Element::weir(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| tcp_value(r, |t| t.handshake_rtt_ns);
     tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
-        [Element::own(40, "tcpSynWindow", Unsigned16, Semantics::Quantity, Units::Octets)],
-        |r| told(r, |t| t.syn_window);
-    tcp "tcp_mss", "integer", "octets", "Maximum segment size that the SYN announced.",
+        [Element::weir(40, "tcpSynWindow", Unsigned16, Semantics::Quantity, Units::Octets)],
+        |r| tcp_value(r, |t| t.syn_window);
+    tcp "tcp_mss", "integer", "octets", "Maximum segment size option of the SYN.",
         [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)],
-        |r| announced(r, |t| t.maximum_segment_size);
-    tcp "tcp_window_scale", "integer", "bits", "Window scale that the SYN announced.",
+        |r| syn_option(r, |t| t.maximum_segment_size);
+    tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN, shift in bits.",
         [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)],
-        |r| announced(r, |t| t.window_scale);
-    tcp "tcp_size_by_sequence", "integer", "octets", "Octets between SYN and FIN by their sequence numbers; only with exactly one of each, repeated ones not counted.",
-        [Element::own(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
+        |r| syn_option(r, |t| t.window_scale);
+    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only with exactly one SYN and one FIN, retransmitted ones not counted.",
+        [Element::weir(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
         size_by_sequence;
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
-        [Element::own(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| told(r, |t| t.duration_by_sequence_ns);
-    tcp "tcp_degraded", "words", "", "In which way the analysis is not exact, words with a space between: holes, duplicates, jump, reused, unread, room (segments with payload may count as acknowledgments, and their payload not at all); bits 1 to 32 in IPFIX.",
-        [Element::own(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).of_trouble()],
-        |r| r.tcp.map_or(Value::Absent, |t| if t.degradation.0 == 0 { Value::Missing } else { Value::Degraded(t.degradation) });
-    flow "interface", "integer", "", "Interface that saw the first packet: its number within the input, of live traffic the system's (ip link).",
+        [Element::weir(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        |r| tcp_value(r, |t| t.duration_by_sequence_ns);
+    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). With room, segments with payload may count as acknowledgments, and their payload may not count.",
+        [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
+        |r| r.tcp.map_or(FieldValue::Absent, |t| if t.degradation.0 == 0 { FieldValue::Missing } else { FieldValue::Degraded(t.degradation) });
+    flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
-        |r| Value::Unsigned(r.flow.interface.into());
-    flow "queue_lost", "integer", "packets", "Packets that the record's queue may have lost during its life, of whatever flow: no more are missing in it (metering.md section 7). Not sent in IPFIX if 0.",
-        [Element::own(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
-        |r| Value::Unsigned(r.flow.queue_lost);
-    flow "sampling_min", "integer", "packets", "While it lived one packet in so many was metered, or in more (overload.md); absent if all were.",
-        [Element::own(53, "samplingPopulationMinimum", Unsigned32, Semantics::Quantity, Units::Packets)],
-        |r| r.flow.sampling.map_or(Value::Absent, |[least, _]| Value::Unsigned(least.into()));
-    flow "sampling_max", "integer", "packets", "The same, or in fewer. The number of packets was about `packets` times something between the two.",
+        |r| FieldValue::Unsigned(r.flow.interface.into());
+    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of any flow that its receive queue lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
+        [Element::weir(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
+        |r| FieldValue::Unsigned(r.flow.queue_lost);
+    flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Absent without sampling.",
+        [Element::weir(53, "samplingPopulationMinimum", Unsigned32, Semantics::Quantity, Units::Packets)],
+        |r| r.flow.sampling.map_or(FieldValue::Absent, |[least, _]| FieldValue::Unsigned(least.into()));
+    flow "sampling_max", "integer", "packets", "Highest sampling interval during the lifetime of the record. The estimated number of packets is `packets` times a factor between the two.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
          Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| r.flow.sampling.map_or(Value::Absent, |[_, most]| Value::Unsigned(most.into()));
-    flow "end_reason", "word", "", "Why the record ended: idle, active (timeouts), end (FIN or RST), forced (end of input), resources (full table); 1 to 5 in IPFIX.",
+        |r| r.flow.sampling.map_or(FieldValue::Absent, |[_, most]| FieldValue::Unsigned(most.into()));
+    flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
         [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
-        |r| Value::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
-    flow "community_id", "text", "", "Community ID version 1 with seed 0; none for overflow records.",
+        |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
+    flow "community_id", "text", "", "Community ID, version 1 with seed 0; absent in overflow records.",
         [],
-        |r| community_id::of(r.flow).map_or(Value::Absent, Value::Text);
-    flow "approximate", "words", "", "In which way the record is not exact, words with a space between: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
-        [Element::own(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
-        |r| if r.flow.approximate.0 == 0 { Value::Absent } else { Value::Words(r.flow.approximate) };
-    flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for IEEE 802.3 without SNAP.",
+        |r| community_id::of(r.flow).map_or(FieldValue::Absent, FieldValue::Text);
+    flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
+        [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
+        |r| if r.flow.approximate.0 == 0 { FieldValue::Absent } else { FieldValue::Words(r.flow.approximate) };
+    flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
         [Element::iana(256, "ethernetType", Unsigned16).also_netflow9()],
-        // An overflow record has it in one of the ports only.
+        // An overflow record has the EtherType in one of the ports only.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
     flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
         [Element::iana(56, "sourceMacAddress", MacAddress).also_netflow9()],
-        |r| if is_ip(r) { Value::Absent } else { Value::Mac(mac(r.flow.source)) };
+        |r| if is_ip(r) { FieldValue::Absent } else { FieldValue::Mac(mac(r.flow.source)) };
     flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
         [Element::iana(80, "destinationMacAddress", MacAddress).also_netflow9()],
-        |r| if is_ip(r) { Value::Absent } else { Value::Mac(mac(r.flow.destination)) };
+        |r| if is_ip(r) { FieldValue::Absent } else { FieldValue::Mac(mac(r.flow.destination)) };
 }
 
 #[rustfmt::skip]
 fields! {
-    /// What only the templates have: other shapes of the fields above that collectors look for.
-    EXTRA, visit_extra:
-    each "icmp_type, icmp_code", "integer", "", "Type * 256 + code.",
+    /// Fields of templates only: the fields above in other encodings that collectors expect.
+    TEMPLATE_FIELDS, visit_template_fields:
+    each "icmp_type, icmp_code", "integer", "", "ICMP type * 256 + code.",
         [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).of(Network::Ipv4).also_netflow9(),
          Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).of(Network::Ipv6).also_netflow9()],
         type_and_code;
-    each "tunnel_id", "integer", "", "VXLAN network identifier below the octet 1 for VXLAN.",
+    each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
-            |d| d.tunnel_id.map_or(Value::Absent, |id| Value::Unsigned(1 << 56 | u64::from(id))));
-    flow "sampling_max", "integer", "", "How packets were chosen: 2, at random.",
+            |d| d.tunnel_id.map_or(FieldValue::Absent, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
+    flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
-        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(2));
-    flow "sampling_max", "integer", "", "How packets were chosen: 3, random n-out-of-N sampling (RFC 5475 section 5.2.1).",
+        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(2));
+    flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
-        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(3));
-    flow "sampling_max", "integer", "packets", "Packets chosen of each so many: 1.",
+        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(3));
+    flow "sampling_max", "integer", "packets", "Packets selected out of each sampling interval: 1.",
         [Element::iana(309, "samplingSize", Unsigned32)],
-        |r| r.flow.sampling.map_or(Value::Absent, |_| Value::Unsigned(1));
-    flow "src_ip", "integer", "", "1: the source is the initiator; 2: the record is the way back of a two-way flow.",
+        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(1));
+    flow "src_ip", "integer", "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
-        |r| Value::Unsigned(if r.from_responder { 2 } else { 1 });
+        |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
 }
 
-/// The names of all columns: fields, and those of the reverse direction behind them.
+/// The names of all columns: the fields, then those of the reverse direction.
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|field| field.name).chain(FIELDS.iter().filter_map(|field| field.reverse))
 }
 
-/// A flow as one-way flows, one per direction that has packets, and whether it is the way back. Never none.
-pub(crate) fn one_way(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
-    let there = FlowRecord { reverse: Direction::default(), ..*flow };
-    let back = FlowRecord {
+/// Splits a flow into unidirectional flows, one per direction with packets and at least one; true if it is the reverse
+/// direction.
+pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
+    let forward = FlowRecord { reverse: Direction::default(), ..*flow };
+    let reverse = FlowRecord {
         tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         source: flow.destination,
         destination: flow.source,
@@ -423,17 +425,20 @@ pub(crate) fn one_way(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bo
         reverse: Direction::default(),
         ..*flow
     };
-    let has_back = flow.reverse.packets > 0;
-    let has_there = flow.forward.packets > 0 || !has_back;
-    [(has_there, (there, false)), (has_back, (back, true))].into_iter().filter_map(|(has, part)| has.then_some(part))
+    let has_reverse = flow.reverse.packets > 0;
+    let has_forward = flow.forward.packets > 0 || !has_reverse;
+    [(has_forward, (forward, false)), (has_reverse, (reverse, true))]
+        .into_iter()
+        .filter_map(|(has, part)| has.then_some(part))
 }
 
 fn is_ip(record: &Record<'_>) -> bool {
     record.flow.network != Network::Layer2
 }
 
-/// An overflow record sums many types; without type and code in the packet both ports are 0 (docs/metering.md section 2).
-fn knows_icmp(record: &Record<'_>) -> bool {
+/// Whether type and code are known. An overflow record sums many types; if the packet had no type and code, both ports
+/// are 0 (docs/metering.md section 2).
+fn has_icmp(record: &Record<'_>) -> bool {
     let flow = record.flow;
     flow.is_icmp()
         && !flow.approximate.has(Approximate::OVERFLOW)
@@ -441,78 +446,79 @@ fn knows_icmp(record: &Record<'_>) -> bool {
 }
 
 /// ICMP type * 256 + code.
-pub(crate) fn type_and_code(record: &Record<'_>) -> Value {
-    of_packets(record, knows_icmp(record), |direction| Value::Unsigned(u16::from_be_bytes(direction.icmp).into()))
+pub(crate) fn type_and_code(record: &Record<'_>) -> FieldValue {
+    of_packets(record, has_icmp(record), |direction| FieldValue::Unsigned(u16::from_be_bytes(direction.icmp).into()))
 }
 
-/// A count by TCP.
-fn counted(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> u64) -> Value {
-    record.tcp.map_or(Value::Absent, |report| Value::Unsigned(read(report)))
+/// A counter of TCP analysis.
+fn tcp_count(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue {
+    record.tcp.map_or(FieldValue::Absent, |report| FieldValue::Unsigned(read(report)))
 }
 
-/// A count by TCP, and what it is in nearly every direction without trouble, by other fields: docs/fields.md has the rules.
+/// A counter of TCP analysis that equals `usual`, computed from other fields, in nearly every direction without anomalies.
+/// docs/fields.md has the rules.
 fn implied(
     record: &Record<'_>,
     read: impl FnOnce(&TcpReport) -> u64,
     usual: impl FnOnce(&Direction, &TcpReport) -> u64,
-) -> Value {
-    let Some(report) = record.tcp else { return Value::Absent };
+) -> FieldValue {
+    let Some(report) = record.tcp else { return FieldValue::Absent };
     let count = read(report);
-    if count == usual(record.direction, report) { Value::Implied(count) } else { Value::Unsigned(count) }
+    if count == usual(record.direction, report) { FieldValue::Implied(count) } else { FieldValue::Unsigned(count) }
 }
 
-/// 1 if a control bit was seen.
+/// 1 if a TCP control bit was seen, otherwise 0.
 fn has_bit(direction: &Direction, bit: u16) -> u64 {
     u64::from(direction.tcp_flags & bit != 0)
 }
 
-/// Octets of payload, of copies and all.
+/// Payload octets of all segments, duplicates included.
 fn payload(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
 /// Packets that are neither SYN nor RST nor in order.
 fn other_packets(direction: &Direction, report: &TcpReport) -> u64 {
-    let told =
+    let others =
         report.syns() + report.count(SegmentClass::Reset).segments + report.count(SegmentClass::InOrder).segments;
-    direction.packets.wrapping_sub(told)
+    direction.packets.wrapping_sub(others)
 }
 
-/// All of the payload, if it is known at all and the connection has one record.
-fn size_by_sequence(record: &Record<'_>) -> Value {
+/// The size by sequence numbers. It equals the payload if the whole connection is in one record.
+fn size_by_sequence(record: &Record<'_>) -> FieldValue {
     match record.tcp {
         Some(TcpReport { size_by_sequence_bytes: Some(_), duration_by_sequence_ns: Some(_), .. }) => {
             implied(record, |t| t.size_by_sequence_bytes.unwrap_or_default(), |_, t| payload(t))
         }
-        _ => told(record, |t| t.size_by_sequence_bytes),
+        _ => tcp_value(record, |t| t.size_by_sequence_bytes),
     }
 }
 
-/// What TCP may have told.
-fn told<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> Value {
-    record.tcp.and_then(read).map_or(Value::Absent, |number| Value::Unsigned(number.into()))
+/// An optional value of TCP analysis.
+fn tcp_value<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
+    record.tcp.and_then(read).map_or(FieldValue::Absent, |number| FieldValue::Unsigned(number.into()))
 }
 
-/// What a SYN that was seen announced, or not.
-fn announced<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> Value {
+/// An option of the SYN: missing if the SYN has no such option, absent if no SYN was seen.
+fn syn_option<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
     match record.tcp {
         Some(report) if report.syn_window.is_some() => {
-            read(report).map_or(Value::Missing, |number| Value::Unsigned(number.into()))
+            read(report).map_or(FieldValue::Missing, |number| FieldValue::Unsigned(number.into()))
         }
-        _ => Value::Absent,
+        _ => FieldValue::Absent,
     }
 }
 
-fn when(applies: bool, number: impl Into<u64>) -> Value {
-    if applies { Value::Unsigned(number.into()) } else { Value::Absent }
+fn when(applies: bool, number: impl Into<u64>) -> FieldValue {
+    if applies { FieldValue::Unsigned(number.into()) } else { FieldValue::Absent }
 }
 
-/// What means nothing without packets in the direction.
-fn of_packets(record: &Record<'_>, applies: bool, read: impl FnOnce(&Direction) -> Value) -> Value {
-    if applies && record.direction.packets > 0 { read(record.direction) } else { Value::Absent }
+/// A value that only applies if the direction has packets.
+fn of_packets(record: &Record<'_>, applies: bool, read: impl FnOnce(&Direction) -> FieldValue) -> FieldValue {
+    if applies && record.direction.packets > 0 { read(record.direction) } else { FieldValue::Absent }
 }
 
-/// Both outer addresses, in the family that the tunnel's type says or the addresses themselves.
+/// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.
 fn outer(direction: &Direction) -> Option<(IpAddr, IpAddr)> {
     let (source, destination) = (Ipv6Addr::from(direction.outer_source), Ipv6Addr::from(direction.outer_destination));
     match direction.tunnel_type {

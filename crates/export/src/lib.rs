@@ -1,30 +1,33 @@
-//! Exporters: flow records out, in the formats that collectors and people read.
+//! Exporters: write flow records in the formats that collectors and people read.
 //!
-//! In: batches of [`weir_flow::FlowRecord`]. Out: IPFIX, NetFlow v9 and v5, JSON, CSV.
-//! Always true: every record given to a sink is in its [`SinkCounters`](weir_ledger::SinkLine) as
-//! exported or as lost with a reason. It keeps no flow and decides no timeout.
+//! Input: batches of [`weir_flow::FlowRecord`]. Output: IPFIX, NetFlow v9 and v5, JSON, CSV.
+//! Invariant: every record that a sink receives is counted in its
+//! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
+//! Not done here: metering, timeouts, queues between threads.
 //!
-//! The list of fields (`fields`) is the source of all formats; `docs/fields.md` is written from it.
+//! The list of fields (`fields.rs`) is the source of all formats; `docs/fields.md` is generated from it.
 #![forbid(unsafe_code)]
 
-mod account;
 mod community_id;
 mod element;
+mod field_value;
 mod fields;
-mod layout;
+mod fields_page;
+mod file_output;
+mod ipfix_netflow9;
+mod json_csv;
 mod netflow5;
 mod open;
-mod output;
-mod page;
+mod pending_records;
+mod record_encoder;
 mod sink;
-mod tcp_text;
-mod templated;
-mod text;
+mod sink_spec;
+mod tcp_connection_text;
 mod udp;
 mod uptime;
-mod value;
 
+pub use fields_page::{fields_markdown, fields_text};
 pub use open::open;
-pub use page::{fields_markdown, fields_text};
 pub use sink::{Error, ExportOptions, Sink};
-pub use tcp_text::{append_tcp_csv, append_tcp_json, tcp_columns};
+pub use sink_spec::InvalidSink;
+pub use tcp_connection_text::{append_tcp_csv, append_tcp_json, tcp_columns};

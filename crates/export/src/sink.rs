@@ -1,40 +1,42 @@
-//! The door of every sink: what takes flow records, what holds for all of them, and how they end.
+//! The interface of all sinks, their options and errors.
 
+use crate::sink_spec::InvalidSink;
 use std::net::SocketAddr;
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// Whatever takes flow records.
+/// A destination of flow records.
 pub trait Sink {
-    /// Takes a batch. Trouble with the surroundings is counted in the line, not returned, except
-    /// when going on makes no sense: the reader of a pipe went away, or a file cannot be written any more.
+    /// Writes a batch. Losses are counted in [`Sink::counters`] and are not errors, except when no further
+    /// write can succeed: the reader of a pipe closed it, or a file cannot be written.
     ///
     /// # Errors
-    /// The sink is finished: every record of this batch that was not written is in the line as lost.
-    /// Further batches may still be given and are counted as lost.
+    /// The sink has ended. Every record of this batch that was not written is counted as lost, as are the
+    /// records of later batches.
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error>;
 
-    /// Writes out whatever is held back.
+    /// Writes all buffered records.
     ///
     /// # Errors
     /// As [`Sink::write`].
     fn finish(&mut self) -> Result<(), Error>;
 
-    /// What became of the records so far.
+    /// Records by outcome, so far.
     fn counters(&self) -> &SinkCounters;
 
-    /// From where to where it sends datagrams, if it does: traffic that is not to be metered by who makes it.
+    /// Local and remote address of the datagrams that the sink sends; `None` for a sink without datagrams.
+    /// The probe does not meter this traffic of its own.
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         None
     }
 }
 
-/// What holds for all sinks of a run.
+/// Options that apply to all sinks of a run.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// Write a bidirectional flow as two one-way records where the format could carry it as one.
+    /// Writes a bidirectional flow as two unidirectional records even where the format supports one.
     pub uniflow: bool,
-    /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (v5, low octet).
+    /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (NetFlow v5, low octet).
     pub observation_domain: u32,
 }
 
@@ -44,29 +46,29 @@ impl Default for ExportOptions {
     }
 }
 
-/// A sink that cannot be opened or has ended.
+/// A sink cannot be opened, or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not a sink as the user wrote it.
-    #[error("{spec}: {what}")]
+    /// The sink specification is invalid.
+    #[error("{spec}: {invalid}")]
     Spec {
-        /// What the user wrote.
+        /// The specification as the user wrote it.
         spec: String,
-        /// What is wrong with it and what would be right.
-        what: String,
+        /// What is invalid.
+        invalid: InvalidSink,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{sink}: {error}")]
     Io {
         /// The sink as the user wrote it.
         sink: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }
 
 impl Error {
-    /// Whether the reader of our output went away (`weir read … | head`): a quiet end.
+    /// Whether the reader of the output closed it (`weir read ... | head`), which is not a failure.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == std::io::ErrorKind::BrokenPipe)
     }

@@ -1,78 +1,77 @@
-//! Datagrams to one collector, paced, with the account of what was refused.
+//! Datagrams to one collector, rate-limited, with counters of refused datagrams.
 //!
-//! A connected UDP socket learns of an ICMP port unreachable from its next call, which sends nothing and reports what
-//! became of an *earlier* datagram. So a refusal takes the datagram before back from the exported ones, and the
-//! present one is sent again. On loopback every datagram is told of that way; over a network, hosts tell at most of some
-//! per second, and a datagram that vanishes is not told of at all: UDP promises no more.
+//! A connected UDP socket reports an ICMP port unreachable at its next call. That call sends nothing: it
+//! reports the refusal of an *earlier* datagram. So a refusal revokes the previous datagram, which was counted
+//! as exported, and the current one is sent once more. On loopback every refusal is reported. Over a network,
+//! hosts limit the rate of ICMP messages, and a datagram that is lost on the way is not reported at all.
 
-use crate::account::Carried;
+use crate::pending_records::PendingRecords;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 use weir_ledger::{ExportLossReason, SinkCounters};
 
-/// How often a datagram is sent again when each attempt only tells of the one before.
-const ATTEMPTS: usize = 4;
-/// How long a late refusal is waited for at the end.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// Datagrams that may leave without a pause between them: a third of what the default receive buffer of Linux
+/// Largest number of attempts to send a datagram, each of which may only report an earlier refusal.
+const MAX_ATTEMPTS: usize = 4;
+/// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
+/// UdpOutput that may leave without a pause between them: a third of what the default receive buffer of Linux
 /// (212 992 octets, about 2300 for each datagram of 1420) holds.
 const BURST: u32 = 32;
 
-/// A connected socket.
-pub(crate) struct Datagrams {
+/// A connected UDP socket.
+pub(crate) struct UdpOutput {
     socket: UdpSocket,
-    pace: Pace,
-    /// What the last datagram carried, if it may still be refused.
-    last: Option<Carried>,
+    rate_limiter: RateLimiter,
+    /// Records of the last datagram, if it may still be refused.
+    last: Option<PendingRecords>,
 }
 
-/// What became of a datagram.
+/// The outcome of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sent {
-    /// The operating system took it.
-    pub taken: bool,
-    /// On the way an earlier one turned out to be refused.
+pub(crate) struct SendOutcome {
+    /// The operating system accepted the datagram.
+    pub accepted: bool,
+    /// An earlier datagram was reported as refused meanwhile.
     pub refused_before: bool,
 }
 
-impl Datagrams {
-    /// From where to where.
-    pub fn ends(&self) -> Option<[SocketAddr; 2]> {
+impl UdpOutput {
+    /// Local and remote address.
+    pub fn endpoints(&self) -> Option<[SocketAddr; 2]> {
         Some([self.socket.local_addr().ok()?, self.socket.peer_addr().ok()?])
     }
 
-    /// Connects to the first address of `host` that it can be connected to. `rate` is in datagrams per second,
-    /// 0 for no pauses.
+    /// Connects to the first reachable address of `host`. `rate` is in datagrams per second; 0 for no limit.
     pub fn connect(host: &str, port: u16, rate: u32) -> io::Result<Self> {
-        let mut trouble = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host, port).to_socket_addrs()? {
             match connect(address) {
-                Ok(socket) => return Ok(Self { socket, pace: Pace::new(rate), last: None }),
-                Err(error) => trouble = error,
+                Ok(socket) => return Ok(Self { socket, rate_limiter: RateLimiter::new(rate), last: None }),
+                Err(error) => last_error = error,
             }
         }
-        Err(trouble)
+        Err(last_error)
     }
 
-    /// Sends a datagram and enters the fate of what it carries into the line.
-    pub fn send(&mut self, datagram: &[u8], carried: Carried, line: &mut SinkCounters) -> Sent {
-        self.pace.wait();
+    /// Sends a datagram and counts its records.
+    pub fn send(&mut self, datagram: &[u8], pending: PendingRecords, counters: &mut SinkCounters) -> SendOutcome {
+        self.rate_limiter.wait();
         let mut refused_before = false;
         let mut reason = ExportLossReason::WriteFailed;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             match self.socket.send(datagram) {
                 Ok(octets) => {
-                    line.messages += 1;
-                    line.octets += octets as u64;
-                    carried.exported(line);
-                    self.last = Some(carried);
-                    return Sent { taken: true, refused_before };
+                    counters.messages += 1;
+                    counters.octets += octets as u64;
+                    pending.count_exported(counters);
+                    self.last = Some(pending);
+                    return SendOutcome { accepted: true, refused_before };
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     reason = ExportLossReason::CollectorRefused;
-                    refused_before |= self.refuse(line);
+                    refused_before |= self.refuse(counters);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -81,37 +80,37 @@ impl Datagrams {
                 }
             }
         }
-        carried.lost(reason, line);
-        Sent { taken: false, refused_before }
+        pending.count_lost(reason, counters);
+        SendOutcome { accepted: false, refused_before }
     }
 
-    /// The last datagram completes what earlier ones began.
-    pub fn complete(&mut self, carried: Carried, line: &mut SinkCounters) {
-        carried.exported(line);
+    /// Counts the records that the last datagram completes and earlier ones began.
+    pub fn complete(&mut self, pending: PendingRecords, counters: &mut SinkCounters) {
+        pending.count_exported(counters);
         if let Some(last) = &mut self.last {
-            last.merge(carried);
+            last.merge(pending);
         }
     }
 
-    /// Waits a moment for the refusal of the last datagram. Whether there was one.
-    pub fn finish(&mut self, line: &mut SinkCounters) -> bool {
+    /// Waits up to 50 ms for the refusal of the last datagram. Returns whether it was refused.
+    pub fn finish(&mut self, counters: &mut SinkCounters) -> bool {
         let start = Instant::now();
-        while self.last.is_some() && start.elapsed() < PATIENCE {
+        while self.last.is_some() && start.elapsed() < REFUSAL_TIMEOUT {
             if let Ok(Some(error)) = self.socket.take_error()
                 && error.kind() == io::ErrorKind::ConnectionRefused
             {
-                return self.refuse(line);
+                return self.refuse(counters);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         false
     }
 
-    /// The last datagram was refused. Whether there was one that is not known to be yet.
-    fn refuse(&mut self, line: &mut SinkCounters) -> bool {
+    /// Counts the last datagram as refused. Returns false if that was done before.
+    fn refuse(&mut self, counters: &mut SinkCounters) -> bool {
         let last = self.last.take();
         if let Some(last) = last {
-            last.take_back(ExportLossReason::CollectorRefused, line);
+            last.revoke_exported(ExportLossReason::CollectorRefused, counters);
         }
         last.is_some()
     }
@@ -121,7 +120,8 @@ fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&address.into())?;
     let socket = UdpSocket::from(socket);
-    // Never in fragments: one that is lost would take the others with it. Too long for the path is an error instead.
+    // Datagrams are never fragmented, because one lost fragment loses all of the datagram. A datagram that is
+    // too long for the path is an error instead.
     #[cfg(target_os = "linux")]
     match address {
         SocketAddr::V4(_) => {
@@ -134,20 +134,20 @@ fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A token bucket, as the time at which it will be full again.
-struct Pace {
-    /// Time per datagram; zero for no pauses.
+/// A token bucket, stored as the time at which it is full again.
+struct RateLimiter {
+    /// Time per datagram; zero for no limit.
     interval: Duration,
     full_at: Instant,
 }
 
-impl Pace {
+impl RateLimiter {
     fn new(rate: u32) -> Self {
         let interval = if rate == 0 { Duration::ZERO } else { Duration::from_secs(1) / rate };
         Self { interval, full_at: Instant::now() }
     }
 
-    /// Takes one token, and waits for it if there is none.
+    /// Takes one token. Waits until there is one.
     fn wait(&mut self) {
         if self.interval.is_zero() {
             return;
@@ -167,58 +167,61 @@ mod tests {
     use super::*;
     use weir_ledger::RecordTotals;
 
-    fn one() -> Carried {
-        Carried { flows: RecordTotals { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
+    fn one() -> PendingRecords {
+        PendingRecords { flows: RecordTotals { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
     }
 
     #[test]
-    fn a_bucket_lets_a_burst_pass_and_then_the_rate() {
-        let mut pace = Pace::new(1000);
+    fn a_burst_passes_at_once_and_then_the_rate_is_kept() {
+        let mut rate_limiter = RateLimiter::new(1000);
         let start = Instant::now();
-        (0..BURST).for_each(|_| pace.wait());
-        (0..20).for_each(|_| pace.wait());
+        (0..BURST).for_each(|_| rate_limiter.wait());
+        (0..20).for_each(|_| rate_limiter.wait());
         assert!(start.elapsed() >= Duration::from_millis(19), "{:?}", start.elapsed());
     }
 
     #[test]
-    fn what_nobody_listens_to_is_refused_to_the_last_datagram() {
+    fn every_datagram_to_a_closed_port_is_refused() {
         // A port that was free a moment ago.
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut datagrams = Datagrams::connect("127.0.0.1", port, 0).unwrap();
-        let mut line = SinkCounters::default();
+        let mut datagrams = UdpOutput::connect("127.0.0.1", port, 0).unwrap();
+        let mut counters = SinkCounters::default();
         for _ in 0..10 {
-            datagrams.send(b"nobody hears", one(), &mut line);
+            datagrams.send(b"refused", one(), &mut counters);
         }
-        datagrams.finish(&mut line);
-        assert_eq!(line.exported, RecordTotals::default());
-        assert_eq!(line.wire_records, 0);
+        datagrams.finish(&mut counters);
+        assert_eq!(counters.exported, RecordTotals::default());
+        assert_eq!(counters.wire_records, 0);
         assert_eq!(
-            line.lost[ExportLossReason::CollectorRefused.key()],
+            counters.lost[ExportLossReason::CollectorRefused.key()],
             RecordTotals { flows: 10, packets: 20, bytes: 1200 }
         );
     }
 
     #[test]
-    fn what_is_listened_to_is_exported() {
+    fn datagrams_to_an_open_port_are_exported() {
         for host in ["127.0.0.1", "::1", "localhost"] {
             let Ok(listener) = UdpSocket::bind((host, 0)) else { continue };
             let port = listener.local_addr().unwrap().port();
-            let mut datagrams = Datagrams::connect(host, port, 0).unwrap();
-            let mut line = SinkCounters::default();
-            assert_eq!(datagrams.send(b"heard", one(), &mut line), Sent { taken: true, refused_before: false });
-            assert!(!datagrams.finish(&mut line));
-            assert_eq!((line.exported, line.messages, line.octets), (one().flows, 1, 5));
+            let mut datagrams = UdpOutput::connect(host, port, 0).unwrap();
+            let mut counters = SinkCounters::default();
+            assert_eq!(
+                datagrams.send(b"taken", one(), &mut counters),
+                SendOutcome { accepted: true, refused_before: false }
+            );
+            assert!(!datagrams.finish(&mut counters));
+            assert_eq!((counters.exported, counters.messages, counters.octets), (one().flows, 1, 5));
             assert_eq!(listener.recv(&mut [0; 16]).unwrap(), 5);
         }
     }
 
     #[test]
-    fn too_long_for_the_path_is_a_failed_write() {
+    fn a_datagram_too_long_for_the_path_is_a_failed_write() {
         let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut datagrams = Datagrams::connect("127.0.0.1", listener.local_addr().unwrap().port(), 0).unwrap();
-        let mut line = SinkCounters::default();
-        let sent = datagrams.send(&[0; 65_508], one(), &mut line);
-        assert_eq!(sent, Sent { taken: false, refused_before: false });
-        assert_eq!(line.lost[ExportLossReason::WriteFailed.key()], one().flows);
+        let mut datagrams = UdpOutput::connect("127.0.0.1", listener.local_addr().unwrap().port(), 0).unwrap();
+        let mut counters = SinkCounters::default();
+        let sent = datagrams.send(&[0; 65_508], one(), &mut counters);
+        assert_eq!(sent, SendOutcome { accepted: false, refused_before: false });
+        assert_eq!(counters.lost[ExportLossReason::WriteFailed.key()], one().flows);
     }
 }

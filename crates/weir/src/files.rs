@@ -313,7 +313,8 @@ pub fn open_sink(sink: &str, sinks: &arguments::Sinks) -> Result<Box<dyn Sink + 
     weir_export::open(sink, &options).map_err(|error| {
         let what_to_do = match &error {
             weir_export::Error::Io { error, .. } => advice(error),
-            weir_export::Error::Spec { .. } => "; table:PATH is one, too",
+            weir_export::Error::Spec { invalid: weir_export::InvalidSink::Scheme, .. } => ", or table:PATH",
+            weir_export::Error::Spec { .. } => "",
         };
         Refusal(format!("{error}{what_to_do}"))
     })

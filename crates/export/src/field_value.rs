@@ -1,27 +1,27 @@
-//! What a field can hold, whatever the format.
+//! The value of a field of a flow record, independent of the format.
 
 use crate::community_id::CommunityId;
 use std::net::IpAddr;
 use weir_flow::Approximate;
 use weir_tcp::Degradation;
 
-/// What a field holds for one flow.
+/// The value of a field in one flow record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum FieldValue {
     /// The field does not apply.
     Absent,
-    /// It applies, and there is none: null in text, 0 in a template, so that there are fewer of these.
+    /// The field applies but has no value: null in text, 0 in a template, which keeps templates few.
     Missing,
     Unsigned(u64),
-    /// A number that follows from other fields of a direction of TCP without trouble: not in a template then.
+    /// A number that follows from other fields of a direction without TCP anomalies. Templates omit it then.
     Implied(u64),
     /// Always finite.
     Float(f64),
-    /// Nanoseconds since 1970 UTC.
+    /// Nanoseconds since 1970-01-01 UTC.
     Time(u64),
     Ip(IpAddr),
     Mac([u8; 6]),
-    /// A number with a word for it.
+    /// A number and its name.
     Code(u8, &'static str),
     Words(Approximate),
     Degraded(Degradation),

@@ -1,66 +1,67 @@
-//! A whole TCP connection as text: who, when, and every field of TCP, by the same names and in the same words as in
-//! the records of [`crate::open`]. What else a record has (octets of IP, gaps, tags) is not known of a connection.
+//! Text records of whole TCP connections (`weir tcp`): endpoints, times, and every TCP field, with the names and values
+//! of the records of [`crate::open`]. Other fields (IP octets, inter-arrival times, VLANs) are not known of a
+//! connection.
 
+use crate::field_value::FieldValue;
 use crate::fields::{FIELDS, Field, Record, Visitor, visit_fields};
-use crate::text::{Format, append_value};
-use crate::value::Value;
+use crate::json_csv::{TextFormat, append_value};
 use weir_flow::FlowRecord;
 
-/// Fields that are known of a connection, besides those of TCP.
-const KNOWN: [&str; 9] =
+/// Fields of a connection besides the TCP fields.
+const COMMON_FIELDS: [&str; 9] =
     ["start", "end", "duration_ns", "src_ip", "dst_ip", "src_port", "dst_port", "packets", "community_id"];
 
-/// The names of all columns: fields, and those of the reverse direction behind them.
+/// The names of all columns: the fields, then those of the reverse direction.
 pub fn tcp_columns() -> impl Iterator<Item = &'static str> {
-    let fields = || FIELDS.iter().filter(|field| is_known(field));
+    let fields = || FIELDS.iter().filter(|field| has_field(field));
     fields().map(|field| field.name).chain(fields().filter_map(|field| field.reverse))
 }
 
 /// Appends a connection as a JSON object.
 pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
-    append(Format::Json, connection, out);
+    append(TextFormat::Json, connection, out);
     out.push(b'}');
 }
 
-/// Appends a connection as a line of CSV, which ends with LF.
+/// Appends a connection as a line of CSV that ends with LF.
 pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
-    append(Format::Csv, connection, out);
+    append(TextFormat::Csv, connection, out);
     out.push(b'\n');
 }
 
-fn append(format: Format, connection: &FlowRecord, out: &mut Vec<u8>) {
+fn append(format: TextFormat, connection: &FlowRecord, out: &mut Vec<u8>) {
     let mut columns = Columns { format, reverse: false, first: true, out };
     visit_fields::<false>(&Record::new(connection, false, false), &mut columns);
     columns.reverse = true;
     visit_fields::<true>(&Record::new(connection, true, false), &mut columns);
 }
 
-fn is_known(field: &Field) -> bool {
-    field.of_tcp || KNOWN.contains(&field.name)
+fn has_field(field: &Field) -> bool {
+    field.tcp_only || COMMON_FIELDS.contains(&field.name)
 }
 
 struct Columns<'a> {
-    format: Format,
+    format: TextFormat,
     reverse: bool,
     first: bool,
     out: &'a mut Vec<u8>,
 }
 
 impl Visitor for Columns<'_> {
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value) {
-        if !is_known(field) {
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue) {
+        if !has_field(field) {
             return;
         }
         let first = std::mem::replace(&mut self.first, false);
         match self.format {
-            Format::Json => {
+            TextFormat::Json => {
                 let name = if self.reverse { field.reverse.unwrap_or(field.name) } else { field.name };
                 self.out.push(if first { b'{' } else { b',' });
                 self.out.push(b'"');
                 self.out.extend(name.as_bytes());
                 self.out.extend(b"\":");
             }
-            Format::Csv => self.out.extend((!first).then_some(b',')),
+            TextFormat::Csv => self.out.extend((!first).then_some(b',')),
         }
         append_value(self.format, &value(), self.out);
     }
@@ -73,7 +74,7 @@ mod tests {
     use weir_tcp::TcpReport;
 
     #[test]
-    fn both_formats_have_all_columns() {
+    fn json_and_csv_have_all_columns() {
         let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
         let tcp = Some([TcpReport { unique_bytes: 42, ..TcpReport::default() }, TcpReport::default()]);
         let connection =

@@ -1,121 +1,126 @@
-//! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, lines end with LF alone).
+//! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, but lines end with LF).
 //!
-//! Lines are written into one buffer that is reused. No word, address or number that a field can hold has a character
-//! that JSON or CSV would need to escape (tested), so nothing is looked through for them.
+//! Lines are appended to one reused buffer. No name, address or number of a field has a character that JSON or
+//! CSV must escape (a test checks this), so text is copied as it is.
 
-use crate::account::Carried;
-use crate::fields::{Field, Record, Visitor, columns, one_way, visit_fields};
-use crate::output::{Output, Piece};
+use crate::field_value::FieldValue;
+use crate::fields::{Field, Record, Visitor, columns, unidirectional, visit_fields};
+use crate::file_output::{FileOutput, RecordBoundary};
+use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Sink};
-use crate::value::Value;
 use std::io::Write;
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// Octets that are collected before they are handed to the operating system.
-const BUFFER: usize = 1 << 16;
+/// Octets that are buffered before a write.
+const BUFFER_BYTES: usize = 1 << 16;
 
-/// Which text format.
+/// JSON or CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum TextFormat {
     Json,
     Csv,
 }
 
-/// A sink of lines.
-pub(crate) struct Text {
-    format: Format,
+/// A sink that writes lines of text.
+pub(crate) struct TextSink {
+    format: TextFormat,
     uniflow: bool,
-    /// What stands before the value of each column: `,"name":` or a comma.
-    before: Vec<String>,
+    /// Text before the value of each column: `,"name":` or a comma.
+    prefixes: Vec<String>,
     buffer: Vec<u8>,
-    pieces: Vec<Piece>,
-    output: Output,
-    line: SinkCounters,
+    boundaries: Vec<RecordBoundary>,
+    output: FileOutput,
+    counters: SinkCounters,
 }
 
-impl Text {
-    pub fn create(sink: &str, path: &str, format: Format, options: &ExportOptions) -> Result<Self, Error> {
-        let output = Output::create(sink, path)?;
-        let mut buffer = Vec::with_capacity(BUFFER + 4096);
-        if format == Format::Csv {
+impl TextSink {
+    pub fn create(sink: &str, path: &str, format: TextFormat, options: &ExportOptions) -> Result<Self, Error> {
+        let output = FileOutput::create(sink, path)?;
+        let mut buffer = Vec::with_capacity(BUFFER_BYTES + 4096);
+        if format == TextFormat::Csv {
             buffer.extend(columns().collect::<Vec<_>>().join(",").into_bytes());
             buffer.push(b'\n');
         }
-        let before = |(at, name): (usize, &str)| match format {
-            Format::Json => format!("{}\"{name}\":", if at == 0 { "{" } else { "," }),
-            Format::Csv => if at == 0 { "" } else { "," }.into(),
+        let prefix = |(at, name): (usize, &str)| match format {
+            TextFormat::Json => format!("{}\"{name}\":", if at == 0 { "{" } else { "," }),
+            TextFormat::Csv => if at == 0 { "" } else { "," }.into(),
         };
         Ok(Self {
             format,
             uniflow: options.uniflow,
-            before: columns().enumerate().map(before).collect(),
+            prefixes: columns().enumerate().map(prefix).collect(),
             buffer,
-            pieces: Vec::new(),
+            boundaries: Vec::new(),
             output,
-            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+            counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         })
     }
 
     fn append(&mut self, flow: &FlowRecord, from_responder: bool) {
-        let mut line =
-            Columns { format: self.format, tcp: flow.tcp.is_some(), before: self.before.iter(), out: &mut self.buffer };
-        visit_fields::<false>(&Record::new(flow, false, from_responder), &mut line);
-        visit_fields::<true>(&Record::new(flow, true, from_responder), &mut line);
-        if self.format == Format::Json {
+        let mut columns = Columns {
+            format: self.format,
+            has_tcp: flow.tcp.is_some(),
+            prefixes: self.prefixes.iter(),
+            out: &mut self.buffer,
+        };
+        visit_fields::<false>(&Record::new(flow, false, from_responder), &mut columns);
+        visit_fields::<true>(&Record::new(flow, true, from_responder), &mut columns);
+        if self.format == TextFormat::Json {
             self.buffer.push(b'}');
         }
         self.buffer.push(b'\n');
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let result = self.output.write(&self.buffer, &self.pieces, &mut self.line);
+        let result = self.output.write(&self.buffer, &self.boundaries, &mut self.counters);
         self.buffer.clear();
-        self.pieces.clear();
+        self.boundaries.clear();
         result
     }
 }
 
 /// The columns of one line.
 struct Columns<'a> {
-    format: Format,
-    /// The flow has fields of TCP.
-    tcp: bool,
-    before: std::slice::Iter<'a, String>,
+    format: TextFormat,
+    /// The flow has TCP analysis.
+    has_tcp: bool,
+    prefixes: std::slice::Iter<'a, String>,
     out: &'a mut Vec<u8>,
 }
 
 impl Visitor for Columns<'_> {
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> Value) {
-        let before = self.before.next().expect("one per column");
-        if field.of_tcp && !self.tcp && self.format == Format::Json {
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue) {
+        let prefix = self.prefixes.next().expect("one per column");
+        if field.tcp_only && !self.has_tcp && self.format == TextFormat::Json {
             return;
         }
-        self.out.extend(before.as_bytes());
+        self.out.extend(prefix.as_bytes());
         append_value(self.format, &value(), self.out);
     }
 }
 
-impl Sink for Text {
+impl Sink for TextSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         let mut result = Ok(());
         for flow in flows {
             let mut lines = 1;
             if self.uniflow {
                 lines = 0;
-                for (part, from_responder) in one_way(flow) {
+                for (part, from_responder) in unidirectional(flow) {
                     self.append(&part, from_responder);
                     lines += 1;
                 }
             } else {
                 self.append(flow, false);
             }
-            self.pieces.push(Piece { end: self.buffer.len(), carried: Carried::one(flow, lines) });
-            if self.buffer.len() >= BUFFER {
+            self.boundaries
+                .push(RecordBoundary { end: self.buffer.len(), pending: PendingRecords::of_flow(flow, lines) });
+            if self.buffer.len() >= BUFFER_BYTES {
                 result = result.and(self.flush());
             }
         }
-        // Whoever reads a pipe has each batch at once.
+        // The reader of a pipe gets each batch at once.
         result.and(self.flush())
     }
 
@@ -124,34 +129,38 @@ impl Sink for Text {
     }
 
     fn counters(&self) -> &SinkCounters {
-        &self.line
+        &self.counters
     }
 }
 
-pub(crate) fn append_value(format: Format, value: &Value, out: &mut Vec<u8>) {
+/// Appends a value in a text format.
+pub(crate) fn append_value(format: TextFormat, value: &FieldValue, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
-        (Format::Json, Value::Absent | Value::Missing) => return out.extend(b"null"),
-        (Format::Json, Value::Unsigned(_) | Value::Implied(_) | Value::Float(_)) | (Format::Csv, _) => b"",
-        (Format::Json, _) => b"\"",
+        (TextFormat::Json, FieldValue::Absent | FieldValue::Missing) => return out.extend(b"null"),
+        (TextFormat::Json, FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_))
+        | (TextFormat::Csv, _) => b"",
+        (TextFormat::Json, _) => b"\"",
     };
     out.extend(quote);
     match value {
-        Value::Absent | Value::Missing => {}
-        Value::Unsigned(number) | Value::Implied(number) => out.extend(itoa::Buffer::new().format(*number).as_bytes()),
-        Value::Float(number) => out.extend(zmij::Buffer::new().format(*number).as_bytes()),
-        Value::Time(ns) => append_time(*ns, out),
-        Value::Ip(address) => write!(out, "{address}").expect("memory takes every octet"),
-        Value::Mac(octets) => {
+        FieldValue::Absent | FieldValue::Missing => {}
+        FieldValue::Unsigned(number) | FieldValue::Implied(number) => {
+            out.extend(itoa::Buffer::new().format(*number).as_bytes())
+        }
+        FieldValue::Float(number) => out.extend(zmij::Buffer::new().format(*number).as_bytes()),
+        FieldValue::Time(ns) => append_time(*ns, out),
+        FieldValue::Ip(address) => write!(out, "{address}").expect("memory takes every octet"),
+        FieldValue::Mac(octets) => {
             const DIGITS: &[u8; 16] = b"0123456789abcdef";
             for (at, octet) in octets.iter().enumerate() {
                 out.extend((at > 0).then_some(b':'));
                 out.extend([DIGITS[usize::from(octet >> 4)], DIGITS[usize::from(octet & 15)]]);
             }
         }
-        Value::Code(_, word) => out.extend(word.as_bytes()),
-        Value::Words(set) => append_words(set.names(), out),
-        Value::Degraded(set) => append_words(set.names(), out),
-        Value::Text(text) => out.extend(text.as_str().as_bytes()),
+        FieldValue::Code(_, word) => out.extend(word.as_bytes()),
+        FieldValue::Words(set) => append_words(set.names(), out),
+        FieldValue::Degraded(set) => append_words(set.names(), out),
+        FieldValue::Text(text) => out.extend(text.as_str().as_bytes()),
     }
     out.extend(quote);
 }
@@ -185,14 +194,14 @@ fn append_time(time_ns: u64, out: &mut Vec<u8>) {
     out.extend(text);
 }
 
-/// Year, month and day of a day since 1970-01-01. Years are counted from March, so that the leap day is the last of
-/// its year, in eras of 400 years (146 097 days) from 0000-03-01 on.
+/// Converts days since 1970-01-01 to year, month and day. Years begin in March, so that the leap day is the last day
+/// of a year, and are grouped in eras of 400 years (146 097 days) from 0000-03-01 on.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     let days = days_since_1970 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March on have 31 30 31 30 31 days, again and again: 153 days in five.
+    // From March on, months have 31 30 31 30 31 days repeatedly: 153 days in five months.
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
@@ -222,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_follows_the_one_before() {
+    fn every_day_follows_the_previous_one() {
         let mut last = (1969, 12, 31);
         for days in 0..=u64::MAX / 86_400_000_000_000 {
             let (year, month, day) = date(days);
@@ -240,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_and_no_word_needs_to_be_escaped() {
+    fn no_name_and_no_word_needs_escaping() {
         let names = columns();
         let tunnels = [
             TunnelType::Gre,

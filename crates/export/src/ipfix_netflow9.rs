@@ -1,0 +1,409 @@
+//! IPFIX (RFC 7011; RFC 5103 for bidirectional flows, RFC 5655 for files) and NetFlow v9 (RFC 3954): data records that
+//! follow templates.
+//!
+//! ```text
+//! for each flow: encode -> set of elements; a new set gets a new template, sent before its first record
+//!                message too full for all records of the flow -> send the message first
+//! ```
+//! Invariants: all records of a flow are in one message, so a flow is exported or lost as a whole. No message is
+//! longer than its limit. Over UDP all templates are retransmitted regularly, and soon after a message was lost.
+//! Sets are padded to 4 octets, which is less than the shortest record.
+
+use crate::element::{Formats, RecordBuffer};
+use crate::fields::unidirectional;
+use crate::file_output::{FileOutput, RecordBoundary};
+use crate::pending_records::PendingRecords;
+use crate::record_encoder::{ElementSet, RecordEncoder};
+use crate::sink::{Error, ExportOptions, Sink};
+use crate::udp::UdpOutput;
+use crate::uptime::SysUptime;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use weir_flow::FlowRecord;
+use weir_ledger::SinkCounters;
+
+/// Number of messages after which all templates are retransmitted over UDP.
+const TEMPLATE_REFRESH_MESSAGES: u32 = 1000;
+/// Time after which templates and type information are retransmitted over UDP.
+const TEMPLATE_REFRESH: Duration = Duration::from_secs(60);
+/// The same after a message was lost.
+const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
+/// Set ID of options templates (RFC 7011 section 3.3.2).
+const OPTIONS_TEMPLATE_SET: u16 = 3;
+/// Largest number of templates of bidirectional flows. Ordinary traffic needs some dozens. Further flows are sent
+/// as unidirectional records, which need fewer templates than there are template IDs left.
+const MAX_BIFLOW_TEMPLATES: usize = 4096;
+/// The first template ID (RFC 7011 section 3.4.1).
+const FIRST_TEMPLATE_ID: u16 = 256;
+/// Longest message in a file, octets.
+pub(crate) const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
+
+/// IPFIX, or NetFlow v9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Ipfix,
+    Netflow9,
+}
+
+impl Version {
+    const fn header_octets(self) -> usize {
+        match self {
+            Self::Ipfix => 16,
+            Self::Netflow9 => 20,
+        }
+    }
+
+    const fn template_set(self) -> u16 {
+        match self {
+            Self::Ipfix => 2,
+            Self::Netflow9 => 0,
+        }
+    }
+}
+
+/// The destination of messages.
+pub(crate) enum Transport {
+    Udp(UdpOutput),
+    File(FileOutput),
+}
+
+/// A sink that writes messages with templates.
+pub(crate) struct TemplateSink {
+    version: Version,
+    layout: RecordEncoder,
+    uniflow: bool,
+    domain: u32,
+    transport: Transport,
+    /// Longest message, octets.
+    max_message_bytes: usize,
+    message: Message,
+    /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
+    sequence: u32,
+    templates: HashMap<ElementSet, u16>,
+    /// The template that was used last.
+    last: Option<(ElementSet, u16)>,
+    /// Sets in the order of their template IDs.
+    order: Vec<ElementSet>,
+    /// Time of the last transmission of templates and type information.
+    announced: Option<Instant>,
+    /// Messages since the templates were sent.
+    messages_since: u32,
+    lost_since: bool,
+    uptime: SysUptime,
+    /// Records of the current flow.
+    buffer: RecordBuffer,
+    /// The elements of each record in the buffer, and the offset at which it ends.
+    records: Vec<(ElementSet, usize)>,
+    counters: SinkCounters,
+}
+
+/// A message that is being filled.
+#[derive(Default)]
+struct Message {
+    /// Space for the header, then sets.
+    octets: Vec<u8>,
+    /// Set ID and offset of the open set.
+    set: Option<(u16, usize)>,
+    records: u32,
+    data_records: u32,
+    pending: PendingRecords,
+}
+
+impl TemplateSink {
+    pub fn new(
+        sink: &str,
+        version: Version,
+        transport: Transport,
+        max_message_bytes: usize,
+        options: &ExportOptions,
+    ) -> Self {
+        let format = match version {
+            Version::Ipfix => Formats::Ipfix,
+            Version::Netflow9 => Formats::Netflow9,
+        };
+        Self {
+            version,
+            layout: RecordEncoder::new(format),
+            uniflow: options.uniflow || version == Version::Netflow9,
+            domain: options.observation_domain,
+            transport,
+            max_message_bytes,
+            message: Message::default(),
+            sequence: 0,
+            templates: HashMap::new(),
+            last: None,
+            order: Vec::new(),
+            announced: None,
+            messages_since: 0,
+            lost_since: false,
+            uptime: SysUptime::default(),
+            buffer: RecordBuffer::new(),
+            records: Vec::new(),
+            counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+        }
+    }
+
+    fn add(&mut self, flow: &FlowRecord) -> Result<(), Error> {
+        let mut result = Ok(());
+        if self.version == Version::Netflow9 {
+            if !self.uptime.fits(flow) {
+                result = result.and(self.send());
+            }
+            self.uptime.include(flow, &mut self.counters);
+        }
+        result = result.and(self.announce_if_due());
+        self.encode(flow);
+        for at in 0..self.records.len() {
+            let (elements, _) = self.records[at];
+            if self.template(elements).is_none() {
+                result = result.and(self.add_template(elements));
+            }
+        }
+        // Each record may begin a set after a padded one, and the last set is padded too.
+        let needed = self.buffer.octets().len() + self.records.len() * (3 + 4) + 3;
+        if self.message.octets.len() + needed > self.max_message_bytes {
+            result = result.and(self.send());
+        }
+        let records = std::mem::take(&mut self.records);
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut from = 0;
+        for &(elements, end) in &records {
+            let template = self.template(elements).expect("the template was added above");
+            result = result.and(self.put(template, &buffer.octets()[from..end]));
+            from = end;
+        }
+        self.message.pending.merge(PendingRecords::of_flow(flow, records.len() as u64));
+        (self.records, self.buffer) = (records, buffer);
+        result
+    }
+
+    /// Fills `buffer` and `records`: one record, or one for each direction.
+    fn encode(&mut self, flow: &FlowRecord) {
+        let boot_ms = self.uptime.boot_ms();
+        self.buffer.clear();
+        self.records.clear();
+        if !self.uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
+            let elements = self.layout.encode(flow, false, boot_ms, &mut self.buffer);
+            if self.template(elements).is_some() || self.order.len() < MAX_BIFLOW_TEMPLATES {
+                self.records.push((elements, self.buffer.octets().len()));
+                return;
+            }
+            self.buffer.clear();
+        }
+        if flow.reverse.packets == 0 {
+            let elements = self.layout.encode(flow, false, boot_ms, &mut self.buffer);
+            self.records.push((elements, self.buffer.octets().len()));
+            return;
+        }
+        for (part, from_responder) in unidirectional(flow) {
+            let elements = self.layout.encode(&part, from_responder, boot_ms, &mut self.buffer);
+            self.records.push((elements, self.buffer.octets().len()));
+        }
+    }
+
+    /// The template ID of a set. Consecutive records mostly have the same one.
+    fn template(&mut self, elements: ElementSet) -> Option<u16> {
+        if let Some((last, id)) = self.last
+            && last == elements
+        {
+            return Some(id);
+        }
+        let id = *self.templates.get(&elements)?;
+        self.last = Some((elements, id));
+        Some(id)
+    }
+
+    /// Adds a template for a set and sends it.
+    fn add_template(&mut self, elements: ElementSet) -> Result<(), Error> {
+        let id = self.first_data_template_id() as usize + self.order.len();
+        let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
+        self.templates.insert(elements, id);
+        self.order.push(elements);
+        self.put(self.version.template_set(), &self.layout.template(id, elements))
+    }
+
+    const fn first_data_template_id(&self) -> u16 {
+        match self.version {
+            Version::Ipfix => FIRST_TEMPLATE_ID + 1,
+            Version::Netflow9 => FIRST_TEMPLATE_ID,
+        }
+    }
+
+    /// Sends templates and type information at the start, and regularly over UDP. They begin a message, so that a
+    /// collector that starts with this message can decode it.
+    fn announce_if_due(&mut self) -> Result<(), Error> {
+        let udp = matches!(self.transport, Transport::Udp(_));
+        // The uptime is not read for a file.
+        let all = self.announced.is_none_or(|announced| {
+            udp && {
+                let age = announced.elapsed();
+                age >= TEMPLATE_REFRESH || self.lost_since && age >= TEMPLATE_REFRESH_AFTER_LOSS
+            }
+        });
+        let templates = all || udp && self.messages_since >= TEMPLATE_REFRESH_MESSAGES;
+        if !templates {
+            return Ok(());
+        }
+        let mut result = self.send();
+        if all {
+            (self.announced, self.lost_since) = (Some(Instant::now()), false);
+            if self.version == Version::Ipfix {
+                result = result.and(self.send_type_information());
+            }
+        }
+        self.messages_since = 0;
+        for at in 0..self.order.len() {
+            let template = self.layout.template(self.first_data_template_id() + at as u16, self.order[at]);
+            result = result.and(self.put(self.version.template_set(), &template));
+        }
+        result
+    }
+
+    /// Sends the type information of Weir's elements in separate messages and no more often than needed: nfdump 1.7.1
+    /// does not count these records in the sequence number, and reports later data records as lost.
+    fn send_type_information(&mut self) -> Result<(), Error> {
+        let mut result = self.put(OPTIONS_TEMPLATE_SET, &type_information_template());
+        let types: Vec<Vec<u8>> = self.layout.type_information().collect();
+        for record in types {
+            result = result.and(self.put(FIRST_TEMPLATE_ID, &record));
+        }
+        result.and(self.send())
+    }
+
+    /// Appends a record to the open set or to a new one; to a new message if this one is too full.
+    fn put(&mut self, set: u16, record: &[u8]) -> Result<(), Error> {
+        let mut result = Ok(());
+        let opens = self.message.set.is_none_or(|(open, _)| open != set);
+        let needed = if opens { 3 + 4 } else { 0 } + record.len() + 3;
+        if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes {
+            result = self.send();
+        }
+        let message = &mut self.message;
+        if message.octets.is_empty() {
+            message.octets.resize(self.version.header_octets(), 0);
+        }
+        if message.set.is_none_or(|(open, _)| open != set) {
+            message.close_set();
+            message.set = Some((set, message.octets.len()));
+            message.octets.extend(set.to_be_bytes());
+            message.octets.extend([0, 0]);
+        }
+        message.octets.extend(record);
+        message.records += 1;
+        message.data_records += u32::from(set >= FIRST_TEMPLATE_ID);
+        result
+    }
+
+    /// Sends the message if it is not empty.
+    fn send(&mut self) -> Result<(), Error> {
+        let mut message = std::mem::take(&mut self.message);
+        if message.octets.is_empty() {
+            return Ok(());
+        }
+        message.close_set();
+        debug_assert!(message.octets.len() <= self.max_message_bytes, "a message is within its limit");
+        let octets = &mut message.octets;
+        match self.version {
+            Version::Ipfix => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+                let length = u16::try_from(octets.len()).expect("the limit is below 65536");
+                octets[0..2].copy_from_slice(&10u16.to_be_bytes());
+                octets[2..4].copy_from_slice(&length.to_be_bytes());
+                octets[4..8].copy_from_slice(&(now as u32).to_be_bytes());
+                octets[8..12].copy_from_slice(&self.sequence.to_be_bytes());
+                octets[12..16].copy_from_slice(&self.domain.to_be_bytes());
+                self.sequence = self.sequence.wrapping_add(message.data_records);
+            }
+            Version::Netflow9 => {
+                let (up_ms, seconds) = self.uptime.header();
+                let count = u16::try_from(message.records).expect("records are longer than an octet");
+                octets[0..2].copy_from_slice(&9u16.to_be_bytes());
+                octets[2..4].copy_from_slice(&count.to_be_bytes());
+                octets[4..8].copy_from_slice(&up_ms.to_be_bytes());
+                octets[8..12].copy_from_slice(&seconds.to_be_bytes());
+                octets[12..16].copy_from_slice(&self.sequence.to_be_bytes());
+                octets[16..20].copy_from_slice(&self.domain.to_be_bytes());
+                self.sequence = self.sequence.wrapping_add(1);
+            }
+        }
+        self.messages_since += 1;
+        match &mut self.transport {
+            Transport::Udp(udp) => {
+                let sent = udp.send(octets, message.pending, &mut self.counters);
+                self.lost_since |= !sent.accepted || sent.refused_before;
+                self.message.reuse(message);
+                Ok(())
+            }
+            Transport::File(output) => {
+                let before = self.counters.octets;
+                let boundary = RecordBoundary { end: octets.len(), pending: message.pending };
+                let result = output.write(octets, &[boundary], &mut self.counters);
+                self.counters.messages += u64::from(self.counters.octets - before == octets.len() as u64);
+                self.message.reuse(message);
+                result
+            }
+        }
+    }
+}
+
+impl Message {
+    /// Pads the open set and fills in its length.
+    fn close_set(&mut self) {
+        if let Some((_, start)) = self.set.take() {
+            self.octets.resize(self.octets.len().next_multiple_of(4), 0);
+            let length = u16::try_from(self.octets.len() - start).expect("the limit is below 65536");
+            self.octets[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+
+    /// Reuses the buffer of a message that was sent.
+    fn reuse(&mut self, sent: Message) {
+        self.octets = sent.octets;
+        self.octets.clear();
+    }
+}
+
+impl Sink for TemplateSink {
+    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
+        let mut result = Ok(());
+        for flow in flows {
+            result = result.and(self.add(flow));
+        }
+        result.and(self.send())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let result = self.send();
+        if let Transport::Udp(udp) = &mut self.transport {
+            self.lost_since |= udp.finish(&mut self.counters);
+        }
+        result
+    }
+
+    fn counters(&self) -> &SinkCounters {
+        &self.counters
+    }
+
+    fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
+        match &self.transport {
+            Transport::Udp(udp) => udp.endpoints(),
+            Transport::File(_) => None,
+        }
+    }
+}
+
+/// The options template of type information (RFC 5610 section 3): two scope fields and four others.
+fn type_information_template() -> Vec<u8> {
+    const VARIABLE: u16 = 65_535;
+    let fields = [(346, 4), (303, 2), (339, 1), (344, 1), (345, 2), (341, VARIABLE)];
+    let mut record = Vec::new();
+    record.extend(FIRST_TEMPLATE_ID.to_be_bytes());
+    record.extend((fields.len() as u16).to_be_bytes());
+    record.extend(2u16.to_be_bytes());
+    for (number, octets) in fields {
+        record.extend(u16::to_be_bytes(number));
+        record.extend(octets.to_be_bytes());
+    }
+    record
+}
