@@ -76,7 +76,8 @@ pub fn scatter_plot<T>(
     svg.finish()
 }
 
-/// Draws horizontal bars: a group for each row, a bar in it for each series, with its value behind it.
+/// Draws horizontal bars: a group for each row, a bar in it for each series, with its value behind
+/// it.
 pub fn bar_chart(title: &str, caption: &[&str], axis: &str, rows: &[&str], series: &[Series<'_>]) -> String {
     const BAR: f64 = 16.0;
     let longest = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);

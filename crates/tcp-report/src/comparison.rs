@@ -1,10 +1,12 @@
-//! Comparison with the rule of most tools: a segment with payload is a retransmission if one with the same addresses,
-//! ports and sequence number came before, and a duplicate if one of those had the same IP identification.
+//! Comparison with the rule of most tools: a segment with payload is a retransmission if one with
+//! the same addresses, ports and sequence number came before, and a duplicate if one of those had
+//! the same IP identification.
 //!
-//! The rule has no limit in time and in the number of segments. Memory: 60 bytes per segment with payload, 400 per
-//! connection.
+//! The rule has no limit in time and in the number of segments. Memory: 60 bytes per segment with
+//! payload, 400 per connection.
 
-use crate::reader::{PacketConsumer, opens_connection};
+use crate::endpoint_pairs::opens_connection;
+use crate::reader::PacketConsumer;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::hash_map::Entry;
@@ -13,18 +15,18 @@ use weir_packet::{Flags, Packet};
 use weir_tcp::{AnomalyPool, Connection, SegmentClass};
 use weir_tcp_batch::ConnectionKey;
 
-/// Segments with payload that are retransmissions, or duplicates, by the usual rule and by Weir's rules.
+/// Segments with payload of one kind: retransmissions or duplicates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RuleCounts {
-    /// By the usual rule.
+    /// Found by the usual rule.
     pub rule: u64,
-    /// By Weir's rules.
+    /// Found by Weir's rules.
     pub weir: u64,
-    /// By Weir's rules, and neither of the two by the usual rule.
+    /// Found by Weir's rules only.
     pub missed: u64,
-    /// By Weir's rules, and the other of the two by the usual rule.
+    /// Found by Weir's rules; the usual rule takes them for the other kind.
     pub mistaken: u64,
-    /// By the usual rule, and neither of the two by Weir's rules.
+    /// Found by the usual rule only.
     pub wrong: u64,
 }
 
@@ -92,7 +94,8 @@ impl Comparison {
         }
     }
 
-    /// Whether a segment with this sequence number came before, and whether one with this identification.
+    /// Whether a segment with this sequence number came before, and whether one with this
+    /// identification.
     fn apply_usual_rule(&mut self, direction: u32, packet: &Packet) -> (bool, bool) {
         // In a SYN over IPv4 the upper 16 bits are not part of the identification.
         let identification = packet.identification & 0xffff;
@@ -121,9 +124,9 @@ impl Comparison {
             [rule, weir, missed, mistaken, wrong].iter().for_each(|count| text += &format!(" {count:>11}"));
         }
         text += &format!(
-            "\nBy that rule a duplicate also has the same IP identification. missed: neither of the two by that rule;\n\
-             mistaken: the other of the two by that rule; wrong: neither of the two by Weir's rules.\n\
-             That rule misses retransmissions in {} of the {} pairs of endpoints that have some.\n",
+            "\nThat rule takes a segment with the same IP identification for a duplicate. missed: found by Weir only;\n\
+             mistaken: found by both, as retransmission and as duplicate; wrong: found by that rule only.\n\
+             That rule does not find all retransmissions in {} of the {} pairs of endpoints that have some.\n",
             self.pairs_with_missed.len(),
             self.pairs_with_retransmissions.len()
         );
@@ -142,7 +145,7 @@ impl Comparison {
 }
 
 impl RuleCounts {
-    /// Counts a segment by what it is for each rule: one of these, one of the other kind.
+    /// Counts a segment. For each rule: whether it is of this kind, and whether of the other kind.
     fn count(&mut self, [rule, rule_other]: [bool; 2], [weir, weir_other]: [bool; 2]) {
         self.rule += u64::from(rule);
         self.weir += u64::from(weir);
@@ -178,7 +181,8 @@ mod tests {
     #[test]
     fn the_usual_rule_misses_retransmissions_with_other_boundaries() {
         let mut comparison = Comparison::default();
-        // Two in order, the first again, its second half again, both together again, and a duplicate of that.
+        // Two in order, the first again, its second half again, both together again, and a
+        // duplicate of that.
         let segments = [(1, 100), (101, 100), (1, 100), (51, 50), (1, 200), (1, 200)];
         for (at, (sequence, payload)) in segments.into_iter().enumerate() {
             let identification = if at == 5 { 14 } else { 10 + at as u32 };

@@ -1,14 +1,12 @@
 //! One connection of a report: its endpoints, client first, and its counters.
 
 use crate::endpoint_pairs::EndpointPairs;
+use crate::reader::TCP;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, ipv4_mapped};
 use weir_tcp::{CompactReport, SegmentClass, TcpReport};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
-
-/// IP protocol number of TCP.
-pub(crate) const TCP: u8 = 6;
 
 /// A connection. In pairs the client's value comes first.
 #[derive(Clone, Debug)]
@@ -78,7 +76,7 @@ impl Connection {
         self.reports().iter().map(counter).sum()
     }
 
-    /// Retransmitted segments, and segments that occupy sequence numbers.
+    /// Retransmitted segments, and all segments that occupy sequence numbers.
     pub fn retransmission_ratio(&self) -> (u64, u64) {
         let reports = self.reports();
         (reports.iter().map(retransmitted_segments).sum(), reports.iter().map(sequenced_segments).sum())
@@ -90,14 +88,14 @@ impl Connection {
         part as f64 / whole.max(1) as f64
     }
 
-    /// Round-trip time of the handshake, ns: server side and client side of the capture point, as far
-    /// as known.
+    /// Round-trip time of the handshake, ns: server side and client side of the capture point, as
+    /// far as known.
     pub fn handshake_rtt_ns(&self) -> u64 {
         self.sum(|report| report.handshake_rtt_ns.unwrap_or(0))
     }
 
-    /// Whether the capture has packets of one side only, although the other side answered: the captured
-    /// side sends payload or acknowledges.
+    /// Whether the capture has packets of one side only, although the other side answered: the
+    /// captured side sends payload or acknowledges.
     pub fn is_one_way(&self) -> bool {
         const ANSWERS: [SegmentClass; 2] = [SegmentClass::InOrder, SegmentClass::Acknowledgment];
         self.packets.contains(&0) && self.sum(|report| segments(report, &ANSWERS)) > 0
@@ -135,15 +133,15 @@ pub(crate) fn payload_bytes(report: &TcpReport) -> u64 {
     report.classes.iter().map(|count| count.bytes).sum()
 }
 
-/// Retransmitted segments, also those whose original was lost before the capture point. Duplicates do
-/// not count.
+/// Retransmitted segments, also those whose original was lost before the capture point. Duplicates
+/// do not count.
 pub(crate) fn retransmitted_segments(report: &TcpReport) -> u64 {
     use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
     segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
 }
 
-/// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and RST do
-/// not count.
+/// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and RST
+/// do not count.
 pub(crate) fn sequenced_segments(report: &TcpReport) -> u64 {
     use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
     segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)

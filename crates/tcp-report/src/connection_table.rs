@@ -1,4 +1,5 @@
-//! The connection list as a table, in chunks: all its cells at once could need more memory than the connections.
+//! The connection list as a table, in chunks: all its cells at once could need more memory than the
+//! connections.
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
 use crate::percent::percent;
@@ -40,7 +41,8 @@ impl<'a> ConnectionTable<'a> {
         Self { connections, layout }
     }
 
-    /// The columns of each chunk of connections. All chunks have the same columns of the same widths.
+    /// The columns of each chunk of connections. All chunks have the same columns of the same
+    /// widths.
     pub fn chunks(&self) -> impl Iterator<Item = Vec<Column>> {
         self.connections.chunks(CONNECTIONS_PER_CHUNK).enumerate().map(|(number, chunk)| {
             let columns = columns(chunk, number * CONNECTIONS_PER_CHUNK).into_iter().zip(&self.layout);

@@ -1,11 +1,11 @@
 //! Which side of a connection is the client, and whether there is memory for one more connection.
 //!
-//! In: the packets of all connections in the order of the capture. Out: for each packet whether its connection is
-//! followed; for each connection its client.
-//! The rule is that of the meter (`docs/metering.md`): the first packet with SYN decides. Its sender is the client, or
-//! its receiver if it also has ACK. Without a SYN the sender of the first packet is the client.
+//! In: the packets of all connections in the order of the capture. Out: for each packet whether its
+//! connection is followed; for each connection its client.
+//! The rule is that of the meter (`docs/metering.md`): the first packet with SYN decides. Its
+//! sender is the client, or its receiver if it also has ACK. Without a SYN the sender of the first
+//! packet is the client.
 
-use crate::reader::opens_connection;
 use ahash::RandomState;
 use std::collections::HashMap;
 use weir_packet::{Flags, Packet};
@@ -14,7 +14,8 @@ use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 /// All pairs of endpoints, 50 to 110 bytes each.
 pub struct EndpointPairs {
     pairs: HashMap<ConnectionKey, EndpointPair, RandomState>,
-    /// For pairs whose client changes from one connection to the next: from which time, ns, which side is the client.
+    /// For pairs whose client changes from one connection to the next: from which time, ns, which
+    /// side is the client.
     client_changes: HashMap<ConnectionKey, Vec<(u64, u8)>, RandomState>,
     /// Connections that can still be added.
     remaining: usize,
@@ -38,8 +39,8 @@ struct EndpointPair {
 const CLOSED: u8 = 3;
 
 impl EndpointPairs {
-    /// Creates an empty set for at most this many connections. The batch engine counts no more connections than
-    /// this.
+    /// Creates an empty set for at most this many connections. The batch engine counts no more
+    /// connections than this.
     pub fn with_limit(max_connections: usize) -> Self {
         Self { pairs: HashMap::default(), client_changes: HashMap::default(), remaining: max_connections }
     }
@@ -81,8 +82,8 @@ impl EndpointPairs {
             }
             (pair.client_known, pair.closed) = (true, 0);
         } else if has(Packet::SYN) && !pair.client_known {
-            // This is the first connection: each later one begins with a SYN. If both endpoints are equal there is only
-            // one side.
+            // This is the first connection: each later one begins with a SYN. If both endpoints are
+            // equal there is only one side.
             let [low, high] = key.endpoints();
             pair.first_client = if has(Packet::ACK) && low != high { 1 - side } else { side };
             (pair.last_client, pair.client_known) = (pair.first_client, true);
@@ -101,14 +102,20 @@ impl EndpointPairs {
     }
 }
 
+/// Whether a packet opens a new connection if the one before it has ended: SYN without ACK and RST.
+pub fn opens_connection(packet: &Packet) -> bool {
+    let bits = packet.control & (Packet::SYN | Packet::ACK | Packet::RST);
+    packet.flags.has(Flags::TCP) && bits == Packet::SYN
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::SocketAddr;
     use weir_packet::ipv4_mapped;
 
-    /// The client's port of the connection that begins at `first_ns`. Segments are source port and control bits, one
-    /// per nanosecond.
+    /// The client's port of the connection that begins at `first_ns`. Segments are source port and
+    /// control bits, one per nanosecond.
     fn client_port(segments: &[(u16, u16)], first_ns: u64) -> u16 {
         let mut pairs = EndpointPairs::with_limit(9);
         for (&(port, control), time_ns) in segments.iter().zip(0..) {

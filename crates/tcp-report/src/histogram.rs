@@ -16,7 +16,7 @@ pub struct Histogram {
     pub series: Vec<(&'static str, Vec<u64>)>,
 }
 
-/// Values that a histogram in the text report has at least.
+/// With fewer values, the text report has no histogram.
 const FEWEST_VALUES: u64 = 5;
 /// Bins of shares by their upper ends. The bin of 0 comes before them.
 const SHARES: [(f64, &str); 7] = [
@@ -63,7 +63,8 @@ impl CaptureReport {
         (!is_empty).then_some(Histogram { title, axis: "share per connection", bins, series })
     }
 
-    /// Connections by round-trip time of the handshake, on both sides of the capture point. `None` if no time is known.
+    /// Connections by round-trip time of the handshake, on both sides of the capture point. `None`
+    /// if no time is known.
     pub fn rtt_histogram(&self) -> Option<Histogram> {
         let bin = |ns: u64| TIMES_US.iter().position(|&(end, _)| ns / 1000 < end).unwrap_or(TIMES_US.len() - 1);
         let [client, server] = self.totals.handshake_rtts_ns.each_ref().map(|times| {

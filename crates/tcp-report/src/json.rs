@@ -8,8 +8,8 @@ use weir_export::{append_tcp_csv, append_tcp_json, tcp_columns};
 use weir_tcp::SegmentClass;
 
 impl CaptureReport {
-    /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the fields of
-    /// `docs/fields.md`.
+    /// Writes everything as one JSON object. Its `list` has all connections as ranked, with the
+    /// fields of `docs/fields.md`.
     ///
     /// # Errors
     /// The output cannot be written.

@@ -1,11 +1,14 @@
-//! The report about TCP in captures: which connections retransmit, totals, and what happened in one connection.
+//! The report about TCP in captures: which connections retransmit, totals, and what happened in one
+//! connection.
 //!
-//! In: TCP packets; [`PacketReader`] reads them from a source. Out: a [`CaptureReport`] from an [`Analysis`]: connections
-//! in the order of a ranking, totals, histograms, and a comparison with the rule of most tools. It can be written as text,
-//! HTML, SVG, JSON and CSV, and lists the segments of one connection ([`CaptureReport::explain`]).
-//! Invariants: packets received = refused + not matching + not TCP + without ports + left out + analysed, and the packets
-//! of all connections are those analysed.
-//! Memory grows with the connections, up to [`Limits`]; packets of connections beyond the limit are left out and counted.
+//! In: TCP packets; [`PacketReader`] reads them from a source. Out: a [`CaptureReport`] from an
+//! [`Analysis`]: connections in the order of a ranking, totals, histograms, and a comparison with
+//! the rule of most tools. It can be written as text, HTML, SVG, JSON and CSV, and lists the
+//! segments of one connection ([`CaptureReport::explain`]).
+//! Invariants: packets received = refused + not matching + not TCP + without ports + left out +
+//! analysed, and the packets of all connections are those analysed.
+//! Memory grows with the connections, up to [`Limits`]; packets of connections beyond the limit are
+//! left out and counted.
 //! It opens no file and prints nothing.
 //! Definitions: `docs/tcp.md`.
 #![forbid(unsafe_code)]

@@ -29,9 +29,9 @@ pub enum LookupError {
     },
 }
 
-/// Returns the index of the connection with this key: its number in the list (`#3`), both endpoints in either order
-/// (`192.0.2.1:4000-192.0.2.2:80`), or a part of an endpoint that no other connection has. A whole address or port
-/// is preferred to a part of one.
+/// Returns the index of the connection with this key: its number in the list (`#3`), both endpoints
+/// in either order (`192.0.2.1:4000-192.0.2.2:80`), or a part of an endpoint that no other
+/// connection has. A whole address or port is preferred to a part of one.
 ///
 /// # Errors
 /// No connection matches, or several do.

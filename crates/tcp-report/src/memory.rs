@@ -5,7 +5,8 @@ use std::path::Path;
 use weir_tcp_batch::EngineOptions;
 use weir_text::units;
 
-/// Bytes per connection: the larger of its size in the engine and in the report, with the spare capacity of lists.
+/// Bytes per connection: the larger of its size in the engine and in the report, with the spare
+/// capacity of lists.
 const CONNECTION_BYTES: u64 = 700;
 /// Additional bytes per direction with anomalies, in the engine and in the report.
 const ANOMALY_BYTES: u64 = 2000;
@@ -14,8 +15,8 @@ const BATCH_RECORD_BYTES: u64 = 320;
 /// Least free memory for a run.
 const LEAST_BYTES: u64 = 32 << 20;
 
-/// How the free memory is divided: half for connections, an eighth for anomalies (up to a quarter while their pool
-/// grows), an eighth for batches.
+/// How the free memory is divided: half for connections, an eighth for anomalies (up to a quarter
+/// while their pool grows), an eighth for batches.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections.
@@ -54,7 +55,8 @@ fn bytes(bytes: u64) -> String {
 }
 
 impl Limits {
-    /// Divides free memory, if its size is known. `wanted` connections replace the share of connections.
+    /// Divides free memory, if its size is known. `wanted` connections replace the share of
+    /// connections.
     ///
     /// # Errors
     /// There is too little memory.
@@ -75,8 +77,9 @@ impl Limits {
     }
 }
 
-/// Bytes of memory that this process can still allocate: the least of the free memory of the system, the limits of its
-/// control groups, and its free address space. `None` if none of these is known.
+/// Bytes of memory that this process can still allocate: the least of the free memory of the
+/// system, the limits of its control groups, and its free address space. `None` if none of these is
+/// known.
 pub fn free_bytes() -> Option<u64> {
     let system = number_after("/proc/meminfo", "MemAvailable:").map(|kilobytes| kilobytes * 1024);
     let used = number_after("/proc/self/status", "VmSize:").map_or(0, |kilobytes| kilobytes * 1024);

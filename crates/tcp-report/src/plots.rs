@@ -26,7 +26,8 @@ fn bars(histogram: &Histogram) -> String {
     bar_chart(&histogram.title, &[], histogram.axis, &rows, &series)
 }
 
-/// Plots payload and share of retransmitted segments of every connection. `None` if none has payload.
+/// Plots payload and share of retransmitted segments of every connection. `None` if none has
+/// payload.
 fn scatter(connections: &[Connection]) -> Option<String> {
     let octets = |connection: &Connection| connection.sum(payload_bytes);
     let greatest = connections.iter().map(octets).max().filter(|&greatest| greatest > 0)?;

@@ -79,7 +79,8 @@ impl SortOrder {
         }
     }
 
-    /// Connections of fewer packets are ranked last, unless [`crate::ReportOptions`] has another limit.
+    /// Connections of fewer packets are ranked last, unless [`crate::ReportOptions`] has another
+    /// limit.
     pub fn default_min_packets(self) -> u64 {
         if self == Self::Retransmitted { MEANINGFUL_PACKETS } else { 1 }
     }

@@ -3,29 +3,32 @@
 //! In: bursts of frames. Out: the TCP packets that have ports, each with the number of its frame.
 //! Invariant: frames = refused + not matching the filter + not TCP + without ports + delivered.
 
-use crate::connection::TCP;
 use weir_capture::{BURST, FilterError, Frame, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
 
+/// IP protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
+
 /// Receives TCP packets from a [`PacketReader`].
 pub trait PacketConsumer {
-    /// Receives packets in the order of the capture, each with the number of its frame in the input,
-    /// from 1.
+    /// Receives packets in the order of the capture, each with the number of its frame in the
+    /// input, from 1.
     fn consume(&mut self, packets: &[Packet], frame_numbers: &[u64]);
 }
 
 /// What became of the frames of an input.
 #[derive(Debug, Default)]
 pub struct PacketCounts {
-    /// All frames. `metered` counts delivered packets; `filtered` is the sum of the three counts below.
+    /// All frames. `metered` counts delivered packets; `filtered` is the sum of the three counts
+    /// below.
     pub ledger: Ledger,
     /// Packets that do not match the filter.
     pub not_matching: u64,
     /// Packets of other protocols.
     pub not_tcp: u64,
-    /// TCP packets without ports, whose connection is unknown: later fragments, packets captured too
-    /// short, or an IP length that ends before the ports.
+    /// TCP packets without ports, whose connection is unknown: later fragments, packets captured
+    /// too short, or an IP length that ends before the ports.
     pub without_ports: u64,
 }
 
@@ -143,10 +146,4 @@ impl PacketCounts {
         self.ledger.packets.filtered += 1;
         self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
     }
-}
-
-/// Whether a packet opens a new connection if the one before it has ended: SYN without ACK and RST.
-pub(crate) fn opens_connection(packet: &Packet) -> bool {
-    let bits = packet.control & (Packet::SYN | Packet::ACK | Packet::RST);
-    packet.flags.has(Flags::TCP) && bits == Packet::SYN
 }

@@ -75,7 +75,8 @@ impl CaptureReport {
 }
 
 impl Analysis {
-    /// Creates an analysis of at most `max_connections` connections. `compare` adds the comparison with the usual rule.
+    /// Creates an analysis of at most `max_connections` connections. `compare` adds the comparison
+    /// with the usual rule.
     pub fn new(engine: Engine, max_connections: usize, compare: bool) -> Self {
         Self {
             engine,

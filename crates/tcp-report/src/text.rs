@@ -15,7 +15,7 @@ use weir_text::{units, wrap};
 const PROSE_COLUMNS: [usize; 2] = [40, 120];
 
 impl CaptureReport {
-    /// Writes the report as text, for a terminal of so many columns, or without wrapping the table.
+    /// Writes the report as text. Its tables are folded at `terminal_columns`, if given.
     ///
     /// # Errors
     /// The output cannot be written.
@@ -160,7 +160,8 @@ pub(crate) fn class_columns(totals: &Totals) -> [Column; 5] {
     ]
 }
 
-/// A paragraph wrapped at so many columns; lines after the first are indented by the length of the prefix.
+/// A paragraph, wrapped at `columns`. Lines after the first are indented by the length of the
+/// prefix.
 fn paragraph(prefix: &str, text: &str, columns: Option<usize>) -> String {
     let lines = wrap(text, columns.map_or(usize::MAX, |columns| columns - prefix.len()));
     let separator = format!("\n{:width$}", "", width = prefix.len());

@@ -48,8 +48,8 @@ pub struct Totals {
     pub first_ns: u64,
     /// Time of the last packet, ns since 1970-01-01 UTC.
     pub last_ns: u64,
-    /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and on the
-    /// server side.
+    /// Round-trip times of handshakes, ns, ascending: on the client side of the capture point, and
+    /// on the server side.
     pub handshake_rtts_ns: [Vec<u64>; 2],
 }
 

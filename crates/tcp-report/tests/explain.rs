@@ -32,7 +32,8 @@ fn read(path: &Path, consumer: &mut dyn PacketConsumer) -> PacketCounts {
     reader.into_counts()
 }
 
-/// Explains the largest connection of a capture that is replaced by a later one after the first pass.
+/// Explains the largest connection of a capture that is replaced by a later one after the first
+/// pass.
 fn explained(first: [usize; 2], later: [usize; 2], max_anomalies: usize) -> (Result<(), ExplainError<()>>, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("capture.pcap");

@@ -44,8 +44,8 @@ pub fn lines(columns: &[Column], first_columns: usize, terminal_columns: Option<
     rows(columns, first_columns, terminal_columns).concat()
 }
 
-/// Returns the headings, then each row. If rows do not fit the terminal, all are folded: the `first_columns` are on
-/// a line of their own, the others on as many lines as they need.
+/// Returns the headings, then each row. If rows do not fit the terminal, all are folded: the
+/// `first_columns` are on a line of their own, the others follow on lines of their own.
 pub fn rows(columns: &[Column], first_columns: usize, terminal_columns: Option<usize>) -> Vec<String> {
     let width = columns.iter().map(|column| column.width + 1).sum::<usize>().saturating_sub(1);
     let Some(limit) = terminal_columns.filter(|&limit| width > limit) else { return aligned(columns, "") };

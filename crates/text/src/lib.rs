@@ -1,6 +1,7 @@
 //! Text for people: numbers with their units, times, and aligned columns.
 //!
-//! In: counts, octets, durations and times in ns; cells of a table. Out: strings. It opens and prints nothing.
+//! In: counts, octets, durations and times in ns; cells of a table. Out: strings. It opens and
+//! prints nothing.
 #![forbid(unsafe_code)]
 
 pub mod columns;

@@ -1,5 +1,5 @@
-/// Breaks a text between words into lines of at most `columns` characters; a longer word has a line of
-/// its own.
+/// Breaks a text between words into lines of at most `columns` characters; a longer word has a line
+/// of its own.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut width = 0;

@@ -1,4 +1,5 @@
-//! `weir tcp`: counts compared with the ground truth of generated traffic and with `weir read`, outputs, exit codes.
+//! `weir tcp`: counts compared with the ground truth of generated traffic and with `weir read`,
+//! outputs, exit codes.
 
 mod common;
 use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_nobody_reads, weir_with_input};
@@ -179,7 +180,8 @@ fn segment(from_client: bool, identification: u16, numbers: [u32; 2], control: u
     frame
 }
 
-/// A connection with a duplicate, a retransmission whose original is not captured, and one with additional octets.
+/// A connection with a duplicate, a retransmission whose original is not captured, and one with
+/// additional octets.
 fn anomalies() -> Pcap {
     const SYN: u8 = 2;
     const ACK: u8 = 16;
@@ -281,7 +283,8 @@ fn a_syn_with_payload_counts_itself() {
 #[test]
 fn packet_anomalies_are_part_of_the_totals() {
     let folder = tempfile::tempdir().unwrap();
-    // A TCP header that claims to be longer than the packet, and a packet that ends within the ports.
+    // A TCP header that claims to be longer than the packet, and a packet that ends within the
+    // ports.
     let mut odd = segment(true, 2, [1000, 0], 16, 0);
     odd[14 + 20 + 12] = 0xf0;
     let capture = Pcap::new()
@@ -327,7 +330,8 @@ fn segment_lists_add_up_to_the_report() {
     }
 }
 
-/// Starts `weir`, calls `until`, which waits for a condition, then sends SIGINT and waits for the end.
+/// Starts `weir`, calls `until`, which waits for a condition, then sends SIGINT and waits for the
+/// end.
 #[cfg(target_os = "linux")]
 fn interrupted(arguments: &[&OsStr], until: impl FnOnce(&mut Child) -> Vec<u8>) -> (i32, String, String) {
     let mut weir = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -688,7 +692,8 @@ fn random_segments_cause_no_failure_and_no_mismatch() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u32
     };
-    // Segments with random numbers, lengths and control bits, some of them cut or with one octet changed.
+    // Segments with random numbers, lengths and control bits, some of them cut or with one octet
+    // changed.
     let mut pcap = Pcap::new();
     for _ in 0..3000 {
         let payload = if random() % 3 == 0 { 0 } else { random() as usize % 1400 };

@@ -1,8 +1,8 @@
 //! Explains one connection segment by segment. The capture is read again for it.
 //!
-//! In: the report, and a function that reads the same sources again. Out: a line per segment, and a comparison with the
-//! report. Invariant: a later pass sees no packets that the first pass did not see, and reports from different packets
-//! are not compared.
+//! In: the report, and a function that reads the same sources again. Out: a line per segment, and a
+//! comparison with the report. Invariant: a later pass sees no packets that the first pass did not
+//! see, and reports from different packets are not compared.
 
 mod search;
 mod segment_list;
@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
 use search::ConnectionSearch;
-use segment_list::{Comparison, SegmentList};
+use segment_list::{CAPTURE_CHANGED, EngineCheck, SegmentList};
 use std::io::{self, Write};
 use weir_packet::Packet;
 use weir_tcp::Degradation;
@@ -51,15 +51,13 @@ pub enum ExplainError<E> {
     Mismatch,
 }
 
-/// Why packets cannot be compared with those of the report.
-const CAPTURE_CHANGED: &str = "the capture changed while it was read";
-
 impl CaptureReport {
-    /// Writes the segments of the connection at an index. `read` reads all sources once more; `sources` is their number.
+    /// Writes the segments of the connection at an index. `read` reads all sources once more;
+    /// `sources` is their number.
     ///
     /// # Errors
-    /// A source or the output failed, a pass was interrupted, the capture changed, or the batch engine has another report
-    /// of the connection. The segments are written as far as possible.
+    /// A source or the output failed, a pass was interrupted, the capture changed, or the batch
+    /// engine has another report of the connection. The segments are written as far as possible.
     pub fn explain<E>(
         &self,
         index: usize,
@@ -85,10 +83,11 @@ impl CaptureReport {
         }
         let mut list = SegmentList::new(connection, index + 1, number, out);
         let pass = read(&mut list)?;
-        // Frames that were appended to one file come last. Those of one of several files can come anywhere.
+        // Frames that were appended to one file come last. Those of one of several files can come
+        // anywhere.
         let changed = pass.frames < frames || pass.frames > frames && sources > 1;
-        let (comparison, error) = if pass.interrupted {
-            (Comparison::Skipped, list.interrupt())
+        let (check, error) = if pass.interrupted {
+            (EngineCheck::Skipped, list.interrupt())
         } else {
             list.finish(if changed { Some(CAPTURE_CHANGED) } else { missing_memory(connection) })
         };
@@ -98,9 +97,9 @@ impl CaptureReport {
         }
         if pass.interrupted {
             Err(ExplainError::Interrupted)
-        } else if changed || comparison == Comparison::OtherPackets {
+        } else if changed || check == EngineCheck::OtherPackets {
             Err(ExplainError::CaptureChanged)
-        } else if comparison == Comparison::Different {
+        } else if check == EngineCheck::Different {
             Err(ExplainError::Mismatch)
         } else {
             Ok(())

@@ -1,7 +1,8 @@
 //! Finds one connection among those that follow each other between the same endpoints.
 
 use crate::connection::Connection;
-use crate::reader::{PacketConsumer, opens_connection};
+use crate::endpoint_pairs::opens_connection;
+use crate::reader::PacketConsumer;
 use weir_packet::Packet;
 use weir_tcp::AnomalyPool;
 use weir_tcp_batch::ConnectionKey;

@@ -1,9 +1,11 @@
-//! One connection, a line per segment: what the state machine of `weir-tcp` decided about it, and why.
+//! One connection, a line per segment: what the state machine of `weir-tcp` decided about it, and
+//! why.
 //!
-//! In: the packets of a capture. Out: lines, written as the packets come; then a comparison with the batch engine.
-//! Sequence numbers are relative to the SYN of their side, or to the octet before the first segment.
+//! In: the packets of a capture. Out: lines, written as the packets come; then a comparison with
+//! the batch engine.
+//! Sequence numbers are relative to the SYN of their side, or to the octet before the first
+//! segment.
 
-use super::CAPTURE_CHANGED;
 use super::search::PairTracker;
 use crate::connection::Connection;
 use crate::reader::PacketConsumer;
@@ -19,9 +21,12 @@ use weir_text::units;
 /// Segments of a side that can be the original of a duplicate.
 const REMEMBERED: usize = 64;
 
+/// Why packets cannot be compared with those of the report.
+pub const CAPTURE_CHANGED: &str = "the capture changed while it was read";
+
 /// Result of the comparison with the batch engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum EngineCheck {
     /// Both reports are equal.
     Equal,
     /// The reports differ.
@@ -58,7 +63,8 @@ struct Side {
 }
 
 impl<'a, W: Write> SegmentList<'a, W> {
-    /// Starts the list of a connection: its `rank` in the report, its `number` between its endpoints.
+    /// Starts the list of a connection: its `rank` in the report, its `number` between its
+    /// endpoints.
     pub fn new(connection: &'a Connection, rank: usize, number: usize, out: W) -> Self {
         let tracker = PairTracker::new(connection);
         let (sides, events) = (Default::default(), Vec::new());
@@ -84,10 +90,10 @@ impl<'a, W: Write> SegmentList<'a, W> {
         }
     }
 
-    /// Ends the list with a summary of both sides, and compares them with the report of the engine unless there is a
-    /// reason not to.
-    pub fn finish(mut self, skip: Option<&str>) -> (Comparison, Option<io::Error>) {
-        let reports = [0, 1].map(|at| self.report(self.side(at)));
+    /// Ends the list with a summary of both sides, and compares them with the report of the engine
+    /// unless there is a reason not to.
+    pub fn finish(mut self, skip: Option<&str>) -> (EngineCheck, Option<io::Error>) {
+        let reports = [0, 1].map(|role| self.report(self.engine_side(role)));
         let mut text = String::from("\n");
         for (name, report) in ["client", "server"].into_iter().zip(&reports) {
             let classes = SegmentClass::ALL.iter().filter(|&&class| report.count(class).segments > 0);
@@ -102,23 +108,23 @@ impl<'a, W: Write> SegmentList<'a, W> {
                 report.missing_bytes
             );
         }
-        let comparison = if let Some(why) = skip {
+        let check = if let Some(why) = skip {
             let _ = writeln!(text, "not compared with the batch engine: {why}");
-            Comparison::Skipped
-        } else if [0, 1].map(|at| self.sides[self.side(at)].packets) != self.connection.packets {
+            EngineCheck::Skipped
+        } else if [0, 1].map(|role| self.sides[self.engine_side(role)].packets) != self.connection.packets {
             let _ = writeln!(text, "not compared with the batch engine, which had other packets: {CAPTURE_CHANGED}");
-            Comparison::OtherPackets
+            EngineCheck::OtherPackets
         } else if reports == self.connection.reports() {
             text += "the batch engine reports the same\n";
-            Comparison::Equal
+            EngineCheck::Equal
         } else {
             text += "the batch engine reports something else; please report this (field: batch engine, segment list)\n";
             for difference in differences(self.connection, reports) {
                 let _ = writeln!(text, "  {difference}");
             }
-            Comparison::Different
+            EngineCheck::Different
         };
-        (comparison, self.end(&text))
+        (check, self.end(&text))
     }
 
     /// Ends an incomplete list.
@@ -132,8 +138,8 @@ impl<'a, W: Write> SegmentList<'a, W> {
     }
 
     /// The batch engine's side of the client (0) or the server (1).
-    fn side(&self, at: usize) -> usize {
-        at ^ self.connection.client_side
+    fn engine_side(&self, role: usize) -> usize {
+        role ^ self.connection.client_side
     }
 
     fn report(&self, side: usize) -> TcpReport {
@@ -141,7 +147,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
     }
 
     fn write_segment(&mut self, side: usize, packet: &Packet, frame: u64) {
-        let client = side == self.side(0);
+        let client = side == self.engine_side(0);
         // Times can go back.
         let seconds = (packet.time_ns as f64 - self.connection.first_ns as f64) / 1e9;
         let arrow = if client { '→' } else { '←' };
@@ -197,8 +203,8 @@ impl<'a, W: Write> SegmentList<'a, W> {
         }
     }
 
-    /// Sets what sequence numbers of a side are relative to, if that changes with this segment. Returns whether the
-    /// positions of the state machine start with it.
+    /// Sets what sequence numbers of a side are relative to, if that changes with this segment.
+    /// Returns whether the positions of the state machine start with it.
     fn start_positions(&mut self, side: usize, packet: &Packet, class: SegmentClass) -> bool {
         let own = &mut self.sides[side];
         let started = self.events.iter().find_map(|event| match *event {
@@ -262,7 +268,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
                     details.push("spurious, all of it had been acknowledged".into());
                 }
                 SegmentEvent::HandshakeAnswered { rtt_ns } => {
-                    let name = if side == self.side(0) { "client" } else { "server" };
+                    let name = if side == self.engine_side(0) { "client" } else { "server" };
                     details.push(format!("round-trip time on the {name} side {}", units::span(rtt_ns)));
                 }
                 SegmentEvent::ZeroWindow => details.push("announces a window of 0".into()),
@@ -316,7 +322,8 @@ fn signed(difference: u32) -> i64 {
     difference.cast_signed().into()
 }
 
-/// The fields of records in which the reports of the engine and other reports differ: name and both values.
+/// The fields of records in which the reports of the engine and other reports differ: name and both
+/// values.
 fn differences(connection: &Connection, reports: [TcpReport; 2]) -> Vec<String> {
     let fields = |connection: &Connection| -> Map<String, Value> {
         let mut text = Vec::new();
