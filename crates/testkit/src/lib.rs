@@ -12,6 +12,7 @@
 pub mod compare;
 pub mod real;
 pub mod reference;
+pub mod tcp_packets;
 pub mod traffic;
 pub mod truth;
 

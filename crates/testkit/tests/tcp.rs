@@ -1,4 +1,4 @@
-//! What [`Reference`] says of TCP in real captures against an exact count by other rules: every segment of which the two
+//! What [`TcpReference`] says of TCP in real captures against an exact count by other rules: every segment of which the two
 //! say different things follows from a rule of `docs/tcp.md`.
 //!
 //! The other count is a list of octets that were seen, by sequence numbers alone: it knows no copies, no keep-alives, no
@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 use weir_packet::Packet;
-use weir_tcp::{Reference, SegmentClass};
+use weir_tcp::SegmentClass;
 use weir_testkit::real::End;
+use weir_testkit::reference::TcpReference;
 use weir_testkit::truth;
 
 #[derive(Deserialize)]
@@ -158,7 +159,7 @@ struct Found {
 }
 
 fn found(path: &Path) -> Found {
-    let mut connections: BTreeMap<(End, End), Reference> = BTreeMap::new();
+    let mut connections: BTreeMap<(End, End), TcpReference> = BTreeMap::new();
     let mut found = Found::default();
     for segment in weir_testkit::real::segments(path) {
         let (packet, (ends, side)) = (segment.packet, segment.connection());

@@ -1,4 +1,4 @@
-//! What [`Reference`] says of each TCP segment of real captures against what tshark says of the same frame: where the two
+//! What [`TcpReference`] says of each TCP segment of real captures against what tshark says of the same frame: where the two
 //! say different things, a rule of the table in `docs/tcp.md` section 7 holds, and each holds as often as is written there.
 //!
 //! A rule speaks of what both knew when the segment came. What tshark knew is followed here by a program of its own, and
@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use weir_packet::Packet;
-use weir_tcp::{Reference, SegmentClass};
+use weir_tcp::SegmentClass;
 use weir_testkit::real::{End, segments};
+use weir_testkit::reference::TcpReference;
 use weir_testkit::truth;
 
 /// The fields that are compared, `tcp.analysis.` before each; a set of them has a bit for each.
@@ -351,7 +352,7 @@ fn every_difference_to_tshark_is_one_of_the_rules_on_the_page() {
     for capture in &captures {
         let mut theirs = frames(capture);
         let mut streams: BTreeMap<u64, Stream> = BTreeMap::new();
-        let mut connections: BTreeMap<(End, End), (u64, Reference, [Known; 2])> = BTreeMap::new();
+        let mut connections: BTreeMap<(End, End), (u64, TcpReference, [Known; 2])> = BTreeMap::new();
         for segment in segments(capture) {
             let (packet, (ends, side)) = (segment.packet, segment.connection());
             let Some(Theirs { stream: number, payload_bytes, verdict }) = theirs.remove(&segment.frame) else {

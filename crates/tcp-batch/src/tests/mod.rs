@@ -1,8 +1,6 @@
 //! The engine against a map of connections with the slow reference, for random traffic, batch sizes and
 //! devices.
 
-#[path = "../../../tcp/tests/history/mod.rs"]
-mod history;
 mod simulated_device;
 
 use crate::connection_record::ConnectionRecord;
@@ -12,19 +10,20 @@ use crate::key::HashKey;
 use crate::packed::PackedSegment;
 use crate::self_test;
 use crate::shard::Shard;
-use history::{Step, packets, step};
 use proptest::prelude::*;
 use simulated_device::SimulatedDevice;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use weir_packet::{Flags, Network, Packet, ip_address};
-use weir_tcp::{Degradation, Reference, Segment};
+use weir_tcp::{Degradation, Segment};
+use weir_testkit::reference::TcpReference;
+use weir_testkit::tcp_packets::{Step, packets, step};
 
 /// What the engine computes: a map of connections, and those that ended and were followed by another.
 #[derive(Default)]
 struct Model {
-    known: BTreeMap<[SocketAddr; 2], (Reference, ConnectionRecord)>,
+    known: BTreeMap<[SocketAddr; 2], (TcpReference, ConnectionRecord)>,
     done: Vec<ConnectionRecord>,
 }
 
@@ -40,7 +39,7 @@ impl Model {
         let side = usize::from(source > destination);
         let opens = packet.control & (Packet::SYN | Packet::ACK | Packet::RST) == Packet::SYN;
         if opens && packet.flags.has(Flags::TCP) {
-            let ended = |(reference, _): &(Reference, ConnectionRecord)| {
+            let ended = |(reference, _): &(TcpReference, ConnectionRecord)| {
                 let [low, high] = [0, 1].map(|side| reference.report(side));
                 let resets = |report: &weir_tcp::TcpReport| report.count(weir_tcp::SegmentClass::Reset).segments;
                 low.fins > 0 && high.fins > 0 || resets(&low) + resets(&high) > 0
@@ -58,7 +57,7 @@ impl Model {
                 packets: [0; 2],
                 reports: Default::default(),
             };
-            (Reference::default(), record)
+            (TcpReference::default(), record)
         });
         reference.enter(side, packet);
         record.packets[side] += 1;
@@ -72,7 +71,7 @@ impl Model {
     }
 }
 
-fn finished((reference, record): (Reference, ConnectionRecord)) -> ConnectionRecord {
+fn finished((reference, record): (TcpReference, ConnectionRecord)) -> ConnectionRecord {
     ConnectionRecord { reports: [0, 1].map(|side| reference.report(side).into()), ..record }
 }
 
@@ -99,10 +98,9 @@ fn traffic() -> impl Strategy<Value = Vec<Packet>> {
             .map(|(base, swap, host, port, mut steps)| {
                 // Calm traffic has only times that fit into one batch.
                 steps.iter_mut().filter(|_| calm).for_each(|step: &mut Step| step.after_ns %= 6_000_000);
-                let history = packets(base, &steps);
-                history
+                packets(base, &steps)
                     .into_iter()
-                    .map(move |(side, packet, ..)| between(packet, side ^ usize::from(swap), host, port))
+                    .map(move |tcp| between(tcp.packet, tcp.side ^ usize::from(swap), host, port))
                     .collect::<Vec<_>>()
                     .into_iter()
             })

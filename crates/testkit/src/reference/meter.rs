@@ -5,11 +5,11 @@
 //! its figures are computed when it ends.
 
 use super::Outcome;
+use super::TcpReference;
 use std::collections::BTreeMap;
 use weir_flow::{Approximate, CacheFullPolicy, Config, Direction, EndReason, FlowRecord};
 use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Network, Packet, TunnelType};
-use weir_tcp::Reference;
 
 const SECOND: u128 = 1_000_000_000;
 const TCP: u8 = 6;
@@ -54,7 +54,7 @@ struct FlowState {
     last: u128,
     /// Sender of the first packet: side 0 of the connection.
     first_sender: Endpoint,
-    tcp: Reference,
+    tcp: TcpReference,
     phase: Phase,
 }
 
@@ -176,7 +176,7 @@ impl Meter {
             acknowledged: false,
             last: self.clock,
             first_sender: (packet.source, packet.source_port),
-            tcp: Reference::default(),
+            tcp: TcpReference::default(),
             phase: Phase::Open { since: self.clock, record: Record::default() },
         });
         self.enter(at, packet, unattributed);

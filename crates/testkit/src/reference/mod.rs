@@ -6,6 +6,9 @@
 
 mod decode;
 mod meter;
+mod tcp;
+
+pub use tcp::TcpReference;
 
 use crate::RawFrame;
 use std::collections::BTreeMap;

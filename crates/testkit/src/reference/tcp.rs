@@ -4,10 +4,10 @@
 //! In: packets of one connection in the order of the capture, with their side. Out: the class of each,
 //! and a report per side and record.
 
-use crate::{Degradation, SegmentClass, TcpReport};
 use std::collections::VecDeque;
 use std::ops::Range;
 use weir_packet::{Flags, Network, Packet};
+use weir_tcp::{Degradation, SegmentClass, TcpReport};
 
 /// Remembered segments of a side, before and after its first duplicate.
 const HISTORY: usize = 4;
@@ -23,7 +23,7 @@ const DEFAULT_REORDERING_NS: u64 = 3_000_000;
 
 /// A connection: what both sides sent.
 #[derive(Clone, Debug, Default)]
-pub struct Reference {
+pub struct TcpReference {
     sides: [Side; 2],
 }
 
@@ -79,7 +79,7 @@ struct Hole {
     since_ns: u64,
 }
 
-impl Reference {
+impl TcpReference {
     /// Enters a packet of a side (0 or 1) and returns its class.
     pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let [low, high] = &mut self.sides;

@@ -1,9 +1,9 @@
-//! Random histories of a connection, for the tests of whoever says what became of its segments.
+//! Random packets of a TCP connection: mostly plausible, with every kind of anomaly.
 
 use proptest::prelude::*;
 use weir_packet::{Flags, Network, Packet};
 
-/// What is next on one of both sides.
+/// How to make the next packet.
 #[derive(Clone, Debug)]
 pub struct Step {
     side: usize,
@@ -16,16 +16,16 @@ pub struct Step {
     identification: u32,
     checksum: u8,
     ttl: u8,
-    /// Since the packet before.
+    /// Time since the packet before, ns.
     pub after_ns: i64,
     kind: u8,
-    /// How far behind its original a copy comes, if it is one of those that may come late.
-    back: usize,
-    usual: bool,
+    /// Distance of a late duplicate to its original, packets.
+    distance: usize,
+    fast: bool,
     next_record: bool,
 }
 
-/// Where sequence numbers are counted from.
+/// What the sequence number is relative to.
 #[derive(Clone, Copy, Debug)]
 enum From {
     Next,
@@ -40,7 +40,7 @@ enum Acknowledges {
     Any(u32),
 }
 
-/// Any of them.
+/// Returns any step.
 pub fn step() -> impl Strategy<Value = Step> {
     let near = prop_oneof![6 => Just(0_i64), 4 => -5..6_i64, 2 => -60..60_i64, 1 => 0..5000_i64];
     let edge = prop::sample::select(vec![
@@ -85,14 +85,23 @@ pub fn step() -> impl Strategy<Value = Step> {
         1 => -2_000_000..0_i64,
         1 => prop::sample::select(vec![1 << 34, 1 << 44, -(1 << 44), (1 << 44) - (1 << 20)]),
     ];
-    let back = prop_oneof![2 => 1..6_usize, 2 => 1..81_usize, 1 => 63..67_usize];
+    let distance = prop_oneof![2 => 1..6_usize, 2 => 1..81_usize, 1 => 63..67_usize];
     let from = prop_oneof![8 => Just(From::Next), 2 => Just(From::Base), 3 => Just(From::Last)];
     (
         (0..2_usize, from, offset, payload, control, acknowledges, window),
-        (0..3_u32, 0..2_u8, prop::sample::select(vec![64, 64, 64, 63]), after, 0..30_u8, any::<bool>(), 0..60_u8, back),
+        (
+            0..3_u32,
+            0..2_u8,
+            prop::sample::select(vec![64, 64, 64, 63]),
+            after,
+            0..30_u8,
+            any::<bool>(),
+            0..60_u8,
+            distance,
+        ),
     )
         .prop_map(|((side, from, offset, payload, control, acknowledges, window), more)| {
-            let (identification, checksum, ttl, after_ns, kind, usual, record, back) = more;
+            let (identification, checksum, ttl, after_ns, kind, fast, record, distance) = more;
             let next_record = record == 0;
             Step {
                 side,
@@ -107,16 +116,16 @@ pub fn step() -> impl Strategy<Value = Step> {
                 ttl,
                 after_ns,
                 kind,
-                back,
-                usual,
+                distance,
+                fast,
                 next_record,
             }
         })
 }
 
 impl Step {
-    /// The same, but that most is small payload of one side, behind some that does not come by.
-    fn scattered(&self) -> Self {
+    /// The step, but in most cases with a small payload of side 0 behind a small gap.
+    fn with_gap(&self) -> Self {
         if self.kind < 2 {
             return self.clone();
         }
@@ -132,20 +141,33 @@ impl Step {
     }
 }
 
-/// A history of packets with their sides, and whether another record begins before each.
-pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool)> {
+/// A packet of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpPacket {
+    /// The side that sent it, 0 or 1.
+    pub side: usize,
+    /// The packet, without endpoints.
+    pub packet: Packet,
+    /// Whether to try the fast path first.
+    pub fast: bool,
+    /// Whether another record starts before it.
+    pub next_record: bool,
+}
+
+/// Makes the packets of a connection; `base` are the first sequence numbers.
+pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<TcpPacket> {
     let mut next = base;
     let mut earlier: [Vec<Packet>; 2] = Default::default();
     let mut time_ns = 1_u64 << 50;
     let network = if base[0].is_multiple_of(5) { Network::Ipv6 } else { Network::Ipv4 };
-    // Now and then much of one side does not come by: many holes, if nothing begins anew.
-    let scattered = base[1].is_multiple_of(4);
-    // And some are so fast that many segments lie within the time in which there are copies.
-    let fast = base[0].is_multiple_of(3);
+    // Some connections have many gaps, and so many holes if their positions do not restart.
+    let has_gaps = base[1].is_multiple_of(4);
+    // Some are so fast that many segments lie within the time limit of duplicates.
+    let is_fast = base[0].is_multiple_of(3);
     let mut all = Vec::new();
     for step in steps {
-        time_ns = time_ns.saturating_add_signed(if fast { step.after_ns % 100_000 } else { step.after_ns });
-        let step = if scattered { step.scattered() } else { step.clone() };
+        time_ns = time_ns.saturating_add_signed(if is_fast { step.after_ns % 100_000 } else { step.after_ns });
+        let step = if has_gaps { step.with_gap() } else { step.clone() };
         let side = step.side;
         let from = match step.from {
             From::Next => next[side],
@@ -164,7 +186,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
             protocol: 6,
             flags: Flags(match step.kind {
                 29 => 0,
-                28 if step.back == 1 => Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST,
+                28 if step.distance == 1 => Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST,
                 _ => Flags::TCP | Flags::PORTS,
             }),
             sequence,
@@ -177,14 +199,14 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
             ttl: step.ttl,
             ..Packet::default()
         };
-        // A copy, of the last or of one before.
-        let back = match step.kind {
+        // A duplicate of the last packet or an earlier one.
+        let distance = match step.kind {
             20..=22 => 1,
-            23..=25 => step.back,
+            23..=25 => step.distance,
             _ => 0,
         };
-        if let Some(&original) = earlier[side].iter().rev().nth(back.max(1) - 1)
-            && back > 0
+        if let Some(&original) = earlier[side].iter().rev().nth(distance.max(1) - 1)
+            && distance > 0
         {
             packet = Packet { time_ns, ttl: step.ttl, ..original };
         }
@@ -196,7 +218,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<(usize, Packet, bool, bool
                 next[side] = end;
             }
         }
-        all.push((side, packet, step.usual, step.next_record));
+        all.push(TcpPacket { side, packet, fast: step.fast, next_record: step.next_record });
     }
     all
 }

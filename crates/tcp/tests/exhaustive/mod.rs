@@ -1,6 +1,6 @@
-//! `docs/tcp.md` over again, from the page alone and as plainly as can be: every position that was seen is kept in a set,
-//! every gap with the time it was noticed. It counts which rules a history reached, so that a test can tell that it tested
-//! them.
+//! A second implementation of `docs/tcp.md`, written from that page alone: it keeps every position that
+//! was seen in a set, and every gap with the time when it opened. It counts the rules that packets
+//! reached, so that a test can check its coverage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,14 +9,14 @@ use weir_tcp::{Degradation, SegmentClass, TcpReport};
 
 const QUARTER: u64 = 1 << 30;
 
-/// What the page calls for, by name: a history reaches some of it.
+/// The rules of the page, by name.
 pub const RULES: &[&str] = &[
-    "begins with a SYN",
-    "begins amid",
-    "below the beginning",
+    "starts with a SYN",
+    "starts mid-stream",
+    "below the start",
     "SYN overtaken",
     "SYN overtaken, holes full",
-    "SYN begins anew",
+    "SYN restarts",
     "reused: a side had ended",
     "reused: none had ended",
     "position wraps",
@@ -26,28 +26,28 @@ pub const RULES: &[&str] = &[
     "out of window: not next to the other",
     "out of window: reaches into the stream",
     "jump",
-    "settled",
-    "settled below others",
-    "copy by identification",
-    "copy without identification",
-    "copy at the second place",
-    "copy at the fourth place",
-    "copy at the fifth place or beyond",
-    "copy beyond the 32nd place",
-    "copy at the 64th place",
-    "no copy: behind four others",
-    "no copy: behind 64 others",
+    "hole given up",
+    "hole given up below others",
+    "duplicate by identification",
+    "duplicate without identification",
+    "duplicate at the second place",
+    "duplicate at the fourth place",
+    "duplicate at the fifth place or beyond",
+    "duplicate beyond the 32nd place",
+    "duplicate at the 64th place",
+    "no duplicate: behind four others",
+    "no duplicate: behind 64 others",
     "first fragment",
-    "copy of a first fragment",
-    "no copy: too late, identified",
-    "no copy: too late, not identified",
-    "no copy: acknowledgment without identification",
-    "no copy: RST without identification",
-    "remembered are forgotten by a leap",
-    "remembered are forgotten by a beginning",
-    "many are forgotten by a leap",
-    "many are forgotten by a beginning",
-    "SYN repeated with payload",
+    "duplicate of a first fragment",
+    "no duplicate: too late, identified",
+    "no duplicate: too late, not identified",
+    "no duplicate: acknowledgment without identification",
+    "no duplicate: RST without identification",
+    "history cleared by a jump",
+    "history cleared by a restart",
+    "deep history cleared by a jump",
+    "deep history cleared by a restart",
+    "SYN retransmission with payload",
     "SYN with payload",
     "SYN with FIN",
     "keep-alive without payload",
@@ -57,7 +57,7 @@ pub const RULES: &[&str] = &[
     "probe again",
     "no probe: window open",
     "duplicate acknowledgment",
-    "no duplicate acknowledgment: nothing on the way",
+    "no duplicate acknowledgment: nothing outstanding",
     "no duplicate acknowledgment: other window",
     "no duplicate acknowledgment: window 0",
     "no duplicate acknowledgment: other number",
@@ -65,12 +65,12 @@ pub const RULES: &[&str] = &[
     "in order, next",
     "in order, beyond",
     "FIN alone in order",
-    "FIN repeated",
-    "FIN repeated elsewhere",
+    "FIN retransmission",
+    "FIN at another position",
     "payload on the FIN",
     "retransmission, full",
     "retransmission, partial",
-    "retransmission, cut or joined anew",
+    "retransmission, re-segmented",
     "retransmission, spurious",
     "retransmission, not acknowledged",
     "retransmission, other side silent",
@@ -91,7 +91,7 @@ pub const RULES: &[&str] = &[
 ];
 
 #[derive(Default)]
-pub struct Judge {
+pub struct Exhaustive {
     sides: [Side; 2],
     pub reached: BTreeMap<&'static str, u64>,
 }
@@ -105,42 +105,42 @@ struct Side {
     several: bool,
     ended: bool,
     acknowledged: Option<u32>,
-    only_acknowledged_with: Option<u16>,
-    shut: bool,
+    last_window: Option<u16>,
+    zero_window: bool,
     out_of_window: Option<u32>,
-    /// The latest last.
+    /// The latest is the last.
     remembered: Vec<Packet>,
-    /// From the first copy on.
-    has_copies: bool,
+    /// A duplicate was found.
+    has_duplicates: bool,
     report: TcpReport,
 }
 
 struct Stream {
     lowest: u64,
-    highest: u64,
-    begun_ns: u64,
+    next: u64,
+    started_ns: u64,
     seen: BTreeSet<u64>,
-    /// As noticed, whatever filled them since.
+    /// As they opened; they may have been filled since.
     gaps: Vec<(Range<u64>, u64)>,
-    settled: Vec<Range<u64>>,
+    given_up: Vec<Range<u64>>,
 }
 
 impl Stream {
-    fn at(first: u64, begun_ns: u64) -> Self {
-        let (seen, gaps, settled) = Default::default();
-        Self { lowest: first, highest: first, begun_ns, seen, gaps, settled }
+    fn at(first: u64, started_ns: u64) -> Self {
+        let (seen, gaps, given_up) = Default::default();
+        Self { lowest: first, next: first, started_ns, seen, gaps, given_up }
     }
 
-    /// The nearest position with these low bits, of two that are as near the one behind.
+    /// The nearest position with these low bits; of two at the same distance, the lower one.
     fn position(&self, number: u32) -> u64 {
-        let turn = 1_u64 << 32;
-        let same = self.highest - self.highest % turn + u64::from(number);
-        let candidates = [same - turn, same, same + turn];
-        candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.highest)).unwrap()
+        let cycle = 1_u64 << 32;
+        let same = self.next - self.next % cycle + u64::from(number);
+        let candidates = [same - cycle, same, same + cycle];
+        candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.next)).unwrap()
     }
 
     fn has(&self, position: u64) -> bool {
-        self.seen.contains(&position) || self.settled.iter().any(|range| range.contains(&position))
+        self.seen.contains(&position) || self.given_up.iter().any(|range| range.contains(&position))
     }
 
     fn known(&self, range: Range<u64>) -> u64 {
@@ -148,12 +148,12 @@ impl Stream {
     }
 
     fn holes(&self) -> Vec<Range<u64>> {
-        let settled: u64 = self.settled.iter().map(|range| range.end - range.start).sum();
-        if self.seen.len() as u64 + settled == self.highest - self.lowest {
+        let given_up: u64 = self.given_up.iter().map(|range| range.end - range.start).sum();
+        if self.seen.len() as u64 + given_up == self.next - self.lowest {
             return Vec::new();
         }
         let mut taken: Vec<Range<u64>> = self.seen.iter().map(|&position| position..position + 1).collect();
-        taken.extend(self.settled.iter().cloned());
+        taken.extend(self.given_up.iter().cloned());
         taken.sort_by_key(|range| range.start);
         let mut holes = Vec::new();
         let mut at = self.lowest;
@@ -163,8 +163,8 @@ impl Stream {
             }
             at = at.max(range.end);
         }
-        if at < self.highest {
-            holes.push(at..self.highest);
+        if at < self.next {
+            holes.push(at..self.next);
         }
         holes
     }
@@ -177,22 +177,22 @@ impl Stream {
         if range.is_empty() {
             return;
         }
-        if range.start > self.highest {
-            self.gaps.push((self.highest..range.start, now_ns));
+        if range.start > self.next {
+            self.gaps.push((self.next..range.start, now_ns));
         }
         if range.end < self.lowest {
-            self.gaps.push((range.end..self.lowest, self.begun_ns));
+            self.gaps.push((range.end..self.lowest, self.started_ns));
         }
         self.lowest = self.lowest.min(range.start);
-        self.highest = self.highest.max(range.end);
+        self.next = self.next.max(range.end);
         let new: Vec<u64> = range.filter(|&position| !self.has(position)).collect();
         self.seen.extend(new);
     }
 }
 
-impl Judge {
+impl Exhaustive {
     pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
-        let class = self.judge(side, packet);
+        let class = self.classify(side, packet);
         let count = &mut self.sides[side].report.classes[class as usize];
         count.segments += 1;
         count.bytes += if class == SegmentClass::Unread { 0 } else { u64::from(packet.payload_bytes) };
@@ -204,7 +204,7 @@ impl Judge {
         let mut report = side.report;
         let stream = side.stream.as_ref();
         report.missing_bytes += stream.map_or(0, Stream::missing);
-        // With a SYN the lowest position is the one behind it.
+        // With a SYN, the lowest position is the one after it.
         if let (Some(syn), Some((fin, fin_ns)), Some(stream), false) = (side.syn, side.fin, stream, side.several) {
             report.size_by_sequence_bytes = fin.checked_sub(stream.lowest);
             report.duration_by_sequence_ns = fin_ns.checked_sub(syn.time_ns);
@@ -212,7 +212,7 @@ impl Judge {
         report
     }
 
-    pub fn next_record(&mut self) {
+    pub fn start_next_record(&mut self) {
         for side in &mut self.sides {
             let TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, .. } = side.report;
             side.report =
@@ -225,7 +225,7 @@ impl Judge {
         *self.reached.entry(name).or_default() += 1;
     }
 
-    fn judge(&mut self, side: usize, packet: &Packet) -> SegmentClass {
+    fn classify(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         if !packet.flags.has(Flags::TCP) {
             self.sides[side].report.degradation.0 |= Degradation::UNREAD;
             return SegmentClass::Unread;
@@ -235,13 +235,13 @@ impl Judge {
             self.rule("first fragment");
             self.sides[side].report.degradation.0 |= Degradation::UNREAD;
         }
-        if let Some(class) = self.copy(side, packet) {
+        if let Some(class) = self.duplicate(side, packet) {
             if is_first {
-                self.rule("copy of a first fragment");
+                self.rule("duplicate of a first fragment");
             }
             let own = &mut self.sides[side];
-            if !std::mem::replace(&mut own.has_copies, true) {
-                // What was forgotten before does not come back.
+            if !std::mem::replace(&mut own.has_duplicates, true) {
+                // Older segments were forgotten before.
                 own.remembered.drain(..own.remembered.len().saturating_sub(4));
             }
             return class;
@@ -249,15 +249,15 @@ impl Judge {
         let class = match packet.control {
             bits if bits & Packet::RST != 0 => SegmentClass::Reset,
             bits if bits & Packet::SYN != 0 => self.syn(side, packet),
-            _ => self.other(side, packet),
+            _ => self.without_syn(side, packet),
         };
         let own = &mut self.sides[side];
         match class {
             SegmentClass::OutOfWindow => return class,
             SegmentClass::Reset => own.ended = true,
             _ => {
-                own.shut = packet.window == 0;
-                own.report.zero_windows += u64::from(own.shut);
+                own.zero_window = packet.window == 0;
+                own.report.zero_windows += u64::from(own.zero_window);
                 if packet.window == 0 {
                     let only = class == SegmentClass::Acknowledgment;
                     self.rule(if only { "zero window of an acknowledgment only" } else { "zero window" });
@@ -269,44 +269,56 @@ impl Judge {
         class
     }
 
-    fn copy(&mut self, side: usize, packet: &Packet) -> Option<SegmentClass> {
+    fn duplicate(&mut self, side: usize, packet: &Packet) -> Option<SegmentClass> {
         let fields = |p: &Packet| {
             (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
         };
         let identified = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
         let control = packet.control & (Packet::SYN | Packet::FIN | Packet::RST);
         let bare = control & Packet::RST != 0 || packet.payload_bytes == 0 && control == 0;
-        let all = if self.sides[side].has_copies { 64 } else { 4 };
+        let all = if self.sides[side].has_duplicates { 64 } else { 4 };
         let places: Vec<Packet> = self.sides[side].remembered.iter().rev().take(all + 1).copied().collect();
         for (place, earlier) in places.iter().enumerate() {
             if fields(earlier) != fields(packet) {
                 continue;
             }
-            let turn = 1_u64 << 24;
-            let tick = |time_ns: u64| time_ns / (1 << 20) % turn;
+            let cycle = 1_u64 << 24;
+            let tick = |time_ns: u64| time_ns / (1 << 20) % cycle;
             let apart = tick(earlier.time_ns).abs_diff(tick(packet.time_ns));
-            let apart = apart.min(turn - apart);
+            let apart = apart.min(cycle - apart);
             match (identified, bare) {
-                (true, _) if apart > 48 => self.rule("no copy: too late, identified"),
-                (false, true) if control != 0 => self.rule("no copy: RST without identification"),
-                (false, true) => self.rule("no copy: acknowledgment without identification"),
-                (false, false) if apart > 1 => self.rule("no copy: too late, not identified"),
+                (true, _) if apart > 48 => self.rule("no duplicate: too late, identified"),
+                (false, true) if control != 0 => self.rule("no duplicate: RST without identification"),
+                (false, true) => self.rule("no duplicate: acknowledgment without identification"),
+                (false, false) if apart > 1 => self.rule("no duplicate: too late, not identified"),
                 _ if place == all => {
-                    self.rule(if all == 4 { "no copy: behind four others" } else { "no copy: behind 64 others" });
+                    self.rule(if all == 4 {
+                        "no duplicate: behind four others"
+                    } else {
+                        "no duplicate: behind 64 others"
+                    });
                 }
                 _ => {
-                    self.rule(if identified { "copy by identification" } else { "copy without identification" });
+                    self.rule(if identified {
+                        "duplicate by identification"
+                    } else {
+                        "duplicate without identification"
+                    });
                     if place == 1 {
-                        self.rule("copy at the second place");
+                        self.rule("duplicate at the second place");
                     }
                     if place >= 4 {
-                        self.rule("copy at the fifth place or beyond");
+                        self.rule("duplicate at the fifth place or beyond");
                     }
                     if all == 64 && place == 63 {
-                        self.rule("copy at the 64th place");
+                        self.rule("duplicate at the 64th place");
                     }
                     if place == 3 && all == 4 || place >= 32 {
-                        self.rule(if all == 4 { "copy at the fourth place" } else { "copy beyond the 32nd place" });
+                        self.rule(if all == 4 {
+                            "duplicate at the fourth place"
+                        } else {
+                            "duplicate beyond the 32nd place"
+                        });
                         self.sides[side].report.degradation.0 |= Degradation::DUPLICATES;
                     }
                     let same = earlier.ttl == packet.ttl;
@@ -320,37 +332,37 @@ impl Judge {
     fn syn(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let own = &self.sides[side];
         let peer = &self.sides[1 - side];
-        let again = own.syn.is_some_and(|syn| syn.sequence == packet.sequence);
-        if !again {
-            let behind = packet.sequence.wrapping_add(1);
+        let is_known = own.syn.is_some_and(|syn| syn.sequence == packet.sequence);
+        if !is_known {
+            let first = packet.sequence.wrapping_add(1);
             let lowest = own.stream.as_ref().map(|stream| stream.lowest);
-            let below = lowest.map(|lowest| u64::from((lowest as u32).wrapping_sub(behind)));
+            let below = lowest.map(|lowest| u64::from((lowest as u32).wrapping_sub(first)));
             if own.syn.is_none() && below.is_some_and(|below| below < QUARTER) {
                 self.rule("SYN overtaken");
                 let stream = self.sides[side].stream.as_mut().unwrap();
                 let first = stream.lowest - below.unwrap();
                 if first < stream.lowest {
-                    stream.gaps.push((first..stream.lowest, stream.begun_ns));
+                    stream.gaps.push((first..stream.lowest, stream.started_ns));
                     stream.lowest = first;
                 }
-                if self.settle(side) {
+                if self.limit_holes(side) {
                     self.rule("SYN overtaken, holes full");
                 }
             } else {
                 let ended = own.ended || peer.ended;
                 let known = own.stream.is_some();
-                self.rule(if known { "SYN begins anew" } else { "begins with a SYN" });
+                self.rule(if known { "SYN restarts" } else { "starts with a SYN" });
                 if known {
                     self.rule(if ended { "reused: a side had ended" } else { "reused: none had ended" });
                     self.sides[side].report.degradation.0 |= if ended { 0 } else { Degradation::REUSED };
-                    self.forget(side);
+                    self.give_up_positions(side);
                 }
                 let own = &mut self.sides[side];
                 own.remembered.clear();
-                own.stream = Some(Stream::at((1 << 40) + u64::from(behind), packet.time_ns));
+                own.stream = Some(Stream::at((1 << 40) + u64::from(first), packet.time_ns));
                 own.ended = false;
                 own.acknowledged = None;
-                own.only_acknowledged_with = None;
+                own.last_window = None;
             }
             let answer = if packet.control & Packet::ACK != 0 { self.answer(side, packet) } else { None };
             if answer.is_some() {
@@ -365,36 +377,36 @@ impl Judge {
         }
         self.sides[side].last_syn_ns = packet.time_ns;
         if packet.payload_bytes > 0 {
-            self.rule(if again { "SYN repeated with payload" } else { "SYN with payload" });
+            self.rule(if is_known { "SYN retransmission with payload" } else { "SYN with payload" });
         }
         if packet.control & Packet::FIN != 0 {
             self.rule("SYN with FIN");
         }
         let lowest = self.sides[side].stream.as_ref().unwrap().lowest;
         self.take(side, packet, lowest);
-        if again { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
+        if is_known { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
     }
 
-    fn forget(&mut self, side: usize) {
+    fn give_up_positions(&mut self, side: usize) {
         let own = &mut self.sides[side];
         own.report.missing_bytes += own.stream.take().map_or(0, |stream| stream.missing());
         own.several = true;
         own.syn = None;
         own.out_of_window = None;
-        let many = own.remembered.len() > 4 && own.has_copies;
+        let many = own.remembered.len() > 4 && own.has_duplicates;
         own.remembered.clear();
-        self.rule("remembered are forgotten by a beginning");
+        self.rule("history cleared by a restart");
         if many {
-            self.rule("many are forgotten by a beginning");
+            self.rule("deep history cleared by a restart");
         }
     }
 
-    /// How long after the other side's last SYN a segment came that acknowledges it.
+    /// Time from the other side's last SYN to a segment that acknowledges it.
     fn answer(&mut self, side: usize, packet: &Packet) -> Option<u64> {
         let peer = &self.sides[1 - side];
         let (syn, stream) = (peer.syn?, peer.stream.as_ref()?);
         let number = packet.acknowledgment;
-        if !is_beyond(number, syn.sequence) || is_beyond(number, stream.highest as u32) {
+        if !is_after(number, syn.sequence) || is_after(number, stream.next as u32) {
             self.rule("SYN answered wrongly");
             return None;
         }
@@ -409,7 +421,7 @@ impl Judge {
         let Some(before) = self.sides[side].acknowledged else {
             self.sides[side].acknowledged = Some(number);
             let answered = self.sides[1 - side].syn.is_some_and(|syn| syn.control & Packet::ACK != 0);
-            // Not of the SYN itself: that is the responder's.
+            // The SYN-ACK itself is the answer of the responder.
             if answered && packet.control & Packet::SYN == 0 && self.sides[side].report.handshake_rtt_ns.is_none() {
                 self.sides[side].report.handshake_rtt_ns = self.answer(side, packet);
                 if self.sides[side].report.handshake_rtt_ns.is_some() {
@@ -418,32 +430,30 @@ impl Judge {
             }
             return;
         };
-        if is_beyond(before, number) {
+        if is_after(before, number) {
             return;
         }
         self.sides[side].acknowledged = Some(number);
         if number.wrapping_sub(before) >= 1 << 28 {
-            let many = self.sides[side].remembered.len() > 4 && self.sides[side].has_copies;
+            let many = self.sides[side].remembered.len() > 4 && self.sides[side].has_duplicates;
             self.sides[side].remembered.clear();
-            self.rule(if many { "many are forgotten by a leap" } else { "remembered are forgotten by a leap" });
+            self.rule(if many { "deep history cleared by a jump" } else { "history cleared by a jump" });
         }
     }
 
-    /// No SYN, no RST.
-    fn other(&mut self, side: usize, packet: &Packet) -> SegmentClass {
+    /// Classifies a segment without SYN and RST.
+    fn without_syn(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let fin = packet.control & Packet::FIN != 0;
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
-        let shut = peer.shut;
-        if let Some((highest, some)) =
-            own.stream.as_ref().map(|stream| (stream.highest, stream.lowest < stream.highest))
-        {
-            let before = packet.sequence == (highest as u32).wrapping_sub(1);
+        let zero_window = peer.zero_window;
+        if let Some((next, some)) = own.stream.as_ref().map(|stream| (stream.next, stream.lowest < stream.next)) {
+            let before = packet.sequence == (next as u32).wrapping_sub(1);
             match packet.payload_bytes {
                 0 | 1 if before && fin => self.rule("no keep-alive: FIN"),
-                1 if before && shut && some => {
+                1 if before && zero_window && some => {
                     self.rule("probe again");
                     self.sides[side].out_of_window = None;
-                    self.take(side, packet, highest - 1);
+                    self.take(side, packet, next - 1);
                     return SegmentClass::ZeroWindowProbe;
                 }
                 0 if before => {
@@ -454,13 +464,13 @@ impl Judge {
                     self.rule("keep-alive with the last octet");
                     return SegmentClass::KeepAlive;
                 }
-                1 if packet.sequence == highest as u32 && !fin && shut => {
+                1 if packet.sequence == next as u32 && !fin && zero_window => {
                     self.rule("probe");
                     self.sides[side].out_of_window = None;
-                    self.take(side, packet, highest);
+                    self.take(side, packet, next);
                     return SegmentClass::ZeroWindowProbe;
                 }
-                1 if packet.sequence == highest as u32 && !fin => self.rule("no probe: window open"),
+                1 if packet.sequence == next as u32 && !fin => self.rule("no probe: window open"),
                 _ => {}
             }
         }
@@ -472,9 +482,9 @@ impl Judge {
 
     fn acknowledgment(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let number = packet.acknowledgment;
-        let window = self.sides[side].only_acknowledged_with.replace(packet.window);
+        let window = self.sides[side].last_window.replace(packet.window);
         let (own, peer) = (&self.sides[side], &self.sides[1 - side]);
-        let on_the_way = peer.stream.as_ref().is_some_and(|stream| is_beyond(stream.highest as u32, number));
+        let outstanding = peer.stream.as_ref().is_some_and(|stream| is_after(stream.next as u32, number));
         let same = own.acknowledged == Some(number);
         let rule = if packet.control & Packet::ACK == 0 {
             "no duplicate acknowledgment: no ACK"
@@ -484,8 +494,8 @@ impl Judge {
             "no duplicate acknowledgment: other window"
         } else if packet.window == 0 {
             "no duplicate acknowledgment: window 0"
-        } else if !on_the_way {
-            "no duplicate acknowledgment: nothing on the way"
+        } else if !outstanding {
+            "no duplicate acknowledgment: nothing outstanding"
         } else {
             self.rule("duplicate acknowledgment");
             return SegmentClass::DuplicateAcknowledgment;
@@ -502,17 +512,17 @@ impl Judge {
             if length - fin >= QUARTER {
                 return SegmentClass::OutOfWindow;
             }
-            return self.begin_amid(side, packet);
+            return self.start_mid_stream(side, packet);
         };
         let start = stream.position(packet.sequence);
         let end = start + length;
-        let (lowest, highest) = (stream.lowest, stream.highest);
-        if end > highest && end >> 32 != highest >> 32 {
+        let (lowest, next) = (stream.lowest, stream.next);
+        if end > next && end >> 32 != next >> 32 {
             self.rule("position wraps");
         }
-        let out = if end >= highest + QUARTER {
+        let out = if end >= next + QUARTER {
             Some("out of window: ahead")
-        } else if start + QUARTER <= highest {
+        } else if start + QUARTER <= next {
             Some("out of window: behind")
         } else if self.sides[side].syn.is_some() && start < lowest {
             Some("out of window: before the SYN")
@@ -529,8 +539,8 @@ impl Judge {
                 Some(last) if u64::from(apart(last)) < QUARTER && length - fin < QUARTER => {
                     self.rule("jump");
                     self.sides[side].report.degradation.0 |= Degradation::JUMP;
-                    self.forget(side);
-                    return self.begin_amid(side, packet);
+                    self.give_up_positions(side);
+                    return self.start_mid_stream(side, packet);
                 }
                 Some(_) => self.rule("out of window: not next to the other"),
                 None => {}
@@ -545,10 +555,10 @@ impl Judge {
 
     fn class_of_payload(&mut self, side: usize, packet: &Packet, range: Range<u64>) -> SegmentClass {
         let stream = self.sides[side].stream.as_ref().unwrap();
-        let (lowest, highest) = (stream.lowest, stream.highest);
-        if range.start >= highest {
+        let (lowest, next) = (stream.lowest, stream.next);
+        if range.start >= next {
             let fin_alone = packet.payload_bytes == 0;
-            self.rule(if range.start > highest { "in order, beyond" } else { "in order, next" });
+            self.rule(if range.start > next { "in order, beyond" } else { "in order, next" });
             if fin_alone {
                 self.rule("FIN alone in order");
             }
@@ -562,7 +572,7 @@ impl Judge {
                 .iter()
                 .any(|earlier| (earlier.sequence, earlier.payload_bytes) == (packet.sequence, packet.payload_bytes));
             let peers = self.sides[1 - side].acknowledged;
-            let spurious = peers.is_some_and(|acknowledged| !is_beyond(range.end as u32, acknowledged));
+            let spurious = peers.is_some_and(|acknowledged| !is_after(range.end as u32, acknowledged));
             let report = &mut self.sides[side].report;
             report.partial_retransmissions += u64::from(known < all);
             report.spurious_retransmissions += u64::from(spurious);
@@ -573,7 +583,7 @@ impl Judge {
                 Some(_) => "retransmission, not acknowledged",
             });
             if !whole {
-                self.rule("retransmission, cut or joined anew");
+                self.rule("retransmission, re-segmented");
             }
             return SegmentClass::Retransmission;
         }
@@ -582,10 +592,10 @@ impl Judge {
             .iter()
             .filter(|(gap, _)| gap.start < range.end && range.start < gap.end)
             .min_by_key(|(gap, _)| gap.start);
-        let since_ns = first_gap.map_or(stream.begun_ns, |(_, since_ns)| *since_ns);
+        let since_ns = first_gap.map_or(stream.started_ns, |(_, since_ns)| *since_ns);
         let holes = stream.holes();
         if range.start < lowest {
-            self.rule("below the beginning");
+            self.rule("below the start");
         } else {
             let (start, end) = (range.start, range.end);
             if holes.len() > 1 {
@@ -610,8 +620,8 @@ impl Judge {
         if soon { SegmentClass::OutOfOrder } else { SegmentClass::UnseenRetransmission }
     }
 
-    fn begin_amid(&mut self, side: usize, packet: &Packet) -> SegmentClass {
-        self.rule("begins amid");
+    fn start_mid_stream(&mut self, side: usize, packet: &Packet) -> SegmentClass {
+        self.rule("starts mid-stream");
         let first = (1 << 40) + u64::from(packet.sequence);
         self.sides[side].stream = Some(Stream::at(first, packet.time_ns));
         self.take(side, packet, first);
@@ -630,7 +640,7 @@ impl Judge {
         own.report.retransmitted_bytes += known;
         own.report.unique_bytes += payload - known;
         let fin = packet.control & Packet::FIN != 0;
-        own.report.largest_hole_bytes = own.report.largest_hole_bytes.max(start.saturating_sub(stream.highest));
+        own.report.largest_hole_bytes = own.report.largest_hole_bytes.max(start.saturating_sub(stream.next));
         let touched = stream.holes().iter().filter(|hole| hole.start < end && start < hole.end).count();
         stream.take(start..end + u64::from(fin), packet.time_ns);
         let known_fin = own.fin;
@@ -644,7 +654,7 @@ impl Judge {
         }
         match known_fin {
             Some((position, _)) if fin => {
-                self.rule(if position == end { "FIN repeated" } else { "FIN repeated elsewhere" });
+                self.rule(if position == end { "FIN retransmission" } else { "FIN at another position" });
             }
             Some((position, _)) if (start..end).contains(&position) => self.rule("payload on the FIN"),
             None if fin && self.sides[side].syn.is_some() && !self.sides[side].several => self.rule("size by sequence"),
@@ -654,32 +664,32 @@ impl Judge {
         if touched > 1 {
             self.rule("touches several holes");
         }
-        self.settle(side);
+        self.limit_holes(side);
     }
 
-    /// Whether there were too many holes.
-    fn settle(&mut self, side: usize) -> bool {
+    /// Gives up the lowest of too many holes; returns whether there were too many.
+    fn limit_holes(&mut self, side: usize) -> bool {
         let own = &mut self.sides[side];
         let stream = own.stream.as_mut().unwrap();
         let holes = stream.holes();
         if holes.len() <= 32 {
             return false;
         }
-        assert_eq!(holes.len(), 33, "a segment opens or splits one at most");
+        assert_eq!(holes.len(), 33, "a segment opens or splits at most one hole");
         let lowest = holes[0].clone();
         own.report.missing_bytes += lowest.end - lowest.start;
         own.report.degradation.0 |= Degradation::HOLES;
-        let below = stream.lowest == lowest.start || stream.settled.iter().any(|range| range.start > lowest.end);
-        stream.settled.push(lowest);
-        self.rule("settled");
+        let below = stream.lowest == lowest.start || stream.given_up.iter().any(|range| range.start > lowest.end);
+        stream.given_up.push(lowest);
+        self.rule("hole given up");
         if below {
-            self.rule("settled below others");
+            self.rule("hole given up below others");
         }
         true
     }
 }
 
-/// What some histories reached.
+/// The rules, classes and degradations that packets reached.
 #[derive(Debug, Default)]
 pub struct Coverage {
     classes: BTreeMap<SegmentClass, u64>,
@@ -688,11 +698,11 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    pub fn add(&mut self, judge: &Judge) {
-        for (rule, times) in &judge.reached {
+    pub fn add(&mut self, model: &Exhaustive) {
+        for (rule, times) in &model.reached {
             *self.rules.entry(rule).or_default() += times;
         }
-        for report in [judge.report(0), judge.report(1)] {
+        for report in [model.report(0), model.report(1)] {
             for class in SegmentClass::ALL {
                 *self.classes.entry(class).or_default() += report.count(class).segments;
             }
@@ -702,8 +712,8 @@ impl Coverage {
         }
     }
 
-    /// All that the page speaks of was reached. `room` is none of it: these connections have all they ask for.
-    pub fn is_whole_but(&self, rare: &[&str]) {
+    /// Asserts that all rules were reached, except some. The pool never is full in these tests.
+    pub fn assert_complete_except(&self, rare: &[&str]) {
         let reached = |rule: &str| self.rules.contains_key(rule) || rare.contains(&rule);
         let missing: Vec<_> = RULES.iter().filter(|rule| !reached(rule)).collect();
         assert!(missing.is_empty(), "not reached: {missing:?}");
@@ -716,7 +726,7 @@ impl Coverage {
     }
 }
 
-/// Whether one number comes after another, by less than half a turn.
-fn is_beyond(one: u32, other: u32) -> bool {
+/// Whether one sequence number comes after another.
+fn is_after(one: u32, other: u32) -> bool {
     (1..1 << 31).contains(&one.wrapping_sub(other))
 }

@@ -1,0 +1,316 @@
+//! Duplicates, and the segments that are remembered as their originals.
+
+use super::*;
+
+#[test]
+fn segment_equal_to_one_of_the_last_four_is_a_duplicate() {
+    for between in 0..6 {
+        let mut connections = Connections::established();
+        let original = data(10 * MS, 1, 10);
+        connections.enter(0, original);
+        for number in 0..between {
+            connections.enter(0, data(11 * MS + u64::from(number) * MS, 11 + 10 * number, 10));
+        }
+        let duplicate = Packet { time_ns: 20 * MS, ..original };
+        assert_eq!(
+            connections.enter(0, duplicate),
+            if between < 4 { SegmentClass::Duplicate } else { SegmentClass::Retransmission }
+        );
+        // At the fourth place, older duplicates may have been missed.
+        let marked: &[&str] = if between == 3 { &["duplicates"] } else { &[] };
+        assert_eq!(connections.degraded(0), marked, "{between} between");
+        assert_eq!(connections.report(0).retransmitted_bytes, if between < 4 { 0 } else { 10 });
+    }
+}
+
+/// A connection with a duplicate on side 0.
+fn with_duplicate() -> Connections {
+    let mut connections = Connections::established();
+    let original = data(10 * MS, 1, 10);
+    assert_eq!(connections.enter(0, original), SegmentClass::InOrder);
+    assert_eq!(connections.enter(0, Packet { time_ns: 11 * MS, ..original }), SegmentClass::Duplicate);
+    connections
+}
+
+/// Enters a number of segments in order.
+fn enter_in_order(connections: &mut Connections, from_ns: u64, from: u32, segments: u32) {
+    for number in 0..segments {
+        let packet = data(from_ns + u64::from(number) * 10_000, from + 10 * number, 10);
+        assert_eq!(connections.enter(0, packet), SegmentClass::InOrder, "{number}");
+    }
+}
+
+#[test]
+fn after_the_first_duplicate_64_segments_are_remembered() {
+    for between in 0..80 {
+        for ttl in [64, 63] {
+            let mut connections = with_duplicate();
+            let original = data(12 * MS, 11, 10);
+            connections.enter(0, original);
+            enter_in_order(&mut connections, 13 * MS, 21, between);
+            let class = match (between < 64, ttl) {
+                (true, 64) => SegmentClass::Duplicate,
+                (true, _) => SegmentClass::RoutedDuplicate,
+                _ => SegmentClass::Retransmission,
+            };
+            assert_eq!(connections.enter(0, Packet { time_ns: 20 * MS, ttl, ..original }), class, "{between} between");
+            // In the older half, older duplicates may have been missed; the fourth place no longer counts.
+            let marked: &[&str] = if (32..64).contains(&between) { &["duplicates"] } else { &[] };
+            assert_eq!(connections.degraded(0), marked, "{between} between");
+        }
+    }
+}
+
+#[test]
+fn deep_history_keeps_the_segments_remembered_before() {
+    for before in 1..7 {
+        let mut connections = Connections::established();
+        enter_in_order(&mut connections, 10 * MS, 1, before);
+        let duplicate_of = |number: u32, time_ns: u64| Packet {
+            time_ns,
+            ..data(10 * MS + u64::from(number) * 10_000, 1 + 10 * number, 10)
+        };
+        assert_eq!(connections.enter(0, duplicate_of(before - 1, 12 * MS)), SegmentClass::Duplicate);
+        enter_in_order(&mut connections, 13 * MS, 1 + 10 * before, 30);
+        for number in 0..before {
+            let class = if number + 4 < before { SegmentClass::Retransmission } else { SegmentClass::Duplicate };
+            assert_eq!(connections.enter(0, duplicate_of(number, 15 * MS)), class, "{number} of {before}");
+        }
+    }
+}
+
+#[test]
+fn latest_of_several_equal_segments_is_the_original() {
+    let mut connections = with_duplicate();
+    // Too far from the first to be its duplicate, and with another TTL.
+    let original = data(12 * MS, 11, 10);
+    connections.enter(0, original);
+    enter_in_order(&mut connections, 13 * MS, 21, 20);
+    let again = Packet { time_ns: 12 * MS + 60 * TICK, ttl: 60, ..original };
+    assert_eq!(connections.enter(0, again), SegmentClass::Retransmission);
+    assert_eq!(connections.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), SegmentClass::Duplicate);
+    assert_eq!(
+        connections.enter(0, Packet { time_ns: 12 * MS + 5 * TICK, ..original }),
+        SegmentClass::Duplicate,
+        "the other original is too far away"
+    );
+}
+
+#[test]
+fn deep_history_is_per_side() {
+    let mut connections = with_duplicate();
+    let original = data(12 * MS, 1001, 10);
+    connections.enter(1, original);
+    for number in 0..4 {
+        connections.enter(1, data(13 * MS + number * MS, 1011 + 10 * number as u32, 10));
+    }
+    assert_eq!(connections.enter(1, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Retransmission);
+}
+
+#[test]
+fn deep_history_continues_in_later_records() {
+    let mut connections = with_duplicate();
+    let original = data(12 * MS, 11, 10);
+    connections.enter(0, original);
+    enter_in_order(&mut connections, 13 * MS, 21, 20);
+    connections.next_record();
+    assert_eq!((connections.pool.used(), connections.report(0).has_anomalies()), (1, false));
+    enter_in_order(&mut connections, 14 * MS, 221, 20);
+    assert_eq!(connections.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
+    assert_eq!(connections.report(0).count(SegmentClass::Duplicate).segments, 1);
+    connections.connection.reset(&mut connections.pool);
+    assert_eq!(connections.pool.used(), 0);
+}
+
+#[test]
+fn clearing_a_deep_history_keeps_it_deep() {
+    let jump_of_acknowledgment =
+        |connections: &mut Connections| _ = connections.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
+    let syn = |connections: &mut Connections| {
+        assert_eq!(connections.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), SegmentClass::Syn)
+    };
+    let jump = |connections: &mut Connections| {
+        assert_eq!(connections.enter(0, data(15 * MS, 0x8000_0000, 10)), SegmentClass::OutOfWindow);
+        assert_eq!(connections.enter(0, data(16 * MS, 0x8000_000a, 10)), SegmentClass::InOrder);
+    };
+    let nothing = |_: &mut Connections| {};
+    type Clearing<'a> = (&'a str, &'a dyn Fn(&mut Connections), u32);
+    let all: [Clearing; 4] = [
+        ("nothing", &nothing, 41),
+        ("acknowledgment jump", &jump_of_acknowledgment, 41),
+        ("syn", &syn, 0x1000_0001),
+        ("jump", &jump, 0x8000_0014),
+    ];
+    for (name, clear, next) in all {
+        let mut connections = with_duplicate();
+        let original = Packet { acknowledgment: 1001, ..segment(12 * MS, 11, 10, ACK) };
+        assert_eq!(connections.enter(0, original), SegmentClass::InOrder);
+        enter_in_order(&mut connections, 13 * MS, 21, 2);
+        clear(&mut connections);
+        // The original is gone.
+        let class = connections.enter(0, Packet { time_ns: 17 * MS, ..original });
+        assert_eq!(class == SegmentClass::Duplicate, name == "nothing", "{name}: {class:?}");
+        let original = data(18 * MS, next, 10);
+        assert_eq!(connections.enter(0, original), SegmentClass::InOrder, "{name}");
+        enter_in_order(&mut connections, 19 * MS, next + 10, 40);
+        assert_eq!(connections.enter(0, Packet { time_ns: 22 * MS, ..original }), SegmentClass::Duplicate, "{name}");
+    }
+}
+
+#[test]
+fn full_pool_keeps_four_segments_and_marks_the_report() {
+    let mut full = AnomalyPool::new(0).unwrap();
+    let mut connection = Connection::NEW;
+    let mut packets = 0;
+    let mut enter = |connection: &mut Connection, packet: Packet| {
+        packets += 1;
+        (connection.enter(0, &packet, &mut full), connection.report(0, packets, &full).degradation)
+    };
+    let pool_full = Degradation(Degradation::POOL_FULL);
+    for number in 0..10 {
+        let first = data(10 * MS + number * MS, 1 + 10 * number as u32, 10);
+        let degraded = if number == 0 { Degradation(0) } else { pool_full };
+        assert_eq!(enter(&mut connection, first), (SegmentClass::InOrder, degraded));
+        assert_eq!(enter(&mut connection, Packet { ttl: 63, ..first }), (SegmentClass::RoutedDuplicate, pool_full));
+    }
+    let (fourth, fifth) = (data(16 * MS, 61, 10), data(15 * MS, 51, 10));
+    assert_eq!(enter(&mut connection, fourth).0, SegmentClass::Duplicate);
+    assert_eq!(enter(&mut connection, fifth).0, SegmentClass::Retransmission);
+    assert_eq!(connection.anomaly_indices(), [None, None]);
+    // With a pool entry the history becomes deep.
+    let mut some = AnomalyPool::new(1).unwrap();
+    let original = data(20 * MS, 101, 10);
+    connection.enter(0, &original, &mut some);
+    connection.enter(0, &original, &mut some);
+    for number in 0..10 {
+        connection.enter(0, &data(21 * MS + number * MS, 111 + 10 * number as u32, 10), &mut some);
+    }
+    assert_eq!(connection.enter(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), SegmentClass::Duplicate);
+}
+
+#[test]
+fn reused_pool_entry_has_no_history_of_another_direction() {
+    let mut connections = with_duplicate();
+    let original = data(12 * MS, 11, 10);
+    connections.enter(0, original);
+    enter_in_order(&mut connections, 13 * MS, 21, 2);
+    connections.connection.reset(&mut connections.pool);
+    (connections.reference, connections.packets) = (TcpReference::default(), [0; 2]);
+    // The same segments again, without the original: its old history entry must not count.
+    let first = data(10 * MS, 1, 10);
+    connections.enter(0, first);
+    assert_eq!(connections.enter(0, Packet { time_ns: 11 * MS, ..first }), SegmentClass::Duplicate);
+    enter_in_order(&mut connections, 13 * MS, 21, 2);
+    assert_ne!(connections.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
+}
+
+#[test]
+fn duplicate_may_differ_only_in_ttl() {
+    let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
+    let later = Packet { time_ns: 11 * MS, ..original };
+    let class_of = |packet: Packet| {
+        let mut connections = Connections::established();
+        connections.enter(0, original);
+        connections.enter(0, packet)
+    };
+    assert_eq!(class_of(later), SegmentClass::Duplicate);
+    assert_eq!(class_of(Packet { ttl: 63, ..later }), SegmentClass::RoutedDuplicate);
+    let others = [
+        Packet { acknowledgment: 1000, ..later },
+        Packet { payload_bytes: 9, ..later },
+        Packet { control: ACK | 8, ..later },
+        Packet { window: 501, ..later },
+        Packet { icmp_or_checksum: [1, 0], ..later },
+        Packet { identification: 7, ..later },
+    ];
+    for other in others {
+        assert_eq!(class_of(other), SegmentClass::Retransmission, "{other:?}");
+    }
+}
+
+#[test]
+fn duplicate_is_near_in_time() {
+    let class_of = |original: Packet, ticks: u64| {
+        let mut connections = Connections::new();
+        let begin_ns = 5 * TICK;
+        assert!(!matches!(connections.enter(0, Packet { time_ns: begin_ns, ..original }), SegmentClass::Duplicate));
+        let other = connections.class_of(Packet { time_ns: begin_ns - 3 * TICK, ..original });
+        assert_eq!(
+            other,
+            connections.class_of(Packet { time_ns: begin_ns + 3 * TICK, ..original }),
+            "the order does not matter"
+        );
+        connections.enter(0, Packet { time_ns: begin_ns + ticks * TICK, ..original })
+    };
+    let identified = data(0, 1, 10);
+    let without = Packet { identification: 0, ..identified };
+    let of_ipv6 = Packet { network: Network::Ipv6, ..identified };
+    assert_eq!(class_of(identified, 48), SegmentClass::Duplicate);
+    assert_eq!(class_of(identified, 49), SegmentClass::Retransmission);
+    for packet in [without, of_ipv6] {
+        assert_eq!(class_of(packet, 1), SegmentClass::Duplicate);
+        assert_eq!(class_of(packet, 2), SegmentClass::Retransmission);
+        // Ticks wrap after 2^24.
+        assert_eq!(class_of(packet, (1 << 24) - 1), SegmentClass::Duplicate);
+        assert_eq!(class_of(packet, (1 << 24) - 2), SegmentClass::Retransmission);
+    }
+    // Pure acknowledgments and RST without identification are never duplicates.
+    for control in [ACK, RST, RST | FIN] {
+        let bare = Packet { control, payload_bytes: 0, ..without };
+        assert_ne!(class_of(bare, 0), SegmentClass::Duplicate, "{control}");
+        assert_eq!(class_of(Packet { identification: 9, ..bare }, 0), SegmentClass::Duplicate, "{control}");
+    }
+    for control in [SYN, FIN, SYN | ACK] {
+        assert_eq!(class_of(Packet { control, payload_bytes: 0, ..without }, 0), SegmentClass::Duplicate, "{control}");
+    }
+}
+
+impl Connections {
+    /// The class of a segment of side 0 in a copy of the connection.
+    fn class_of(&self, packet: Packet) -> SegmentClass {
+        self.reference.clone().enter(0, &packet)
+    }
+}
+
+#[test]
+fn duplicate_changes_no_state() {
+    let mut connections = Connections::established();
+    let closed = Packet { window: 0, ..acknowledgment(10 * MS, 1001, 1) };
+    connections.enter(1, closed);
+    connections.enter(1, acknowledgment(11 * MS, 1001, 1));
+    assert_eq!(connections.enter(1, Packet { time_ns: 12 * MS, ..closed }), SegmentClass::Duplicate);
+    assert_eq!(connections.report(1).zero_windows, 1);
+    // The window is still open.
+    assert_eq!(connections.enter(0, data(13 * MS, 1, 1)), SegmentClass::InOrder);
+}
+
+#[test]
+fn syn_clears_the_history() {
+    let mut connections = Connections::new();
+    let early = acknowledgment(0, 1, 2000);
+    connections.enter(0, early);
+    assert_eq!(connections.enter(0, segment(MS, 0, 0, SYN)), SegmentClass::Syn);
+    connections.enter(0, acknowledgment(2 * MS, 1, 1990));
+    assert_eq!(connections.enter(0, Packet { time_ns: 3 * MS, ..early }), SegmentClass::Acknowledgment);
+}
+
+#[test]
+fn segment_out_of_window_is_not_remembered() {
+    let mut connections = Connections::established();
+    connections.enter(0, data(10 * MS, 1, 10));
+    let stray = data(11 * MS, 1 << 31, 10);
+    assert_eq!(connections.enter(0, stray), SegmentClass::OutOfWindow);
+    connections.enter(0, data(12 * MS, 11, 10));
+    assert_eq!(connections.enter(0, Packet { time_ns: 13 * MS, ..stray }), SegmentClass::OutOfWindow);
+}
+
+#[test]
+fn acknowledgment_jump_clears_the_history() {
+    for (jump, class) in [((1 << 28) - 1, SegmentClass::Duplicate), (1 << 28, SegmentClass::Retransmission)] {
+        let mut connections = Connections::established();
+        let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
+        connections.enter(0, original);
+        connections.enter(0, acknowledgment(11 * MS, 11, 1001 + jump));
+        assert_eq!(connections.enter(0, Packet { time_ns: 12 * MS, ..original }), class, "{jump}");
+    }
+}
