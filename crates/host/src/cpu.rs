@@ -1,7 +1,7 @@
-//! Processors and nodes: which share a core, a cache, a memory controller.
+//! CPUs and NUMA nodes.
 //!
-//! A *cpu* is what the kernel numbers: a hardware thread. A *core* has one or more of them. A *node* is memory with the cores
-//! that are close to it.
+//! A *CPU* is what the kernel numbers: a hardware thread. A *core* has one or more of them. A *NUMA
+//! node* is memory with the cores that are close to it.
 
 use crate::sysroot::Sysroot;
 use serde::Serialize;
@@ -9,75 +9,75 @@ use serde::Serialize;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// One hardware thread that is online.
+/// A CPU that is online.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Its number.
     pub id: u32,
-    /// Its node.
+    /// Its NUMA node.
     pub node: Option<u32>,
-    /// Its socket.
+    /// Its socket (physical package).
     pub package: Option<u32>,
-    /// The hardware threads of its core, itself among them, ascending.
+    /// The CPUs of its core, including itself, in ascending order.
     pub siblings: Vec<u32>,
-    /// Those with which it shares the second-level cache; none if not known.
+    /// The CPUs that share its second-level cache; empty if unknown.
     pub level2: Vec<u32>,
-    /// Those with which it shares the third-level cache; none if not known.
+    /// The CPUs that share its third-level cache; empty if unknown.
     pub level3: Vec<u32>,
-    /// Whether the scheduler leaves it alone (`isolcpus`).
+    /// Whether it is isolated from the scheduler (`isolcpus`).
     pub isolated: bool,
     /// Frequency governor.
     pub governor: Option<String>,
-    /// Idle states, shallow ones first.
+    /// Idle states, in order of depth.
     pub idle_states: Vec<IdleState>,
 }
 
-/// A state in which a processor waits for work.
+/// A CPU idle state (C-state).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdleState {
     /// Its name: `C1`, `C6`.
     pub name: String,
-    /// Microseconds until it works again.
+    /// Exit latency, µs.
     pub latency_us: u32,
-    /// Whether it is never entered.
+    /// Whether the state is disabled.
     pub disabled: bool,
 }
 
-/// Memory and the processors close to it.
+/// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NumaNode {
     /// Its number.
     pub id: u32,
-    /// Its processors, ascending.
+    /// Its CPUs, in ascending order.
     pub cpus: Vec<u32>,
-    /// Octets of memory.
+    /// Size of its memory.
     pub memory_bytes: Option<u64>,
-    /// Octets that nobody uses.
+    /// Free memory.
     pub free_bytes: Option<u64>,
-    /// Large pages that were reserved, by size.
+    /// Reserved huge pages, by size.
     pub huge_pages: Vec<HugePages>,
 }
 
-/// Large pages of one size.
+/// Reserved huge pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HugePages {
-    /// Octets of one.
+    /// Size of one page.
     pub size_bytes: u64,
-    /// Reserved.
+    /// Number of reserved pages.
     pub total: u64,
-    /// Of these not in use.
+    /// Number of free pages.
     pub free: u64,
 }
 
 impl NumaNode {
-    /// Octets in reserved pages that nobody uses; `None` if not known.
+    /// Free memory in reserved huge pages; `None` if unknown.
     pub fn free_huge_page_bytes(&self) -> Option<u64> {
-        let octets = self.huge_pages.iter().map(|pages| pages.size_bytes.saturating_mul(pages.free));
-        (!self.huge_pages.is_empty()).then(|| octets.fold(0, u64::saturating_add))
+        let bytes = self.huge_pages.iter().map(|pages| pages.size_bytes.saturating_mul(pages.free));
+        (!self.huge_pages.is_empty()).then(|| bytes.fold(0, u64::saturating_add))
     }
 }
 
-/// The nodes that have processors or memory. A kernel that knows none is one node.
+/// NUMA nodes with CPUs or memory. A kernel without NUMA support counts as one node.
 pub fn nodes(sysroot: &Sysroot) -> Vec<NumaNode> {
     let ids = sysroot.list(&format!("{NODE}/online")).unwrap_or_default();
     let nodes = ids.into_iter().filter_map(|id| {
@@ -105,7 +105,7 @@ pub fn nodes(sysroot: &Sysroot) -> Vec<NumaNode> {
     vec![NumaNode { id: 0, cpus, memory_bytes: field("MemTotal"), free_bytes: field("MemFree"), huge_pages: pages }]
 }
 
-/// `Node 0 MemTotal: 1024 kB`, or the same without the node.
+/// Parses a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`.
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.ends_with(name)))?.1;
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
@@ -122,13 +122,13 @@ fn pages(sysroot: &Sysroot, folder: &str) -> Vec<HugePages> {
     pages
 }
 
-/// The processors that are online, ascending.
+/// CPUs that are online, in ascending order.
 pub fn cpus(sysroot: &Sysroot, nodes: &[NumaNode]) -> Vec<Cpu> {
     let isolated = sysroot.list(&format!("{CPU}/isolated")).unwrap_or_default();
     let online = sysroot.list(&format!("{CPU}/online")).unwrap_or_default();
     let cpu = |id: u32| {
         let folder = format!("{CPU}/cpu{id}");
-        // Older kernels have only the second.
+        // Older kernels have only `thread_siblings_list`.
         let siblings = sysroot
             .list(&format!("{folder}/topology/core_cpus_list"))
             .or_else(|| sysroot.list(&format!("{folder}/topology/thread_siblings_list")))
@@ -154,15 +154,16 @@ pub fn cpus(sysroot: &Sysroot, nodes: &[NumaNode]) -> Vec<Cpu> {
     online.into_iter().map(cpu).collect()
 }
 
-/// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
-/// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
+/// The CPUs of each core of a node, or of all nodes, in the order in which pipelines should use the
+/// cores: isolated ones first, then by shared cache. The core of CPU 0 is last, because the system
+/// uses it for other work.
 pub fn cores(cpus: &[Cpu], node: Option<u32>) -> Vec<Vec<u32>> {
-    let here = |cpu: &&Cpu| node.is_none() || cpu.node == node;
-    let first = |cpu: &&Cpu| cpu.siblings.first() == Some(&cpu.id);
-    let mut firsts: Vec<&Cpu> = cpus.iter().filter(here).filter(first).collect();
+    let is_on_node = |cpu: &&Cpu| node.is_none() || cpu.node == node;
+    let is_first = |cpu: &&Cpu| cpu.siblings.first() == Some(&cpu.id);
+    let mut firsts: Vec<&Cpu> = cpus.iter().filter(is_on_node).filter(is_first).collect();
     firsts.sort_by_key(|cpu| (cpu.id == 0, !cpu.isolated, cpu.level3.first().copied(), cpu.id));
-    let online = |id: &u32| cpus.iter().any(|cpu| cpu.id == *id);
-    firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(online).collect()).collect()
+    let is_online = |id: &u32| cpus.iter().any(|cpu| cpu.id == *id);
+    firsts.iter().map(|cpu| cpu.siblings.iter().copied().filter(is_online).collect()).collect()
 }
 
 fn idle(sysroot: &Sysroot, folder: &str) -> Vec<IdleState> {

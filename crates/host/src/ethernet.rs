@@ -1,11 +1,15 @@
-//! How many frames a second Ethernet carries.
+//! Frame rates of Ethernet links, and the frame sizes that plans assume.
 
-/// Preamble, start of frame and the gap behind it (IEEE 802.3), octets.
-const AROUND: u64 = 20;
+/// Octets around each frame: preamble, start frame delimiter and interpacket gap (IEEE 802.3).
+const FRAME_OVERHEAD: u64 = 20;
+/// Octets of an average internet frame, as in NAPA-FP and docs/performance.md.
+pub const AVERAGE_FRAME: u32 = 700;
+/// Octets of the smallest frame.
+pub const SMALLEST_FRAME: u32 = 64;
 
-/// Frames a second at most, for frames of so many octets (with FCS) on a link of so many bits a second.
-pub fn line_rate(link_bits: u64, frame_octets: u32) -> f64 {
-    link_bits as f64 / ((u64::from(frame_octets) + AROUND) * 8) as f64
+/// The line rate in frames per second, for frames of one size (octets with FCS).
+pub fn line_rate(link_bits_per_second: u64, frame_octets: u32) -> f64 {
+    link_bits_per_second as f64 / ((u64::from(frame_octets) + FRAME_OVERHEAD) * 8) as f64
 }
 
 #[cfg(test)]
@@ -13,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ethernet_carries_so_many_frames_a_second() {
+    fn line_rates_match_the_standard() {
         for (frame, per_second) in
             [(64, 14_880_952), (128, 8_445_945), (256, 4_528_985), (512, 2_349_624), (1518, 812_743)]
         {
@@ -23,9 +27,9 @@ mod tests {
         assert_eq!(line_rate(100_000_000_000, 700) as u64, 17_361_111);
     }
 
-    /// Velan and Pus (2015), Table I: per port of 10 Gbit/s, packets and bits of frames a second. They measured.
+    /// Velan and Pus (2015), Table I: packets and frame bits per second, measured on a 10 Gbit/s port.
     #[test]
-    fn the_published_table_comes_out_within_0_003_percent() {
+    fn line_rates_match_the_published_measurement_within_0_003_percent() {
         for (frame, packets, bits) in [
             (64, 14_880_545, 7_618_839_040_f64),
             (128, 8_445_715, 8_648_411_900.0),

@@ -1,12 +1,12 @@
-//! What ethtool says of a NIC, taken from its text (version 5 and newer).
+//! Parses the output of ethtool (version 5 and newer).
 
 use serde::Serialize;
 
-/// Something that a program or a NIC was asked for.
+/// A value that was read from a program or a NIC, or why it could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
-    /// The value that was read.
+    /// The value.
     Value(T),
     /// No value.
     Unavailable {
@@ -17,86 +17,87 @@ pub enum Reading<T> {
 }
 
 impl<T> Reading<T> {
-    /// The answer, if there is one.
+    /// The value, if there is one.
     pub fn ok(&self) -> Option<&T> {
         match self {
-            Self::Value(answer) => Some(answer),
+            Self::Value(value) => Some(value),
             Self::Unavailable { .. } => None,
         }
     }
 
-    /// Another answer from this one; `silent` if there is nothing in it.
-    pub(crate) fn and<U>(self, read: impl FnOnce(&T) -> Option<U>, silent: &str) -> Reading<U> {
+    /// Parses the value. `reason` explains why a value cannot be parsed.
+    pub(crate) fn parse<U>(self, parse: impl FnOnce(&T) -> Option<U>, reason: &str) -> Reading<U> {
         match self {
-            Self::Value(answer) => {
-                read(&answer).map_or_else(|| Reading::Unavailable { reason: silent.into() }, Reading::Value)
+            Self::Value(value) => {
+                parse(&value).map_or_else(|| Reading::Unavailable { reason: reason.into() }, Reading::Value)
             }
             Self::Unavailable { reason } => Reading::Unavailable { reason },
         }
     }
 }
 
-/// Descriptors of the receive ring of each queue.
+/// Descriptors in the receive ring of each queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RingSize {
-    /// Now.
+    /// Current setting.
     pub current: u32,
-    /// At most.
+    /// Hardware limit.
     pub maximum: u32,
 }
 
-/// Receive queues.
+/// Number of receive queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Channels {
-    /// Now.
+    /// Current setting.
     pub current: u32,
-    /// At most.
+    /// Hardware limit.
     pub maximum: u32,
     /// Whether ethtool calls them `combined` (with a transmit queue each), else `rx`.
     pub combined: bool,
 }
 
-/// How the NIC chooses a queue.
+/// How the NIC chooses a receive queue (receive-side scaling).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RssConfig {
-    /// The key, in the order of the wire; empty if the NIC does not tell.
+    /// The hash key in network byte order; empty if not reported.
     pub key: Vec<u8>,
-    /// The queue of each value of the hash's low bits; empty if the NIC does not tell.
+    /// The indirection table: a queue for each value of the low bits of the hash; empty if not
+    /// reported.
     pub table: Vec<u32>,
-    /// The function that is on: `toeplitz`, `xor`, `crc32`.
+    /// The active hash function: `toeplitz`, `xor` or `crc32`.
     pub function: Option<String>,
-    /// Whether the NIC joins both addresses, and both ports, before it hashes (`symmetric-xor`).
+    /// Whether the NIC hashes the XOR of both addresses and of both ports (`symmetric-xor`).
     pub symmetric_input: bool,
 }
 
-/// `ethtool -g`.
+/// Parses `ethtool -g`.
 pub fn ring(text: &str) -> Option<RingSize> {
     let (maximums, current) = sections(text)?;
     Some(RingSize { current: value(current, "RX")?, maximum: value(maximums, "RX")? })
 }
 
-/// `ethtool -l`.
+/// Parses `ethtool -l`.
 pub fn channels(text: &str) -> Option<Channels> {
     let (maximums, current) = sections(text)?;
-    let of = |section, name| value(section, name).unwrap_or(0_u32);
-    let combined = of(maximums, "Combined") > 0;
-    let all = |section| of(section, "RX").saturating_add(of(section, "Combined"));
-    let channels = Channels { current: all(current), maximum: all(maximums), combined };
+    let number = |section, name| value(section, name).unwrap_or(0_u32);
+    let combined = number(maximums, "Combined") > 0;
+    let sum = |section| number(section, "RX").saturating_add(number(section, "Combined"));
+    let channels = Channels { current: sum(current), maximum: sum(maximums), combined };
     (channels.current > 0).then_some(channels)
 }
 
-/// What a NIC can at most, and what it is set to.
+/// The sections of the hardware limits and of the current settings.
 fn sections(text: &str) -> Option<(&str, &str)> {
     text.split_once("Current hardware settings:")
 }
 
-/// A number behind a name.
+/// The number after a name and a colon.
 fn value(section: &str, name: &str) -> Option<u32> {
     let values = section.lines().filter_map(|line| line.trim().split_once(':'));
     values.filter(|(key, _)| *key == name).find_map(|(_, value)| crate::lists::number(value))
 }
 
-/// `ethtool -x`.
+/// Parses `ethtool -x`.
 pub fn rss(text: &str) -> Option<RssConfig> {
     let mut rss = RssConfig { key: vec![], table: vec![], function: None, symmetric_input: false };
     let mut section = "";
@@ -121,14 +122,14 @@ pub fn rss(text: &str) -> Option<RssConfig> {
     (!rss.key.is_empty() || !rss.table.is_empty()).then_some(rss)
 }
 
-/// `ethtool -k`: the features that are on and can be switched off, of those that are asked for.
+/// Parses `ethtool -k`: which of the named features are on and can be switched off.
 pub fn switched_on(text: &str, names: &[&str]) -> Vec<String> {
     let features = text.lines().filter_map(|line| line.trim().split_once(':'));
     let on = features.filter(|(name, state)| names.contains(name) && state.trim() == "on");
     on.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// `ethtool -n … rx-flow-hash …`: whether ports are hashed; `None` if nothing is.
+/// Parses `ethtool -n … rx-flow-hash …`: whether ports are hashed; `None` if nothing is hashed.
 pub fn hashes_ports(text: &str) -> Option<bool> {
     text.contains("IP SA").then(|| text.contains("src port"))
 }
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_card_says_is_understood() {
+    fn output_of_a_nic_is_parsed() {
         let text = "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t8192\nRX Mini:\tn/a\nTX:\t\t8192\n\
                     Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t1024\n";
         assert_eq!(ring(text), Some(RingSize { current: 1024, maximum: 8192 }));
@@ -166,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_says_nothing_is_not_known() {
-        // What ethtool 6.1 says of a virtual NIC without receive-side scaling.
+    fn output_without_values_is_none() {
+        // Output of ethtool 6.1 for a virtual NIC without receive-side scaling.
         let text = "RX flow hash indirection table for eth0 with 1 RX ring(s):\nOperation not supported\nRSS hash key:\n\
                     Operation not supported\nRSS hash function:\n    toeplitz: on\n    xor: off\n    crc32: off\n";
         assert_eq!(rss(text), None);

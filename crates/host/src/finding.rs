@@ -1,58 +1,62 @@
-//! What was found, and what mends it.
+//! Findings of the checks, and their remedies.
 
 use serde::Serialize;
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::io;
+use std::process::{Command, ExitStatus, Stdio};
 
-/// How bad it is.
+/// The subject of findings that are not about an interface.
+pub const MACHINE: &str = "machine";
+
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Packets are lost, or figures are wrong.
+    /// Packets are lost, or measured values are wrong.
     Critical,
-    /// Costs something, or will under load.
+    /// Costs performance, at least under load.
     Warning,
-    /// Could not be read.
+    /// The value could not be read.
     Unknown,
-    /// As it should be.
+    /// Nothing to improve.
     Ok,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// How serious it is.
     pub severity: Severity,
-    /// The check, as docs/doctor.md names it.
+    /// The name of the check in docs/doctor.md.
     pub check: &'static str,
     /// The interface, or `machine`.
     pub subject: String,
-    /// What is so, in a line.
+    /// What was found, in one line.
     pub summary: String,
     /// Why it costs packets; empty if nothing is wrong.
     pub impact: String,
-    /// What mends it.
+    /// How to repair it.
     pub remedy: Option<Remedy>,
 }
 
-/// What mends a finding.
+/// How to repair a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// What to type, as root, one command a line.
+    /// Commands for a root shell, one per line.
     pub commands: Vec<String>,
-    /// What `--fix` does; none if a person has to.
+    /// What `--fix` does; empty if the user has to decide.
     pub steps: Vec<Step>,
-    /// What to know before.
+    /// What to know before running the commands; may be empty.
     pub note: String,
 }
 
-/// One thing that `--fix` does.
+/// One change that `--fix` makes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Runs a program with arguments.
     Run(Vec<String>),
-    /// Writes a text into a file of the kernel.
+    /// Writes a text into a file below `/sys` or `/proc`.
     Write {
         /// The file.
         path: String,
@@ -61,64 +65,90 @@ pub enum Step {
     },
 }
 
+/// Why a step has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The file could not be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+    /// The program could not be started.
+    #[error("{program}: {error}")]
+    Start {
+        /// The program.
+        program: String,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+    /// The program has failed with a message.
+    #[error("{0}")]
+    Failed(String),
+    /// The program has failed without a message.
+    #[error("{0}")]
+    FailedSilently(ExitStatus),
+}
+
 impl Finding {
-    /// Something that is wrong, or could be better.
-    pub(crate) fn bad(severity: Severity, check: &'static str, subject: &str, summary: String, impact: String) -> Self {
+    /// A finding without a remedy.
+    pub(crate) fn new(severity: Severity, check: &'static str, subject: &str, summary: String, impact: String) -> Self {
         Self { severity, check, subject: subject.into(), summary, impact, remedy: None }
     }
 
-    /// Something that is as it should be.
-    pub(crate) fn fine(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
-        Self::bad(Severity::Ok, check, subject, summary.into(), String::new())
+    /// Nothing to improve.
+    pub(crate) fn ok(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, check, subject, summary.into(), String::new())
     }
 
-    /// Something that could not be read: what, and why.
+    /// A value that could not be read, and why.
     pub(crate) fn unknown(check: &'static str, subject: &str, summary: impl fmt::Display) -> Self {
-        Self::bad(Severity::Unknown, check, subject, summary.to_string(), String::new())
+        Self::new(Severity::Unknown, check, subject, summary.to_string(), String::new())
     }
 
-    /// Mended by steps that are safe: each is its own command.
-    pub(crate) fn fixed_by(mut self, steps: Vec<Step>, note: &str) -> Self {
+    /// Adds safe steps, which are also the commands.
+    pub(crate) fn with_steps(mut self, steps: Vec<Step>, note: &str) -> Self {
         let commands = steps.iter().map(Step::to_string).collect();
         self.remedy = Some(Remedy { commands, steps, note: note.into() });
         self
     }
 
-    /// Mended by a person.
-    pub(crate) fn by_hand(mut self, commands: &[String], note: &str) -> Self {
+    /// Adds commands that only the user may run.
+    pub(crate) fn with_commands(mut self, commands: &[String], note: &str) -> Self {
         self.remedy = Some(Remedy { commands: commands.to_vec(), steps: vec![], note: note.into() });
         self
     }
 }
 
 impl Step {
-    /// A program with its arguments, as one line without quotes.
+    /// A program with its arguments, from a line without quotes.
     pub(crate) fn run(line: &str) -> Self {
         Self::Run(line.split_whitespace().map(String::from).collect())
     }
 
-    /// Does it, on this machine.
+    /// Makes the change on this machine.
     ///
     /// # Errors
-    /// What the system or the program said.
-    pub fn apply(&self) -> Result<(), String> {
+    /// The operating system or the program has refused it.
+    ///
+    /// # Panics
+    /// If [`Step::Run`] is empty.
+    pub fn apply(&self) -> Result<(), StepError> {
         match self {
-            Self::Write { path, text } => std::fs::write(path, text).map_err(|error| error.to_string()),
+            Self::Write { path, text } => Ok(std::fs::write(path, text)?),
             Self::Run(words) => {
-                let (program, arguments) = words.split_first().ok_or("no program")?;
+                let (program, arguments) = words.split_first().expect("a step has a program");
                 let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-                let output = output.map_err(|error| format!("{program}: {error}"))?;
+                let output = output.map_err(|error| StepError::Start { program: program.clone(), error })?;
                 if output.status.success() {
                     return Ok(());
                 }
-                let said = String::from_utf8_lossy(&output.stderr);
-                Err(said.lines().next().map_or_else(|| output.status.to_string(), |line| line.trim().to_owned()))
+                let message = String::from_utf8_lossy(&output.stderr);
+                let first_line = message.lines().next().map(|line| StepError::Failed(line.trim().to_owned()));
+                Err(first_line.unwrap_or(StepError::FailedSilently(output.status)))
             }
         }
     }
 }
 
-/// As one types it.
+/// Formats a step as a shell command.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

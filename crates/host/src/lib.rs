@@ -1,11 +1,13 @@
-//! The machine under a probe: what it is, what is wrong with it, and which core should do what.
+//! The machine on which a probe runs: what it is, what costs packets on it, and which CPU should run
+//! which stage.
 //!
-//! In: a [`Sysroot`]: this machine, a folder that looks like one, or a recording of one. Out: a [`Machine`] of what could
-//! be read; [`examine`] says what is wrong with it, in words; [`plan()`] lays pipelines out on its cores, and
-//! [`place`] those of a probe that starts.
-//! Always true: nothing is guessed. What cannot be read is absent, and whoever needs it says "not known". Reading
-//! never fails and never changes anything; only [`Step::apply`] does, when it is asked to.
-//! It knows no other room: what it says of Weir's needs are figures of docs/performance.md.
+//! In: a [`Sysroot`]: this machine, a folder with a copy of its files, or a recording. Out: a
+//! [`Machine`] with everything that could be read. [`examine`] finds what is wrong with it, [`plan()`]
+//! computes what a link needs, and [`assign_cpus`] chooses CPUs for a starting probe.
+//!
+//! Nothing is guessed: a value that cannot be read is absent, and findings about it are
+//! [`Severity::Unknown`]. Only [`Step::apply`] changes the machine. The crate uses no other crate of
+//! Weir; the needs of Weir are figures from docs/performance.md.
 #![forbid(unsafe_code)]
 
 mod assignment;
@@ -25,13 +27,13 @@ mod sysroot;
 mod toeplitz;
 mod units;
 
-pub use assignment::{CpuAssignment, SourceThreads, assign_cpus, nearby_cpus};
+pub use assignment::{AssignmentError, CpuAssignment, SourceThreads, assign_cpus, nearby_cpus};
 pub use checks::examine;
 pub use cpu::{Cpu, HugePages, IdleState, NumaNode};
 pub use cpu_layout::{CpuLayout, LayoutMode, PipelineCpus};
 pub use ethernet::line_rate;
 pub use ethtool::{Channels, Reading, RingSize, RssConfig};
-pub use finding::{Finding, Remedy, Severity, Step};
+pub use finding::{Finding, Remedy, Severity, Step, StepError};
 pub use machine::Machine;
 pub use nic::{Irq, Nic};
 pub use pcie::{PcieLink, bus_octets};

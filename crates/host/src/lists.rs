@@ -1,15 +1,16 @@
-//! Lists of numbers as the kernel writes them: `0-3,8`.
+//! Lists of numbers in the notation of the kernel: `0-3,8`.
 
-/// More numbers than any kernel has processors are no list of processors.
-const MOST: u32 = 65_536;
+/// A CPU number must be below this limit, so that a damaged file cannot exhaust the memory.
+const LIMIT: u32 = 65_536;
 
-/// The numbers, ascending; an empty text is an empty list. `None` if it is no list.
+/// Parses a list. Returns the numbers in ascending order; `None` if the text is not a list. An empty
+/// text is an empty list.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-        if first > last || last >= MOST {
+        if first > last || last >= LIMIT {
             return None;
         }
         numbers.extend(first..=last);
@@ -19,7 +20,7 @@ pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// The numbers as a list in short: `0-3,8`.
+/// Formats numbers as a list: `0-3,8`.
 pub fn list(numbers: &[u32]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -33,14 +34,9 @@ pub fn list(numbers: &[u32]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// A decimal number with nothing around it but space.
+/// Parses a decimal number with optional white space around it.
 pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.trim().parse().ok()
-}
-
-/// What a number of things is called: `1 queue`, `4 queues`.
-pub fn count(n: usize, thing: &str) -> String {
-    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -48,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written_alike() {
+    fn lists_are_formatted_as_they_are_parsed() {
         for (text, numbers) in [("", &[][..]), ("0", &[0]), ("0-3", &[0, 1, 2, 3]), ("0-1,8,10-11", &[0, 1, 8, 10, 11])]
         {
             assert_eq!(parse_list(text).as_deref(), Some(numbers), "{text}");
@@ -58,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_list_and_takes_no_memory() {
+    fn garbage_is_rejected_and_allocates_no_memory() {
         for text in ["x", "1-", "-1", "3-1", "0-4294967295", "99999999999", "1 2", "0x3"] {
             assert_eq!(parse_list(text), None, "{text}");
         }

@@ -1,36 +1,37 @@
-//! A machine: everything that was read of it, once.
+//! Everything that is read of a machine.
 
 use crate::cpu::{self, Cpu, NumaNode};
 use crate::nic::{self, Nic};
 use crate::sysroot::Sysroot;
 use serde::Serialize;
 
-/// What could be read. What could not is `None` or empty.
+/// A machine. Values that could not be read are `None` or empty.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the CPU model.
     pub processor: Option<String>,
-    /// Whether it runs below another system.
+    /// Whether it is a virtual machine.
     pub is_virtual: Option<bool>,
-    /// Instruction sets that Weir can use: `avx2`, `avx512f`; `None` on processors that do not name theirs so.
+    /// Instruction sets that Weir uses: `avx2`, `avx512f`; `None` on CPUs of another architecture.
     pub instructions: Option<Vec<String>>,
-    /// The kernel's version.
+    /// Kernel version.
     pub kernel: Option<String>,
-    /// Processors that are online, ascending.
+    /// CPUs that are online, in ascending order.
     pub cpus: Vec<Cpu>,
-    /// Nodes, ascending.
+    /// NUMA nodes, in ascending order.
     pub nodes: Vec<NumaNode>,
-    /// Whether cores have more than one hardware thread.
+    /// Whether SMT is active: cores have more than one hardware thread.
     pub smt: Option<bool>,
-    /// Whether processors may run faster than they are rated.
+    /// Whether turbo frequencies are enabled.
     pub turbo: Option<bool>,
-    /// What the kernel reads the time from.
+    /// Clock source of the kernel.
     pub clock_source: Option<String>,
-    /// Microseconds of each second that threads with real-time priority may run; -1: all.
+    /// Time that real-time threads may run in each second, µs; -1 for no limit
+    /// (`sched_rt_runtime_us`).
     pub realtime_us: Option<i64>,
-    /// Transparent huge pages: `always`, `madvise`, `never`.
+    /// Transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_pages: Option<String>,
-    /// Files and partitions that memory is swapped to.
+    /// Swap files and partitions.
     pub swap: Option<Vec<String>>,
     /// Whether irqbalance runs.
     pub irqbalance: Option<bool>,
@@ -39,10 +40,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads all there is; of interfaces without a device behind them, rings, features and the like only if they are `named`.
+    /// Reads a machine. Virtual interfaces are read in full only if they are `named`.
     pub fn read(sysroot: &Sysroot, named: &[String]) -> Self {
         let nodes = cpu::nodes(sysroot);
-        // Every processor has a paragraph, and all say the same.
+        // There is a paragraph for each CPU. The values read here are the same in all.
         let info = sysroot.text_until("/proc/cpuinfo", Some("\n\n"));
         let flags = info.as_deref().and_then(|info| field(info, "flags"));
         let has = |flag: &str| Some(flags.as_ref()?.split(' ').any(|name| name == flag));
@@ -67,7 +68,7 @@ impl Machine {
                 .text("/sys/devices/system/clocksource/clocksource0/current_clocksource")
                 .filter(|text| !text.is_empty()),
             realtime_us: sysroot.number("/proc/sys/kernel/sched_rt_runtime_us"),
-            // The mode stands in brackets among all there are.
+            // The file lists all modes, the active one in brackets.
             transparent_pages: mode.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             swap: swaps,
             irqbalance: sysroot.runs("irqbalance"),
@@ -75,12 +76,12 @@ impl Machine {
         }
     }
 
-    /// The node of that number.
+    /// The NUMA node with a number.
     pub fn node(&self, id: u32) -> Option<&NumaNode> {
         self.nodes.iter().find(|node| node.id == id)
     }
 
-    /// The node that serves a NIC: its own, or the only one there is.
+    /// The NUMA node of a NIC: the one it reports, or the only one.
     pub fn node_of(&self, nic: &Nic) -> Option<&NumaNode> {
         match (nic.node, &self.nodes[..]) {
             (Some(id), _) => self.node(id),
@@ -89,14 +90,14 @@ impl Machine {
         }
     }
 
-    /// The hardware threads of each core of a node, or of all, in the order in which pipelines should take them: isolated
-    /// ones first, then by the cache they share; the core of processor 0, where the system likes to be, last.
+    /// The CPUs of each core of a node, or of all nodes, in the order in which pipelines should use
+    /// the cores: isolated ones first, the core of CPU 0 last.
     pub fn cores(&self, node: Option<u32>) -> Vec<Vec<u32>> {
         cpu::cores(&self.cpus, node)
     }
 }
 
-/// What stands behind a name and a colon.
+/// The text after a name and a colon.
 fn field(text: &str, name: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
     Some(value.trim().to_owned())

@@ -1,4 +1,4 @@
-//! Network NICs: where they are plugged in, how many queues they have, who serves them.
+//! Network interfaces: driver, PCIe slot, receive queues, RSS, offloads and interrupts.
 
 use crate::ethtool::{self, Channels, Reading, RingSize, RssConfig};
 use crate::pcie::PcieLink;
@@ -6,9 +6,11 @@ use crate::sysroot::Sysroot;
 use serde::Serialize;
 
 const NET: &str = "/sys/class/net";
+/// From this bit rate on, settings that cost time per packet lose packets.
+const FAST_BITS_PER_SECOND: u64 = 10_000_000_000;
 
-/// What joins packets before anybody else sees them, as ethtool calls it, and as it is switched.
-pub const JOINING: [(&str, &str); 5] = [
+/// Offloads that merge received packets: name of the feature and short name for `ethtool -K`.
+pub const MERGING_OFFLOADS: [(&str, &str); 5] = [
     ("generic-receive-offload", "gro"),
     ("large-receive-offload", "lro"),
     ("rx-gro-hw", "rx-gro-hw"),
@@ -16,44 +18,44 @@ pub const JOINING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-/// An interface.
+/// A network interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Nic {
-    /// Its name: `eth0`.
+    /// Interface name: `eth0`.
     pub name: String,
-    /// Whether there is a device behind it, else it is made by the kernel (`lo`, `veth`).
+    /// Whether a device belongs to it. Virtual interfaces (`lo`, `veth`) have none.
     pub physical: bool,
-    /// The driver's name.
+    /// Name of the driver.
     pub driver: Option<String>,
-    /// Its place on the bus: `0000:17:00.0`.
+    /// PCI address: `0000:17:00.0`.
     pub pci: Option<String>,
-    /// The node it is plugged into.
+    /// NUMA node of its slot.
     pub node: Option<u32>,
-    /// The link to it.
+    /// Current speed and width of the PCIe link.
     pub link: Option<PcieLink>,
-    /// What the NIC can.
+    /// Largest speed and width that the NIC supports.
     pub link_maximum: Option<PcieLink>,
-    /// Megabit a second; `None` if it does not say, as when the cable is out.
+    /// Mbit/s; `None` if not reported, for example without a cable.
     pub speed_mbps: Option<u64>,
-    /// Whether it is `up`, `down` or something else.
+    /// Operational state: `up`, `down` or another.
     pub state: Option<String>,
-    /// The longest packet it takes, octets of IP.
+    /// MTU in octets.
     pub mtu: Option<u32>,
-    /// Receive queues that the kernel has.
+    /// Receive queues of the kernel.
     pub queues: u32,
-    /// Receive queues that the NIC has.
+    /// Receive queues of the NIC.
     pub channels: Reading<Channels>,
-    /// Its receive rings.
+    /// Size of its receive rings.
     pub ring: Reading<RingSize>,
-    /// How it chooses a queue.
+    /// Receive-side scaling.
     pub rss: Reading<RssConfig>,
-    /// Features that join packets and are on.
-    pub joining: Reading<Vec<String>>,
-    /// Whether it hashes ports of TCP over IPv4.
+    /// Active offloads that merge received packets.
+    pub merging_offloads: Reading<Vec<String>>,
+    /// Whether RSS hashes the ports of TCP over IPv4.
     pub hashes_tcp_ports: Reading<bool>,
-    /// Whether it hashes ports of UDP over IPv4.
+    /// Whether RSS hashes the ports of UDP over IPv4.
     pub hashes_udp_ports: Reading<bool>,
-    /// The interrupts of its receive queues, in their order.
+    /// Interrupts of its receive queues, in order of the queues.
     pub irqs: Vec<Irq>,
 }
 
@@ -64,59 +66,77 @@ pub struct Irq {
     pub number: u32,
     /// Its name: `mlx5_comp0@pci:0000:17:00.0`.
     pub name: String,
-    /// The processors that may serve it.
-    pub allowed: Vec<u32>,
-    /// Those that do, where the kernel tells.
+    /// CPUs that may handle it (`smp_affinity_list`).
+    pub affinity: Vec<u32>,
+    /// CPUs that do handle it (`effective_affinity_list`); empty if the kernel does not report it.
     pub effective_affinity: Vec<u32>,
 }
 
 impl Nic {
-    /// Bits a second of the link.
-    pub fn speed_bits(&self) -> Option<u64> {
+    /// Link speed in bits per second.
+    pub fn speed_bits_per_second(&self) -> Option<u64> {
         self.speed_mbps?.checked_mul(1_000_000)
+    }
+
+    /// Whether the link has at least 10 Gbit/s.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.speed_bits_per_second().is_some_and(|bits| bits >= FAST_BITS_PER_SECOND)
+    }
+
+    /// Number of receive queues in use.
+    pub(crate) fn receive_queues(&self) -> u32 {
+        self.channels.ok().map_or(self.queues, |channels| channels.current)
     }
 }
 
-/// The names of all interfaces.
+impl Irq {
+    /// CPUs that handle the interrupt, as far as known.
+    pub(crate) fn cpus(&self) -> &[u32] {
+        if self.effective_affinity.is_empty() { &self.affinity } else { &self.effective_affinity }
+    }
+}
+
+/// Names of all interfaces.
 pub fn names(sysroot: &Sysroot) -> Vec<String> {
-    // The bonding driver keeps a file among the interfaces.
+    // The bonding driver has a file in this folder.
     sysroot.names(NET).into_iter().filter(|name| name != "bonding_masters").collect()
 }
 
-/// What can be known of one. One with nothing behind it is asked for more only if it was `named`: there may be hundreds, for
-/// containers.
+/// Reads an interface. Of virtual interfaces, runs ethtool only for those that the user has `named`:
+/// there may be hundreds, for containers.
 pub fn read(sysroot: &Sysroot, name: &str, named: bool) -> Nic {
     let folder = format!("{NET}/{name}");
-    let place = sysroot.link(&folder).unwrap_or_default();
-    let pci = slot(&place);
+    let pci = sysroot.link(&folder).and_then(|target| pci_address_in(&target));
     let device = pci.as_ref().map(|pci| format!("/sys/bus/pci/devices/{pci}"));
-    let of = |what: &str| sysroot.text(&format!("{}/{what}", device.as_ref()?));
-    let link = |speed, width| PcieLink::parse(&of(speed)?, &of(width)?);
+    let attribute = |file: &str| sysroot.text(&format!("{}/{file}", device.as_ref()?));
+    let link = |speed, width| PcieLink::parse(&attribute(speed)?, &attribute(width)?);
     let driver = sysroot.link(&format!("{folder}/device/driver"));
     let physical = pci.is_some() || driver.is_some();
-    let said = |option: &str, more: &[&str]| match physical || named {
+    let ethtool = |option: &str, more: &[&str]| match physical || named {
         true => sysroot.ethtool(option, name, more),
-        false => Reading::Unavailable { reason: "not asked: nothing is behind it".into() },
+        false => Reading::Unavailable { reason: "not read: the interface is virtual".into() },
     };
-    let hashes_ports = |kind| said("-n", &["rx-flow-hash", kind]).and(|text| ethtool::hashes_ports(text), "no answer");
-    let features = JOINING.map(|(name, _)| name);
+    let not_reported = "the NIC does not report it";
+    let hashes_ports =
+        |kind| ethtool("-n", &["rx-flow-hash", kind]).parse(|text| ethtool::hashes_ports(text), not_reported);
+    let offloads = MERGING_OFFLOADS.map(|(name, _)| name);
     Nic {
         name: name.into(),
         physical,
         driver: driver.and_then(|path| Some(path.rsplit('/').next()?.to_owned())),
-        node: of("numa_node").and_then(|node| node.parse().ok()),
+        node: attribute("numa_node").and_then(|node| node.parse().ok()),
         link: link("current_link_speed", "current_link_width"),
         link_maximum: link("max_link_speed", "max_link_width"),
         speed_mbps: sysroot.number(&format!("{folder}/speed")).filter(|speed| *speed > 0 && *speed < 1 << 31),
         state: sysroot.text(&format!("{folder}/operstate")).filter(|state| !state.is_empty()),
         mtu: sysroot.number(&format!("{folder}/mtu")),
         queues: sysroot.names(&format!("{folder}/queues")).iter().filter(|name| name.starts_with("rx-")).count() as u32,
-        channels: said("-l", &[]).and(|text| ethtool::channels(text), "the NIC does not say"),
-        ring: said("-g", &[]).and(|text| ethtool::ring(text), "the NIC does not say"),
-        rss: said("-x", &[]).and(|text| ethtool::rss(text), "the NIC does not say"),
-        joining: said("-k", &[]).and(
-            |text| text.contains("generic-receive-offload").then(|| ethtool::switched_on(text, &features)),
-            "ethtool does not name the features",
+        channels: ethtool("-l", &[]).parse(|text| ethtool::channels(text), not_reported),
+        ring: ethtool("-g", &[]).parse(|text| ethtool::ring(text), not_reported),
+        rss: ethtool("-x", &[]).parse(|text| ethtool::rss(text), not_reported),
+        merging_offloads: ethtool("-k", &[]).parse(
+            |text| text.contains("generic-receive-offload").then(|| ethtool::switched_on(text, &offloads)),
+            "ethtool does not list the features",
         ),
         hashes_tcp_ports: hashes_ports("tcp4"),
         hashes_udp_ports: hashes_ports("udp4"),
@@ -125,36 +145,34 @@ pub fn read(sysroot: &Sysroot, name: &str, named: bool) -> Nic {
     }
 }
 
-/// The node of an interface, or of an address on the bus; `None` if the firmware does not say.
-///
-/// # Errors
-/// There is no NIC behind it, in words.
-pub fn node(sysroot: &Sysroot, device: &str) -> Result<Option<u32>, String> {
+/// The NUMA node of an interface or of a PCI address: `None` if there is no such PCI device,
+/// `Some(None)` if the firmware does not report its node.
+pub fn node(sysroot: &Sysroot, device: &str) -> Option<Option<u32>> {
     let pci = if is_pci_address(device) {
         device.to_owned()
     } else {
-        let place = sysroot.link(&format!("{NET}/{device}")).unwrap_or_default();
-        slot(&place).ok_or_else(|| format!("there is no NIC behind {device}"))?
+        pci_address_in(&sysroot.link(&format!("{NET}/{device}"))?)?
     };
-    Ok(sysroot.text(&format!("/sys/bus/pci/devices/{pci}/numa_node")).and_then(|node| node.parse().ok()))
+    Some(sysroot.text(&format!("/sys/bus/pci/devices/{pci}/numa_node")).and_then(|node| node.parse().ok()))
 }
 
-/// The NIC's address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. What hangs on a NIC of another kind, as
-/// on one for USB, has none.
-fn slot(place: &str) -> Option<String> {
-    let parts: Vec<&str> = place.split('/').collect();
-    let is_card = |pair: &&[&str]| is_pci_address(pair[0]) && (pair[1] == "net" || pair[1].starts_with("virtio"));
-    parts.windows(2).rfind(is_card).map(|pair| pair[0].to_owned())
+/// The PCI address in `../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0`. An interface on
+/// another device of a PCI card, such as a USB controller, has none.
+fn pci_address_in(target: &str) -> Option<String> {
+    let parts: Vec<&str> = target.split('/').collect();
+    let is_nic = |pair: &&[&str]| is_pci_address(pair[0]) && (pair[1] == "net" || pair[1].starts_with("virtio"));
+    parts.windows(2).rfind(is_nic).map(|pair| pair[0].to_owned())
 }
 
-/// `0000:17:00.0`.
-fn is_pci_address(part: &str) -> bool {
-    let numbers: Vec<&str> = part.split([':', '.']).collect();
-    let hexadecimal = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    part.len() >= 12 && part.contains('.') && numbers.len() == 4 && numbers.iter().all(hexadecimal)
+/// Whether a text looks like `0000:17:00.0`.
+fn is_pci_address(text: &str) -> bool {
+    let numbers: Vec<&str> = text.split([':', '.']).collect();
+    let is_hexadecimal = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    text.len() >= 12 && text.contains('.') && numbers.len() == 4 && numbers.iter().all(is_hexadecimal)
 }
 
-/// The interrupts of receive queues, by the names that drivers give them; all of the NIC if none is named like that.
+/// Interrupts of receive queues, by the names that drivers give them; all interrupts of the NIC if
+/// no name matches.
 fn irqs(sysroot: &Sysroot, device: Option<&str>) -> Vec<Irq> {
     let Some(device) = device else { return vec![] };
     let mut numbers: Vec<u32> =
@@ -162,16 +180,15 @@ fn irqs(sysroot: &Sysroot, device: Option<&str>) -> Vec<Irq> {
     numbers.sort_unstable();
     let irq = |number: u32| {
         let name = sysroot.text(&format!("/sys/kernel/irq/{number}/actions")).filter(|name| !name.is_empty())?;
-        let allowed = sysroot.list(&format!("/proc/irq/{number}/smp_affinity_list"))?;
-        let effective_affinity =
-            sysroot.list(&format!("/proc/irq/{number}/effective_affinity_list")).unwrap_or_default();
-        Some(Irq { number, name, allowed, effective_affinity })
+        let affinity = sysroot.list(&format!("/proc/irq/{number}/smp_affinity_list"))?;
+        let effective_affinity = sysroot.list(&format!("/proc/irq/{number}/effective_affinity_list"));
+        Some(Irq { number, name, affinity, effective_affinity: effective_affinity.unwrap_or_default() })
     };
     let all: Vec<Irq> = numbers.into_iter().filter_map(irq).collect();
-    let receives = |irq: &&Irq| {
+    let is_receive = |irq: &&Irq| {
         let name = irq.name.to_ascii_lowercase();
         ["rx", "comp", "input", "-fp-"].iter().any(|part| name.contains(part))
     };
-    let receiving: Vec<Irq> = all.iter().filter(receives).cloned().collect();
-    if receiving.is_empty() { all } else { receiving }
+    let receive: Vec<Irq> = all.iter().filter(is_receive).cloned().collect();
+    if receive.is_empty() { all } else { receive }
 }

@@ -1,118 +1,120 @@
-//! How much machine a link needs, and whether this one has it. Arithmetic, from figures that are named.
+//! Capacity planning: the cores, memory, PCIe bandwidth and export volume that a link needs, and
+//! whether a machine has them. Each figure is a constant of this file or part of the demand.
 
 use crate::checks;
+use crate::cpu::NumaNode;
 use crate::cpu_layout::{self, CpuLayout};
 use crate::ethernet::line_rate;
-use crate::finding::{Finding, Severity};
-use crate::lists::count;
+use crate::finding::{Finding, MACHINE, Severity};
 use crate::machine::Machine;
+use crate::nic::Nic;
 use crate::pcie::bus_octets;
-use crate::units::{bits, gib, mega};
+use crate::units::{bits, count, gib, mega};
 use serde::Serialize;
 
-/// Octets of the table per flow (docs/performance.md).
-const FLOW: u64 = 256;
-/// Octets more per TCP flow.
-const TCP: u64 = 256;
-/// Octets more per direction in which TCP is in trouble.
-const TROUBLE: u64 = 1488;
-/// Directions in trouble are assumed to be one of so many flows: 10 %.
-const FLOWS_PER_TROUBLE: u64 = 10;
-/// Octets of the buffer behind each descriptor, and descriptors of a queue.
-const BUFFER: u64 = 2048;
-const DESCRIPTORS: u64 = 4096;
-/// Octets of a record, measured with `synth:mix`: IPFIX, with its share of headers, and CSV.
-const IPFIX_RECORD: f64 = 350.0;
-const CSV_RECORD: f64 = 560.0;
-/// Flows per record and second: the internet mix of docs/performance.md has 300 k flows and 30 k new ones a second.
-const FLOWS_PER_RECORD: f64 = 10.0;
-const SECONDS_OF_A_DAY: f64 = 86_400.0;
+/// Bytes of the flow cache per flow (docs/performance.md).
+const FLOW_BYTES: u64 = 256;
+/// Additional bytes per TCP flow.
+const TCP_BYTES: u64 = 256;
+/// Additional bytes per direction of a TCP flow with anomalies.
+const TCP_ANOMALY_BYTES: u64 = 1488;
+/// Assumption: one flow in this number has a direction with anomalies.
+const FLOWS_PER_ANOMALY: u64 = 10;
+/// Bytes of a packet buffer, and buffers per receive queue.
+const BUFFER_BYTES: u64 = 2048;
+const BUFFERS_PER_QUEUE: u64 = 4096;
+/// Bytes of a record, measured with `synth:mix`: as IPFIX, with its share of headers, and as CSV.
+const IPFIX_RECORD_BYTES: f64 = 350.0;
+const CSV_RECORD_BYTES: f64 = 560.0;
+/// Concurrent flows per record and second: the internet mix of docs/performance.md has 300 k flows
+/// and 30 k new flows per second.
+const FLOWS_PER_RECORD_RATE: f64 = 10.0;
+const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// What is to be metered.
+/// The traffic to meter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Demand {
-    /// Bits a second.
+    /// Link speed.
     pub link_bits_per_second: u64,
-    /// Octets of a frame with FCS, on average.
+    /// Average frame size with FCS.
     pub frame_octets: u32,
-    /// Packets a second; `None`: as many as the link carries.
+    /// Packet rate; `None` for line rate.
     pub packets_per_second: Option<f64>,
-    /// Flows at a time.
+    /// Concurrent flows.
     pub flows: u64,
-    /// Records a second; `None`: a tenth of the flows.
+    /// Exported records per second; `None` for a tenth of the flows.
     pub records_per_second: Option<f64>,
-    /// Million packets a second that a core takes from a NIC and meters.
+    /// Packet rate that a core receives and meters, in Mpps.
     pub mpps_per_core: f64,
 }
 
-/// Memory, octets.
+/// Memory of all pipelines together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// The tables.
+    /// Flow caches.
     pub flow_bytes: u64,
-    /// TCP analysis, if every flow is TCP.
+    /// TCP analysis, if all flows are TCP.
     pub tcp_bytes: u64,
-    /// Directions in trouble, if one flow of ten has one.
+    /// TCP anomalies, if one flow in ten has a direction with anomalies.
     pub tcp_anomaly_bytes: u64,
-    /// Buffers of received packets: 4096 of 2 KiB a queue.
+    /// Packet buffers: 4096 of 2 KiB per receive queue.
     pub buffer_bytes: u64,
-    /// All of these.
+    /// Sum.
     pub total_bytes: u64,
 }
 
-/// What leaves.
+/// Export volume.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Export {
-    /// Records a second.
+    /// Exported records.
     pub records_per_second: f64,
-    /// As IPFIX, bits a second.
+    /// Bit rate as IPFIX.
     pub ipfix_bits_per_second: f64,
-    /// As IPFIX, octets a day.
+    /// Volume as IPFIX.
     pub ipfix_bytes_per_day: f64,
-    /// As CSV, octets a day.
+    /// Volume as CSV.
     pub csv_bytes_per_day: f64,
 }
 
-/// What is needed, and how it lies on a machine.
+/// What a demand needs, and how a machine fulfils it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What was asked for.
+    /// The demand.
     pub demand: Demand,
-    /// Packets a second that are planned for.
+    /// Packet rate of the plan.
     pub packets_per_second: f64,
-    /// Frames of this size that the link carries a second.
+    /// Line rate for the frame size.
     pub line_rate_packets_per_second: f64,
-    /// Pipelines that are needed.
+    /// Pipelines that the packet rate needs.
     pub needed_pipelines: usize,
-    /// Pipelines that are planned: one for each queue that the NIC has, if these are more and there are cores for them.
+    /// Planned pipelines: one per receive queue if the NIC uses more queues than needed and there are
+    /// enough cores.
     pub pipelines: usize,
-    /// Memory, all pipelines together.
+    /// Memory of all pipelines together.
     pub memory: Memory,
-    /// Pages of 2 MiB that hold it.
+    /// Huge pages of 2 MiB for this memory.
     pub huge_pages_2_mib: u64,
-    /// Bits a second on the bus of the NIC, with what stands around the data.
+    /// Bit rate on the PCIe link of the NIC, with all overhead.
     pub bus_bits_per_second: f64,
-    /// What leaves.
+    /// Export volume.
     pub export: Export,
-    /// The NIC that it is planned for.
+    /// The NIC of the plan.
     pub nic: Option<String>,
-    /// Cores of the node.
+    /// Cores of its NUMA node.
     pub cores: usize,
-    /// Which processor does what.
+    /// The CPU of each stage.
     pub layout: CpuLayout,
-    /// What does not fit, what is not known, and what was looked at and fits.
+    /// What is sufficient, insufficient or unknown.
     pub findings: Vec<Finding>,
 }
 
-/// Plans for a NIC of a machine; without one, for its fastest, or for the node with the most cores.
+/// Makes a plan for a NIC of a machine; `None` chooses the fastest NIC, or without NICs the NUMA node
+/// with the most CPUs.
 pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
     let nic = match nic {
         Some(name) => machine.nics.iter().find(|nic| nic.name == name),
-        None => {
-            // Of equal ones the first.
-            let physical = machine.nics.iter().rev().filter(|nic| nic.physical);
-            physical.max_by_key(|nic| nic.speed_mbps)
-        }
+        // Reversed, so that the first of equally fast NICs is chosen.
+        None => machine.nics.iter().rev().filter(|nic| nic.physical).max_by_key(|nic| nic.speed_mbps),
     };
     let largest = || machine.nodes.iter().rev().max_by_key(|node| node.cpus.len());
     let node = nic.and_then(|nic| machine.node_of(nic)).or_else(largest);
@@ -121,12 +123,12 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
     let line_rate = line_rate(demand.link_bits_per_second, demand.frame_octets);
     let packets_per_second = demand.packets_per_second.unwrap_or(line_rate);
     let needed = (packets_per_second / (demand.mpps_per_core * 1e6)).ceil().clamp(1.0, 1e6) as usize;
-    let queues = nic.map_or(0, queues_of);
-    let pipelines = if queues <= cpu_layout::most_fused(cores.len()) { needed.max(queues) } else { needed };
+    let queues = nic.map_or(0, |nic| nic.receive_queues() as usize);
+    let enough_cores = queues <= cpu_layout::max_fused_pipelines(cores.len());
+    let pipelines = if enough_cores { needed.max(queues) } else { needed };
     let memory = memory(demand.flows, pipelines as u64);
-    let bus_bits = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
-    let export = export(demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD));
-    let layout = CpuLayout::of(machine, node.map(|node| node.id), pipelines);
+    let bus_bits_per_second = packets_per_second * f64::from(bus_octets(demand.frame_octets)) * 8.0;
+    let records_per_second = demand.records_per_second.unwrap_or(demand.flows as f64 / FLOWS_PER_RECORD_RATE);
     let mut plan = Plan {
         demand: demand.clone(),
         packets_per_second,
@@ -135,184 +137,175 @@ pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
         pipelines,
         memory,
         huge_pages_2_mib: memory.total_bytes.div_ceil(2 << 20),
-        bus_bits_per_second: bus_bits,
-        export,
+        bus_bits_per_second,
+        export: export(records_per_second),
         nic: nic.map(|nic| nic.name.clone()),
         cores: cores.len(),
-        layout,
+        layout: CpuLayout::new(machine, node.map(|node| node.id), pipelines),
         findings: vec![],
     };
     let mut findings = Vec::new();
-    if packets_per_second > line_rate * 1.000_001 {
-        findings.push(Finding::bad(
-            Severity::Warning,
-            "rate",
-            "demand",
-            format!("{} are asked for, the link carries {}", mega(packets_per_second), mega(line_rate)),
-            "So many frames of this size do not fit on the link with their preambles and gaps. Planned for all the same.".into(),
-        ));
-    }
-    findings.extend(fits_cores(&plan, &cores));
-    findings.push(fits_memory(&plan, node));
-    findings.push(fits_pages(&plan, node));
+    findings.extend(check_rate(&plan));
+    findings.push(check_cores(&plan, &cores));
+    findings.push(check_memory(&plan, node));
+    findings.push(check_huge_pages(&plan, node));
     match nic {
         Some(nic) => {
-            findings.push(checks::fits_bus(nic, bus_bits, demand.frame_octets));
-            findings.push(fits_queues(&plan, nic));
-            findings.push(fits_speed(&plan, nic));
+            findings.push(checks::pcie_capacity(nic, bus_bits_per_second, demand.frame_octets));
+            findings.push(check_queues(&plan, nic));
+            findings.push(check_speed(&plan, nic));
             if nic.node.is_none() && machine.nodes.len() > 1 {
-                findings.push(Finding::unknown("node", &nic.name, "the NIC's node: the firmware does not say"));
+                let summary = "NUMA node of the NIC: the firmware does not report it";
+                findings.push(Finding::unknown("node", &nic.name, summary));
             }
         }
-        None => findings.push(Finding::unknown("NIC", "machine", "bus, queues and node of the NIC: there is no NIC")),
+        None => {
+            let summary = "PCIe link, receive queues and NUMA node of the NIC: there is no NIC";
+            findings.push(Finding::unknown("nic", MACHINE, summary));
+        }
     }
     plan.findings = findings;
     plan
 }
 
 fn memory(flows: u64, pipelines: u64) -> Memory {
-    let of = |octets: u64| flows.saturating_mul(octets);
-    let (flows, tcp, trouble) = (of(FLOW), of(TCP), of(TROUBLE) / FLOWS_PER_TROUBLE);
-    let buffers = pipelines * DESCRIPTORS * BUFFER;
-    let total = [tcp, trouble, buffers].into_iter().fold(flows, u64::saturating_add);
-    Memory { flow_bytes: flows, tcp_bytes: tcp, tcp_anomaly_bytes: trouble, buffer_bytes: buffers, total_bytes: total }
+    let [flow_bytes, tcp_bytes, all_anomalies] =
+        [FLOW_BYTES, TCP_BYTES, TCP_ANOMALY_BYTES].map(|bytes| flows.saturating_mul(bytes));
+    let tcp_anomaly_bytes = all_anomalies / FLOWS_PER_ANOMALY;
+    let buffer_bytes = pipelines * BUFFERS_PER_QUEUE * BUFFER_BYTES;
+    let total_bytes = [tcp_bytes, tcp_anomaly_bytes, buffer_bytes].into_iter().fold(flow_bytes, u64::saturating_add);
+    Memory { flow_bytes, tcp_bytes, tcp_anomaly_bytes, buffer_bytes, total_bytes }
 }
 
 fn export(records_per_second: f64) -> Export {
-    let ipfix = records_per_second * IPFIX_RECORD;
+    let ipfix_bytes_per_second = records_per_second * IPFIX_RECORD_BYTES;
     Export {
         records_per_second,
-        ipfix_bits_per_second: ipfix * 8.0,
-        ipfix_bytes_per_day: ipfix * SECONDS_OF_A_DAY,
-        csv_bytes_per_day: records_per_second * CSV_RECORD * SECONDS_OF_A_DAY,
+        ipfix_bits_per_second: ipfix_bytes_per_second * 8.0,
+        ipfix_bytes_per_day: ipfix_bytes_per_second * SECONDS_PER_DAY,
+        csv_bytes_per_day: records_per_second * CSV_RECORD_BYTES * SECONDS_PER_DAY,
     }
 }
 
-fn fits_cores(plan: &Plan, cores: &[Vec<u32>]) -> Option<Finding> {
-    let (wanted, most) = (plan.pipelines, cpu_layout::most_fused(cores.len()));
-    let node = plan.layout.node.map_or_else(|| "the machine".into(), |node| format!("node {node}"));
+fn check_rate(plan: &Plan) -> Option<Finding> {
+    let (planned, line_rate) = (plan.packets_per_second, plan.line_rate_packets_per_second);
+    (planned > line_rate * 1.000_001).then(|| {
+        let summary = format!("{} are demanded, the link carries {}", mega(planned), mega(line_rate));
+        let impact =
+            "The frames, with their preambles and gaps, do not fit on the link. The plan uses the demanded rate.";
+        Finding::new(Severity::Warning, "rate", "demand", summary, impact.into())
+    })
+}
+
+fn check_cores(plan: &Plan, cores: &[Vec<u32>]) -> Finding {
+    let (pipelines, maximum) = (plan.pipelines, cpu_layout::max_fused_pipelines(cores.len()));
+    let node = plan.layout.node.map_or_else(|| "the machine".into(), |node| format!("NUMA node {node}"));
+    let cores_text = count(cores.len(), "core");
     if cores.is_empty() {
-        return Some(Finding::unknown("cores", "machine", "cores: the system does not name any"));
+        return Finding::unknown("cores", MACHINE, "cores: the kernel lists none");
     }
-    if wanted <= most {
-        let left = cores.len() - plan.used_cores(cores);
-        let summary = format!("{node} has {}: {left} left", count(cores.len(), "core"));
-        return Some(Finding::fine("cores", "machine", summary));
+    if pipelines <= maximum {
+        let unused = cores.len() - plan.used_cores(cores);
+        return Finding::ok("cores", MACHINE, format!("{node} has {cores_text}, of which {unused} stay unused"));
     }
-    let rate = most as f64 * plan.demand.mpps_per_core * 1e6;
-    Some(Finding::bad(
-        Severity::Critical,
-        "cores",
-        "machine",
-        format!(
-            "{} wanted, and one core for export; {node} has {}",
-            count(wanted, "pipeline"),
-            count(cores.len(), "core")
-        ),
-        format!(
-            "There is room for {}, {}: of {}, {} are lost. More cores on this node, faster ones (weir bench tells how fast \
-             they are), a second NIC on another node, or sampling.",
-            count(most, "pipeline"),
-            mega(rate),
-            mega(plan.packets_per_second),
-            mega(plan.packets_per_second - rate),
-        ),
-    ))
+    let rate = maximum as f64 * plan.demand.mpps_per_core * 1e6;
+    let summary = format!("{} and a core for export are needed; {node} has {cores_text}", count(pipelines, "pipeline"));
+    let impact = format!(
+        "There are cores for {} with {}; of {}, {} are lost. Use more or faster cores on this node (weir bench measures \
+         them), a second NIC on another node, or sampling.",
+        count(maximum, "pipeline"),
+        mega(rate),
+        mega(plan.packets_per_second),
+        mega(plan.packets_per_second - rate),
+    );
+    Finding::new(Severity::Critical, "cores", MACHINE, summary, impact)
 }
 
-fn fits_memory(plan: &Plan, node: Option<&crate::cpu::NumaNode>) -> Finding {
+fn check_memory(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     let total = plan.memory.total_bytes;
     let Some((node, free)) = node.and_then(|node| Some((node, node.free_bytes?))) else {
-        return Finding::unknown("memory", "machine", "free memory of the node");
+        return Finding::unknown("memory", MACHINE, "free memory of the NUMA node");
     };
-    // What is reserved as pages is not free, and at hand all the same.
+    // The kernel does not count free reserved huge pages as free memory.
     let free = free.saturating_add(node.free_huge_page_bytes().unwrap_or(0));
-    let summary = format!("{} are needed on node {}, {} are free", gib(total), node.id, gib(free));
+    let summary = format!("{} are needed, {} are free on NUMA node {}", gib(total), gib(free), node.id);
     if total <= free {
-        return Finding::fine("memory", "machine", summary);
+        return Finding::ok("memory", MACHINE, summary);
     }
-    let impact = "The table would lie on another node, behind the link between sockets, or nowhere. Fewer flows (--flows), \
-               shorter timeouts, or more memory on this node.";
-    Finding::bad(Severity::Critical, "memory", "machine", summary, impact.into())
+    let impact = "The flow cache would be on another node, behind the interconnect between sockets, or could not be \
+                  allocated. Plan for fewer flows (--flows), use shorter timeouts, or add memory to this node.";
+    Finding::new(Severity::Critical, "memory", MACHINE, summary, impact.into())
 }
 
-fn fits_pages(plan: &Plan, node: Option<&crate::cpu::NumaNode>) -> Finding {
+fn check_huge_pages(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     let Some((node, free)) = node.and_then(|node| Some((node, node.free_huge_page_bytes()?))) else {
-        return Finding::unknown("pages", "machine", "reserved huge pages of the node");
+        return Finding::unknown("huge-pages", MACHINE, "reserved huge pages of the NUMA node");
     };
-    let summary = format!(
-        "{} of 2 MiB hold it, {} reserved and free on node {}",
-        count(plan.huge_pages_2_mib as usize, "page"),
-        if free == 0 { "none are".into() } else { format!("{} are", gib(free)) },
-        node.id
-    );
+    let reserved = if free == 0 { "none are".into() } else { format!("{} are", gib(free)) };
+    let pages = count(plan.huge_pages_2_mib as usize, "huge page");
+    let summary = format!("{pages} of 2 MiB are needed, {reserved} reserved and free on NUMA node {}", node.id);
     if free >= plan.memory.total_bytes {
-        return Finding::fine("pages", "machine", summary);
+        return Finding::ok("huge-pages", MACHINE, summary);
     }
-    let impact = "Without them the table lies in transparent huge pages, which costs nothing that was measured, as long as the \
-               system finds some; a DPDK source has to have reserved ones.";
-    let reserved = node.huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
-    let wanted = reserved.saturating_add((plan.memory.total_bytes - free).div_ceil(2 << 20));
-    Finding::bad(Severity::Warning, "pages", "machine", summary, impact.into())
-        .by_hand(&[checks::reserve(node.id, wanted)], "It takes memory from all other programs.")
+    let impact = "Without them the flow cache uses transparent huge pages, at no measured cost while the system has some. A \
+                  DPDK source requires reserved pages.";
+    let total = node.huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
+    let wanted = total.saturating_add((plan.memory.total_bytes - free).div_ceil(2 << 20));
+    Finding::new(Severity::Warning, "huge-pages", MACHINE, summary, impact.into())
+        .with_commands(&[checks::reserve_command(node.id, wanted)], "This takes memory from all other programs.")
 }
 
-/// Receive queues that a NIC has now.
-fn queues_of(nic: &crate::Nic) -> usize {
-    nic.channels.ok().map_or(nic.queues, |channels| channels.current) as usize
-}
-
-fn fits_queues(plan: &Plan, nic: &crate::Nic) -> Finding {
-    let (wanted, name) = (plan.pipelines, &nic.name);
+fn check_queues(plan: &Plan, nic: &Nic) -> Finding {
+    let (needed, current, name) = (plan.pipelines, nic.receive_queues() as usize, &nic.name);
     let channels = nic.channels.ok();
-    let now = queues_of(nic);
-    if now == 0 {
-        return Finding::unknown("queues", name, "receive queues");
+    if current == 0 {
+        return Finding::unknown("queues", name, "number of receive queues");
     }
-    let summary = format!("{} wanted, {now} there", count(wanted, "receive queue"));
-    let command = checks::set_queues(name, channels.is_none_or(|channels| channels.combined), wanted as u32);
-    if now < wanted {
-        let idle = "Each pipeline reads a queue of its own, so not all cores would have work.";
-        return match channels.map(|channels| channels.maximum).filter(|most| (*most as usize) < wanted) {
-            Some(most) => {
-                let impact = format!("{idle} A second NIC, or one with more queues.");
-                Finding::bad(Severity::Critical, "queues", name, format!("{summary}, {most} at most"), impact)
+    let summary = format!("{} needed, the NIC uses {current}", count(needed, "receive queue"));
+    let combined = channels.is_none_or(|channels| channels.combined);
+    let command = [checks::queues_command(name, combined, needed as u32)];
+    if current < needed {
+        let impact = "Each pipeline reads a queue of its own, so some cores would be idle.";
+        return match channels.map(|channels| channels.maximum).filter(|maximum| (*maximum as usize) < needed) {
+            Some(maximum) => {
+                let impact = format!("{impact} Use a second NIC, or one with more queues.");
+                Finding::new(Severity::Critical, "queues", name, format!("{summary}, at most {maximum}"), impact)
             }
-            None => Finding::bad(Severity::Critical, "queues", name, summary, idle.into())
-                .by_hand(&[command], checks::LINK_GOES_DOWN),
+            None => Finding::new(Severity::Critical, "queues", name, summary, impact.into())
+                .with_commands(&command, checks::LINK_GOES_DOWN),
         };
     }
-    if now > wanted {
-        let impact =
-            "The NIC spreads packets over all its queues; each needs a pipeline, and there are not so many cores.";
-        return Finding::bad(Severity::Warning, "queues", name, summary, impact.into())
-            .by_hand(&[command], checks::LINK_GOES_DOWN);
+    if current > needed {
+        let impact = "The NIC distributes packets over all its queues. Each queue needs a pipeline, and there are too few \
+                      cores for that.";
+        return Finding::new(Severity::Warning, "queues", name, summary, impact.into())
+            .with_commands(&command, checks::LINK_GOES_DOWN);
     }
-    Finding::fine("queues", name, summary)
+    Finding::ok("queues", name, summary)
 }
 
-fn fits_speed(plan: &Plan, nic: &crate::Nic) -> Finding {
-    let Some(speed) = nic.speed_bits() else {
-        return Finding::unknown("speed", &nic.name, "speed of the port (is the cable in?)");
+fn check_speed(plan: &Plan, nic: &Nic) -> Finding {
+    let Some(speed) = nic.speed_bits_per_second() else {
+        return Finding::unknown("speed", &nic.name, "speed of the port (is the cable plugged in?)");
     };
-    let summary =
-        format!("the port has {}, the link {}", bits(speed as f64), bits(plan.demand.link_bits_per_second as f64));
-    if speed >= plan.demand.link_bits_per_second {
-        return Finding::fine("speed", &nic.name, summary);
+    let link = plan.demand.link_bits_per_second;
+    let summary = format!("the port has {}, the planned link {}", bits(speed as f64), bits(link as f64));
+    if speed >= link {
+        return Finding::ok("speed", &nic.name, summary);
     }
-    let impact = "What the link has more does not come in here.";
-    Finding::bad(Severity::Critical, "speed", &nic.name, summary, impact.into())
+    let impact = "Traffic above the port speed does not arrive.";
+    Finding::new(Severity::Critical, "speed", &nic.name, summary, impact.into())
 }
 
 impl Plan {
-    /// Whether nothing of it does not fit.
+    /// Whether the machine is sufficient, as far as known.
     pub fn fits(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity != Severity::Critical)
     }
 
-    /// Cores that have something to do.
+    /// Number of cores that the layout uses.
     fn used_cores(&self, cores: &[Vec<u32>]) -> usize {
-        let works = |cpu: u32| self.layout.pipelines.iter().any(|p| [p.capture, p.meter, p.export].contains(&cpu));
-        cores.iter().filter(|core| core.iter().any(|&cpu| works(cpu))).count()
+        let is_used = |cpu: u32| self.layout.pipelines.iter().any(|p| [p.capture, p.meter, p.export].contains(&cpu));
+        cores.iter().filter(|core| core.iter().any(|&cpu| is_used(cpu))).count()
     }
 }

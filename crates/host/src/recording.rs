@@ -1,4 +1,4 @@
-//! A machine as one text file: every file that was read of it, in a form that people can read and write.
+//! A recording of a machine: one text file with all files that were read.
 //!
 //! ```text
 //! # weir machine
@@ -10,34 +10,36 @@
 //!  Ring parameters for eth0:
 //!  RX: 1024
 //! ```
-//! A file of one line stands behind `=`, a longer one indented by a space below its name; `->` is a link, a name that ends
-//! in `/` a folder. `cpu{…}` stands for the same line of several processors. Lines that begin with `#` are comments.
-//! Below `/weir` stands what is no file: the answers of ethtool, and which of the processes asked for run.
+//! The text of a file follows `=` if it is one line; else it follows the name, indented by a space.
+//! `->` is a symbolic link, and a name with a trailing `/` is a folder. `cpu{…}` stands for the same
+//! line of several CPUs. Lines that begin with `#` are comments. Entries below `/weir` are not
+//! files: the output of ethtool, and whether certain processes run.
 
 use crate::lists;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The first line.
+/// The first line of a recording.
 const TITLE: &str = "# weir machine";
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// The text of a file, without white space at its end.
+    /// The text of a file, without trailing white space.
     Text(String),
-    /// Where a link points.
+    /// The target of a symbolic link.
     Link(String),
     /// A folder.
     Folder,
 }
 
-/// What stands where.
+/// Entries by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording(pub BTreeMap<String, Entry>);
 
 impl Recording {
-    /// Reads a recording; `None` if the text is none. Lines that mean nothing are left out, as a file that is missing is.
+    /// Parses a recording; `None` if the text is not one. Lines that cannot be parsed are skipped: their
+    /// files count as missing.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().peekable();
         if lines.next()?.trim_end() != TITLE {
@@ -50,24 +52,24 @@ impl Recording {
                 continue;
             }
             if let Some((path, target)) = line.split_once(" -> ") {
-                recording.enter(path, &Entry::Link(target.trim().into()));
+                recording.insert(path, &Entry::Link(target.trim().into()));
             } else if let Some((path, text)) = line.split_once(" =") {
-                recording.enter(path, &Entry::Text(text.trim().into()));
+                recording.insert(path, &Entry::Text(text.trim().into()));
             } else if let Some(path) = line.strip_suffix('/') {
-                recording.enter(path, &Entry::Folder);
+                recording.insert(path, &Entry::Folder);
             } else if let Some(path) = line.strip_suffix(':') {
                 let mut below = Vec::new();
                 while let Some(line) = lines.next_if(|line| line.starts_with(' ') || line.is_empty()) {
                     below.push(line.strip_prefix(' ').unwrap_or(line));
                 }
-                recording.enter(path, &Entry::Text(below.join("\n").trim_end().into()));
+                recording.insert(path, &Entry::Text(below.join("\n").trim_end().into()));
             }
         }
         Some(recording)
     }
 
-    /// Enters what stands at a path, or at several.
-    fn enter(&mut self, path: &str, entry: &Entry) {
+    /// Inserts an entry. A path with `cpu{…}` stands for several.
+    fn insert(&mut self, path: &str, entry: &Entry) {
         let several = || {
             let (before, rest) = path.split_once("/cpu{")?;
             let (ids, after) = rest.split_once('}')?;
@@ -81,7 +83,7 @@ impl Recording {
         }
     }
 
-    /// Names in a folder, without those below them.
+    /// Names in a folder, without those in its subfolders.
     pub fn names(&self, folder: &str) -> Vec<String> {
         let inside = format!("{folder}/");
         let below = self.0.range(inside.clone()..).map_while(|(path, _)| path.strip_prefix(&inside));
@@ -90,13 +92,13 @@ impl Recording {
         names
     }
 
-    /// The recording as text; what [`Recording::parse`] reads.
+    /// The recording as text that [`Recording::parse`] accepts.
     pub fn text(&self) -> String {
-        // Processors say the same thing again and again: these lines are joined.
+        // Files of CPUs are mostly the same: such lines are joined.
         let mut lines: Vec<(String, Vec<u32>, &str, &Entry)> = Vec::new();
         let mut known: BTreeMap<(&str, &str, String), usize> = BTreeMap::new();
         for (path, entry) in &self.0 {
-            let Some((before, id, after)) = of_processor(path) else {
+            let Some((before, id, after)) = split_cpu(path) else {
                 lines.push((path.clone(), vec![], "", entry));
                 continue;
             };
@@ -119,7 +121,8 @@ impl Recording {
             let written = match entry {
                 Entry::Folder => writeln!(text, "{path}/"),
                 Entry::Link(target) => writeln!(text, "{path} -> {target}"),
-                // What begins with white space would lose it, and what looks like a link would be one.
+                // Other texts could not be parsed: white space around them would be lost, and an arrow
+                // would make a link.
                 Entry::Text(one) if !one.contains('\n') && one.trim() == one && !one.contains(" -> ") => {
                     writeln!(text, "{path} = {one}")
                 }
@@ -128,14 +131,14 @@ impl Recording {
                     write!(text, "{path}:\n{lines}")
                 }
             };
-            written.expect("a text takes every line");
+            written.expect("writing to a string cannot fail");
         }
         text
     }
 }
 
-/// A path of one processor: what stands before, its number, what stands behind.
-fn of_processor(path: &str) -> Option<(&str, u32, &str)> {
+/// Splits the path of a CPU into the text before, its number and the text after.
+fn split_cpu(path: &str) -> Option<(&str, u32, &str)> {
     let (before, rest) = path.split_once("/cpu/cpu")?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let id = rest[..digits].parse().ok()?;
@@ -148,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_recording_is_parsed_unchanged() {
         let mut recording = Recording::default();
         for id in 0..4 {
             let cpu = format!("/sys/devices/system/cpu/cpu{id}");
@@ -172,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_kept(texts in proptest::collection::vec("[ -~\n\t]{0,30}", 1..20), ids in proptest::collection::vec(0_u32..9, 20)) {
+        fn any_text_is_preserved(texts in proptest::collection::vec("[ -~\n\t]{0,30}", 1..20), ids in proptest::collection::vec(0_u32..9, 20)) {
             let mut recording = Recording::default();
             for (text, id) in texts.iter().zip(ids) {
                 let path = format!("/sys/devices/system/cpu/cpu{id}/file{}", text.len() % 3);
@@ -182,14 +185,14 @@ mod tests {
         }
 
         #[test]
-        fn any_file_can_be_read(text in "(.|\n){0,200}") {
+        fn any_file_can_be_parsed(text in "(.|\n){0,200}") {
             let recording = Recording::parse(&format!("{TITLE}\n{text}")).unwrap();
             prop_assert!(recording.text().starts_with(TITLE));
         }
     }
 
     #[test]
-    fn names_are_those_of_one_level() {
+    fn names_are_of_one_level() {
         let text = "# weir machine\n/a/b/c = 1\n/a/b/d = 2\n/a/e/\n/ab/f = 3\n";
         let recording = Recording::parse(text).unwrap();
         assert_eq!(recording.names("/a"), ["b", "e"]);
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn another_text_is_no_recording() {
+    fn other_texts_are_not_recordings() {
         for text in ["", "\n", "garbage", "#!/bin/sh", "\0\0\0"] {
             assert_eq!(Recording::parse(text), None, "{text:?}");
         }

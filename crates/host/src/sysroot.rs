@@ -1,8 +1,8 @@
-//! Where facts are read from: this machine, a folder with a copy of its files, or a recording.
+//! The root of a machine's files: this machine, a folder with a copy of `/sys` and `/proc`, or a
+//! recording.
 //!
-//! Whatever is read is noted, so that a recording holds exactly what was read ([`Sysroot::recording`]).
-//! Always true: nothing outside the folder is read but through links in it; nothing is written; a file that is missing,
-//! empty, odd or too long is absent.
+//! Everything that is read is recorded ([`Sysroot::recording`]). Nothing is written. Outside the
+//! folder, files are read only through links in it. A file that is missing or unreadable is absent.
 
 use crate::ethtool::Reading;
 use crate::recording::{Entry, Recording};
@@ -12,213 +12,221 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// No file that is read here is longer.
-const MOST_OCTETS: u64 = 256 << 10;
-/// A recording may be as long as a large machine needs.
-const MOST_RECORDED: u64 = 64 << 20;
-/// Where ethtool lies if the path of a user does not name it.
+/// Longer files are cut off.
+const MAX_FILE_BYTES: u64 = 256 << 10;
+/// Longer recordings are cut off.
+const MAX_RECORDING_BYTES: u64 = 64 << 20;
+/// Where to find ethtool: users may have no `/usr/sbin` in their PATH.
 const ETHTOOL: [&str; 2] = ["ethtool", "/usr/sbin/ethtool"];
-/// An answer of ethtool that was a refusal begins so.
-const REFUSED: &str = "not known: ";
+/// In a recording, failures of ethtool begin with this text.
+const FAILED: &str = "not known: ";
 
-/// A place that looks like the root of a machine.
+/// The files of a machine, real or recorded.
 #[derive(Debug)]
 pub struct Sysroot {
-    place: Place,
-    noted: RefCell<Recording>,
+    files: Files,
+    /// Everything that was read so far.
+    recorded: RefCell<Recording>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Files {
     Live,
     Folder(PathBuf),
     Recorded(Recording),
 }
 
-/// Why nothing can be read.
+/// A sysroot that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is there, or it must not be read.
+    /// The path does not exist or cannot be read.
     #[error("{0}: {1}")]
-    Absent(PathBuf, std::io::Error),
-    /// A file, but not one that `--record` wrote.
-    #[error("{0}: neither a folder nor a recording of a machine (its first line must be '# weir machine')")]
-    NoRecording(PathBuf),
+    Unreadable(PathBuf, std::io::Error),
+    /// A file that is not a recording.
+    #[error("{0}: neither a folder nor a recording of a machine (the first line must be '# weir machine')")]
+    NotARecording(PathBuf),
 }
 
 impl Sysroot {
     /// This machine.
     pub fn live() -> Self {
-        Self::of(Place::Live)
+        Self::new(Files::Live)
     }
 
-    /// A folder that holds `sys` and `proc` as a machine does, or a recording.
+    /// Opens a folder that contains `sys` and `proc`, or a recording.
     ///
     /// # Errors
-    /// If there is nothing, or a file that is no recording.
+    /// The path cannot be read, or it is a file and not a recording.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let absent = |error| Error::Absent(path.into(), error);
-        if fs::metadata(path).map_err(absent)?.is_dir() {
-            return Ok(Self::of(Place::Folder(path.into())));
+        let unreadable = |error| Error::Unreadable(path.into(), error);
+        if fs::metadata(path).map_err(unreadable)?.is_dir() {
+            return Ok(Self::new(Files::Folder(path.into())));
         }
-        let mut octets = Vec::new();
-        File::open(path).and_then(|file| file.take(MOST_RECORDED).read_to_end(&mut octets)).map_err(absent)?;
-        let recording = Recording::parse(&String::from_utf8_lossy(&octets));
-        Ok(Self::of(Place::Recorded(recording.ok_or_else(|| Error::NoRecording(path.into()))?)))
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|file| file.take(MAX_RECORDING_BYTES).read_to_end(&mut bytes)).map_err(unreadable)?;
+        let recording = Recording::parse(&String::from_utf8_lossy(&bytes));
+        Ok(Self::new(Files::Recorded(recording.ok_or_else(|| Error::NotARecording(path.into()))?)))
     }
 
-    fn of(place: Place) -> Self {
-        Self { place, noted: RefCell::default() }
+    fn new(files: Files) -> Self {
+        Self { files, recorded: RefCell::default() }
     }
 
-    /// Whether this is the machine that the program runs on.
+    /// Whether this is the machine on which the program runs.
     pub fn is_live(&self) -> bool {
-        matches!(self.place, Place::Live)
+        matches!(self.files, Files::Live)
     }
 
-    /// Everything that was read so far, as the text of a recording.
+    /// Everything that was read so far, as text of a recording.
     pub fn recording(&self) -> String {
-        self.noted.borrow().text()
+        self.recorded.borrow().text()
     }
 
-    fn note(&self, path: &str, entry: Entry) {
-        self.noted.borrow_mut().0.insert(path.into(), entry);
+    fn record(&self, path: &str, entry: Entry) {
+        self.recorded.borrow_mut().0.insert(path.into(), entry);
     }
 
-    /// The path in the file system, unless there is none behind this root.
+    /// The path in the file system; `None` for a recording.
     fn path(&self, path: &str) -> Option<PathBuf> {
-        match &self.place {
-            Place::Live => Some(path.into()),
-            Place::Folder(folder) => Some(folder.join(path.trim_start_matches('/'))),
-            Place::Recorded(_) => None,
+        match &self.files {
+            Files::Live => Some(path.into()),
+            Files::Folder(folder) => Some(folder.join(path.trim_start_matches('/'))),
+            Files::Recorded(_) => None,
         }
     }
 
-    /// The text of a file without white space at its end.
+    /// The text of a file, without trailing white space.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         self.text_until(path, None)
     }
 
-    /// The same, up to a mark: of a file that says the same many times.
+    /// The same up to a mark: for files that repeat themselves.
     pub(crate) fn text_until(&self, path: &str, mark: Option<&str>) -> Option<String> {
-        let text = match &self.place {
-            Place::Recorded(recording) => match recording.0.get(path)? {
+        let text = match &self.files {
+            Files::Recorded(recording) => match recording.0.get(path)? {
                 Entry::Text(text) => text.clone(),
                 _ => return None,
             },
             _ => {
                 let path = self.path(path)?;
-                // A pipe would be waited for.
+                // Reading a pipe would block.
                 if !fs::metadata(&path).ok()?.is_file() {
                     return None;
                 }
-                let mut octets = Vec::new();
-                File::open(path).ok()?.take(MOST_OCTETS).read_to_end(&mut octets).ok()?;
-                String::from_utf8_lossy(&octets).into_owned()
+                let mut bytes = Vec::new();
+                File::open(path).ok()?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+                String::from_utf8_lossy(&bytes).into_owned()
             }
         };
         let text = mark.and_then(|mark| text.split(mark).next()).unwrap_or(&text).trim_end().to_owned();
-        self.note(path, Entry::Text(text.clone()));
+        self.record(path, Entry::Text(text.clone()));
         Some(text)
     }
 
-    /// A number that a file holds.
+    /// The number in a file.
     pub(crate) fn number<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
         crate::lists::number(&self.text(path)?)
     }
 
-    /// A list of numbers that a file holds.
+    /// The list of numbers in a file.
     pub(crate) fn list(&self, path: &str) -> Option<Vec<u32>> {
         crate::lists::parse_list(&self.text(path)?)
     }
 
-    /// Where a link points, whether or not something is there.
+    /// The target of a symbolic link, which need not exist.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
-        let target = match &self.place {
-            Place::Recorded(recording) => match recording.0.get(path)? {
+        let target = match &self.files {
+            Files::Recorded(recording) => match recording.0.get(path)? {
                 Entry::Link(target) => target.clone(),
                 _ => return None,
             },
             _ => fs::read_link(self.path(path)?).ok()?.to_str()?.to_owned(),
         };
-        self.note(path, Entry::Link(target.clone()));
+        self.record(path, Entry::Link(target.clone()));
         Some(target)
     }
 
-    /// Names in a folder, sorted; none if there is none.
+    /// Names in a folder, sorted; empty if the folder does not exist.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
-        let mut names = match &self.place {
-            Place::Recorded(recording) => recording.names(folder),
-            _ => self.names_unnoted(folder),
+        let mut names = match &self.files {
+            Files::Recorded(recording) => recording.names(folder),
+            _ => self.names_unrecorded(folder),
         };
         names.sort();
-        let mut noted = self.noted.borrow_mut();
+        let mut recorded = self.recorded.borrow_mut();
         for name in &names {
-            // What is a file or a link says so when it is read.
-            noted.0.entry(format!("{folder}/{name}")).or_insert(Entry::Folder);
+            // Reading a file or a link replaces this entry.
+            recorded.0.entry(format!("{folder}/{name}")).or_insert(Entry::Folder);
         }
         names
     }
 
-    fn names_unnoted(&self, folder: &str) -> Vec<String> {
+    fn names_unrecorded(&self, folder: &str) -> Vec<String> {
         let entries = self.path(folder).and_then(|folder| fs::read_dir(folder).ok());
         entries.into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
     }
 
-    /// What `ethtool OPTION INTERFACE MORE` says, or why it says nothing.
+    /// The output of `ethtool OPTION INTERFACE MORE`.
     pub(crate) fn ethtool(&self, option: &str, interface: &str, more: &[&str]) -> Reading<String> {
         let name = [&[option], more].concat().join(" ");
         let path = format!("/weir/ethtool/{interface}/{name}");
-        let said = match &self.place {
-            // A name with a dash in front would be an option.
-            Place::Live if interface.starts_with('-') => Err(format!("ethtool cannot be asked about '{interface}'")),
-            Place::Live => run_ethtool(&[&[option, interface], more].concat()),
+        let output = match &self.files {
+            // ethtool would take the name for an option.
+            Files::Live if interface.starts_with('-') => {
+                Reading::Unavailable { reason: format!("ethtool does not accept the interface name '{interface}'") }
+            }
+            Files::Live => run_ethtool(&[&[option, interface], more].concat()),
             _ => match self.text(&path) {
-                Some(text) => text.strip_prefix(REFUSED).map(|why| Err(why.to_owned())).unwrap_or(Ok(text)),
-                None => return Reading::Unavailable { reason: "ethtool's answer was not recorded".into() },
+                Some(text) => match text.strip_prefix(FAILED) {
+                    Some(reason) => Reading::Unavailable { reason: reason.into() },
+                    None => Reading::Value(text),
+                },
+                None => return Reading::Unavailable { reason: "the output of ethtool was not recorded".into() },
             },
         };
-        let text = said.as_ref().map_or_else(|why| format!("{REFUSED}{why}"), |said| said.trim_end().to_owned());
-        self.note(&path, Entry::Text(text));
-        match said {
-            Ok(said) => Reading::Value(said),
-            Err(reason) => Reading::Unavailable { reason },
-        }
+        let text = match &output {
+            Reading::Value(text) => text.trim_end().to_owned(),
+            Reading::Unavailable { reason } => format!("{FAILED}{reason}"),
+        };
+        self.record(&path, Entry::Text(text));
+        output
     }
 
-    /// Whether a process of this name runs.
+    /// Whether a process with this name runs.
     pub(crate) fn runs(&self, process: &str) -> Option<bool> {
         let path = format!("/weir/process/{process}");
-        let runs = match &self.place {
-            Place::Recorded(_) => self.text(&path)? == "runs",
+        let runs = match &self.files {
+            Files::Recorded(_) => self.text(&path)? == "runs",
             _ => {
                 let ids =
-                    self.names_unnoted("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
+                    self.names_unrecorded("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
                 let mut names = ids
                     .filter_map(|id| fs::read_to_string(self.path(&format!("/proc/{id}/comm"))?).ok())
                     .map(|name| name.trim_end() == process)
                     .peekable();
-                // Without any process nothing is known of one.
+                // Without any process, `/proc` is missing.
                 names.peek()?;
                 names.any(|is| is)
             }
         };
-        self.note(&path, Entry::Text(if runs { "runs" } else { "does not run" }.into()));
+        self.record(&path, Entry::Text(if runs { "runs" } else { "does not run" }.into()));
         Some(runs)
     }
 }
 
-fn run_ethtool(arguments: &[&str]) -> Result<String, String> {
+fn run_ethtool(arguments: &[&str]) -> Reading<String> {
     for program in ETHTOOL {
         let result = Command::new(program).args(arguments).stdin(Stdio::null()).output();
         let Ok(output) = result else { continue };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
-            return Ok(said);
+            return Reading::Value(text);
         }
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        let first = complaint.lines().chain(said.lines()).map(str::trim).find(|line| !line.is_empty());
-        return Err(format!("ethtool: {}", first.unwrap_or("failed, and did not say why")));
+        let message = String::from_utf8_lossy(&output.stderr);
+        let first_line = message.lines().chain(text.lines()).map(str::trim).find(|line| !line.is_empty());
+        return Reading::Unavailable {
+            reason: format!("ethtool: {}", first_line.unwrap_or("failed without a message")),
+        };
     }
-    Err("ethtool is not installed (apt install ethtool)".into())
+    Reading::Unavailable { reason: "ethtool is not installed (apt install ethtool)".into() }
 }

@@ -1,30 +1,36 @@
-//! Figures that are assumed, and how figures are written.
+//! Default rates, and numbers with units as text.
 
-/// Mpps of a core if nothing better is known: half of what the meter does with an internet mix from memory, whole frames (14.8,
-/// docs/performance.md): the other half is for receiving, which is not in that figure.
+/// Assumed packet rate of a core, in Mpps: half of what the meter reaches with an internet mix of
+/// whole frames in memory (14.8 Mpps, docs/performance.md). The other half is for receiving, which
+/// that benchmark does not include.
 pub fn default_mpps_per_core() -> f64 {
     14.8 / 2.0
 }
 
-/// Packets a second, in millions.
-pub fn mega(per_second: f64) -> String {
-    format!("{:.2} M packets/s", per_second / 1e6)
+/// A packet rate in millions per second.
+pub fn mega(packets_per_second: f64) -> String {
+    format!("{:.2} M packets/s", packets_per_second / 1e6)
 }
 
-/// Octets of memory.
-pub fn gib(octets: u64) -> String {
-    format!("{:.1} GiB", octets as f64 / f64::from(1 << 30))
+/// A size of memory in GiB.
+pub fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-/// Bits a second.
-pub fn bits(per_second: f64) -> String {
-    match per_second {
+/// A bit rate in Mbit/s or Gbit/s.
+pub fn bits(bits_per_second: f64) -> String {
+    match bits_per_second {
         bits if bits >= 999.95e6 => format!("{} Gbit/s", short(bits / 1e9)),
         bits => format!("{} Mbit/s", short(bits / 1e6)),
     }
 }
 
-/// One digit behind the point, unless it is 0.
+/// A count with its noun: `1 queue`, `4 queues`.
+pub fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// One digit after the point, unless it is 0.
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()

@@ -1,9 +1,9 @@
-//! Machines of the fixtures: what is found on each, and how pipelines lie on them.
+//! Findings, plans and CPU assignments for the machines in `fixtures`.
 
 use std::path::{Path, PathBuf};
 use weir_host::{
-    CpuAssignment, CpuLayout, Demand, Finding, LayoutMode, Machine, Severity, SourceThreads, Sysroot, assign_cpus,
-    default_mpps_per_core, examine, nearby_cpus, plan,
+    AssignmentError, CpuAssignment, CpuLayout, Demand, Finding, LayoutMode, Machine, Severity, SourceThreads, Sysroot,
+    assign_cpus, default_mpps_per_core, examine, nearby_cpus, plan,
 };
 
 fn fixtures() -> PathBuf {
@@ -26,13 +26,13 @@ fn findings(machine: &Machine) -> Vec<Finding> {
     examine(machine, &nics)
 }
 
-/// `interface check`, of one severity.
-fn of(findings: &[Finding], severity: Severity) -> Vec<String> {
-    let of = findings.iter().filter(|finding| finding.severity == severity);
-    of.map(|finding| format!("{} {}", finding.subject, finding.check)).collect()
+/// Subject and check of the findings of one severity.
+fn with_severity(findings: &[Finding], severity: Severity) -> Vec<String> {
+    let selected = findings.iter().filter(|finding| finding.severity == severity);
+    selected.map(|finding| format!("{} {}", finding.subject, finding.check)).collect()
 }
 
-/// A demand of 100 Gbit/s.
+/// Line rate on 100 Gbit/s.
 fn demand() -> Demand {
     Demand {
         link_bits_per_second: 100_000_000_000,
@@ -45,25 +45,25 @@ fn demand() -> Demand {
 }
 
 #[test]
-fn each_machine_has_its_faults_and_no_others() {
-    for (name, wrong, better) in [
+fn each_machine_has_exactly_its_expected_findings() {
+    for (name, critical, warnings) in [
         ("one-node", &[][..], &[][..]),
-        ("wrong-node", &["eth0 irq", "machine isolated", "machine pages"], &["machine realtime"]),
+        ("wrong-node", &["eth0 irq", "machine isolated", "machine huge-pages"], &["machine realtime"]),
         ("four-nodes", &[], &["eth0 queues", "eth1 node", "eth1 queues"]),
         ("eight-nodes", &["machine governor"], &["eth0 queues", "machine idle", "machine isolated"]),
         ("x8-slot", &["eth0 pcie", "eth1 pcie"], &[]),
         ("few-queues", &["eth0 queues", "eth0 ring"], &[]),
-        ("asymmetric-rss", &["eth0 rss", "eth0 table", "eth0 irq"], &["eth0 hashed"]),
+        ("asymmetric-rss", &["eth0 rss-key", "eth0 rss-table", "eth0 irq"], &["eth0 rss-fields"]),
         (
             "gro-on",
-            &["eth0 ring", "eth0 joining", "machine governor", "machine clock"],
+            &["eth0 ring", "eth0 offloads", "machine governor", "machine clock"],
             &[
                 "machine idle",
                 "machine isolated",
                 "machine realtime",
                 "machine irqbalance",
-                "machine pages",
-                "machine transparent",
+                "machine huge-pages",
+                "machine transparent-huge-pages",
                 "machine swap",
             ],
         ),
@@ -71,9 +71,9 @@ fn each_machine_has_its_faults_and_no_others() {
         ("virtual", &[], &["machine realtime", "machine clock", "machine instructions"]),
     ] {
         let findings = findings(&machine_of(&text_of(name)));
-        assert_eq!(of(&findings, Severity::Critical), wrong, "{name}");
-        assert_eq!(of(&findings, Severity::Warning), better, "{name}");
-        let unknown = of(&findings, Severity::Unknown);
+        assert_eq!(with_severity(&findings, Severity::Critical), critical, "{name}");
+        assert_eq!(with_severity(&findings, Severity::Warning), warnings, "{name}");
+        let unknown = with_severity(&findings, Severity::Unknown);
         assert_eq!(unknown.is_empty(), name != "virtual", "{name}: {unknown:?}");
         for finding in findings.iter().filter(|finding| finding.severity <= Severity::Warning) {
             assert!(!finding.impact.is_empty(), "{name}: {finding:?}");
@@ -82,83 +82,83 @@ fn each_machine_has_its_faults_and_no_others() {
 }
 
 #[test]
-fn every_fixture_is_judged() {
+fn no_fixture_is_missing() {
     let names = std::fs::read_dir(fixtures()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.ends_with(".txt")).count(), 10);
 }
 
-/// The good machine with one line changed: what is found then.
+/// Changes one line of a machine without findings.
 #[test]
-fn a_single_fault_is_found_alone() {
+fn a_single_fault_causes_a_single_finding() {
     let good = text_of("one-node");
     let key = "6d:5a:".repeat(20);
     let key = key.trim_end_matches(':');
     for (from, to, severity, found) in [
-        (key, &key.replacen("5a", "5b", 1)[..], Severity::Critical, "eth0 rss"),
-        (key, "00:".repeat(40).trim_end_matches(':'), Severity::Critical, "eth0 rss"),
-        ("toeplitz: on\n     xor: off", "toeplitz: off\n     xor: on", Severity::Unknown, "eth0 rss"),
+        (key, &key.replacen("5a", "5b", 1)[..], Severity::Critical, "eth0 rss-key"),
+        (key, "00:".repeat(40).trim_end_matches(':'), Severity::Critical, "eth0 rss-key"),
+        ("toeplitz: on\n     xor: off", "toeplitz: off\n     xor: on", Severity::Unknown, "eth0 rss-key"),
         ("numa_node = 0", "numa_node = 7", Severity::Unknown, "eth0 node"),
         ("current_link_width = 8", "current_link_width = 1", Severity::Critical, "eth0 pcie"),
         ("current_link_width = 8", "current_link_width = 4", Severity::Warning, "eth0 pcie"),
         ("operstate = up", "operstate = down", Severity::Warning, "eth0 port"),
-        ("     0: 0 1 2 3", "     0: 0 0 2 3", Severity::Warning, "eth0 table"),
-        ("large-receive-offload: off", "large-receive-offload: on", Severity::Critical, "eth0 joining"),
+        ("     0: 0 1 2 3", "     0: 0 0 2 3", Severity::Warning, "eth0 rss-table"),
+        ("large-receive-offload: off", "large-receive-offload: on", Severity::Critical, "eth0 offloads"),
         ("scaling_governor = performance", "scaling_governor = ondemand", Severity::Critical, "machine governor"),
         ("current_clocksource = tsc", "current_clocksource = acpi_pm", Severity::Critical, "machine clock"),
         ("sched_rt_runtime_us = -1", "sched_rt_runtime_us = 950000", Severity::Warning, "machine realtime"),
         ("irqbalance = does not run", "irqbalance = runs", Severity::Warning, "machine irqbalance"),
-        ("free_hugepages = 2048", "free_hugepages = 12", Severity::Warning, "machine pages"),
-        ("[madvise] never", "madvise [never]", Severity::Warning, "machine transparent"),
+        ("free_hugepages = 2048", "free_hugepages = 12", Severity::Warning, "machine huge-pages"),
+        ("[madvise] never", "madvise [never]", Severity::Warning, "machine transparent-huge-pages"),
         ("state2/disable = 1", "state2/disable = 0", Severity::Warning, "machine idle"),
         ("isolated = 1-7,9-15", "isolated = ", Severity::Warning, "machine isolated"),
         (" avx2 avx512f", "", Severity::Warning, "machine instructions"),
-        (" TCP over", " IP SA\n TCP over", Severity::Ok, "eth0 hashed"),
-        (" L4 bytes 0 & 1 [TCP/UDP src port]", "", Severity::Warning, "eth0 hashed"),
+        (" TCP over", " IP SA\n TCP over", Severity::Ok, "eth0 rss-fields"),
+        (" L4 bytes 0 & 1 [TCP/UDP src port]", "", Severity::Warning, "eth0 rss-fields"),
     ] {
         assert!(good.contains(from), "{from}");
         let all = findings(&machine_of(&good.replace(from, to)));
-        assert!(of(&all, severity).contains(&found.to_owned()), "{from} -> {to}: {all:#?}");
+        assert!(with_severity(&all, severity).contains(&found.to_owned()), "{from} -> {to}: {all:#?}");
         if severity == Severity::Unknown {
             continue;
         }
-        let bad = [of(&all, Severity::Critical), of(&all, Severity::Warning)].concat();
+        let bad = [with_severity(&all, Severity::Critical), with_severity(&all, Severity::Warning)].concat();
         assert!(bad.iter().all(|bad| bad == found), "{from} -> {to}: {bad:?}");
     }
 }
 
 #[test]
-fn symmetric_input_makes_any_key_good() {
+fn any_rss_key_is_symmetric_with_symmetric_xor() {
     let text = text_of("asymmetric-rss")
         .replace("     xor: off", "     xor: off\n RSS input transformation:\n     symmetric-xor: on");
-    assert!(!of(&findings(&machine_of(&text)), Severity::Critical).contains(&"eth0 rss".into()));
+    assert!(!with_severity(&findings(&machine_of(&text)), Severity::Critical).contains(&"eth0 rss-key".into()));
 }
 
 #[test]
-fn capture_is_alone_on_its_core_and_the_others_are_siblings() {
+fn split_pipelines_use_a_core_for_capture_and_siblings_for_meter_and_export() {
     let machine = machine_of(&text_of("one-node"));
-    let layout = CpuLayout::of(&machine, Some(0), 3);
+    let layout = CpuLayout::new(&machine, Some(0), 3);
     assert_eq!(layout.mode, LayoutMode::Split);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.queue, p.capture, p.meter, p.export)).collect();
     assert_eq!(cpus, [(0, 1, 2, 10), (1, 3, 4, 12), (2, 5, 6, 14)]);
-    // Five do not fit so; the exporters share the core of processor 0.
-    let layout = CpuLayout::of(&machine, Some(0), 5);
+    // Five split pipelines do not fit. The exporters share the core of CPU 0.
+    let layout = CpuLayout::new(&machine, Some(0), 5);
     assert_eq!(layout.mode, LayoutMode::Fused);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.queue, p.capture, p.meter, p.export)).collect();
     assert_eq!(cpus, [(0, 1, 1, 0), (1, 2, 2, 0), (2, 3, 3, 0), (3, 4, 4, 0), (4, 5, 5, 0)]);
-    assert_eq!(CpuLayout::of(&machine, Some(0), 1000).pipelines.len(), 7);
+    assert_eq!(CpuLayout::new(&machine, Some(0), 1000).pipelines.len(), 7);
 }
 
 #[test]
-fn without_smt_each_stage_has_a_core() {
+fn without_smt_each_stage_uses_a_core() {
     let machine = machine_of(&text_of("four-nodes"));
-    let layout = CpuLayout::of(&machine, Some(2), 2);
+    let layout = CpuLayout::new(&machine, Some(2), 2);
     let cpus: Vec<_> = layout.pipelines.iter().map(|p| (p.capture, p.meter, p.export)).collect();
-    // 12 to 16 are isolated and come first.
+    // CPUs 12 to 16 are isolated and come first.
     assert_eq!((layout.mode, cpus), (LayoutMode::Split, vec![(12, 13, 14), (15, 16, 17)]));
 }
 
 #[test]
-fn all_of_a_layout_lies_on_the_node_of_the_card_and_no_core_serves_two_pipelines() {
+fn layouts_are_on_the_numa_node_of_the_nic_and_no_core_runs_two_pipelines() {
     for name in ["one-node", "wrong-node", "four-nodes", "eight-nodes", "x8-slot", "few-queues", "gro-on", "no-memory"]
     {
         let machine = machine_of(&text_of(name));
@@ -187,9 +187,10 @@ fn all_of_a_layout_lies_on_the_node_of_the_card_and_no_core_serves_two_pipelines
 }
 
 #[test]
-fn a_plan_says_what_does_not_fit() {
-    let obstacles =
-        |name: &str, demand: &Demand| of(&plan(&machine_of(&text_of(name)), demand, None).findings, Severity::Critical);
+fn plans_report_what_is_insufficient() {
+    let obstacles = |name: &str, demand: &Demand| {
+        with_severity(&plan(&machine_of(&text_of(name)), demand, None).findings, Severity::Critical)
+    };
     assert_eq!(obstacles("x8-slot", &demand()), ["eth0 pcie"]);
     assert_eq!(obstacles("one-node", &demand()), ["eth0 pcie", "eth0 speed"]);
     assert_eq!(obstacles("few-queues", &demand()), ["eth0 queues"]);
@@ -202,17 +203,17 @@ fn a_plan_says_what_does_not_fit() {
 }
 
 #[test]
-fn each_queue_of_the_card_has_a_pipeline_if_there_are_cores() {
+fn each_receive_queue_has_a_pipeline_if_there_are_enough_cores() {
     let plan = plan(&machine_of(&text_of("x8-slot")), &demand(), None);
     assert_eq!((plan.needed_pipelines, plan.pipelines, plan.layout.pipelines.len()), (3, 15, 15));
     assert_eq!(plan.layout.mode, LayoutMode::Fused);
 }
 
 #[test]
-fn a_plan_is_arithmetic() {
+fn figures_of_a_plan_follow_from_the_demand() {
     let plan = plan(&machine_of(&text_of("eight-nodes")), &demand(), None);
     assert_eq!(plan.packets_per_second as u64, 17_361_111);
-    // The NIC has 8 queues, but the node only 4 cores.
+    // The NIC has 8 queues, but its node has only 4 cores.
     assert_eq!((plan.needed_pipelines, plan.pipelines), (3, 3));
     let memory = plan.memory;
     assert_eq!(
@@ -228,7 +229,7 @@ fn a_plan_is_arithmetic() {
 }
 
 #[test]
-fn a_recording_reads_as_the_machine_that_it_is_of() {
+fn a_recording_yields_the_recorded_machine() {
     for name in ["one-node", "eight-nodes", "asymmetric-rss", "virtual"] {
         let folder = tempfile::tempdir().unwrap();
         let again = folder.path().join("again.txt");
@@ -237,14 +238,14 @@ fn a_recording_reads_as_the_machine_that_it_is_of() {
         std::fs::write(&again, sysroot.recording()).unwrap();
         assert_eq!(Machine::read(&Sysroot::open(&again).unwrap(), &[]), machine, "{name}");
     }
-    // And of this one.
+    // Also for the machine that runs the test.
     let sysroot = Sysroot::live();
     let machine = Machine::read(&sysroot, &[]);
     assert_eq!(machine_of(&sysroot.recording()), machine);
 }
 
 #[test]
-fn damaged_recordings_are_not_known_and_never_a_panic() {
+fn damaged_recordings_never_cause_a_panic() {
     for name in ["asymmetric-rss", "no-memory", "virtual"] {
         let text = text_of(name);
         let lines: Vec<&str> = text.lines().collect();
@@ -270,7 +271,7 @@ fn damaged_recordings_are_not_known_and_never_a_panic() {
 }
 
 #[test]
-fn a_folder_reads_as_a_machine_does() {
+fn a_folder_is_read_like_a_machine() {
     let folder = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &[u8]| {
         let path = folder.path().join(path);
@@ -284,7 +285,7 @@ fn a_folder_reads_as_a_machine_does() {
     write("sys/class/net/eth0/speed", b"garbage");
     write("sys/class/net/eth0/queues/rx-0/rps_cpus", b"0");
     write("weir/ethtool/eth0/-g", b"Pre-set maximums:\nRX: 512\nCurrent hardware settings:\nRX: 256\n");
-    // Links that go nowhere, and one that goes round.
+    // Links without a target, and a link to itself.
     let link = |target: &str, path: &str| {
         let path = folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -314,7 +315,11 @@ fn a_folder_reads_as_a_machine_does() {
     assert!(Sysroot::open(&folder.path().join("sys/class/net/eth0/speed")).is_err());
 }
 
-fn placed(name: &str, work: &[(&str, usize)], allowed: impl Fn(u32) -> bool) -> Result<CpuAssignment, String> {
+fn assigned(
+    name: &str,
+    work: &[(&str, usize)],
+    allowed: impl Fn(u32) -> bool,
+) -> Result<CpuAssignment, AssignmentError> {
     let work: Vec<SourceThreads> = work
         .iter()
         .map(|&(devices, threads)| SourceThreads { devices: devices.split('+').map(String::from).collect(), threads })
@@ -323,20 +328,20 @@ fn placed(name: &str, work: &[(&str, usize)], allowed: impl Fn(u32) -> bool) -> 
 }
 
 #[test]
-fn threads_of_a_probe_have_cores_of_their_own_on_the_node_of_their_card() {
+fn threads_get_cores_of_their_own_on_the_numa_node_of_their_nic() {
     let anywhere = |_| true;
-    // Hardware threads: 0 and 8 are one core.
-    let one = placed("one-node", &[("eth0", 4)], anywhere).unwrap();
+    // CPUs 0 and 8 are one core.
+    let one = assigned("one-node", &[("eth0", 4)], anywhere).unwrap();
     assert_eq!(one.sources, [(0, vec![1, 2, 3, 4])]);
     assert_eq!(one.export, [0, 5, 6, 7, 8, 13, 14, 15]);
-    // Not where the process was started, but where the NIC is; by its address as well.
-    let far = placed("wrong-node", &[("eth0", 3)], anywhere).unwrap();
+    // On the node of the NIC, not of the process; also by PCI address.
+    let far = assigned("wrong-node", &[("eth0", 3)], anywhere).unwrap();
     assert_eq!((&far.sources[..], far.export.len()), (&[(1, vec![8, 9, 10])][..], 10));
-    assert_eq!(placed("wrong-node", &[("0000:af:00.0", 3)], anywhere), Ok(far));
-    // Without hardware threads, two NICs on one of four nodes: no core twice.
-    let two = placed("four-nodes", &[("eth0", 2), ("eth1", 2)], anywhere).unwrap();
+    assert_eq!(assigned("wrong-node", &[("0000:af:00.0", 3)], anywhere), Ok(far));
+    // Without SMT, two NICs on one of four nodes: no core is used twice.
+    let two = assigned("four-nodes", &[("eth0", 2), ("eth1", 2)], anywhere).unwrap();
     assert_eq!((two.sources, two.export), (vec![(2, vec![12, 13]), (2, vec![14, 15])], vec![16, 17]));
-    let tap = placed("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
+    let tap = assigned("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
     assert_eq!(tap.sources, [(2, vec![12, 13, 14])]);
     let sysroot = |name: &str| Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap();
     let near: Vec<u32> = (8..16).chain(24..32).collect();
@@ -344,19 +349,19 @@ fn threads_of_a_probe_have_cores_of_their_own_on_the_node_of_their_card() {
         (nearby_cpus(&sysroot("wrong-node"), "eth0"), nearby_cpus(&sysroot("one-node"), "eth0")),
         (near, vec![])
     );
-    let eight = placed("eight-nodes", &[("eth0", 2)], anywhere).unwrap();
+    let eight = assigned("eight-nodes", &[("eth0", 2)], anywhere).unwrap();
     assert_eq!(eight.sources, [(3, vec![12, 13])]);
 }
 
 #[test]
-fn where_there_is_nothing_to_choose_the_system_chooses_and_why_is_said() {
+fn the_reason_is_reported_if_no_cpus_can_be_assigned() {
     let anywhere = |_| true;
-    let too_few = placed("eight-nodes", &[("eth0", 3)], anywhere).unwrap_err();
-    assert_eq!(too_few, "node 3, where eth0 is, has 4 cores, too few for a thread each and two more");
-    let taken = placed("four-nodes", &[("eth0", 3), ("eth1", 3)], anywhere).unwrap_err();
-    assert!(taken.starts_with("node 2, where eth1 is, has 6 cores"), "{taken}");
-    let confined = placed("one-node", &[("eth0", 2)], |cpu| cpu < 2).unwrap_err();
-    assert!(confined.contains("has 2 cores"), "{confined}");
-    assert_eq!(placed("one-node", &[("lo", 1)], anywhere).unwrap_err(), "there is no NIC behind lo");
-    assert_eq!(placed("one-node", &[], anywhere).unwrap().sources, []);
+    let too_few = assigned("eight-nodes", &[("eth0", 3)], anywhere).unwrap_err().to_string();
+    assert_eq!(too_few, "NUMA node 3 of eth0 has 4 cores; one per thread and two more are needed");
+    let used = assigned("four-nodes", &[("eth0", 3), ("eth1", 3)], anywhere).unwrap_err();
+    assert!(matches!(used, AssignmentError::TooFewCores { node: 2, cores: 6, .. }), "{used}");
+    let confined = assigned("one-node", &[("eth0", 2)], |cpu| cpu < 2).unwrap_err();
+    assert!(matches!(confined, AssignmentError::TooFewCores { cores: 2, .. }), "{confined}");
+    assert_eq!(assigned("one-node", &[("lo", 1)], anywhere), Err(AssignmentError::NoPciDevice("lo".into())));
+    assert_eq!(assigned("one-node", &[], anywhere).unwrap().sources, []);
 }

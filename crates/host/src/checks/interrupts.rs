@@ -1,78 +1,71 @@
-//! Which processors serve the NIC's interrupts.
+//! Check of the CPUs that handle the interrupts of a NIC.
 
-use super::is_fast;
 use crate::finding::{Finding, Severity, Step};
-use crate::lists::{count, list};
+use crate::lists::list;
 use crate::machine::Machine;
-use crate::nic::Nic;
+use crate::nic::{Irq, Nic};
+use crate::units::count;
 
-pub fn check(machine: &Machine, nic: &Nic) -> Vec<Finding> {
-    if nic.pci.is_none() {
-        return vec![];
-    }
-    vec![irqs(machine, nic)]
+pub fn check(machine: &Machine, nic: &Nic) -> Option<Finding> {
+    nic.pci.as_ref()?;
+    Some(irqs(machine, nic))
 }
 
 fn irqs(machine: &Machine, nic: &Nic) -> Finding {
     let name = &nic.name;
     if nic.irqs.is_empty() {
-        return Finding::unknown("irq", name, "interrupts of its queues");
+        return Finding::unknown("irq", name, "interrupts of its receive queues");
     }
-    let serving = |irq: &crate::Irq| {
-        if irq.effective_affinity.is_empty() { irq.allowed.clone() } else { irq.effective_affinity.clone() }
-    };
-    let mut cpus: Vec<u32> = nic.irqs.iter().flat_map(serving).collect();
+    let mut cpus: Vec<u32> = nic.irqs.iter().flat_map(Irq::cpus).copied().collect();
     cpus.sort_unstable();
     cpus.dedup();
     let irqs = count(nic.irqs.len(), "interrupt");
     let Some(node) = machine.node_of(nic) else {
-        let summary = format!("whether its {irqs} are served on the NIC's node: that is not known");
+        let summary = format!("whether its {irqs} are handled on the NUMA node of the NIC: the node is unknown");
         return Finding::unknown("irq", name, summary);
     };
-    let far: Vec<&crate::Irq> =
-        nic.irqs.iter().filter(|irq| serving(irq).iter().any(|cpu| !node.cpus.contains(cpu))).collect();
-    let severity = if is_fast(nic) { Severity::Critical } else { Severity::Warning };
-    if !far.is_empty() && !node.cpus.is_empty() {
-        let on: Vec<u32> = far.iter().flat_map(|irq| serving(irq)).filter(|cpu| !node.cpus.contains(cpu)).collect();
+    let is_remote = |cpu: &&u32| !node.cpus.contains(cpu);
+    let remote_irqs = nic.irqs.iter().filter(|irq| irq.cpus().iter().any(|cpu| is_remote(&cpu))).count();
+    let severity = if nic.is_fast() { Severity::Critical } else { Severity::Warning };
+    let note = match machine.irqbalance {
+        Some(true) => "Stop irqbalance first; it would move the interrupts again.",
+        _ => "",
+    };
+    if remote_irqs > 0 && !node.cpus.is_empty() {
+        let remote_cpus: Vec<u32> = cpus.iter().filter(is_remote).copied().collect();
         let summary = format!(
-            "{} of {irqs} may be served on another node than the NIC's ({}; node {} has {})",
-            far.len(),
-            processors(&on),
+            "{remote_irqs} of {irqs} may be handled on another NUMA node than that of the NIC ({}; node {} has {})",
+            cpu_list(&remote_cpus),
             node.id,
-            list(&node.cpus)
+            cpu_list(&node.cpus)
         );
-        let impact =
-            "Packets that the NIC wrote into the cache of its node are fetched over the link between sockets.".into();
-        return Finding::bad(severity, "irq", name, summary, impact)
-            .fixed_by(steps(machine, nic, node.id), note(machine));
+        let impact = "The NIC writes packets into the cache of its own node. CPUs of other nodes fetch them over the \
+                      interconnect between sockets."
+            .into();
+        return Finding::new(severity, "irq", name, summary, impact).with_steps(steps(machine, nic, node.id), note);
     }
     if let [one] = cpus[..]
         && nic.irqs.len() > 1
         && node.cpus.len() > 1
     {
-        let summary = format!("all {irqs} are served by processor {one}");
-        let impact = "One core takes the packets of all queues out of the NIC; the others wait for it.".into();
-        return Finding::bad(severity, "irq", name, summary, impact)
-            .fixed_by(steps(machine, nic, node.id), note(machine));
+        let summary = format!("all {irqs} are handled by CPU {one}");
+        let impact = "One core receives the packets of all queues, and the other cores wait for it.".into();
+        return Finding::new(severity, "irq", name, summary, impact).with_steps(steps(machine, nic, node.id), note);
     }
-    Finding::fine("irq", name, format!("{irqs}, served on node {} by {}", node.id, processors(&cpus)))
+    Finding::ok("irq", name, format!("{irqs}, handled on NUMA node {} by {}", node.id, cpu_list(&cpus)))
 }
 
-/// Each interrupt to a core of the node, as the planner lays queues out.
+/// Assigns each interrupt to a core of the node, in the order in which `weir plan` assigns queues.
 fn steps(machine: &Machine, nic: &Nic, node: u32) -> Vec<Step> {
     let cores = machine.cores(Some(node));
-    let cores = cores.iter().filter_map(|core| core.first()).cycle();
-    let step = |(irq, cpu): (&crate::Irq, &u32)| Step::Write {
+    let cpus = cores.iter().filter_map(|core| core.first()).cycle();
+    let step = |(irq, cpu): (&Irq, &u32)| Step::Write {
         path: format!("/proc/irq/{}/smp_affinity_list", irq.number),
         text: cpu.to_string(),
     };
-    nic.irqs.iter().zip(cores).map(step).collect()
+    nic.irqs.iter().zip(cpus).map(step).collect()
 }
 
-fn processors(cpus: &[u32]) -> String {
-    format!("processor{} {}", if cpus.len() == 1 { "" } else { "s" }, list(cpus))
-}
-
-fn note(machine: &Machine) -> &'static str {
-    if machine.irqbalance == Some(true) { "irqbalance would move them again: stop it first." } else { "" }
+fn cpu_list(cpus: &[u32]) -> String {
+    format!("CPU{} {}", if cpus.len() == 1 { "" } else { "s" }, list(cpus))
 }

@@ -52,7 +52,8 @@ impl Placement {
         });
         let work = work.collect::<Result<Vec<_>, _>>()?;
         let allowed = sched_getaffinity(None).map_err(|error| error.to_string())?;
-        let chosen = weir_host::assign_cpus(root, &work, |cpu| allowed.is_set(cpu as usize))?;
+        let chosen = weir_host::assign_cpus(root, &work, |cpu| allowed.is_set(cpu as usize))
+            .map_err(|reason| reason.to_string())?;
         let as_cores = |cpus: &[u32]| cpus.iter().map(|&cpu| cpu as usize).collect::<Vec<_>>();
         let nodes = chosen.sources.iter().zip(&work);
         let why: Vec<String> =
