@@ -228,7 +228,7 @@ fn check_memory(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     };
     // The kernel does not count free reserved huge pages as free memory.
     let free = free.saturating_add(node.free_huge_page_bytes().unwrap_or(0));
-    let summary = format!("{} are needed, {} are free on NUMA node {}", gib(total), gib(free), node.id);
+    let summary = format!("memory: {} needed, {} free on NUMA node {}", gib(total), gib(free), node.id);
     if total <= free {
         return Finding::ok("memory", MACHINE, summary);
     }
@@ -241,9 +241,11 @@ fn check_huge_pages(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     let Some((node, free)) = node.and_then(|node| Some((node, node.free_huge_page_bytes()?))) else {
         return Finding::unknown("huge-pages", MACHINE, "reserved huge pages of the NUMA node");
     };
-    let reserved = if free == 0 { "none are".into() } else { format!("{} are", gib(free)) };
-    let pages = count(plan.huge_pages_2_mib as usize, "huge page");
-    let summary = format!("{pages} of 2 MiB are needed, {reserved} reserved and free on NUMA node {}", node.id);
+    let reserved = if free == 0 { "none".into() } else { gib(free) };
+    let summary = format!(
+        "huge pages: {} of 2 MiB needed, {reserved} reserved and free on NUMA node {}",
+        plan.huge_pages_2_mib, node.id
+    );
     if free >= plan.memory.total_bytes {
         return Finding::ok("huge-pages", MACHINE, summary);
     }

@@ -180,7 +180,7 @@ fn clock(machine: &Machine) -> Finding {
         ),
     };
     let command = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource";
-    Finding::new(severity, "clock", MACHINE, format!("clock source: {source}"), impact.into())
+    Finding::new(severity, "clock", MACHINE, format!("the clock source is {source}"), impact.into())
         .with_commands(&[command.into()], note)
 }
 

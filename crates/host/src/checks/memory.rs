@@ -59,9 +59,9 @@ fn nodes(machine: &Machine) -> Vec<Finding> {
         }
     }
     if findings.is_empty() && !machine.nodes.is_empty() {
-        let size = |node: &NumaNode| format!("NUMA node {}: {}", node.id, gib(node.memory_bytes.unwrap_or(0)));
+        let size = |node: &NumaNode| format!("node {}: {}", node.id, gib(node.memory_bytes.unwrap_or(0)));
         let sizes = machine.nodes.iter().map(size).collect::<Vec<_>>();
-        findings.push(Finding::ok("memory", MACHINE, sizes.join(", ")));
+        findings.push(Finding::ok("memory", MACHINE, format!("memory of NUMA {}", sizes.join(", "))));
     }
     findings
 }

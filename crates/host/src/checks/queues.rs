@@ -96,7 +96,7 @@ fn ring(nic: &Nic) -> Finding {
             return Finding::unknown("ring", name, format!("size of its receive rings: {reason}"));
         }
     };
-    let summary = format!("{} descriptors per receive ring, at most {} are possible", ring.current, ring.maximum);
+    let summary = format!("receive rings have {} of at most {} descriptors", ring.current, ring.maximum);
     if ring.current >= ring.maximum {
         return Finding::ok("ring", name, summary);
     }
