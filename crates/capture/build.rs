@@ -1,4 +1,4 @@
-//! With the feature `dpdk`: compiles the shim and finds DPDK's libraries. Else nothing.
+//! With the feature `dpdk`: compiles the C shim and links DPDK's libraries. Otherwise nothing.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -10,23 +10,23 @@ fn main() {
 mod dpdk {
     use std::process::Command;
 
-    /// The libraries that the shim calls. Drivers are not among them: DPDK loads those itself when it starts.
+    /// The libraries that the shim calls. DPDK loads its drivers itself when it starts.
     const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
-    /// What to do if DPDK is not there.
-    const WANTED: &str = "the feature `dpdk` needs DPDK 22.11 or newer and pkg-config to find it: \
-        on Debian 12, apt-get install libdpdk-dev pkg-config. Without the feature nothing of it is needed";
+    /// Message if DPDK is missing.
+    const MISSING: &str = "the feature `dpdk` needs DPDK 22.11 or newer and pkg-config to find it: \
+        on Debian 12, apt-get install libdpdk-dev pkg-config. Without the feature, DPDK is not needed";
 
     pub fn build() {
         println!("cargo:rerun-if-changed=src/dpdk");
         let flags = pkg_config(&["--cflags", "libdpdk >= 22.11"]);
         let folders = pkg_config(&["--libs-only-L", "libdpdk"]);
-        // Two libraries, so that what only the tests call is in no program.
+        // Two libraries, so that functions for tests are not linked into programs.
         for (name, file) in [("weir_dpdk", "src/dpdk/shim.c"), ("weir_dpdk_inject", "src/dpdk/inject.c")] {
             let mut compiler = cc::Build::new();
             compiler.file(file).warnings(true).extra_warnings(true).cargo_metadata(name == "weir_dpdk");
             for flag in flags.split_whitespace() {
-                // What DPDK's headers warn of is not ours to mend.
+                // As system headers, DPDK's headers cause no warnings.
                 match flag.strip_prefix("-I") {
                     Some(folder) => compiler.flag("-isystem").flag(folder),
                     None => compiler.flag(flag),
@@ -48,8 +48,8 @@ mod dpdk {
             Ok(output) if output.status.success() => {
                 String::from_utf8(output.stdout).expect("flags of a compiler are text")
             }
-            Ok(output) => panic!("{WANTED}\n{}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => panic!("{WANTED}\npkg-config: {error}"),
+            Ok(output) => panic!("{MISSING}\n{}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => panic!("{MISSING}\npkg-config: {error}"),
         }
     }
 }

@@ -1,26 +1,61 @@
-//! gzip (RFC 1952) and Zstandard (RFC 8878) as streams of octets.
+//! Decompresses gzip (RFC 1952) and Zstandard (RFC 8878) streams.
 //!
-//! In: a compressed stream. Out: what was compressed, across all members or frames.
-//! Always true: checksums are verified, and an end inside a member or frame is an error, never a quiet end.
-//! Errors of the source pass through as they are; all others say what is wrong with the stream.
+//! In: a compressed stream. Out: its content, across all members or frames.
+//! Invariants: checksums are verified, and an end inside a member or frame is an error. Errors of the
+//! underlying reader pass through unchanged; all others are an [`io::Error`] that holds a [`StreamError`].
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors::FrameDecoderError};
 use std::error::Error;
 use std::io::{self, BufRead, Read};
 
-/// A way to compress.
+/// A compression format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
+pub enum Compression {
     /// gzip.
     Gzip,
     /// Zstandard.
     Zstd,
 }
 
+/// What is wrong with a compressed stream.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// It ends inside a member or frame.
+    #[error("the {0} stream is cut")]
+    Cut(&'static str),
+    /// The gzip decoder refuses it.
+    #[error("the gzip stream is damaged: {0}")]
+    Gzip(io::Error),
+    /// The Zstandard decoder refuses it.
+    #[error("the zstd stream is damaged: {0}")]
+    Zstd(FrameDecoderError),
+    /// A Zstandard frame has a wrong checksum.
+    #[error("the zstd stream is damaged: wrong checksum")]
+    Checksum,
+    /// Something else follows a Zstandard frame.
+    #[error("the zstd stream is damaged: other data follows a frame")]
+    NotAFrame,
+    /// A Zstandard frame needs a dictionary.
+    #[error("the zstd stream needs a dictionary, which is not supported")]
+    Dictionary,
+    /// A Zstandard frame needs too large a window.
+    #[error(
+        "the zstd stream needs a window of {0} bytes, more than the limit of {MAX_WINDOW_BYTES}: \
+         decompress it with `zstd -dc --long=31` and read it from `-`"
+    )]
+    Window(u64),
+}
+
+impl From<StreamError> for io::Error {
+    fn from(error: StreamError) -> Self {
+        Self::new(io::ErrorKind::InvalidData, error)
+    }
+}
+
 impl Compression {
-    /// Recognises a compressed stream by its first octets. Skippable frames may come before the first
-    /// Zstandard frame.
+    /// Recognizes a compressed stream by its first bytes. A Zstandard stream may begin with skippable
+    /// frames.
     pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -29,15 +64,15 @@ impl Compression {
         }
     }
 
-    /// Its name for people.
-    pub(crate) const fn name(self) -> &'static str {
+    /// Returns the name of the format.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
         }
     }
 
-    /// What comes out of a compressed stream.
+    /// Returns a reader of the decompressed content.
     pub(crate) fn reader(self, source: impl BufRead + Send + 'static) -> Box<dyn Read + Send> {
         match self {
             Self::Gzip => Box::new(Gzip(MultiGzDecoder::new(source))),
@@ -46,30 +81,30 @@ impl Compression {
     }
 }
 
-/// gzip members, one after another.
+/// Reader of consecutive gzip members.
 struct Gzip<R>(MultiGzDecoder<R>);
 
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.read(into).map_err(|error| match error.kind() {
             _ if error.raw_os_error().is_some() => error,
-            io::ErrorKind::UnexpectedEof => damaged("the gzip stream is cut"),
-            _ => damaged(&format!("the gzip stream is damaged: {error}")),
+            io::ErrorKind::UnexpectedEof => StreamError::Cut("gzip").into(),
+            _ => StreamError::Gzip(error).into(),
         })
     }
 }
 
-/// The largest window that a Zstandard frame may ask for: what the `zstd` command takes unasked, and
+/// Largest window of a Zstandard frame: the default limit of the `zstd` command, and the window that
 /// `zstd --long` writes.
 const MAX_WINDOW_BYTES: u64 = 128 * 1024 * 1024;
-/// Zstandard: magic number, descriptor, window, dictionary and content size.
+/// Size of a Zstandard frame header: magic number, descriptor, window, dictionary and content size.
 const MAX_HEADER_BYTES: usize = 18;
 
-/// Zstandard frames, one after another.
+/// Reader of consecutive Zstandard frames.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
-    /// Within a frame, whose content has not been handed out yet.
+    /// Inside a frame whose content has not been returned completely.
     inside: bool,
 }
 
@@ -80,48 +115,48 @@ impl<R: BufRead> Read for Zstd<R> {
                 if self.source.fill_buf()?.is_empty() {
                     return Ok(0);
                 }
-                self.inside = self.enter()?;
+                self.inside = self.begin_frame()?;
                 continue;
             }
-            let octets = self.decoder.read(into)?;
-            if octets > 0 || into.is_empty() {
-                return Ok(octets);
+            let bytes = self.decoder.read(into)?;
+            if bytes > 0 || into.is_empty() {
+                return Ok(bytes);
             }
             if self.decoder.is_finished() {
                 self.inside = false;
-                if let Some(wanted) = self.decoder.get_checksum_from_data()
-                    && self.decoder.get_calculated_checksum() != Some(wanted)
+                if let Some(expected) = self.decoder.get_checksum_from_data()
+                    && self.decoder.get_calculated_checksum() != Some(expected)
                 {
-                    return Err(damaged("the zstd stream is damaged: wrong checksum"));
+                    return Err(StreamError::Checksum.into());
                 }
                 continue;
             }
-            self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(explain)?;
+            self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1)).map_err(zstd_error)?;
         }
     }
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Reads the header of the next frame; `false` if the frame was one to be skipped.
+    /// Reads the header of the next frame. Returns false after a skippable frame.
     ///
-    /// The header is parsed here although the decoder does it once more, because the decoder bounds the
-    /// window of some frames only, and by less than the `zstd` command does.
-    fn enter(&mut self) -> io::Result<bool> {
+    /// The decoder parses the header again. It is parsed here because the decoder limits the window of
+    /// some frames only, and to less than the `zstd` command does.
+    fn begin_frame(&mut self) -> io::Result<bool> {
         let mut header = [0; MAX_HEADER_BYTES];
         let magic = &mut header[..4];
-        self.source.read_exact(magic).map_err(cut)?;
+        self.source.read_exact(magic).map_err(zstd_read_error)?;
         match *magic {
             [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
                 let mut length = [0; 4];
-                self.source.read_exact(&mut length).map_err(cut)?;
+                self.source.read_exact(&mut length).map_err(zstd_read_error)?;
                 let length = u64::from(u32::from_le_bytes(length));
                 let skipped = io::copy(&mut (&mut self.source).take(length), &mut io::sink())?;
-                return if skipped == length { Ok(false) } else { Err(cut(io::ErrorKind::UnexpectedEof.into())) };
+                return if skipped == length { Ok(false) } else { Err(StreamError::Cut("zstd").into()) };
             }
             [0x28, 0xb5, 0x2f, 0xfd] => {}
-            _ => return Err(damaged("the zstd stream is damaged: what follows a frame is no frame")),
+            _ => return Err(StreamError::NotAFrame.into()),
         }
-        self.source.read_exact(&mut header[4..5]).map_err(cut)?;
+        self.source.read_exact(&mut header[4..5]).map_err(zstd_read_error)?;
         let descriptor = header[4];
         let single_segment = descriptor & 0x20 != 0;
         let dictionary_at = 5 + usize::from(!single_segment);
@@ -131,9 +166,9 @@ impl<R: BufRead> Zstd<R> {
             power => 1 << power,
         };
         let header = &mut header[..content_at + content_bytes];
-        self.source.read_exact(&mut header[5..]).map_err(cut)?;
-        if header[dictionary_at..content_at].iter().any(|&octet| octet != 0) {
-            return Err(damaged("the zstd stream needs a dictionary, which Weir cannot be given"));
+        self.source.read_exact(&mut header[5..]).map_err(zstd_read_error)?;
+        if header[dictionary_at..content_at].iter().any(|&byte| byte != 0) {
+            return Err(StreamError::Dictionary.into());
         }
         let window_bytes = if single_segment {
             let mut content = [0; 8];
@@ -144,40 +179,32 @@ impl<R: BufRead> Zstd<R> {
             base + base / 8 * u64::from(header[5] & 7)
         };
         if window_bytes > MAX_WINDOW_BYTES {
-            let what = format!(
-                "the zstd stream asks for a window of {window_bytes} octets, Weir takes {MAX_WINDOW_BYTES}: \
-                 decompress it with `zstd -dc --long=31` and read it from `-`"
-            );
-            return Err(damaged(&what));
+            return Err(StreamError::Window(window_bytes).into());
         }
         self.decoder = FrameDecoder::new();
-        self.decoder.reset(&*header).map_err(explain)?;
+        self.decoder.reset(&*header).map_err(zstd_error)?;
         Ok(true)
     }
 }
 
-/// An error of the source as it is; everything else in words.
-fn explain(error: FrameDecoderError) -> io::Error {
+/// Returns the reader's error unchanged, everything else as a [`StreamError`].
+fn zstd_error(error: FrameDecoderError) -> io::Error {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(at) = cause {
         if let Some(source) = at.downcast_ref::<io::Error>() {
             return match source.raw_os_error() {
                 Some(number) => io::Error::from_raw_os_error(number),
-                None => cut(source.kind().into()),
+                None => zstd_read_error(source.kind().into()),
             };
         }
         cause = at.source();
     }
-    damaged(&format!("the zstd stream is damaged: {error}"))
+    StreamError::Zstd(error).into()
 }
 
-fn cut(error: io::Error) -> io::Error {
+fn zstd_read_error(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => damaged("the zstd stream is cut"),
+        io::ErrorKind::UnexpectedEof => StreamError::Cut("zstd").into(),
         _ => error,
     }
-}
-
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }

@@ -1,9 +1,9 @@
-//! Sources: whatever hands over frames, a burst at a time.
+//! Sources of frames: capture files and live traffic, delivered in bursts.
 //!
-//! In: capture files, standard input, live traffic, or a recipe for synthetic traffic.
-//! Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the wire, link type, interface.
-//! Always true: every record of the input becomes one frame or one [`Error`] that names the place;
-//! frames before damage are delivered. Nothing here looks inside a frame.
+//! In: capture files, pipes, network interfaces. Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the
+//! wire, link type, interface.
+//! Invariants: every record of the input becomes one frame, or one [`Error`] with its place; frames before
+//! damage are delivered. This crate parses no packet.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod af_packet;
@@ -12,28 +12,32 @@ mod counters;
 mod decompress;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod error;
 mod filter;
-mod input;
 mod live;
+mod live_error;
 mod map;
 mod merge;
 mod open;
 mod pcap;
 mod pcapng;
 mod reader;
-mod send;
 mod settings;
 mod source;
 mod system;
 mod tap;
+mod window;
 mod write;
 
-pub use filter::{BpfInstruction, CompiledFilter, FilterError, PacketFilter};
+pub use decompress::{Compression, StreamError};
+#[cfg(feature = "dpdk")]
+pub use dpdk::error::{DeviceCause, DpdkError};
+pub use error::{Damage, Error, FormatError};
+pub use filter::{BpfInstruction, CompiledFilter, FilterError, InstructionError, PacketFilter, ProgramError};
 pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};
+pub use live_error::LiveError;
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
-pub use send::Sender;
 pub use settings::{SettingsError, SourceSettings, closest_name};
-pub use source::{BURST, Burst, Error, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-pub use system::own_network;
+pub use source::{BURST, Burst, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 pub use write::PcapWriter;

@@ -1,63 +1,65 @@
-//! Several captures as one, in the order of time.
+//! Merges several captures in time order.
 //!
 //! ```text
-//! fetch: every input that has run dry hands over one burst, which is copied
-//! burst: take the oldest of the inputs' next frames, until a burst is full or an input has run dry
+//! fetch: copy one burst of every input whose frames are used up
+//! fill:  take the oldest of the inputs' next frames, until the burst is full or an input is used up
 //! ```
-//! Always true: the next frame is the oldest of all inputs' next frames, of equal ones that of the input named
-//! first. Within an input the order stays as it is, even where its time goes back: nothing is sorted.
-//! Cost: a copy of each frame, and a heap of as many places as there are inputs. A single input is handed through.
+//! Invariants: the next frame is the oldest of all inputs' next frames; of frames with equal times, that of
+//! the input named first. Within an input the order does not change, even where its time goes back:
+//! nothing is sorted.
+//! Cost: a copy of each frame, and a heap with one entry per input. A single input is not copied.
 
 use crate::{BURST, Burst, Error, Frame, Progress, Source};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Joins inputs into one stream in the order of time. A single input is handed through as it is.
+/// Merges inputs into one source in time order. A single input is returned as it is.
 ///
-/// Interfaces of different inputs stay distinct: they are numbered from 0 in the order in which their first frames
-/// appear in the joined stream. Damage in one input is told once; the others go on, and so does that one where it can.
+/// Interfaces of different inputs stay distinct: they are numbered from 0 in the order of their first frames
+/// in the merged source. Damage in one input is reported once; the others continue, and so does that one
+/// where possible.
 pub fn merge(mut inputs: Vec<Box<dyn Source + Send>>) -> Box<dyn Source + Send> {
     match inputs.pop() {
         Some(only) if inputs.is_empty() => only,
         last => {
             inputs.extend(last);
-            let dry = (0..inputs.len()).rev().collect();
-            let inputs = inputs.into_iter().map(Copied::new).collect();
-            Box::new(Merge { inputs, dry, heads: BinaryHeap::new(), numbers: HashMap::new() })
+            let empty = (0..inputs.len()).rev().collect();
+            let inputs = inputs.into_iter().map(BufferedInput::new).collect();
+            Box::new(Merge { inputs, empty, heads: BinaryHeap::new(), numbers: HashMap::new() })
         }
     }
 }
 
-/// Inputs, and which of them comes next.
+/// Inputs, and the times of their next frames.
 struct Merge {
-    inputs: Vec<Copied>,
-    /// Inputs whose next frame is not known, so that nothing may be handed out before they are asked; the one
-    /// to be asked first is last.
-    dry: Vec<usize>,
+    inputs: Vec<BufferedInput>,
+    /// Inputs whose next frame is not known, so that nothing may be delivered before they are read; the
+    /// next one to read is last.
+    empty: Vec<usize>,
     /// Time of the next frame of every other input that has not ended, oldest on top.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Numbers of interfaces by input and number there.
+    /// Interface numbers by input and number in the input.
     numbers: HashMap<(usize, u32), u32>,
 }
 
 /// An input with a copy of its last burst.
-struct Copied {
+struct BufferedInput {
     source: Box<dyn Source + Send>,
     bytes: Vec<u8>,
-    /// The burst, in which `bytes` of a frame are still empty, with where they end in the copy.
+    /// The burst. `bytes` of a frame is empty here; the number is the end of its bytes in the copy.
     frames: Vec<(Frame<'static>, usize)>,
-    /// The frame that comes next.
+    /// Index of the next frame.
     next: usize,
-    /// The interface seen last, in the input and in the joined stream.
+    /// Number of the last frame's interface, in the input and in the merged source.
     interface: Option<(u32, u32)>,
 }
 
-impl Copied {
+impl BufferedInput {
     fn new(source: Box<dyn Source + Send>) -> Self {
         Self { source, bytes: Vec::new(), frames: Vec::with_capacity(BURST), next: 0, interface: None }
     }
 
-    /// Copies the next burst. `false` at the end.
+    /// Copies the next burst. Returns false at the end.
     fn fetch(&mut self) -> Result<bool, Error> {
         self.bytes.clear();
         self.frames.clear();
@@ -70,7 +72,7 @@ impl Copied {
         Ok(true)
     }
 
-    /// Time of the next frame, if that is known.
+    /// Time of the next frame, if it is known.
     fn head(&self) -> Option<u64> {
         self.frames.get(self.next).map(|(frame, _)| frame.time_ns)
     }
@@ -78,25 +80,25 @@ impl Copied {
 
 impl Source for Merge {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        while let Some(&input) = self.dry.last() {
-            // After an error the input stays dry and is asked again next time.
+        while let Some(&input) = self.empty.last() {
+            // After an error the input stays in the list and is read again at the next call.
             if self.inputs[input].fetch()? {
                 self.heads.extend(self.inputs[input].head().map(|time_ns| Reverse((time_ns, input))));
             }
-            self.dry.pop();
+            self.empty.pop();
         }
-        // What each input hands out in this burst, in order; the octets are looked up at the end, when
-        // nothing is written any more.
+        // Frames of this burst in order: input, index and interface. Their bytes are borrowed at the end, when
+        // the inputs are not changed any more.
         let mut chosen = arrayvec::ArrayVec::<(usize, usize, u32), BURST>::new();
         while !chosen.is_full()
-            && self.dry.is_empty()
+            && self.empty.is_empty()
             && let Some(mut top) = self.heads.peek_mut()
         {
             let Reverse((_, number)) = *top;
             let input = &mut self.inputs[number];
             let (frame, _) = input.frames[input.next];
             let interface = match input.interface {
-                Some((there, here)) if there == frame.interface => here,
+                Some((original, merged)) if original == frame.interface => merged,
                 _ => {
                     let free = self.numbers.len() as u32;
                     *self.numbers.entry((number, frame.interface)).or_insert(free)
@@ -109,13 +111,13 @@ impl Source for Merge {
                 Some(time_ns) => *top = Reverse((time_ns, number)),
                 None => {
                     std::collections::binary_heap::PeekMut::pop(top);
-                    self.dry.push(number);
+                    self.empty.push(number);
                 }
             }
         }
         burst.extend(chosen.iter().map(|&(number, at, interface)| {
             let input = &self.inputs[number];
-            let start = at.checked_sub(1).map_or(0, |before| input.frames[before].1);
+            let start = at.checked_sub(1).map_or(0, |previous| input.frames[previous].1);
             let (frame, end) = &input.frames[at];
             Frame { bytes: &input.bytes[start..*end], interface, ..*frame }
         }));

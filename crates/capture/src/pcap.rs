@@ -1,53 +1,58 @@
 //! pcap files (draft-ietf-opsawg-pcap), as tcpdump writes them since 1988.
 //!
-//! In: a file header of 24 octets, then records: a header of 16 octets and the captured octets.
-//! Read in all their forms: both byte orders; micro- and nanoseconds; the "modified" records of 24 octets that
-//! Alexey Kuznetzov's patch to libpcap wrote (Red Hat 6.1); the lengths the other way round before version 2.4.
-//! Always true: the sum of seconds and fraction is the time, also where the fraction is a second or more, as many
-//! tools write it; the seconds have no sign, so every time lies between 1970 and 2106.
-//! A record that makes no sense ends the file: nothing says where the next one begins.
+//! In: a file header of 24 bytes, then records: a header of 16 bytes and the captured bytes. All variants
+//! are supported: both byte orders; micro- and nanoseconds; the "modified" records of 24 bytes that
+//! Alexey Kuznetzov's patch to libpcap wrote (Red Hat 6.1); swapped lengths before version 2.4.
+//!
+//! Invariants: the time of a frame is the sum of seconds and fraction, even where the fraction is a
+//! second or more, as many tools write it; the seconds are unsigned, so every time is between 1970 and
+//! 2106. An impossible record ends the file, because nothing says where the next one begins.
+//!
+//! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither reports the
+//! place of damage.
 
+use crate::error::{Damage, FormatError};
 use crate::map::prefetch;
 use crate::reader::{Format, MAX_CAPTURED, Step};
 use crate::{Burst, Frame};
 
-/// Octets further on in a file that are fetched ahead; without, the walk mostly waits for the next header.
-const AHEAD: usize = 2048;
+/// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next header.
+const PREFETCH_BYTES: usize = 2048;
 
-/// Octets of the file header.
+/// Bytes of the file header.
 pub(crate) const FILE_HEADER: usize = 24;
-/// Octets of a record header: time, fraction, captured length, original length.
+/// Bytes of a record header: seconds, fraction, captured length, original length.
 const RECORD_HEADER: usize = 16;
-/// The same with the interface's index, the protocol, the packet's type and padding after it.
+/// The same followed by the interface index, the protocol, the packet type and padding.
 const MODIFIED_RECORD_HEADER: usize = 24;
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const MODIFIED: u32 = 0xa1b2_cd34;
 
-/// A pcap file, behind its header.
+/// A pcap file behind its file header.
 pub(crate) struct Pcap {
-    /// The file's byte order is not ours.
+    /// The file's byte order is not that of this machine.
     swapped: bool,
-    /// Octets of a record header.
+    /// Bytes of a record header.
     header_bytes: usize,
-    /// Nanoseconds in a unit of the fraction.
+    /// Unit of the fraction, ns.
     unit_ns: u64,
-    /// Before version 2.4 the lengths may stand the other way round.
-    either_way_round: bool,
+    /// Before version 2.4 the two lengths may be swapped.
+    swapped_lengths: bool,
     link_type: u16,
-    /// Anything but records of 16 octets in our byte order.
+    /// Anything but records of 16 bytes in this machine's byte order.
     unusual: bool,
 }
 
 impl Pcap {
-    /// Whether a file that begins like this is a pcap file.
+    /// Returns whether these are the first bytes of a pcap file.
     pub(crate) fn detect(head: &[u8]) -> bool {
-        Self::kind(head).is_some()
+        Self::magic(head).is_some()
     }
 
-    /// Magic number in our byte order, and whether it had to be swapped.
-    fn kind(head: &[u8]) -> Option<(u32, bool)> {
+    /// Returns the magic number in this machine's byte order, and whether it had to be swapped.
+    fn magic(head: &[u8]) -> Option<(u32, bool)> {
         let magic = u32::from_ne_bytes(*head.first_chunk()?);
         [(magic, false), (magic.swap_bytes(), true)]
             .into_iter()
@@ -57,13 +62,10 @@ impl Pcap {
     /// Reads the file header.
     ///
     /// # Errors
-    /// Why it is none that can be read.
-    pub(crate) fn new(head: &[u8]) -> Result<Self, String> {
-        let Some(((magic, swapped), header)) = Self::kind(head).zip(head.first_chunk::<FILE_HEADER>()) else {
-            return Err(format!(
-                "it looks like a pcap file that was cut in its file header, after {} of {FILE_HEADER} octets",
-                head.len()
-            ));
+    /// The header is cut, or of an unsupported version.
+    pub(crate) fn new(head: &[u8]) -> Result<Self, FormatError> {
+        let Some(((magic, swapped), header)) = Self::magic(head).zip(head.first_chunk::<FILE_HEADER>()) else {
+            return Err(FormatError::PcapHeaderCut { bytes: head.len(), of: FILE_HEADER });
         };
         let half = |at: usize| {
             let value = u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -71,22 +73,22 @@ impl Pcap {
         };
         let (major, minor) = (half(4), half(6));
         let link_type = u32::from_ne_bytes([header[20], header[21], header[22], header[23]]);
-        // 543 was in files of some early tcpdump programs, whose records are like those of 2.2.
+        // Some early tcpdump programs wrote version 543; their records are those of 2.2.
         if major != 2 && major != 543 {
-            return Err(format!("it looks like a pcap file of version {major}.{minor}, of which Weir knows 2.x only"));
+            return Err(FormatError::PcapVersion { major, minor });
         }
         Ok(Self {
             swapped,
             unusual: swapped || magic == MODIFIED,
             header_bytes: if magic == MODIFIED { MODIFIED_RECORD_HEADER } else { RECORD_HEADER },
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
-            either_way_round: major == 543 || minor < 4,
+            swapped_lengths: major == 543 || minor < 4,
             // The upper half holds the length of the frame check sequence, if there is one.
             link_type: (if swapped { link_type.swap_bytes() } else { link_type }) as u16,
         })
     }
 
-    /// Seconds, fraction, captured length, original length.
+    /// Returns seconds, fraction, captured length and original length.
     #[inline]
     fn words(&self, header: &[u8; RECORD_HEADER]) -> [u32; 4] {
         let (words, _) = header.as_chunks::<4>();
@@ -97,13 +99,12 @@ impl Pcap {
     #[cold]
     #[inline(never)]
     fn impossible(captured: u32) -> Step<'static> {
-        let what = format!("the record claims {captured} captured octets, more than any packet has ({MAX_CAPTURED})");
-        Step::Damaged { what, skip: None }
+        Step::Damaged { cause: Damage::CapturedLength { captured, limit: MAX_CAPTURED }, skip: None }
     }
 }
 
 impl Format for Pcap {
-    // A function of its own has all registers.
+    // Not inlined: a function of its own has all registers.
     #[inline(never)]
     fn plain<'a>(&self, rest: &'a [u8], burst: &mut Burst<'a>) -> usize {
         if self.unusual {
@@ -119,7 +120,7 @@ impl Format for Pcap {
             }
             let (bytes, after) = after.split_at_checked(captured as usize)?;
             behind = after;
-            if let Some(coming) = after.get(AHEAD) {
+            if let Some(coming) = after.get(PREFETCH_BYTES) {
                 prefetch(coming);
             }
             let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
@@ -134,7 +135,7 @@ impl Format for Pcap {
         let Some(header) = rest.first_chunk::<RECORD_HEADER>() else { return Step::More };
         let [seconds, fraction, mut captured, mut wire] = self.words(header);
         if captured > wire {
-            if self.either_way_round {
+            if self.swapped_lengths {
                 std::mem::swap(&mut captured, &mut wire);
             } else {
                 wire = captured;
@@ -156,15 +157,14 @@ impl Format for Pcap {
         Step::Frame(frame, end)
     }
 
-    fn cut(&self, rest: &[u8]) -> String {
-        let there = rest.len();
-        match rest.first_chunk::<RECORD_HEADER>().filter(|_| there >= self.header_bytes) {
-            None => format!("the file is cut in a record header, after {there} of {} octets", self.header_bytes),
+    fn cut(&self, rest: &[u8]) -> Damage {
+        let bytes = rest.len();
+        match rest.first_chunk::<RECORD_HEADER>().filter(|_| bytes >= self.header_bytes) {
+            None => Damage::RecordHeaderCut { bytes, of: self.header_bytes },
             Some(header) => {
                 let [.., first, second] = self.words(header);
-                let captured = if self.either_way_round { first.min(second) } else { first };
-                let there = there - self.header_bytes;
-                format!("the file is cut in a packet, after {there} of {captured} captured octets")
+                let captured = if self.swapped_lengths { first.min(second) } else { first };
+                Damage::PacketCut { bytes: bytes - self.header_bytes, of: captured }
             }
         }
     }

@@ -1,17 +1,19 @@
 //! pcapng files (draft-ietf-opsawg-pcapng).
 //!
-//! In: sections, each with a byte order and interfaces of its own, made of blocks that say how long they are.
+//! In: sections, each with its own byte order and interfaces, made of blocks that carry their length.
 //! Out: frames of enhanced, simple and obsolete packet blocks; every other block is skipped.
-//! Always true: a block that is damaged inside costs that block alone, because its length leads to the next one;
-//! where the length itself makes no sense, the file ends. A damaged interface block still takes its number, so
-//! that no packet is given to another interface. Interfaces are numbered over the whole file: those of later
-//! sections come after those of the sections before.
-//! Options are ignored but for the resolution and the offset of an interface's times.
 //!
-//! The crate pcap-parser is not used here: it allocates a vector of options for every packet and does not say
-//! where in a block the damage is, nor how to get behind it. It is the judge of this module in the tests.
+//! Invariants: damage inside a block costs that block alone, because its length leads to the next one; an
+//! impossible length ends the file. A damaged interface block still takes its number, so that no packet is
+//! attributed to another interface. Interfaces are numbered across the whole file: those of a later section
+//! follow those of the earlier ones. Of the options, only the resolution and the offset of an interface's
+//! times are read.
+//!
+//! Why no library: the crate pcap-parser allocates a vector of options per packet and reports neither the
+//! place of damage in a block nor the way past it. The tests compare this module with it.
 
 use crate::Frame;
+use crate::error::Damage;
 use crate::reader::{Format, MAX_CAPTURED, Step};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -20,48 +22,48 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 const END_OF_OPTIONS: u16 = 0;
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
 
-/// Type and length before a block's body, and the length again behind it.
+/// Type and length before a block's body, and the length again after it.
 const BLOCK_FRAME: usize = 12;
 /// Byte order, version and section length.
 const SECTION_BODY: usize = 16;
-/// A block that is longer is damaged: the largest packet with its headers, rounded up.
+/// A longer block is damaged: the largest packet with its headers, rounded up.
 const MAX_BLOCK: u32 = MAX_CAPTURED + 64 * 1024;
-/// Interfaces of one section, at most: a bound for what a stream can make us remember.
+/// Largest number of interfaces in a section: bounds the memory that a stream can make us use.
 const MAX_INTERFACES: usize = 65_536;
 
-/// How an interface counts time.
+/// Time unit of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
-    /// A unit is so many nanoseconds.
+    /// A unit is this number of nanoseconds.
     Coarse(u64),
-    /// A nanosecond is so many units.
+    /// A nanosecond is this number of units.
     Fine(u64),
-    /// A second is 2 to the power of this many units.
+    /// A second is 2 to the power of this number of units.
     Binary(u8),
 }
 
 impl Resolution {
-    /// Microseconds, unless the interface says otherwise.
+    /// Microseconds: the unit of an interface without the option.
     const DEFAULT: Self = Self::Coarse(1000);
 
     /// Reads the option `if_tsresol`.
-    fn new(octet: u8) -> Self {
-        let power = octet & 0x7f;
+    fn new(value: u8) -> Self {
+        let power = value & 0x7f;
         match power {
-            _ if octet & 0x80 != 0 => Self::Binary(power),
+            _ if value & 0x80 != 0 => Self::Binary(power),
             0..=9 => Self::Coarse(10_u64.pow(u32::from(9 - power))),
-            // 64 bits of units finer than 10^-28 s hold no nanosecond: any divisor that large gives 0.
+            // 2^64 units finer than 10^-28 s are less than a nanosecond: any divisor that large gives 0.
             _ => Self::Fine(10_u64.checked_pow(u32::from(power - 9)).unwrap_or(u64::MAX)),
         }
     }
 
-    /// Whole nanoseconds in so many units.
+    /// Whole nanoseconds in a number of units.
     #[inline]
     fn nanoseconds(self, units: u64) -> u128 {
         match self {
@@ -73,7 +75,7 @@ impl Resolution {
     }
 }
 
-/// What an interface description block says.
+/// Content of an interface description block.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_type: u16,
@@ -83,7 +85,7 @@ struct Interface {
 }
 
 impl Interface {
-    /// Nanoseconds since 1970 and whether they had to be clamped.
+    /// Time in ns since 1970, and whether it was clamped.
     #[inline]
     fn time(&self, units: u64) -> (u64, bool) {
         let ns = self.resolution.nanoseconds(units) as i128 + i128::from(self.offset_s) * 1_000_000_000;
@@ -94,17 +96,17 @@ impl Interface {
     }
 }
 
-/// Words in the byte order of a section.
+/// Byte order of a section.
 #[derive(Clone, Copy)]
-struct Order {
+struct ByteOrder {
     swapped: bool,
 }
 
-impl Order {
-    /// By the byte order mark of a section header block.
-    fn detect(mark: [u8; 4]) -> Option<Self> {
-        let mark = u32::from_ne_bytes(mark);
-        [false, true].into_iter().map(|swapped| Self { swapped }).find(|order| order.fix32(mark) == BYTE_ORDER)
+impl ByteOrder {
+    /// Detects the order by the byte-order magic of a section header block.
+    fn detect(magic: [u8; 4]) -> Option<Self> {
+        let magic = u32::from_ne_bytes(magic);
+        [false, true].into_iter().map(|swapped| Self { swapped }).find(|order| order.fix32(magic) == BYTE_ORDER_MAGIC)
     }
 
     #[inline]
@@ -113,86 +115,81 @@ impl Order {
     }
 
     #[inline]
-    fn word<const N: usize>(self, octets: &[u8; N], at: usize) -> u32 {
-        self.fix32(u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]))
+    fn word<const N: usize>(self, bytes: &[u8; N], at: usize) -> u32 {
+        self.fix32(u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
     }
 
     #[inline]
-    fn half<const N: usize>(self, octets: &[u8; N], at: usize) -> u16 {
-        let value = u16::from_ne_bytes([octets[at], octets[at + 1]]);
+    fn half<const N: usize>(self, bytes: &[u8; N], at: usize) -> u16 {
+        let value = u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         if self.swapped { value.swap_bytes() } else { value }
     }
 }
 
 /// A pcapng file.
 pub(crate) struct Pcapng {
-    order: Order,
-    /// The interfaces of this section; `None` where the block was damaged.
+    order: ByteOrder,
+    /// Interfaces of this section; `None` where the block was damaged.
     interfaces: Vec<Option<Interface>>,
-    /// Interfaces of the sections before.
+    /// Number of interfaces in earlier sections.
     earlier: u32,
-    /// A section of another major version: its blocks are skipped.
-    foreign: bool,
-    /// Time of the packet before, for packets without one.
+    /// The section has an unsupported major version: its blocks are skipped.
+    unsupported: bool,
+    /// Time of the previous packet, for packets without one.
     previous_ns: u64,
 }
 
-/// What the first block looks like.
-pub(crate) enum First {
-    /// A section header that can be read.
-    Whole,
-    /// It goes on beyond what is there.
-    Cut,
-    /// It cannot be read, and why.
-    Strange(String),
-}
-
 impl Pcapng {
-    /// Whether a file that begins like this is a pcapng file.
+    /// Returns whether these are the first bytes of a pcapng file.
     pub(crate) fn detect(head: &[u8]) -> bool {
         head.first_chunk().is_some_and(|&magic| u32::from_ne_bytes(magic) == SECTION_HEADER)
     }
 
-    /// Looks at the first block of a file.
-    pub(crate) fn first(head: &[u8]) -> First {
-        let Some(start) = head.first_chunk::<BLOCK_FRAME>() else { return First::Cut };
-        let Some(order) = Order::detect([start[8], start[9], start[10], start[11]]) else {
-            return First::Strange("it begins like a pcapng file, but has no valid byte order mark".into());
-        };
+    /// Returns whether the first block of a file is complete.
+    ///
+    /// # Errors
+    /// It has no byte-order magic or an impossible length.
+    pub(crate) fn has_first_block(head: &[u8]) -> Result<bool, Damage> {
+        let Some(start) = head.first_chunk::<BLOCK_FRAME>() else { return Ok(false) };
+        let order = ByteOrder::detect([start[8], start[9], start[10], start[11]]).ok_or(Damage::ByteOrder)?;
         let length = order.word(start, 4);
-        if let Err(what) = check_length(SECTION_HEADER, length) {
-            return First::Strange(format!("it begins like a pcapng file, but {what}"));
-        }
-        if head.len() < length as usize { First::Cut } else { First::Whole }
+        check_length(SECTION_HEADER, length)?;
+        Ok(head.len() >= length as usize)
     }
 
-    /// Before the first section.
+    /// The state before the first section.
     pub(crate) fn new() -> Self {
-        Self { order: Order { swapped: false }, interfaces: Vec::new(), earlier: 0, foreign: false, previous_ns: 0 }
+        Self {
+            order: ByteOrder { swapped: false },
+            interfaces: Vec::new(),
+            earlier: 0,
+            unsupported: false,
+            previous_ns: 0,
+        }
     }
 
-    /// Enters a section.
-    fn section(&mut self, order: Order, body: &[u8]) -> Result<(), String> {
+    /// Begins a section.
+    fn section(&mut self, order: ByteOrder, body: &[u8]) -> Result<(), Damage> {
         self.earlier = self.earlier.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
         self.order = order;
-        self.foreign = false;
-        let header = body.first_chunk::<SECTION_BODY>().ok_or("the section header is too short")?;
+        self.unsupported = false;
+        let header = body.first_chunk::<SECTION_BODY>().ok_or(Damage::BlockShort("section header"))?;
         let (major, minor) = (order.half(header, 4), order.half(header, 6));
         if major != 1 {
-            self.foreign = true;
-            return Err(format!("a section of version {major}.{minor}, of which Weir knows 1.x only: it is skipped"));
+            self.unsupported = true;
+            return Err(Damage::SectionVersion { major, minor });
         }
         Ok(())
     }
 
-    /// Takes note of an interface.
-    fn interface(&mut self, body: &[u8]) -> Result<(), String> {
+    /// Adds an interface.
+    fn interface(&mut self, body: &[u8]) -> Result<(), Damage> {
         if self.interfaces.len() == MAX_INTERFACES {
-            return Err(format!("more than {MAX_INTERFACES} interfaces in one section"));
+            return Err(Damage::Interfaces { limit: MAX_INTERFACES });
         }
         self.interfaces.push(None);
-        let (header, mut options) = body.split_first_chunk::<8>().ok_or("the interface description is too short")?;
+        let (header, mut options) = body.split_first_chunk::<8>().ok_or(Damage::BlockShort("interface description"))?;
         let mut interface = Interface {
             link_type: self.order.half(header, 0),
             snap_bytes: self.order.word(header, 4),
@@ -200,19 +197,19 @@ impl Pcapng {
             offset_s: 0,
         };
         while !options.is_empty() {
-            let (head, rest) = options.split_first_chunk::<4>().ok_or("an interface option is cut")?;
+            let (head, rest) = options.split_first_chunk::<4>().ok_or(Damage::OptionCut)?;
             let (code, length) = (self.order.half(head, 0), usize::from(self.order.half(head, 2)));
             if code == END_OF_OPTIONS {
                 break;
             }
-            // The last option may lack its padding: nothing follows that it would align.
-            let (value, rest) = rest.split_at_checked(length).ok_or("an interface option is cut")?;
+            // The last option may lack its padding, because nothing follows it.
+            let (value, rest) = rest.split_at_checked(length).ok_or(Damage::OptionCut)?;
             match (code, value) {
-                (TIME_RESOLUTION, &[octet]) => interface.resolution = Resolution::new(octet),
-                (TIME_RESOLUTION, _) => return Err("the time resolution of an interface is not one octet".into()),
+                (TIME_RESOLUTION, &[value]) => interface.resolution = Resolution::new(value),
+                (TIME_RESOLUTION, _) => return Err(Damage::TimeResolution),
                 (TIME_OFFSET, _) => {
-                    let octets = value.try_into().map_err(|_| "the time offset of an interface is not 8 octets")?;
-                    let offset = u64::from_ne_bytes(octets);
+                    let bytes = value.try_into().map_err(|_| Damage::TimeOffset)?;
+                    let offset = u64::from_ne_bytes(bytes);
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
                 _ => {}
@@ -224,72 +221,66 @@ impl Pcapng {
         Ok(())
     }
 
-    /// The interface of a packet. Number and description.
+    /// Returns number and description of a packet's interface.
     #[inline]
-    fn of(&self, number: u32) -> Result<(u32, &Interface), String> {
+    fn interface_of(&self, number: u32) -> Result<(u32, &Interface), Damage> {
         match self.interfaces.get(number as usize) {
             Some(Some(interface)) => Ok((self.earlier.saturating_add(number), interface)),
-            Some(None) => Err(format!("the packet is from interface {number}, whose description is damaged")),
-            None => {
-                let known = self.interfaces.len();
-                Err(format!("the packet is from interface {number}, but the section has described {known}"))
-            }
+            Some(None) => Err(Damage::DamagedInterface(number)),
+            None => Err(Damage::UnknownInterface { number, known: self.interfaces.len() }),
         }
     }
 
     #[inline]
-    fn enhanced<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, String> {
-        let (header, data) = body.split_first_chunk::<20>().ok_or("the packet block is too short")?;
+    fn enhanced<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+        let (header, data) = body.split_first_chunk::<20>().ok_or(Damage::BlockShort("packet"))?;
         self.timed(self.order.word(header, 0), header, data)
     }
 
-    fn obsolete<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, String> {
-        let (header, data) = body.split_first_chunk::<20>().ok_or("the packet block is too short")?;
+    fn obsolete<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+        let (header, data) = body.split_first_chunk::<20>().ok_or(Damage::BlockShort("packet"))?;
         self.timed(u32::from(self.order.half(header, 0)), header, data)
     }
 
-    /// A packet with a time: both kinds of block differ in the interface's number alone.
+    /// A packet with a time: the two kinds of block differ only in the size of the interface number.
     #[inline]
-    fn timed<'a>(&mut self, interface: u32, header: &[u8; 20], data: &'a [u8]) -> Result<Frame<'a>, String> {
+    fn timed<'a>(&mut self, interface: u32, header: &[u8; 20], data: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let word = |at: usize| self.order.word(header, at);
-        let (interface, description) = self.of(interface)?;
+        let (interface, description) = self.interface_of(interface)?;
         let (time_ns, time_clamped) = description.time(u64::from(word(4)) << 32 | u64::from(word(8)));
-        let bytes = captured(data, word(12))?;
+        let bytes = captured_bytes(data, word(12))?;
         let wire_bytes = word(16).max(word(12));
         let frame = Frame { bytes, time_ns, wire_bytes, link_type: description.link_type, time_clamped, interface };
         self.previous_ns = time_ns;
         Ok(frame)
     }
 
-    /// A packet without time or captured length, from the section's first interface.
-    fn simple<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, String> {
-        let (header, data) = body.split_first_chunk::<4>().ok_or("the packet block is too short")?;
-        let (interface, description) = self.of(0)?;
+    /// A packet without time and captured length, of the section's first interface.
+    fn simple<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+        let (header, data) = body.split_first_chunk::<4>().ok_or(Damage::BlockShort("packet"))?;
+        let (interface, description) = self.interface_of(0)?;
         let wire_bytes = self.order.word(header, 0);
         let limit = if description.snap_bytes == 0 { u32::MAX } else { description.snap_bytes };
-        let bytes = captured(data, wire_bytes.min(limit))?;
+        let bytes = captured_bytes(data, wire_bytes.min(limit))?;
         let link_type = description.link_type;
         Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link_type, time_clamped: true, interface })
     }
 }
 
-/// The captured octets of a packet block, without padding and options.
+/// Returns the captured bytes of a packet block, without padding and options.
 #[inline]
-fn captured(data: &[u8], octets: u32) -> Result<&[u8], String> {
-    data.get(..octets as usize)
-        .ok_or_else(|| format!("the packet claims {octets} captured octets, its block has room for {}", data.len()))
+fn captured_bytes(data: &[u8], captured: u32) -> Result<&[u8], Damage> {
+    data.get(..captured as usize).ok_or(Damage::BlockCapturedLength { captured, block: data.len() })
 }
 
-/// Whether a block of that type can be that long.
+/// Checks whether a block of this type can have this length.
 #[inline]
-fn check_length(kind: u32, length: u32) -> Result<(), String> {
+fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
     let shortest = if kind == SECTION_HEADER { BLOCK_FRAME + SECTION_BODY } else { BLOCK_FRAME } as u32;
     if (shortest..=MAX_BLOCK).contains(&length) && length.is_multiple_of(4) {
         return Ok(());
     }
-    Err(format!(
-        "its block claims a length of {length} octets, which must be a multiple of 4 from {shortest} to {MAX_BLOCK}"
-    ))
+    Err(Damage::BlockLength { length, shortest, longest: MAX_BLOCK })
 }
 
 impl Format for Pcapng {
@@ -297,31 +288,31 @@ impl Format for Pcapng {
     fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(head) = rest.first_chunk::<8>() else { return Step::More };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
-        // A section's header reads the same in both byte orders, and brings the order of all that follows.
+        // The type of a section header is the same in both byte orders; the block sets the order of what follows.
         let (kind, order) = if kind == SECTION_HEADER {
             let Some(start) = rest.first_chunk::<BLOCK_FRAME>() else { return Step::More };
-            match Order::detect([start[8], start[9], start[10], start[11]]) {
+            match ByteOrder::detect([start[8], start[9], start[10], start[11]]) {
                 Some(order) => (SECTION_HEADER, order),
-                None => return Step::Damaged { what: "a section without a valid byte order mark".into(), skip: None },
+                None => return Step::Damaged { cause: Damage::ByteOrder, skip: None },
             }
         } else {
             (self.order.fix32(kind), self.order)
         };
         let length = order.word(head, 4);
-        if let Err(what) = check_length(kind, length) {
-            return Step::Damaged { what, skip: None };
+        if let Err(cause) = check_length(kind, length) {
+            return Step::Damaged { cause, skip: None };
         }
         let length = length as usize;
         let Some(block) = rest.get(..length) else { return Step::More };
-        let (body, tail) = block[8..].split_last_chunk::<4>().expect("12 octets at least");
+        let (body, tail) = block[8..].split_last_chunk::<4>().expect("a block has at least 12 bytes");
         let tail = order.word(tail, 0) as usize;
         let intact = tail == length;
 
-        // Sections and interfaces count even if their length is told twice in different ways: without
-        // them, the packets that follow would be read wrongly.
+        // Sections and interfaces count even if their two lengths differ: without them, the packets that
+        // follow would be read wrongly.
         let result = match kind {
             SECTION_HEADER => self.section(order, body),
-            _ if self.foreign => Ok(()),
+            _ if self.unsupported => Ok(()),
             INTERFACE_DESCRIPTION => self.interface(body),
             ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET if intact => {
                 let frame = match kind {
@@ -331,32 +322,32 @@ impl Format for Pcapng {
                 };
                 match frame {
                     Ok(frame) => return Step::Frame(frame, length),
-                    Err(what) => Err(what),
+                    Err(cause) => Err(cause),
                 }
             }
             _ => Ok(()),
         };
-        let result = result.and_then(|()| match intact {
+        let result = result.and(match intact {
             true => Ok(()),
-            false => Err(format!("the block's length is {length} in front and {tail} at its end")),
+            false => Err(Damage::BlockLengths { first: length, last: tail }),
         });
         match result {
             Ok(()) => Step::Skip(length),
-            Err(what) => Step::Damaged { what, skip: Some(length) },
+            Err(cause) => Step::Damaged { cause, skip: Some(length) },
         }
     }
 
-    fn cut(&self, rest: &[u8]) -> String {
-        let there = rest.len();
+    fn cut(&self, rest: &[u8]) -> Damage {
+        let bytes = rest.len();
         let Some(head) = rest.first_chunk::<BLOCK_FRAME>() else {
-            return format!("the file is cut in a block, after {there} octets");
+            return Damage::BlockHeaderCut { bytes };
         };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
-        let order = match Order::detect([head[8], head[9], head[10], head[11]]) {
+        let order = match ByteOrder::detect([head[8], head[9], head[10], head[11]]) {
             Some(order) if kind == SECTION_HEADER => order,
             _ => self.order,
         };
-        format!("the file is cut in a block, after {there} of {} octets", order.word(head, 4))
+        Damage::BlockCut { bytes, of: order.word(head, 4) }
     }
 }
 
@@ -369,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_ten_from_seconds_to_beyond_nanoseconds() {
+    fn decimal_resolutions_from_seconds_to_finer_than_nanoseconds() {
         assert_eq!(interface(0, 0).time(7), (7_000_000_000, false));
         assert_eq!(interface(6, 0).time(1_234_567), (1_234_567_000, false));
         assert_eq!(interface(9, 0).time(u64::MAX), (u64::MAX, false));
@@ -381,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_to_the_last() {
+    fn binary_resolutions_up_to_the_largest_power() {
         assert_eq!(interface(0x80, 0).time(3), (3_000_000_000, false));
         assert_eq!(interface(0x80 | 10, 0).time(1536), (1_500_000_000, false));
         assert_eq!(interface(0x80 | 64, 0).time(u64::MAX), (999_999_999, false));
@@ -399,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_offset_brings_a_late_clock_back() {
+    fn negative_offset_is_added_to_the_time() {
         assert_eq!(interface(6, -3_600).time(3_601_000_000), (1_000_000_000, false));
     }
 }

@@ -1,69 +1,71 @@
-//! Settings as text, for sources: parses the `key=value` pairs of `af_packet:eth0,queues=4` or
-//! `velan,flows=131072,size=64`.
+//! Parses the `key=value` settings of sources: `af_packet:eth0,queues=4` or `velan,flows=131072,size=64`.
 
-/// A specification that makes no sense, with what would.
+/// A wrong setting, with the possible ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The word before the first comma is no load.
-    #[error("there is no load '{kind}'{}; the loads are: {}", guess(near), known.join(", "))]
-    UnknownLoad {
-        /// What was written.
-        kind: String,
-        /// The load that looks most like it, if one does.
+    /// The word before the first comma is no traffic profile.
+    #[error("there is no traffic profile '{name}'{}; the profiles are: {}", suggestion(near), known.join(", "))]
+    UnknownProfile {
+        /// The word.
+        name: String,
+        /// The most similar profile, if one is similar.
         near: Option<&'static str>,
-        /// All loads.
+        /// All profiles.
         known: &'static [&'static str],
     },
-    /// A name that this load does not have.
-    #[error("{load} has no key '{key}'{}; its keys are: {}", guess(near), known.join(", "))]
+    /// The source does not have this key.
+    #[error("{source_name} has no key '{key}'{}; its keys are: {}", suggestion(near), known.join(", "))]
     UnknownKey {
-        /// The load.
-        load: &'static str,
-        /// What was written.
+        /// Scheme or traffic profile.
+        source_name: &'static str,
+        /// The unknown key.
         key: String,
-        /// The key that looks most like it, if one does.
+        /// The most similar key, if one is similar.
         near: Option<&'static str>,
-        /// All keys of the load.
+        /// All keys of the source.
         known: &'static [&'static str],
     },
-    /// Something between two commas that is not `key=value`.
+    /// The text between two commas is not `key=value`.
     #[error("'{part}' is not of the form key=value")]
     NotAPair {
-        /// What was written.
+        /// The text.
         part: String,
     },
-    /// The same key twice.
+    /// A key is given twice.
     #[error("{key} is given twice")]
-    Twice {
+    Duplicate {
         /// The key.
         key: &'static str,
     },
-    /// A value that the key cannot have.
-    #[error("{key}={value}: {what}")]
+    /// The key cannot have this value.
+    #[error("{key}={value}: {expected}")]
     Value {
         /// The key.
         key: &'static str,
-        /// What was written.
+        /// The value.
         value: String,
-        /// What it must be.
-        what: String,
+        /// What the value must be.
+        expected: String,
     },
 }
 
-fn guess(near: &Option<&'static str>) -> String {
+fn suggestion(near: &Option<&'static str>) -> String {
     near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
-/// The values of one load, as written.
+/// The settings of one source, unparsed.
 #[derive(Debug)]
 pub struct SourceSettings<'a> {
     pairs: Vec<(&'static str, &'a str)>,
 }
 
 impl<'a> SourceSettings<'a> {
-    /// Takes the text behind the load's name apart.
+    /// Splits the text after the source's name.
+    ///
+    /// # Errors
+    /// It has an unknown or duplicate key, or a part without `=`.
     pub fn parse(
-        load: &'static str,
+        source_name: &'static str,
         known: &'static [&'static str],
         text: Option<&'a str>,
     ) -> Result<Self, SettingsError> {
@@ -72,31 +74,45 @@ impl<'a> SourceSettings<'a> {
             let not_a_pair = || SettingsError::NotAPair { part: part.into() };
             let (key, value) = part.split_once('=').ok_or_else(not_a_pair)?;
             let Some(&key) = known.iter().find(|&&name| name == key) else {
-                return Err(SettingsError::UnknownKey { load, key: key.into(), near: closest_name(key, known), known });
+                return Err(SettingsError::UnknownKey {
+                    source_name,
+                    key: key.into(),
+                    near: closest_name(key, known),
+                    known,
+                });
             };
             if values.get(key).is_some() {
-                return Err(SettingsError::Twice { key });
+                return Err(SettingsError::Duplicate { key });
             }
             values.pairs.push((key, value));
         }
         Ok(values)
     }
 
-    /// What was written for a key, if anything.
+    /// Returns the text of a value, if the key is given.
     pub fn get(&self, key: &'static str) -> Option<&'a str> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|&(_, value)| value)
     }
 
-    /// A whole number within bounds, with k, M or G behind it or not.
+    /// Returns a whole number within bounds; the suffixes k, M and G are powers of 1000.
+    ///
+    /// # Errors
+    /// It is no such number.
     pub fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
-        self.value(key, &format!("must be a whole number from {low} to {high}; k, M and G are understood"), |value| {
-            scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number))
-        })
+        self.value(
+            key,
+            &format!("must be a whole number from {low} to {high}; with an optional suffix k, M or G"),
+            |value| scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number)),
+        )
     }
 
-    /// Octets within bounds, with KiB, MiB or GiB behind the number or not; k, M and G mean the same.
-    pub fn octets(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
+    /// Returns a size in bytes within bounds; the suffixes KiB, MiB and GiB, and k, M and G, are powers of
+    /// 1024.
+    ///
+    /// # Errors
+    /// It is no such size.
+    pub fn size_bytes(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const KIB: u64 = 1024;
         const UNITS: &[(&str, u64)] = &[
             ("", 1),
@@ -108,12 +124,17 @@ impl<'a> SourceSettings<'a> {
             ("G", KIB * KIB * KIB),
             ("GiB", KIB * KIB * KIB),
         ];
-        self.value(key, &format!("must be from {low} to {high} octets; KiB, MiB and GiB are understood"), |value| {
-            scaled(value, UNITS).filter(|octets| (low..=high).contains(octets))
-        })
+        self.value(
+            key,
+            &format!("must be from {low} to {high} bytes, with an optional suffix KiB, MiB or GiB"),
+            |value| scaled(value, UNITS).filter(|bytes| (low..=high).contains(bytes)),
+        )
     }
 
-    /// A time span in ns, within bounds; a plain number is seconds.
+    /// Returns a duration in ns within bounds; a number without unit is in seconds.
+    ///
+    /// # Errors
+    /// It is no such duration.
     pub fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const UNITS: &[(&str, u64)] = &[
             ("", 1_000_000_000),
@@ -124,24 +145,27 @@ impl<'a> SourceSettings<'a> {
             ("h", 3_600_000_000_000),
         ];
         let bounds = format!("from {} to {} s", low as f64 / 1e9, high as f64 / 1e9);
-        self.value(key, &format!("must be a time span {bounds}, such as 500ms, 30s or 5m"), |value| {
-            scaled(value, UNITS).filter(|span| (low..=high).contains(span))
+        self.value(key, &format!("must be a duration {bounds}, such as 500ms, 30s or 5m"), |value| {
+            scaled(value, UNITS).filter(|duration| (low..=high).contains(duration))
         })
     }
 
-    /// A share of a whole (`0.3` or `30%`), in billionths.
+    /// Returns a fraction (`0.3` or `30%`) in billionths.
     ///
     /// # Errors
     /// The value is no number from 0 to 1.
-    pub fn share_in_billionths(&self, key: &'static str) -> Result<Option<u64>, SettingsError> {
+    pub fn fraction_billionths(&self, key: &'static str) -> Result<Option<u64>, SettingsError> {
         const WHOLE: u64 = 1_000_000_000;
         const UNITS: &[(&str, u64)] = &[("", WHOLE), ("%", WHOLE / 100)];
-        self.value(key, "must be a share from 0 to 1, or from 0% to 100%", |value| {
-            scaled(value, UNITS).filter(|&share| share <= WHOLE)
+        self.value(key, "must be a fraction from 0 to 1, or from 0% to 100%", |value| {
+            scaled(value, UNITS).filter(|&fraction| fraction <= WHOLE)
         })
     }
 
-    /// One of a few words.
+    /// Returns the meaning of one of a few words.
+    ///
+    /// # Errors
+    /// It is none of them.
     pub fn choice<T: Copy>(&self, key: &'static str, words: &[(&'static str, T)]) -> Result<Option<T>, SettingsError> {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         self.value(key, &format!("must be one of: {}", known.join(", ")), |value| {
@@ -152,18 +176,18 @@ impl<'a> SourceSettings<'a> {
     fn value<T>(
         &self,
         key: &'static str,
-        what: &str,
+        expected: &str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, SettingsError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match read(value) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(SettingsError::Value { key, value: value.into(), what: what.into() }),
+            None => Err(SettingsError::Value { key, value: value.into(), expected: expected.into() }),
         }
     }
 }
 
-/// A decimal number times the factor that its suffix stands for, if that is whole and fits.
+/// Returns a decimal number times the factor of its suffix, if that is a whole number of 64 bits.
 fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (_, factor) = suffixes.iter().find(|(name, _)| *name == suffix)?;
@@ -175,16 +199,16 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(*factor)?.checked_add(u64::try_from(fraction).ok()?)
 }
 
-/// The word that takes the fewest changes to become, if those are few.
+/// Returns the known word with the smallest edit distance, if that is small.
 pub fn closest_name(written: &str, known: &[&'static str]) -> Option<&'static str> {
-    // Nobody mistypes a name into something much longer; comparing would take the product of both lengths.
+    // The cost is the product of both lengths, so only the first characters are compared.
     let written: Vec<char> = written.chars().take(32).collect();
-    let closest = known.iter().map(|&word| (changes(&written, word), word)).min()?;
+    let closest = known.iter().map(|&word| (edit_distance(&written, word), word)).min()?;
     (closest.0 <= closest.1.len().div_ceil(2)).then_some(closest.1)
 }
 
-/// Letters to put in, leave out or replace (Levenshtein).
-fn changes(written: &[char], word: &str) -> usize {
+/// Levenshtein distance of two words.
+fn edit_distance(written: &[char], word: &str) -> usize {
     let mut row: Vec<usize> = (0..=written.len()).collect();
     for (line, letter) in word.chars().enumerate() {
         let mut diagonal = row[0];
@@ -202,14 +226,14 @@ fn changes(written: &[char], word: &str) -> usize {
 mod tests {
     use super::*;
 
-    const KEYS: &[&str] = &["flows", "packets", "share", "span"];
+    const KEYS: &[&str] = &["flows", "packets", "fraction", "duration"];
 
     fn values(text: &str) -> Result<SourceSettings<'_>, SettingsError> {
         SourceSettings::parse("load", KEYS, Some(text))
     }
 
     #[test]
-    fn numbers_take_suffixes_and_fractions_that_come_out_whole() {
+    fn numbers_take_suffixes_and_fractions_with_a_whole_result() {
         for (text, number) in
             [("7", 7), ("300k", 300_000), ("14.88M", 14_880_000), ("0.5k", 500), ("2G", 2_000_000_000)]
         {
@@ -226,40 +250,40 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_parts_or_percent_and_spans_have_units() {
-        for (text, share) in
+    fn fractions_take_percent_and_durations_take_units() {
+        for (text, fraction) in
             [("0.3", 300_000_000), ("30%", 300_000_000), ("1", 1_000_000_000), ("0", 0), ("12.5%", 125_000_000)]
         {
-            let text = format!("share={text}");
-            assert_eq!(values(&text).unwrap().share_in_billionths("share").unwrap(), Some(share));
+            let text = format!("fraction={text}");
+            assert_eq!(values(&text).unwrap().fraction_billionths("fraction").unwrap(), Some(fraction));
         }
-        for text in ["share=1.1", "share=101%", "share=%", "share="] {
-            assert!(values(text).unwrap().share_in_billionths("share").is_err(), "{text}");
+        for text in ["fraction=1.1", "fraction=101%", "fraction=%", "fraction="] {
+            assert!(values(text).unwrap().fraction_billionths("fraction").is_err(), "{text}");
         }
         for (text, ns) in
             [("500ms", 500_000_000), ("2", 2_000_000_000), ("1.5s", 1_500_000_000), ("5m", 300_000_000_000)]
         {
-            let text = format!("span={text}");
-            assert_eq!(values(&text).unwrap().duration_ns("span", [0, u64::MAX]).unwrap(), Some(ns));
+            let text = format!("duration={text}");
+            assert_eq!(values(&text).unwrap().duration_ns("duration", [0, u64::MAX]).unwrap(), Some(ns));
         }
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_the_near_one_and_all() {
+    fn unknown_key_is_refused_with_the_closest_and_all_keys() {
         let error = values("flow=3").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "load has no key 'flow' (did you mean flows?); its keys are: flows, packets, share, span"
+            "load has no key 'flow' (did you mean flows?); its keys are: flows, packets, fraction, duration"
         );
         assert_eq!(closest_name("zzzzzzzzzzzz", KEYS), None);
         assert_eq!(closest_name("pakets", KEYS), Some("packets"));
     }
 
     #[test]
-    fn what_is_no_pair_or_comes_twice_is_refused() {
+    fn part_without_equals_sign_and_duplicate_key_are_refused() {
         assert!(matches!(values("flows"), Err(SettingsError::NotAPair { .. })));
         assert!(matches!(values(""), Err(SettingsError::NotAPair { .. })));
         assert!(matches!(values("flows=1,"), Err(SettingsError::NotAPair { .. })));
-        assert!(matches!(values("flows=1,flows=2"), Err(SettingsError::Twice { key: "flows" })));
+        assert!(matches!(values("flows=1,flows=2"), Err(SettingsError::Duplicate { key: "flows" })));
     }
 }

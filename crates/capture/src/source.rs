@@ -1,7 +1,7 @@
 //! What every source offers: bursts of frames, and for live sources losses, clock and end.
 
+use crate::Error;
 use arrayvec::ArrayVec;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Largest number of frames in a burst.
@@ -146,43 +146,4 @@ impl Source for Input<'_> {
             Self::Live(source) => source.progress(),
         }
     }
-}
-
-/// Input that cannot be read, wholly or from some place on.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The file could not be opened or read.
-    #[error("{path}: {error}", path = path.display())]
-    Io {
-        /// The file, or `-` for standard input.
-        path: PathBuf,
-        /// What the operating system said.
-        error: std::io::Error,
-    },
-    /// Not a capture of any kind that Weir reads.
-    #[error("{path}: {what}", path = path.display())]
-    NotACapture {
-        /// The file.
-        path: PathBuf,
-        /// What it looks like, and what Weir reads.
-        what: String,
-    },
-    /// Live traffic that cannot be opened, or broke off.
-    #[error("{name}: {what}")]
-    Live {
-        /// The source as the user wrote it.
-        name: String,
-        /// What is wrong, and what to do about it.
-        what: String,
-    },
-    /// A capture that is damaged at some place.
-    #[error("{path}: at byte {offset}: {what}", path = path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where, in octets from the start of the (decompressed) capture.
-        offset: u64,
-        /// What is wrong there.
-        what: String,
-    },
 }

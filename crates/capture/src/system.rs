@@ -1,41 +1,39 @@
-//! What is asked of the system about an interface, and of sockets, as safe functions.
+//! Safe wrappers of the system calls that ask about interfaces and configure sockets.
 //!
-//! Why this is sound: every call hands the kernel memory of a value that lives across the call, with its size, or a structure
-//! with a pointer to such a value; what the kernel writes back are plain numbers. Nothing here keeps a pointer.
+//! Why this is sound: every call gets memory of a value that lives across the call, with its size, or a
+//! structure with a pointer to such a value. The kernel writes back plain numbers, for which every bit
+//! pattern is valid. No pointer is kept.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int, c_ulong};
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
 use std::fs::File;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `ETHTOOL_GCHANNELS` and its answer.
+/// `ETHTOOL_GCHANNELS`.
 const GET_CHANNELS: u32 = 0x3c;
 
+/// `struct ethtool_channels`.
 #[repr(C)]
 #[derive(Default)]
 struct Channels {
     command: u32,
-    /// At most: receiving, sending, others, both.
+    /// Largest numbers: receive, transmit, other, combined.
     most: [u32; 4],
-    receiving: u32,
-    sending: u32,
-    others: u32,
-    both: u32,
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
 }
 
-/// Takes this thread, and what it starts from now on, into a network namespace of its own, in which there is nothing but a loopback
-/// interface that is down. It is gone when they are.
-///
-/// # Errors
-/// What the operating system says: above all that this is not permitted (`CAP_SYS_ADMIN`).
-pub fn own_network() -> io::Result<()> {
-    // SAFETY: the call takes no memory, and changes nothing but the network that this thread sees.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Returns the time of the system's clock, ns since 1970-01-01 UTC.
+pub(crate) fn realtime_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The number of an interface by its name.
+/// Returns the index of an interface of this network namespace.
 pub(crate) fn interface_index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name ends with 0 and lives across the call.
@@ -43,135 +41,194 @@ pub(crate) fn interface_index(name: &str) -> Option<u32> {
     (index > 0).then_some(index)
 }
 
-/// What an interface is (`ARPHRD_...`).
+/// Returns the names of all interfaces of this network namespace.
+pub(crate) fn interface_names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: the list ends with an entry without a name, its names end with 0, and it is freed once, after
+    // the last use.
+    unsafe {
+        let list = libc::if_nameindex();
+        let mut entry = list;
+        while !entry.is_null() && !(*entry).if_name.is_null() {
+            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        if !list.is_null() {
+            libc::if_freenameindex(list);
+        }
+    }
+    names
+}
+
+/// Returns the hardware type of an interface (`ARPHRD_...`).
 ///
 /// # Errors
-/// What the operating system says.
+/// The kernel refuses the query.
 pub(crate) fn hardware_type(name: &str) -> io::Result<u16> {
-    let mut request = request(name)?;
-    ask(libc::SIOCGIFHWADDR as c_ulong, &mut request)?;
+    let mut request = interface_request(name)?;
+    query_interface(libc::SIOCGIFHWADDR as c_ulong, &mut request)?;
     // SAFETY: the kernel has written an address into the union, whose first number is the type.
     Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
-/// Whether an interface is up and has a link.
+/// Returns whether an interface is up.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn has_link(name: &str) -> io::Result<bool> {
-    const LINK: c_int = libc::IFF_UP | libc::IFF_RUNNING;
-    let mut request = request(name)?;
-    ask(libc::SIOCGIFFLAGS as c_ulong, &mut request)?;
-    // SAFETY: the kernel has written a number into the union.
-    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & LINK == LINK)
+/// The kernel refuses the query.
+pub(crate) fn is_up(name: &str) -> io::Result<bool> {
+    Ok(flags(name)? & libc::IFF_UP != 0)
 }
 
-/// Queues on which an interface receives; `None` if its driver does not say.
+/// Returns whether an interface is up and has a link.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn receiving_queues(name: &str) -> io::Result<Option<u32>> {
+/// The kernel refuses the query.
+pub(crate) fn has_link(name: &str) -> io::Result<bool> {
+    const LINK: c_int = libc::IFF_UP | libc::IFF_RUNNING;
+    Ok(flags(name)? & LINK == LINK)
+}
+
+fn flags(name: &str) -> io::Result<c_int> {
+    let mut request = interface_request(name)?;
+    query_interface(libc::SIOCGIFFLAGS as c_ulong, &mut request)?;
+    // SAFETY: the kernel has written a number into the union.
+    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+}
+
+/// Returns the number of receive queues of an interface; `None` if its driver does not report it.
+///
+/// # Errors
+/// The kernel refuses the query.
+pub(crate) fn receive_queues(name: &str) -> io::Result<Option<u32>> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-    let mut request = request(name)?;
+    let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut channels).cast::<c_char>();
-    match ask(libc::SIOCETHTOOL as c_ulong, &mut request) {
-        Ok(()) => Ok(Some(channels.receiving + channels.both)),
+    match query_interface(libc::SIOCETHTOOL as c_ulong, &mut request) {
+        Ok(()) => Ok(Some(channels.receive + channels.combined)),
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: it is made of numbers and a pointer, for which 0 is a value.
+/// Makes the NIC of an interface time-stamp every frame that it receives, if it does not already.
+///
+/// # Errors
+/// Not permitted, or the NIC cannot do it.
+pub(crate) fn enable_hardware_timestamps(name: &str) -> io::Result<()> {
+    // SAFETY: the structure is plain numbers, for which zeros are valid.
+    let mut config: libc::hwtstamp_config = unsafe { mem::zeroed() };
+    let mut request = interface_request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut config).cast();
+    let current = query_interface(libc::SIOCGHWTSTAMP as c_ulong, &mut request);
+    if current.is_ok() && config.rx_filter == libc::HWTSTAMP_FILTER_ALL as c_int {
+        return Ok(());
+    }
+    // Time stamps of transmitted frames stay as they are.
+    config.flags = 0;
+    config.rx_filter = libc::HWTSTAMP_FILTER_ALL as c_int;
+    query_interface(libc::SIOCSHWTSTAMP as c_ulong, &mut request)?;
+    // The kernel writes back what the NIC really does.
+    if config.rx_filter == libc::HWTSTAMP_FILTER_ALL as c_int {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ERANGE))
+    }
+}
+
+fn interface_request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: it consists of numbers and a pointer, for which 0 is valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     if name.len() >= request.ifr_name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
-    request.ifr_name.iter_mut().zip(name.bytes()).for_each(|(place, octet)| *place = octet as c_char);
+    request.ifr_name.iter_mut().zip(name.bytes()).for_each(|(to, byte)| *to = byte as c_char);
     Ok(request)
 }
 
-fn ask(question: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    // SAFETY: the request lives across the call, and so does what it points to, which is what this question wants.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), question as _, std::ptr::from_mut(request)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn query_interface(command: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // Any socket will do, and this one needs no permission.
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM)?;
+    // SAFETY: the request lives across the call, and so does what it points to, which is what this command
+    // takes.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })
 }
 
-/// Has an interface take in frames for others, too, until the descriptor is closed.
+/// Makes an interface receive frames for other hosts, too, until the packet socket is closed.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn promiscuous(index: u32) -> io::Result<OwnedFd> {
-    // Without a protocol: it receives nothing itself.
-    let socket = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+/// Not permitted.
+pub(crate) fn enable_promiscuous_mode(socket: &OwnedFd, index: u32) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index as c_int,
         mr_type: libc::PACKET_MR_PROMISC as u16,
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
-    Ok(socket)
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// A way to ask the kernel about interfaces (rtnetlink).
+/// Opens a socket for queries about interfaces (rtnetlink).
 ///
 /// # Errors
-/// What the operating system says.
+/// The kernel opens no socket.
 pub(crate) fn route_netlink() -> io::Result<File> {
-    socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE).map(File::from)
+    // NETLINK_ROUTE is 0.
+    socket(libc::AF_NETLINK, libc::SOCK_RAW).map(File::from)
 }
 
-/// A new socket.
+/// Opens a socket with protocol 0.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes numbers alone; the descriptor is new, so nobody else has it.
+/// The kernel opens no socket.
+pub(crate) fn socket(family: c_int, kind: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes only numbers; the descriptor is new, so this is its only owner.
     unsafe {
-        let descriptor = libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol);
-        if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(descriptor)) }
+        let descriptor = libc::socket(family, kind | libc::SOCK_CLOEXEC, 0);
+        check(descriptor)?;
+        Ok(OwnedFd::from_raw_fd(descriptor))
     }
 }
 
 /// Sets an option of a socket.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    let octets = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value lives across the call and is as long as is said; the kernel only reads it.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), octets) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// The kernel refuses it.
+pub(crate) fn set_option<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+    let bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value lives across the call and has this size; the kernel only reads it.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), bytes) })
 }
 
-/// What is read from a socket's options: numbers.
+/// A type of socket options that consists of numbers.
 ///
 /// # Safety
-/// Every pattern of bits, 0 as well, must be a value.
-pub(crate) unsafe trait Numbers {}
-// SAFETY: they are numbers.
-unsafe impl Numbers for c_int {}
-// SAFETY: they are made of numbers.
-unsafe impl Numbers for libc::xdp_mmap_offsets {}
-// SAFETY: they are made of numbers.
-unsafe impl Numbers for libc::xdp_statistics {}
-// SAFETY: they are made of numbers.
-unsafe impl Numbers for libc::xdp_options {}
+/// Every bit pattern, including 0, must be a valid value.
+pub(crate) unsafe trait Plain {}
+// SAFETY: a number.
+unsafe impl Plain for c_int {}
+// SAFETY: numbers.
+unsafe impl Plain for [u32; 3] {}
+// SAFETY: a structure of numbers.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: a structure of numbers.
+unsafe impl Plain for libc::xdp_statistics {}
 
-/// An option of a socket. What an older kernel does not know of it is 0.
+/// Returns an option of a socket. Fields that an older kernel does not know are 0.
 ///
 /// # Errors
-/// What the operating system says.
-pub(crate) fn get<T: Numbers>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
-    // SAFETY: by its trait 0 is a value, and so is whatever the kernel writes; it is told the length, and writes no more.
+/// The kernel refuses the query.
+pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
+    // SAFETY: by its trait, 0 and everything that the kernel writes are valid; it writes no more than the
+    // given length.
     unsafe {
         let mut value: T = mem::zeroed();
-        let mut octets = size_of::<T>() as libc::socklen_t;
-        let place = std::ptr::from_mut(&mut value).cast();
-        let result = libc::getsockopt(socket.as_raw_fd(), level, option, place, &mut octets);
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+        let mut bytes = size_of::<T>() as libc::socklen_t;
+        let address = std::ptr::from_mut(&mut value).cast();
+        check(libc::getsockopt(socket.as_raw_fd(), level, option, address, &mut bytes))?;
+        Ok(value)
     }
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,45 +1,46 @@
-//! Several interfaces as one, whose frames are stamped when they are taken: a tap gives each direction of a link on an interface of
-//! its own, and a flow is both.
+//! Several interfaces as one source, for drivers that stamp frames on delivery (AF_XDP, DPDK). A network tap
+//! delivers each direction of a link on its own interface, and a flow has both directions.
 //!
 //! ```text
 //! af_xdp:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
-//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in order, and the times of all ascend; but
-//! of what came to two interfaces between one look and the next nobody knows which was first. What is counted of each direction does not
-//! depend on that; what TCP analysis takes from both (round trips, what was spurious, acknowledged twice or a probe) may.
+//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in order, and the
+//! times of all frames ascend. The order of frames that arrived at two interfaces between two polls is
+//! unknown. Counters of each direction do not depend on it; TCP analysis that compares both directions may
+//! (round-trip times, spurious retransmissions, duplicate acknowledgments, window probes).
 
+use crate::live_error::LiveError;
 use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::thread;
 use std::time::Duration;
 
-/// How long nothing is asked for after all had nothing: from the first to the last, doubling.
-const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
+/// Shortest and longest sleep after no interface had a frame; it doubles in between.
+const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 
 /// The interfaces of a tap.
 pub(crate) struct Tap {
     sources: Vec<Box<dyn LiveSource + Send>>,
-    /// Those that have not come to their end.
+    /// Whether each source has not ended.
     open: Vec<bool>,
-    /// Who is asked next.
+    /// Source that is polled next.
     next: usize,
-    /// How often in a row nothing came.
-    silent: u32,
-    /// Longest sleep after all interfaces had nothing.
+    /// Consecutive polls without a frame.
+    empty_polls: u32,
+    /// Longest sleep after no interface had a frame.
     poll_timeout: Duration,
 }
 
-/// The queues of several interfaces, queue by queue of all of them.
+/// Regroups the queues of several interfaces: first queue of each, second queue of each, and so on.
 ///
 /// # Errors
-/// The interfaces have different numbers of queues, or are too many for a burst to hold a frame of each.
-pub(crate) fn queue_by_queue<S>(name: &str, opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, Error> {
-    let refuse = |what: &str| Error::Live { name: name.into(), what: what.into() };
+/// The interfaces have different numbers of queues, or are more than a burst has frames.
+pub(crate) fn queue_by_queue<S>(opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, LiveError> {
     if opened.len() > BURST {
-        return Err(refuse("these are too many interfaces for one source"));
+        return Err(LiveError::TooManyInterfaces);
     }
     let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
     if opened.iter().any(|queues| queues.len() != fewest) {
-        return Err(refuse("the interfaces have different numbers of queues: say how many with queues="));
+        return Err(LiveError::QueueCountsDiffer);
     }
     let mut interfaces: Vec<_> = opened.into_iter().map(Vec::into_iter).collect();
     Ok((0..fewest).map(|_| interfaces.iter_mut().filter_map(Iterator::next).collect()).collect())
@@ -49,7 +50,7 @@ impl Tap {
     pub fn new(mut sources: Vec<Box<dyn LiveSource + Send>>) -> Self {
         sources.iter_mut().for_each(|source| source.set_poll_timeout(Duration::ZERO));
         let open = vec![true; sources.len()];
-        Self { sources, open, next: 0, silent: 0, poll_timeout: POLL_TIMEOUT }
+        Self { sources, open, next: 0, empty_polls: 0, poll_timeout: POLL_TIMEOUT }
     }
 }
 
@@ -58,19 +59,19 @@ impl Source for Tap {
         let count = self.sources.len();
         let mut in_turn = (0..count).map(|more| (self.next + more) % count);
         let Some(at) = in_turn.find(|&at| self.open[at]) else { return Ok(false) };
-        // All were asked, once or more, and had nothing.
-        let rounds = self.silent / count as u32;
-        if rounds > 0 && self.silent.is_multiple_of(count as u32) {
-            thread::sleep(NAPS[1].min(NAPS[0] * (1 << rounds.min(10))).min(self.poll_timeout));
+        // Complete rounds in which no source had a frame.
+        let rounds = self.empty_polls / count as u32;
+        if rounds > 0 && self.empty_polls.is_multiple_of(count as u32) {
+            thread::sleep(SLEEP[1].min(SLEEP[0] * (1 << rounds.min(10))).min(self.poll_timeout));
         }
         self.next = at + 1;
-        self.silent = self.silent.saturating_add(1);
+        self.empty_polls = self.empty_polls.saturating_add(1);
         if !self.sources[at].fill(burst)? {
             self.open[at] = false;
             return Ok(self.open.contains(&true));
         }
         if !burst.is_empty() {
-            self.silent = 0;
+            self.empty_polls = 0;
         }
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! Capture files, written: pcap with nanoseconds (draft-ietf-opsawg-pcap), little-endian on every machine.
+//! Writes pcap files (draft-ietf-opsawg-pcap) with nanosecond times, little-endian on every machine.
 
 use crate::source::Frame;
 use std::io::{self, BufWriter, Write};
@@ -7,63 +7,70 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes frames as a pcap file, through a buffer of its own. The file is whole after [`PcapWriter::finish`];
-/// without it what is in the buffer is written when the writer goes, and nobody hears of an error.
+/// Writes frames to a pcap file through a buffer.
+///
+/// Call [`PcapWriter::finish`] at the end: dropping the writer writes the buffer, too, but ignores errors.
 pub struct PcapWriter<W: Write> {
     output: BufWriter<W>,
     link_type: u16,
-    snap: u32,
+    snap_bytes: u32,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a file for frames of one link type, of each at most `snap` octets.
+    /// Begins a file for frames of one link type. Frames are cut to `snap_bytes`.
     ///
     /// # Errors
-    /// What the output says.
-    pub fn new(output: W, link_type: u16, snap: u32) -> io::Result<Self> {
+    /// The output cannot be written.
+    pub fn new(output: W, link_type: u16, snap_bytes: u32) -> io::Result<Self> {
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
         output.write_all(&NANOSECONDS.to_le_bytes())?;
         output.write_all(&VERSION.map(u16::to_le_bytes).concat())?;
-        output.write_all(&[0; 8])?; // two fields that nobody uses: time zone and accuracy
-        output.write_all(&snap.to_le_bytes())?;
+        output.write_all(&[0; 8])?; // time zone and accuracy, both unused
+        output.write_all(&snap_bytes.to_le_bytes())?;
         output.write_all(&u32::from(link_type).to_le_bytes())?;
-        Ok(Self { output, link_type, snap })
+        Ok(Self { output, link_type, snap_bytes })
     }
 
     /// Writes one frame, cut to the snap length.
     ///
     /// # Errors
-    /// What the output says; `InvalidInput` for what the file cannot hold: another link type, or a time after 2106.
+    /// The output cannot be written; `InvalidInput` for a frame of another link type or a time after 2106.
     pub fn write(&mut self, frame: &Frame<'_>) -> io::Result<()> {
-        let refuse = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let refuse = |error| Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         if frame.link_type != self.link_type {
-            return refuse(format!(
-                "a frame of link type {} in a pcap file of link type {}",
-                frame.link_type, self.link_type
-            ));
+            return refuse(RefusedFrame::LinkType { frame: frame.link_type, file: self.link_type });
         }
         let Ok(seconds) = u32::try_from(frame.time_ns / 1_000_000_000) else {
-            return refuse(format!("{} ns after 1970 is later than a pcap file can say", frame.time_ns));
+            return refuse(RefusedFrame::Time { time_ns: frame.time_ns });
         };
-        let bytes = &frame.bytes[..frame.bytes.len().min(self.snap as usize)];
+        let bytes = &frame.bytes[..frame.bytes.len().min(self.snap_bytes as usize)];
         let fraction_ns = (frame.time_ns % 1_000_000_000) as u32;
         let mut header = [0; 16];
         let fields = [seconds, fraction_ns, bytes.len() as u32, frame.wire_bytes];
-        for (octets, field) in header.chunks_exact_mut(4).zip(fields) {
-            octets.copy_from_slice(&field.to_le_bytes());
+        for (bytes, field) in header.chunks_exact_mut(4).zip(fields) {
+            bytes.copy_from_slice(&field.to_le_bytes());
         }
         self.output.write_all(&header)?;
         self.output.write_all(bytes)
     }
 
-    /// Writes out what is in the buffer and gives the output back.
+    /// Writes the buffer and returns the output.
     ///
     /// # Errors
-    /// What the output says: the file is not complete.
+    /// The output cannot be written: the file is incomplete.
     pub fn finish(mut self) -> io::Result<W> {
         self.output.flush()?;
         self.output.into_inner().map_err(io::IntoInnerError::into_error)
     }
+}
+
+/// Why a frame cannot be stored in a pcap file.
+#[derive(Debug, thiserror::Error)]
+enum RefusedFrame {
+    #[error("a frame of link type {frame} in a pcap file of link type {file}")]
+    LinkType { frame: u16, file: u16 },
+    #[error("{time_ns} ns since 1970 is later than the latest time of a pcap file")]
+    Time { time_ns: u64 },
 }
 
 #[cfg(test)]
@@ -80,7 +87,7 @@ mod tests {
     };
 
     #[test]
-    fn a_file_is_what_the_format_says_on_every_machine() {
+    fn file_has_the_documented_bytes() {
         let mut writer = PcapWriter::new(Vec::new(), 1, 4).unwrap();
         writer.write(&FRAME).unwrap();
         let expected = [
@@ -91,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_cannot_hold_is_refused() {
+    fn other_link_type_and_late_time_are_refused() {
         let mut writer = PcapWriter::new(Vec::new(), 1, 65_535).unwrap();
         for frame in [Frame { link_type: 101, ..FRAME }, Frame { time_ns: (1 << 32) * 1_000_000_000, ..FRAME }] {
             assert_eq!(writer.write(&frame).unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -99,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_an_error_at_the_latest_at_the_end() {
-        let mut room = [0; 30];
-        let mut writer = PcapWriter::new(&mut room[..], 1, 65_535).unwrap();
+    fn full_output_is_an_error_at_the_latest_in_finish() {
+        let mut output = [0; 30];
+        let mut writer = PcapWriter::new(&mut output[..], 1, 65_535).unwrap();
         writer.write(&FRAME).unwrap();
         assert_eq!(writer.finish().unwrap_err().kind(), io::ErrorKind::WriteZero);
     }

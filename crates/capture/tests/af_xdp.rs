@@ -441,7 +441,7 @@ fn what_cannot_be_opened_says_why() {
     drop(first);
     ip("tuntap add dev tunnel mode tun");
     let error = refused("af_xdp:tunnel");
-    assert!(error.contains("no Ethernet"), "{error}");
+    assert!(error.contains("not Ethernet"), "{error}");
 }
 
 /// Leaves a thread these capabilities alone.
@@ -508,6 +508,6 @@ fn an_interface_that_is_removed_ends_its_sources_with_an_error() {
         ip("link del right");
     });
     assert_eq!(seen.errors.len(), 4, "one for each queue: {:?}", seen.errors);
-    assert!(seen.errors.iter().all(|error| error.contains("gone")), "{:?}", seen.errors);
+    assert!(seen.errors.iter().all(|error| error.contains("removed")), "{:?}", seen.errors);
     assert_eq!((seen.frames(), seen.losses), (1000, Losses::default()));
 }

@@ -77,7 +77,7 @@ proptest! {
         let filter = CompiledFilter::from_instructions(&program).expect("it is one that runs");
         // SAFETY: the program was checked, and so was that it ends; the octets are as many as is said.
         let kept = unsafe { bpf_filter(program.as_ptr(), bytes.as_ptr(), wire_bytes, bytes.len() as c_uint) };
-        prop_assert_eq!(filter.keeps(&bytes, wire_bytes), kept > 0);
+        prop_assert_eq!(filter.matches(&bytes, wire_bytes), kept > 0);
     }
 
     #[test]
@@ -89,7 +89,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         if let Ok(filter) = CompiledFilter::from_instructions(&program) {
-            filter.keeps(&bytes, 80);
+            filter.matches(&bytes, 80);
         }
     }
 }
@@ -134,13 +134,13 @@ fn each_link_type_is_filtered_by_a_program_of_its_own() {
         vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x90, 0, 0, 53, 0, 8, 0, 0];
     let ethernet = |packet: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], packet].concat();
     for _ in 0..2 {
-        assert!(selector.keeps(&frame(1, &ethernet(&packet))));
-        assert!(selector.keeps(&frame(101, &packet)));
-        assert!(!selector.keeps(&frame(101, &ethernet(&packet))));
+        assert!(selector.matches(&frame(1, &ethernet(&packet))));
+        assert!(selector.matches(&frame(101, &packet)));
+        assert!(!selector.matches(&frame(101, &ethernet(&packet))));
     }
     packet[23] = 54;
-    assert!(!selector.keeps(&frame(1, &ethernet(&packet))));
-    assert!(!selector.keeps(&frame(101, &packet)));
+    assert!(!selector.matches(&frame(1, &ethernet(&packet))));
+    assert!(!selector.matches(&frame(101, &packet)));
     assert!(selector.take_errors().is_empty());
 }
 
@@ -151,7 +151,7 @@ fn a_link_type_for_which_it_means_nothing_is_told_once_and_nothing_of_it_is_kept
         selector => selector.unwrap(),
     };
     for _ in 0..2 {
-        assert!(!selector.keeps(&frame(101, &[0x45; 40])));
+        assert!(!selector.matches(&frame(101, &[0x45; 40])));
     }
     let troubles = selector.take_errors();
     assert!(matches!(troubles[..], [FilterError::LinkType { link_type: 101, .. }]), "{troubles:?}");
@@ -160,6 +160,6 @@ fn a_link_type_for_which_it_means_nothing_is_told_once_and_nothing_of_it_is_kept
     assert!(
         PacketFilter::new("ifindex 3")
             .unwrap()
-            .keeps(&frame(276, &[&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &[0; 48]].concat()))
+            .matches(&frame(276, &[&[8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &[0; 48]].concat()))
     );
 }

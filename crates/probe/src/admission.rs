@@ -40,7 +40,7 @@ impl Admission {
             remove_unless(burst, ledger, |counters| &mut counters.sampled_out, |_| sampler.choose_next());
         }
         if let Some(filter) = &mut self.filter {
-            remove_unless(burst, ledger, |counters| &mut counters.filtered, |frame| filter.keeps(frame));
+            remove_unless(burst, ledger, |counters| &mut counters.filtered, |frame| filter.matches(frame));
         }
     }
 }

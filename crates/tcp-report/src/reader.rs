@@ -68,7 +68,7 @@ impl PacketReader {
         self.frame_numbers.clear();
         for frame in &burst {
             if let Some(filter) = &mut self.filter
-                && !filter.keeps(frame)
+                && !filter.matches(frame)
             {
                 self.counts.count_not_matching(frame);
             } else if let Some(packet) = self.counts.decode(frame, self.options) {

@@ -109,7 +109,7 @@ fn the_test_room_is_for_tests_only() {
 #[test]
 fn only_rooms_that_need_it_may_hold_unsafe_code() {
     // Mapped files, libpcap's compiler, rings of the kernel, DPDK; the table's memory and instructions; the driver of a card; in all, fetching ahead.
-    const MAY: [&str; 3] = ["capture", "flow", "tcp-batch"];
+    const MAY: [&str; 4] = ["capture", "flow", "tcp-batch", "trafficgen"];
     for name in manifests().keys() {
         let sources = crates().join(name).join("src");
         let root = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());

@@ -64,7 +64,7 @@
 //!
 //! Segments carry no timestamps, and acknowledgments no SACK. From hosts without identification acknowledgments alone
 //! and RSTs are not copied: a copy could not be told from the same said twice.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod expected;
 mod expected_tcp;
@@ -74,11 +74,13 @@ mod lossy;
 mod mix;
 mod random;
 mod schedule;
+mod sender;
 mod velan;
 
 pub use expected::{ExpectedDirection, ExpectedFlow, write_expected_flows};
 pub use expected_tcp::ExpectedTcp;
 pub use random::Random;
+pub use sender::Sender;
 pub use velan::{VELAN_PRESETS, VelanPreset};
 
 use expected::ExpectedFlows;
@@ -141,7 +143,7 @@ impl TrafficGenerator {
             "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Load::Lossy(lossy), snap))?,
             _ => {
                 let near = closest_name(kind, LOADS);
-                return Err(SettingsError::UnknownLoad { kind: kind.into(), near, known: LOADS });
+                return Err(SettingsError::UnknownProfile { name: kind.into(), near, known: LOADS });
             }
         };
         Ok(Self { load, snap, slots: frame::slots(), expected: None, done_bytes: 0 })

@@ -13,7 +13,7 @@
 use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
 use crate::hosts::Hosts;
-use crate::random::{Random, Share};
+use crate::random::{Fraction, Random};
 use crate::schedule::Schedule;
 use crate::{Bounds, SECOND_NS, START_NS};
 use weir_capture::{SettingsError, SourceSettings};
@@ -181,9 +181,9 @@ pub(super) struct Mix {
     opened: u64,
     mean_life_ns: u64,
     hosts: Hosts,
-    ipv6: Share,
-    udp: Share,
-    rst: Share,
+    ipv6: Fraction,
+    udp: Fraction,
+    rst: Fraction,
 }
 
 impl Mix {
@@ -205,9 +205,9 @@ impl Mix {
             opened: 0,
             mean_life_ns: flows * SECOND_NS / new,
             hosts: Hosts::new(flows, seed),
-            ipv6: values.share_in_billionths("ipv6")?.map_or(Share::percent(30), Share),
-            udp: values.share_in_billionths("udp")?.map_or(Share::percent(40), Share),
-            rst: values.share_in_billionths("rst")?.map_or(Share::percent(10), Share),
+            ipv6: values.fraction_billionths("ipv6")?.map_or(Fraction::percent(30), Fraction),
+            udp: values.fraction_billionths("udp")?.map_or(Fraction::percent(40), Fraction),
+            rst: values.fraction_billionths("rst")?.map_or(Fraction::percent(10), Fraction),
         };
         for participant in 0..flows {
             let spacing_ns = u128::from(participant) * u128::from(ramp_ns) / u128::from(flows);
@@ -295,7 +295,7 @@ impl Mix {
             unacknowledged: 0,
             ipv6,
             // Nearly all that is not mail is fetched.
-            talker: u8::from(!(tcp && (port == SMTP || self.random.chance(Share::percent(8))))),
+            talker: u8::from(!(tcp && (port == SMTP || self.random.chance(Fraction::percent(8))))),
             closer: (bits >> 16) as u8 & 1,
             resets: self.random.chance(self.rst),
             joins_fin: (bits >> 17) & 1 == 0,

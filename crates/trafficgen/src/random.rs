@@ -36,8 +36,8 @@ impl Random {
 
     /// Returns true with the probability `share`.
     #[inline]
-    pub(super) fn chance(&mut self, share: Share) -> bool {
-        self.below(Share::ALL.0) < share.0
+    pub(super) fn chance(&mut self, share: Fraction) -> bool {
+        self.below(Fraction::ALL.0) < share.0
     }
 
     /// Returns a number uniformly distributed from half of `mean` to one and a half times `mean`.
@@ -67,9 +67,9 @@ impl Random {
 
 /// A probability, in billionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Share(pub(super) u64);
+pub(super) struct Fraction(pub(super) u64);
 
-impl Share {
+impl Fraction {
     pub(super) const ALL: Self = Self(1_000_000_000);
 
     pub(super) const fn percent(percent: u64) -> Self {

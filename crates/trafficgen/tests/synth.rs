@@ -564,8 +564,11 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
 #[test]
 fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
     let message = |spec: &str| TrafficGenerator::new(spec).err().unwrap().to_string();
-    assert_eq!(message("velam"), "there is no load 'velam' (did you mean velan?); the loads are: velan, mix, lossy");
-    assert_eq!(message(""), "there is no load ''; the loads are: velan, mix, lossy");
+    assert_eq!(
+        message("velam"),
+        "there is no traffic profile 'velam' (did you mean velan?); the profiles are: velan, mix, lossy"
+    );
+    assert_eq!(message(""), "there is no traffic profile ''; the profiles are: velan, mix, lossy");
     assert!(message("velan,flow=1").contains("'flow' (did you mean flows?); its keys are: flows, size, packets"));
     assert!(message("mix,size=64").starts_with("mix has no key 'size'"));
     for spec in [
@@ -589,5 +592,5 @@ fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
         assert!(matches!(TrafficGenerator::new(spec), Err(SettingsError::Value { .. })), "{spec}");
     }
     assert!(matches!(TrafficGenerator::new("mix,"), Err(SettingsError::NotAPair { .. })));
-    assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Twice { key: "seed" })));
+    assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Duplicate { key: "seed" })));
 }

@@ -18,32 +18,6 @@ use std::time::{Duration, Instant};
 use weir_capture::{Burst, Error, Input, LiveSource, Losses, Progress, Source};
 use weir_export::{ExportOptions, Sink};
 
-/// A source that can say how many frames came before damage.
-struct Counted {
-    source: Box<dyn Source + Send>,
-    frames: u64,
-}
-
-impl Source for Counted {
-    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        match self.source.fill(burst) {
-            Ok(more) => {
-                self.frames += burst.len() as u64;
-                Ok(more)
-            }
-            Err(Error::Damaged { path, offset, what }) => {
-                let what = format!("{what}; {} packets before it were read", self.frames);
-                Err(Error::Damaged { path, offset, what })
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        self.source.progress()
-    }
-}
-
 /// Live traffic, which ends when the program is told to stop.
 struct Live {
     source: Box<dyn LiveSource + Send>,
@@ -99,7 +73,7 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
     let mut troubles = Vec::new();
     for &source in sources {
         match open_source(source, stop) {
-            Ok(source) => opened.push(Box::new(Counted { source, frames: 0 })),
+            Ok(source) => opened.push(source),
             Err(trouble) => troubles.push(trouble),
         }
     }

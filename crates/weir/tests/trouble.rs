@@ -45,7 +45,7 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
         (&["-i", "af_xdp:eth9"], &["there is no interface 'eth9'"]),
         (&["-i", "af_xdp:right,queues=0-3"], &["right has only queue 0", "ethtool -l right"]),
         (&["-i", "af_packet:right,queues=500"], &["queues"]),
-        (&["-i", "af_packet:right,timestamps=hardware"], &["does not stamp every frame (ethtool -T right"]),
+        (&["-i", "af_packet:right,timestamps=hardware"], &["cannot time-stamp every frame (ethtool -T right"]),
         (&["-i", "af_xdp:right,mode=zerocopy"], &["no zero copy", "mode=copy works with every driver"]),
         (&["-i", "af_packet:right,queues=2", "-i", "af_packet:right"], &["af_packet:right is named twice"]),
         (&["-i", "af_packet:left+right", "-i", "af_packet:right"], &["af_packet:right is named twice"]),

@@ -3,14 +3,16 @@
 
 use crate::error::Error;
 use crate::live::traffic::Traffic;
+use rustix::thread::UnshareFlags;
 use std::fs::read_to_string;
 use std::io;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Sender};
+use weir_capture::BURST;
 use weir_probe::CpuAffinity;
+use weir_trafficgen::Sender;
 
 /// Frames sent into the first interface arrive at the second.
 const SENDING_END: &str = "left";
@@ -45,7 +47,9 @@ impl VethPair {
     /// # Errors
     /// Missing privileges, or no `ip` command.
     pub fn create(affinity: CpuAffinity) -> Result<Self, Error> {
-        weir_capture::own_network().map_err(Error::Namespace)?;
+        // Deprecated because of other flags; this one affects only the calling thread.
+        #[expect(deprecated)]
+        rustix::thread::unshare(UnshareFlags::NEWNET).map_err(|error| Error::Namespace(error.into()))?;
         for kind in ["all", "default"] {
             // Keeps the kernel from sending packets of its own. Fails harmlessly without IPv6.
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
@@ -63,7 +67,7 @@ impl VethPair {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(Self { sender: Sender::open(SENDING_END).map_err(Error::Send)?, affinity })
+        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::Send)?, affinity })
     }
 
     /// Sends for `time`, or until `stop` is set, at `rate` frames per second or at full speed, from a

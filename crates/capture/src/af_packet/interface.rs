@@ -1,23 +1,24 @@
-//! A network interface by its name: whether it is there, up, and of a kind that can be read.
+//! Looks up a network interface: whether it exists, is up, and has a supported link type.
 
-use super::socket::{self, Socket};
+use crate::live_error::LiveError;
+use crate::system;
 use std::io::ErrorKind;
 
 /// LINKTYPE numbers (the tcpdump registry) of Ethernet and raw IP.
 pub(super) const ETHERNET: u16 = 1;
 const RAW_IP: u16 = 101;
-/// Hardware type of devices that carry raw IP over a radio; the system's headers have it, `libc` has not.
+/// Hardware type of devices that carry raw IP over a radio link; missing in `libc`.
 const ARPHRD_RAWIP: u16 = 519;
 
 /// An interface that is up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Interface {
     name: String,
-    /// Its number.
+    /// Interface index.
     pub index: i32,
     /// LINKTYPE number of its frames.
     pub link_type: u16,
-    /// Whether all that is sent comes back as received.
+    /// Whether every frame that is sent is received again.
     pub is_loopback: bool,
 }
 
@@ -25,46 +26,37 @@ impl Interface {
     /// Looks an interface up.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn find(name: &str) -> Result<Self, String> {
-        let Some(index) = socket::interface_index(name) else {
-            let all = socket::interface_names().join(", ");
-            return Err(format!("there is no interface '{name}'; there are: {all}"));
+    /// It does not exist, is down, or has an unsupported hardware type.
+    pub fn find(name: &str) -> Result<Self, LiveError> {
+        let Some(index) = system::interface_index(name) else {
+            return Err(LiveError::NoInterface { name: name.into(), existing: system::interface_names() });
         };
-        let about = socket::about_interface(name).map_err(|error| format!("cannot ask about {name}: {error}"))?;
-        let link_type = link_type(about.hardware_type).ok_or_else(|| {
-            format!(
-                "interfaces of its kind (hardware type {}) cannot be read: Ethernet, loopback and IP tunnels can",
-                about.hardware_type
-            )
-        })?;
-        if !about.is_up {
-            return Err(format!("the interface is down; as root: ip link set dev {name} up"));
+        let query_error = || LiveError::io(format!("query {name}"));
+        let hardware_type = system::hardware_type(name).map_err(query_error())?;
+        let link_type = link_type(hardware_type).ok_or(LiveError::HardwareType(hardware_type))?;
+        if !system::is_up(name).map_err(query_error())? {
+            return Err(LiveError::InterfaceDown(name.into()));
         }
-        let is_loopback = about.hardware_type == libc::ARPHRD_LOOPBACK;
-        Ok(Self { name: name.into(), index, link_type, is_loopback })
+        let is_loopback = hardware_type == libc::ARPHRD_LOOPBACK;
+        Ok(Self { name: name.into(), index: index as i32, link_type, is_loopback })
     }
 
-    /// Has the card stamp every frame that it receives.
+    /// Makes the NIC time-stamp every frame that it receives.
     ///
     /// # Errors
-    /// Why it does not, in words.
-    pub fn stamp_by_card(&self) -> Result<(), String> {
-        let asked = Socket::new().and_then(|socket| socket.stamp_by_card(&self.name));
-        asked.map_err(|error| match error.kind() {
-            ErrorKind::PermissionDenied => {
-                "timestamps=hardware: not permitted: to set up the card takes CAP_NET_ADMIN, and capturing CAP_NET_RAW".into()
+    /// Not permitted, or the NIC cannot do it.
+    pub fn enable_hardware_timestamps(&self) -> Result<(), LiveError> {
+        system::enable_hardware_timestamps(&self.name).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => LiveError::TimestampPermission,
+            _ if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE)) => {
+                LiveError::HardwareTimestamps(self.name.clone())
             }
-            _ if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE)) => format!(
-                "timestamps=hardware: the card does not stamp every frame (ethtool -T {} says what it can); leave it out",
-                self.name
-            ),
-            _ => format!("timestamps=hardware: the card cannot be asked: {error}"),
+            _ => LiveError::Io { action: "configure the NIC for timestamps=hardware".into(), error },
         })
     }
 }
 
-/// LINKTYPE number by hardware type.
+/// Returns the LINKTYPE number for a hardware type.
 fn link_type(hardware_type: u16) -> Option<u16> {
     match hardware_type {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(ETHERNET),
@@ -80,18 +72,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_which_nobody_knows_how_a_frame_begins_are_not_read() {
+    fn hardware_types_without_known_link_type_are_refused() {
         assert_eq!([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(link_type), [Some(1); 2]);
         assert_eq!([libc::ARPHRD_NONE, libc::ARPHRD_TUNNEL, ARPHRD_RAWIP].map(link_type), [Some(101); 3]);
         assert_eq!([libc::ARPHRD_IPGRE, libc::ARPHRD_INFINIBAND, libc::ARPHRD_IEEE80211].map(link_type), [None; 3]);
     }
 
     #[test]
-    fn an_interface_that_is_not_there_is_answered_with_those_that_are() {
-        let told = Interface::find("weir-none").unwrap_err();
-        assert!(told.starts_with("there is no interface 'weir-none'; there are: "), "{told}");
-        assert!(told.contains("lo"), "{told}");
-        // Longer than a name can be; and none at all.
+    fn unknown_interface_is_refused_with_the_existing_ones() {
+        let error = Interface::find("weir-none").unwrap_err().to_string();
+        assert!(error.starts_with("there is no interface 'weir-none'; there are: "), "{error}");
+        assert!(error.contains("lo"), "{error}");
+        // Longer than a name can be, and empty.
         assert!(Interface::find("a-name-that-is-longer-than-any").is_err());
         assert!(Interface::find("").is_err());
     }

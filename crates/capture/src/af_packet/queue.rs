@@ -1,27 +1,28 @@
-//! One queue as a [`Source`]: block after block of its ring, with its account.
+//! One receive queue: reads its ring block by block and counts its packets.
 //!
 //! ```text
-//! fill: frames left in the block of the last burst -> more of them
-//!       else give the block back, and take the next; none ready -> wait, at most POLL_TIMEOUT
-//! stop: a filter that drops all; the kernel hands over what is in the ring, the last block after its time;
-//!       the end is where packets counted = handed over + dropped
+//! fill: deliver the next frames of the current block
+//!       at its end release it and take the next; if none is ready, wait for at most the poll timeout
+//! stop: set a filter that drops everything; the kernel delivers the rest of the ring, the last block after its
+//!       timeout; the end is reached when packets counted = delivered + dropped
 //! ```
-//! Budget per frame: its header is read, and a counter kept. A burst lies in one block, so a block may be given back as soon as
-//! the next burst needs another. System calls: one to wait, if no block is ready.
+//! Budget per frame: its header is read, and a counter incremented. A burst is in one block, so a block is
+//! released as soon as the next burst needs another one. System calls: one to wait if no block is ready.
 
-use super::block::{Format, Walk};
+use super::block::{BlockCursor, Format};
 use super::program;
 use super::ring::Ring;
 use super::socket::{self, Socket};
-use crate::counters::Counters;
+use crate::counters::InterfaceCounters;
+use crate::live_error::LiveError;
+use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a frame may wait in a block that is not full, generously: frames older than this have been handed over to us.
+/// Upper bound of the time that the kernel holds a frame in a block that is not full.
 const HELD_NS: u64 = 100_000_000;
-/// What the kernel counted but has not handed over so long after the source was stopped, or the block before, is lost.
-const DRAIN: Duration = Duration::from_secs(2);
+/// Packets that the kernel counted but has not delivered this long after the stop, or after the last block, are lost.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One queue.
 pub(super) struct Queue {
@@ -30,131 +31,144 @@ pub(super) struct Queue {
     socket: Socket,
     ring: Ring,
     format: Format,
-    handed: Handed,
-    /// Of the first queue.
-    card: Option<Counters>,
-    /// The block that is read, or will be next.
+    delivered: Delivered,
+    /// Counters of the interface; only in the first queue.
+    counters: Option<InterfaceCounters>,
+    /// The current or next block.
     block: usize,
-    /// How far it was read; `None` if it was not ours yet.
-    walk: Option<Walk>,
+    /// Position in the block; `None` if it was not ready yet.
+    cursor: Option<BlockCursor>,
     state: State,
-    account: Account,
-    /// How long it waits for frames.
+    kernel: KernelCounts,
     poll_timeout: Duration,
-    /// When it was asked last whether the interface is there.
-    looked: Instant,
+    /// Time of the last check whether the interface exists.
+    interface_checked: Instant,
 }
 
-/// What was handed over.
+/// Frames delivered, and the times of their clock.
 #[derive(Clone, Copy, Debug)]
-struct Handed {
-    /// Times are those of the card.
+struct Delivered {
+    /// Time stamps of the NIC.
     hardware: bool,
     /// Time of the last frame.
     last_ns: u64,
-    /// How far the times of frames are behind the system's clock; measured at the last frame of a burst.
-    behind_ns: u64,
+    /// Delay of the last frame's time to the system's clock; 0 for time stamps of the kernel.
+    delay_ns: u64,
     packets: u64,
-    /// The least of it so far: by so much the card's clock is behind; 0 for times by the system's.
-    least_behind_ns: u64,
-    octets: u64,
+    /// Smallest delay so far, which is how far the NIC's clock is behind; 0 for time stamps of the kernel.
+    least_delay_ns: u64,
+    bytes: u64,
 }
 
-impl Handed {
-    fn note(&mut self, frames: &[Frame<'_>]) {
+impl Delivered {
+    fn count(&mut self, frames: &[Frame<'_>]) {
         self.packets += frames.len() as u64;
-        self.octets += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
+        self.bytes += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
         if let Some(last) = frames.last() {
             self.last_ns = last.time_ns;
             if self.hardware {
-                self.behind_ns = socket::realtime_ns().saturating_sub(last.time_ns);
-                self.least_behind_ns = self.least_behind_ns.min(self.behind_ns);
+                self.delay_ns = realtime_ns().saturating_sub(last.time_ns);
+                self.least_delay_ns = self.least_delay_ns.min(self.delay_ns);
             }
         }
     }
 }
 
-/// Packets since the source was opened.
+/// Packets since the source was opened, by the kernel.
 #[derive(Clone, Copy, Debug, Default)]
-struct Account {
-    /// By the kernel: all that it took in or dropped.
+struct KernelCounts {
+    /// Received or dropped.
     counted: u64,
-    /// Dropped by the kernel, as the ring was full.
+    /// Dropped because the ring was full.
     dropped: u64,
-    /// In blocks that made no sense, or never came.
+    /// In invalid blocks, or never delivered.
     missing: u64,
 }
 
-impl Account {
-    /// Counted, but neither here nor known to be lost.
-    fn open(&self, handed: u64) -> u64 {
-        self.counted.saturating_sub(handed + self.dropped + self.missing)
+impl KernelCounts {
+    /// Counted, but neither delivered nor known to be lost.
+    fn outstanding(&self, delivered: u64) -> u64 {
+        self.counted.saturating_sub(delivered + self.dropped + self.missing)
     }
 }
 
-/// What comes next from a queue, as far as that is known.
+/// What a queue delivers next, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ahead {
-    /// Frames, the latest of them of this time, ns.
+pub(super) enum Next {
+    /// Frames, of which the latest has this time, ns.
     Frames(u64),
-    /// None for now, and none before this time, ns.
+    /// No frame at the moment, and none with a time before this one, ns.
     NoneBefore(u64),
     /// Nothing more.
     Ended,
 }
 
-/// What is to come.
+/// Life cycle of a queue.
 #[derive(Debug)]
 enum State {
-    /// More and more.
+    /// It receives.
     Live,
-    /// What the kernel has taken in already; since a moment when there was some of it.
+    /// It delivers what the kernel has already received.
     Draining {
+        /// Time of the stop or of the last frame.
         since: Instant,
-        /// Why, if nobody stopped it.
-        trouble: Option<String>,
+        /// Why it ends, if it was not stopped.
+        error: Option<LiveError>,
     },
-    /// Nothing.
+    /// It delivers nothing more.
     Ended,
 }
 
 impl Queue {
-    /// Reads the ring of a socket that takes in frames already.
+    /// A queue of a socket that already receives.
     pub fn new(
         name: String,
         socket: Socket,
         ring: Ring,
         format: Format,
         hardware: bool,
-        card: Option<Counters>,
+        counters: Option<InterfaceCounters>,
     ) -> Self {
-        let (state, account) = (State::Live, Account::default());
-        let (walk, block) = (None, 0);
-        let least_behind_ns = if hardware { u64::MAX } else { 0 };
-        let handed = Handed { hardware, last_ns: 0, behind_ns: 0, least_behind_ns, packets: 0, octets: 0 };
-        let (poll_timeout, looked) = (POLL_TIMEOUT, Instant::now());
-        Self { name, socket, ring, format, handed, card, block, walk, state, account, poll_timeout, looked }
+        let (state, kernel) = (State::Live, KernelCounts::default());
+        let (cursor, block) = (None, 0);
+        let least_delay_ns = if hardware { u64::MAX } else { 0 };
+        let delivered = Delivered { hardware, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
+        let (poll_timeout, interface_checked) = (POLL_TIMEOUT, Instant::now());
+        Self {
+            name,
+            socket,
+            ring,
+            format,
+            delivered,
+            counters,
+            block,
+            cursor,
+            state,
+            kernel,
+            poll_timeout,
+            interface_checked,
+        }
     }
 
-    /// Whether a frame is there to be read, without waiting.
+    /// Returns whether a frame can be read without waiting.
     fn has_frame(&mut self) -> bool {
         loop {
-            match self.walk {
-                Some(Walk { left: 1.., .. }) => return true,
+            match self.cursor {
+                Some(BlockCursor { left: 1.., .. }) => return true,
                 Some(_) => {
                     self.ring.release(self.block);
                     self.block = self.ring.after(self.block);
-                    self.walk = None;
+                    self.cursor = None;
                 }
                 None => match self.ring.block(self.block) {
-                    Some(block) => self.walk = Some(Walk::new(block)),
+                    Some(block) => self.cursor = Some(BlockCursor::new(block)),
                     None => return false,
                 },
             }
         }
     }
 
-    /// Waits for a frame. `false`: there is none for now, or none any more.
+    /// Waits for a frame. Returns false if there is none at the moment, or none any more.
     fn settle(&mut self) -> Result<bool, Error> {
         let until = Instant::now() + self.poll_timeout;
         loop {
@@ -165,97 +179,96 @@ impl Queue {
             let now = Instant::now();
             let left = until.saturating_duration_since(now);
             if left.is_zero() || matches!(self.state, State::Ended) {
-                // Whoever never waits learns here that there is nothing to wait for.
-                if now - self.looked >= POLL_TIMEOUT {
-                    self.look_for_interface();
+                // With a poll timeout of 0 the interface is checked here.
+                if now - self.interface_checked >= POLL_TIMEOUT {
+                    self.check_interface();
                 }
                 return Ok(false);
             }
             match self.socket.wait(left) {
                 Ok(()) => {}
-                // It comes back, or is removed.
+                // The interface will come back, or be removed.
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
-                Err(error) => return Err(self.trouble(error.to_string())),
+                Err(error) => return Err(self.error(LiveError::Io { action: "wait for packets".into(), error })),
             }
-            self.look_for_interface();
+            self.check_interface();
         }
     }
 
-    /// An interface that was removed gives nothing more.
-    fn look_for_interface(&mut self) {
-        self.looked = Instant::now();
-        if matches!(self.state, State::Live) && matches!(self.socket.bound_to(), Ok(None)) {
-            let trouble = "the interface was removed; what it gave until then was metered".to_string();
-            self.state = State::Draining { since: Instant::now(), trouble: Some(trouble) };
+    /// Begins to drain the queue if the interface was removed.
+    fn check_interface(&mut self) {
+        self.interface_checked = Instant::now();
+        if matches!(self.state, State::Live) && matches!(self.socket.is_bound(), Ok(false)) {
+            self.state = State::Draining { since: Instant::now(), error: Some(LiveError::InterfaceRemoved) };
         }
     }
 
-    /// When all is handed over, or nothing comes any more, that is the end.
+    /// Ends the queue when everything is delivered, or the kernel delivers nothing any more.
     fn end_if_drained(&mut self) -> Result<(), Error> {
         let State::Draining { since, .. } = self.state else { return Ok(()) };
-        self.count();
-        let open = self.account.open(self.handed.packets);
-        if open > 0 && since.elapsed() < DRAIN {
+        self.query_kernel();
+        let outstanding = self.kernel.outstanding(self.delivered.packets);
+        if outstanding > 0 && since.elapsed() < DRAIN_TIMEOUT {
             return Ok(());
         }
-        self.account.missing += open;
-        let State::Draining { trouble, .. } = std::mem::replace(&mut self.state, State::Ended) else { return Ok(()) };
-        let never = (open > 0).then(|| format!("the kernel counted {open} packets that it did not hand over"));
-        match trouble.or(never) {
-            Some(what) => Err(self.trouble(what)),
+        self.kernel.missing += outstanding;
+        let State::Draining { error, .. } = std::mem::replace(&mut self.state, State::Ended) else { return Ok(()) };
+        let undelivered = (outstanding > 0).then_some(LiveError::Undelivered(outstanding));
+        match error.or(undelivered) {
+            Some(cause) => Err(self.error(cause)),
             None => Ok(()),
         }
     }
 
-    /// Asks the kernel what it counted; it starts from 0 then.
-    fn count(&mut self) {
+    /// Adds the kernel's counters, which restart from 0 at each query.
+    fn query_kernel(&mut self) {
         if matches!(self.state, State::Ended) {
             return;
         }
         if let Ok(counted) = self.socket.statistics() {
-            self.account.counted += counted.packets;
-            self.account.dropped += counted.drops;
+            self.kernel.counted += counted.packets;
+            self.kernel.dropped += counted.drops;
         }
     }
 
-    fn trouble(&self, what: String) -> Error {
-        Error::Live { name: self.name.clone(), what }
+    fn error(&self, cause: LiveError) -> Error {
+        Error::Live { name: self.name.clone(), cause }
     }
 
-    /// What is to come next, without waiting: of so many frames at most, all of one block.
+    /// Returns what comes next, without waiting; looks at up to `frames` frames of one block.
     ///
     /// # Errors
     /// As [`Source::fill`].
-    pub fn ahead(&mut self, frames: usize) -> Result<Ahead, Error> {
+    pub fn peek(&mut self, frames: usize) -> Result<Next, Error> {
         if !self.has_frame() {
             self.end_if_drained()?;
-            self.look_for_interface();
+            self.check_interface();
             if matches!(self.state, State::Ended) {
-                return Ok(Ahead::Ended);
+                return Ok(Next::Ended);
             }
-            let is_unknown = self.handed.hardware && self.handed.last_ns == 0;
+            let is_unknown = self.delivered.hardware && self.delivered.last_ns == 0;
             let now_ns = if is_unknown { None } else { Some(self.now_ns()) };
-            return Ok(Ahead::NoneBefore(now_ns.unwrap_or(u64::MAX)));
+            return Ok(Next::NoneBefore(now_ns.unwrap_or(u64::MAX)));
         }
-        let (Some(walk), Some(block)) = (self.walk, self.ring.block(self.block)) else {
-            return Ok(Ahead::NoneBefore(0));
+        let (Some(cursor), Some(block)) = (self.cursor, self.ring.block(self.block)) else {
+            return Ok(Next::NoneBefore(0));
         };
-        // What makes no sense is not waited for.
-        Ok(Ahead::Frames(walk.latest_ns(block, frames).unwrap_or(u64::MAX)))
+        // Invalid frames are not waited for.
+        Ok(Next::Frames(cursor.latest_ns(block, frames).unwrap_or(u64::MAX)))
     }
 
-    /// Hands over so many of these at most, up to a time.
+    /// Delivers up to `frames` of these frames, none with a time after `until_ns`.
     pub fn take<'a>(&'a mut self, frames: usize, until_ns: u64, burst: &mut Burst<'a>) {
         let from = burst.len();
-        let (Some(walk), Some(block)) = (&mut self.walk, self.ring.block(self.block)) else { return };
+        let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return };
         let mut left = frames;
-        let goes = |time_ns| {
-            let goes = left > 0 && time_ns <= until_ns;
+        let accepts = |time_ns| {
+            let accepted = left > 0 && time_ns <= until_ns;
             left = left.saturating_sub(1);
-            goes
+            accepted
         };
-        self.account.missing += u64::from(walk.fill(block, self.format, burst, goes));
-        self.handed.note(&burst[from..]);
+        self.kernel.missing += u64::from(cursor.fill(block, self.format, burst, accepts));
+        self.delivered.count(&burst[from..]);
         if let State::Draining { since, .. } = &mut self.state
             && burst.len() > from
         {
@@ -263,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// Whether half of the ring waits to be read.
+    /// Returns whether half of the ring waits to be read.
     pub fn is_half_full(&self) -> bool {
         self.ring.is_ready(self.ring.half_after(self.block))
     }
@@ -277,37 +290,37 @@ impl Source for Queue {
         if let State::Draining { since, .. } = &mut self.state {
             *since = Instant::now();
         }
-        let (Some(walk), Some(block)) = (&mut self.walk, self.ring.block(self.block)) else { return Ok(true) };
-        self.account.missing += u64::from(walk.fill(block, self.format, burst, |_| true));
-        self.handed.note(burst);
+        let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return Ok(true) };
+        self.kernel.missing += u64::from(cursor.fill(block, self.format, burst, |_| true));
+        self.delivered.count(burst);
         Ok(true)
     }
 
     fn progress(&self) -> Progress {
-        Progress { done_bytes: self.handed.octets, total_bytes: None }
+        Progress { done_bytes: self.delivered.bytes, total_bytes: None }
     }
 }
 
 impl LiveSource for Queue {
     /// While frames wait to be read, this is the time of the last frame that was delivered.
     fn now_ns(&self) -> u64 {
-        let now_ns = socket::realtime_ns();
-        let is_behind = match self.walk {
-            Some(Walk { left: 1.., .. }) => true,
+        let now_ns = realtime_ns();
+        let has_frames = match self.cursor {
+            Some(BlockCursor { left: 1.., .. }) => true,
             Some(_) => self.ring.is_ready(self.ring.after(self.block)),
             None => self.ring.is_ready(self.block),
         };
-        // The card's clock may be any; before its first frame nothing is known of it.
-        let Handed { hardware, last_ns, behind_ns, .. } = self.handed;
+        // Before the first frame, nothing is known of the NIC's clock.
+        let Delivered { hardware, last_ns, delay_ns, .. } = self.delivered;
         let is_unknown = hardware && last_ns == 0;
-        let ahead = if is_behind || is_unknown { 0 } else { now_ns.saturating_sub(behind_ns + HELD_NS) };
-        ahead.max(last_ns)
+        let idle_ns = if has_frames || is_unknown { 0 } else { now_ns.saturating_sub(delay_ns + HELD_NS) };
+        idle_ns.max(last_ns)
     }
 
     fn latest_ns(&self) -> u64 {
-        // By how much the card's clock is behind is known as exactly as the frame tells that waited least.
-        let ahead = if self.handed.hardware { HELD_NS } else { 0 };
-        socket::realtime_ns().saturating_sub(self.handed.least_behind_ns) + ahead
+        // The delay of the NIC's clock is known only up to the time that its frames waited in the ring.
+        let uncertainty_ns = if self.delivered.hardware { HELD_NS } else { 0 };
+        realtime_ns().saturating_sub(self.delivered.least_delay_ns) + uncertainty_ns
     }
 
     fn set_poll_timeout(&mut self, timeout: Duration) {
@@ -315,18 +328,18 @@ impl LiveSource for Queue {
     }
 
     fn losses(&mut self) -> Losses {
-        self.count();
-        let nic = self.card.as_mut().map_or(0, |card| card.lost().card);
-        Losses { nic, kernel: self.account.dropped + self.account.missing, ring: 0 }
+        self.query_kernel();
+        let nic = self.counters.as_mut().map_or(0, |counters| counters.lost().nic);
+        Losses { nic, kernel: self.kernel.dropped + self.kernel.missing, ring: 0 }
     }
 
     fn stop(&mut self) {
         if !matches!(self.state, State::Live) {
             return;
         }
-        let stopped: io::Result<()> = self.socket.filter(&program::nothing());
-        socket::settle();
-        let trouble = stopped.err().map(|error| format!("cannot be stopped: {error}"));
-        self.state = State::Draining { since: Instant::now(), trouble };
+        let stopped = self.socket.set_filter(&program::drop_filter());
+        socket::wait_for_cpus();
+        let error = stopped.err().map(LiveError::io("stop receiving"));
+        self.state = State::Draining { since: Instant::now(), error };
     }
 }

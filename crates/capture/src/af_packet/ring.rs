@@ -1,26 +1,32 @@
-//! The ring: memory that the kernel writes frames into, block by block, and that is read where it lies.
+//! The receive ring: memory that the kernel fills with frames, block by block, and that is read in place.
 //!
-//! Why this is sound. Each block has a status word that says whose it is. The kernel writes into a block only while it is its
-//! own, and sets the word to ours when it is done; we touch a block only from then on until we set the word back.
-//! * [`Ring::block`] gives a block as a slice only if the word says ours (read with acquire, so that what the kernel wrote before
-//!   is seen), and the slice borrows the ring mutably: while it lives nobody can get it again or give it back.
-//! * [`Ring::release`] sets the word (with release, so that all reads and writes of ours come before), and needs the ring
-//!   mutably: no slice is left then.
-//! * Blocks do not overlap, and their number and size are those that the kernel was asked for and that were mapped.
+//! Why this is sound: each block has a status word with its owner. The kernel writes into a block only while it
+//! owns it, and sets the word to `TP_STATUS_USER` when it is done; this module touches the block only from then
+//! on until it sets the word back.
+//! * [`Ring::block`] returns a block as a slice only if the word says `TP_STATUS_USER` (loaded with acquire, so
+//!   that the kernel's writes are visible). The slice borrows the ring mutably: while it lives, the block can
+//!   neither be borrowed again nor released.
+//! * [`Ring::release`] sets the word (with release, after all our accesses) and needs the ring mutably, so no
+//!   slice is left.
+//! * Blocks do not overlap; their number and size are those that the kernel was given and that were mapped.
 #![allow(unsafe_code)]
 
-use super::RETIRE_MS;
 use super::socket::Socket;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where a block's status word is.
+/// Offset of a block's status word.
 const STATUS: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
-/// Bit of the status word: the block is ours.
-const OURS: u32 = libc::TP_STATUS_USER;
-const KERNELS: u32 = libc::TP_STATUS_KERNEL;
+/// Bit of the status word: the block belongs to user space.
+const USER: u32 = libc::TP_STATUS_USER;
+const KERNEL: u32 = libc::TP_STATUS_KERNEL;
+
+/// Time after which the kernel delivers a block that is not full, ms. Older kernels take up to twice this after the
+/// block's first frame. A nearly empty block uses up its whole size, so on a quiet link a reader may pause for this
+/// times the number of blocks.
+const RETIRE_MS: u32 = 20;
 
 /// The mapped ring of one socket.
 pub(super) struct Ring {
@@ -29,34 +35,30 @@ pub(super) struct Ring {
     blocks: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, on whichever thread that is.
+// SAFETY: the memory belongs to this value alone, on any thread.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Has the kernel make a ring for a socket, and maps it.
+    /// Makes the kernel allocate a ring for a socket, and maps it.
     ///
     /// # Errors
-    /// What the operating system says: above all that it has not that much memory.
-    pub fn new(socket: &Socket, block_bytes: usize, blocks: usize) -> io::Result<Self> {
-        let numbers = (u32::try_from(block_bytes), u32::try_from(blocks));
-        let (Ok(block_number), Ok(blocks_number)) = numbers else {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        };
-        socket.ring(block_number, blocks_number, RETIRE_MS)?;
-        Self::map(Some(socket.as_fd()), block_bytes, blocks)
+    /// Not enough memory.
+    pub fn new(socket: &Socket, block_bytes: u32, blocks: u32) -> io::Result<Self> {
+        socket.set_ring(block_bytes, blocks, RETIRE_MS)?;
+        Self::map(Some(socket.as_fd()), block_bytes as usize, blocks as usize)
     }
 
-    /// Maps the ring of a socket; without one, memory of the process that looks like it.
+    /// Maps the ring of a socket; without one, anonymous memory of the same layout, for tests.
     fn map(socket: Option<BorrowedFd<'_>>, block_bytes: usize, blocks: usize) -> io::Result<Self> {
-        let octets = block_bytes.checked_mul(blocks).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let bytes = block_bytes.checked_mul(blocks).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         let (descriptor, sharing) = match socket {
             Some(socket) => (socket.as_raw_fd(), libc::MAP_SHARED),
             None => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
         };
-        // SAFETY: a new mapping, at a place that the kernel chooses, overlaps nothing that is in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in use.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), octets, access, sharing, descriptor, 0)
+            libc::mmap(std::ptr::null_mut(), bytes, access, sharing, descriptor, 0)
         };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -65,52 +67,52 @@ impl Ring {
         Ok(Self { memory, block_bytes, blocks })
     }
 
-    /// Number of the block behind another.
+    /// Returns the number of the next block.
     pub fn after(&self, block: usize) -> usize {
         (block + 1) % self.blocks
     }
 
-    /// Number of the block half a ring behind another.
+    /// Returns the number of the block half a ring later.
     pub fn half_after(&self, block: usize) -> usize {
         (block + self.blocks / 2) % self.blocks
     }
 
-    /// Whether a block is ours.
+    /// Returns whether a block belongs to user space.
     pub fn is_ready(&self, block: usize) -> bool {
-        self.status(block).load(Ordering::Acquire) & OURS != 0
+        self.status(block).load(Ordering::Acquire) & USER != 0
     }
 
-    /// A block, if it is ours.
+    /// Returns a block, if it belongs to user space.
     pub fn block(&mut self, block: usize) -> Option<&mut [u8]> {
         if !self.is_ready(block) {
             return None;
         }
-        // SAFETY: the block lies within the mapping, which lives as long as `self`; it is ours, as the module's doc
-        // defines it, until `release`, which cannot be called while the slice lives; and octets are always valid.
+        // SAFETY: the block is within the mapping, which lives as long as `self`. It belongs to user space until
+        // `release`, which cannot be called while the slice lives. Every byte value is valid.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(block).as_ptr(), self.block_bytes) })
     }
 
-    /// Gives a block back to the kernel.
+    /// Returns a block to the kernel.
     pub fn release(&mut self, block: usize) {
-        self.status(block).store(KERNELS, Ordering::Release);
+        self.status(block).store(KERNEL, Ordering::Release);
     }
 
     fn status(&self, block: usize) -> &AtomicU32 {
-        // SAFETY: the word lies within the mapping, aligned as blocks begin at pages; both sides use it atomically, and
-        // slices of a block, which cover it, live only while `self` is borrowed mutably.
+        // SAFETY: the word is within the mapping, and aligned because blocks begin at pages. Both sides use it
+        // atomically; slices of a block, which include it, live only while `self` is borrowed mutably.
         unsafe { AtomicU32::from_ptr(self.start(block).as_ptr().add(STATUS).cast()) }
     }
 
     fn start(&self, block: usize) -> NonNull<u8> {
         assert!(block < self.blocks, "a ring has no block beyond its last");
-        // SAFETY: within the mapping, as just seen.
+        // SAFETY: within the mapping, as just checked.
         unsafe { self.memory.add(block * self.block_bytes) }
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and every slice of it borrowed `self`. There is nothing to be done if it fails.
+        // SAFETY: it was mapped with this size, and every slice of it borrowed `self`. A failure cannot be handled.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
     }
 }
@@ -120,19 +122,19 @@ mod tests {
     use super::*;
 
     impl Ring {
-        /// What the kernel does when it is done with a block.
-        fn hand_over(&self, block: usize) {
-            self.status(block).store(OURS, Ordering::Release);
+        /// Does what the kernel does when a block is complete.
+        fn deliver(&self, block: usize) {
+            self.status(block).store(USER, Ordering::Release);
         }
     }
 
     #[test]
-    fn a_block_can_be_had_only_between_handing_over_and_release() {
+    fn block_is_accessible_only_between_delivery_and_release() {
         let mut ring = Ring::map(None, 4096, 3).unwrap();
         assert!(ring.block(1).is_none());
-        ring.hand_over(1);
+        ring.deliver(1);
         ring.block(1).unwrap()[100..].fill(7);
-        assert_eq!(ring.block(1).unwrap().iter().filter(|&&octet| octet == 7).count(), 4096 - 100);
+        assert_eq!(ring.block(1).unwrap().iter().filter(|&&byte| byte == 7).count(), 4096 - 100);
         assert!(ring.block(0).is_none() && ring.block(2).is_none());
         ring.release(1);
         assert!(ring.block(1).is_none() && !ring.is_ready(1));
@@ -143,7 +145,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no block beyond")]
-    fn there_is_no_block_beyond_the_last() {
+    fn block_beyond_the_last_panics() {
         Ring::map(None, 4096, 3).unwrap().is_ready(3);
     }
 }

@@ -1,46 +1,47 @@
-//! What the user wrote behind `af_packet:`.
+//! Settings of an AF_PACKET source.
 
+use crate::live_error::LiveError;
 use crate::settings::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["queues", "block", "blocks", "snap", "promisc", "timestamps", "fanout"];
-/// The pages of which every processor here can make blocks.
-const PAGE: u64 = 4096;
+/// Largest page size of the supported machines: a block is a multiple of it.
+const PAGE_BYTES: u64 = 4096;
 const KIB: u64 = 1024;
 const GIB: u64 = KIB * KIB * KIB;
 
-/// Settings that make sense by themselves.
+/// Valid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Name of the interface.
     pub interface: String,
-    /// Sources.
+    /// Number of queues.
     pub queues: u16,
-    /// Octets of a block.
+    /// Size of a block.
     pub block_bytes: u32,
     /// Blocks of each queue's ring.
     pub blocks: u32,
-    /// Octets kept of each frame.
+    /// Snap length in bytes.
     pub snap: Option<u32>,
-    /// Also frames that are for others.
+    /// Promiscuous mode.
     pub promiscuous: bool,
-    /// Times are those of the card.
+    /// Time stamps of the NIC.
     pub hardware: bool,
-    /// Number of a group of programs that share the traffic.
+    /// Number of the fanout group.
     pub fanout: Option<u16>,
 }
 
 impl Settings {
-    /// Reads `IFACE[,key=value]...`.
+    /// Parses `IFACE[,key=value]...`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A wrong setting.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let values = SourceSettings::parse("af_packet", KEYS, rest)?;
-        let block_bytes = values.octets("block", [PAGE, GIB])?.unwrap_or(256 * KIB);
-        if block_bytes % PAGE != 0 {
-            let what = format!("must be a multiple of {PAGE}, the size of a page");
-            return Err(SettingsError::Value { key: "block", value: block_bytes.to_string(), what });
+        let block_bytes = values.size_bytes("block", [PAGE_BYTES, GIB])?.unwrap_or(256 * KIB);
+        if block_bytes % PAGE_BYTES != 0 {
+            let expected = format!("must be a multiple of {PAGE_BYTES}, the page size");
+            return Err(SettingsError::Value { key: "block", value: block_bytes.to_string(), expected });
         }
         let on_or_off = [("on", true), ("off", false)];
         Ok(Self {
@@ -48,36 +49,29 @@ impl Settings {
             queues: values.number("queues", [1, 256])?.unwrap_or(1) as u16,
             block_bytes: block_bytes as u32,
             blocks: values.number("blocks", [2, 1 << 20])?.unwrap_or(256) as u32,
-            snap: values.number("snap", [64, 1 << 18])?.map(|octets| octets as u32),
+            snap: values.number("snap", [64, 1 << 18])?.map(|bytes| bytes as u32),
             promiscuous: values.choice("promisc", &on_or_off)?.unwrap_or(true),
             hardware: values.choice("timestamps", &[("kernel", false), ("hardware", true)])?.unwrap_or(false),
             fanout: values.number("fanout", [0, u16::MAX.into()])?.map(|group| group as u16),
         })
     }
 
-    /// Octets of all rings together.
-    fn octets(&self) -> u64 {
-        u64::from(self.queues) * u64::from(self.blocks) * u64::from(self.block_bytes)
-    }
-
-    /// Refuses rings that the memory which is available does not hold: the kernel would take all of it before it says so.
+    /// Refuses rings that exceed the available memory, because the kernel would use up all of it before it fails.
     ///
     /// # Errors
-    /// What to say.
-    pub fn check_memory(&self, available: Option<u64>) -> Result<(), String> {
-        match available {
-            Some(available) if available <= self.octets() => Err(self.too_large("has available")),
+    /// [`LiveError::RingMemory`].
+    pub fn check_memory(&self, available_bytes: Option<u64>) -> Result<(), LiveError> {
+        let bytes = u64::from(self.queues) * u64::from(self.blocks) * u64::from(self.block_bytes);
+        match available_bytes {
+            Some(available) if available <= bytes => Err(self.memory_error()),
             _ => Ok(()),
         }
     }
 
-    /// What to say of a ring that is too large.
-    pub fn too_large(&self, verb: &str) -> String {
-        let Self { queues, blocks, block_bytes, .. } = self;
-        format!(
-            "queues={queues}, blocks={blocks}, block={block_bytes} take {} MiB of memory, more than this machine {verb}; make one of them smaller",
-            self.octets().div_ceil(KIB * KIB)
-        )
+    /// The error for rings that exceed the memory.
+    pub fn memory_error(&self) -> LiveError {
+        let Self { queues, blocks, block_bytes, .. } = *self;
+        LiveError::RingMemory { queues, blocks, block_bytes }
     }
 }
 
@@ -90,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_has_defaults_and_every_key_is_read() {
+    fn name_alone_has_defaults_and_every_key_is_parsed() {
         let plain = Settings::parse("eth0").unwrap();
         assert_eq!((plain.interface.as_str(), plain.queues, plain.snap), ("eth0", 1, None));
         assert_eq!((u64::from(plain.block_bytes), plain.blocks), (256 * KIB, 256));
@@ -110,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_answered_with_what_would() {
+    fn wrong_settings_are_refused_with_the_right_ones() {
         assert!(error("eth0,queue=2").contains("af_packet has no key 'queue' (did you mean queues?)"));
         assert!(error("eth0,queues=0").contains("from 1 to 256"));
         assert!(error("eth0,block=5000").contains("multiple of 4096"));
-        assert!(error("eth0,block=1T").contains("KiB, MiB and GiB"));
+        assert!(error("eth0,block=1T").contains("suffix KiB, MiB or GiB"));
         assert!(error("eth0,promisc=yes").contains("one of: on, off"));
         assert!(error("eth0,fanout=65536").contains("from 0 to 65535"));
         assert!(error("eth0,4").contains("not of the form key=value"));
@@ -122,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn rings_beyond_the_memory_are_refused_before_the_kernel_is_asked() {
+    fn rings_larger_than_memory_are_refused() {
         let settings = Settings::parse("eth0,queues=4,block=1GiB,blocks=64").unwrap();
-        let told = settings.check_memory(Some(8 << 30)).unwrap_err();
-        assert!(told.contains("take 262144 MiB") && told.contains("make one of them smaller"), "{told}");
-        assert_eq!(settings.check_memory(None), Ok(()));
-        assert_eq!(Settings::parse("eth0").unwrap().check_memory(Some(8 << 30)), Ok(()));
+        let error = settings.check_memory(Some(8 << 30)).unwrap_err().to_string();
+        assert!(error.contains("take 262144 MiB") && error.contains("make one of them smaller"), "{error}");
+        assert!(settings.check_memory(None).is_ok());
+        assert!(Settings::parse("eth0").unwrap().check_memory(Some(8 << 30)).is_ok());
     }
 }

@@ -1,21 +1,21 @@
-//! Which queue a frame goes to: a program that the kernel runs for each.
+//! Selects the queue of a frame: a program that the kernel runs for each frame.
 //!
 //! ```text
-//! on from the EtherType, over tags, labels, PPPoE, SNAP, at most 16, until an IP header:
-//! queue = hash of both addresses, the same whichever comes first, modulo queues
+//! from the EtherType on, skip up to 16 VLAN tags, MPLS labels, PPPoE and SNAP headers until an IP header:
+//! queue = symmetric hash of both addresses, modulo queues
 //! no IP header: the first queue
 //! ```
-//! Only the outermost addresses are looked at. So fragments, which have no ports, and both directions of a flow go one way,
-//! whatever stands between Ethernet and IP in either of them; and so does all that two ends of a tunnel exchange.
-//! It walks as `decode` of the room `packet` does.
-//! The hash is keyed, so that nobody outside can aim all traffic at one queue.
+//! Only the outermost addresses are hashed. So both directions of a flow and its fragments, which have no ports,
+//! reach the same queue, whatever headers precede IP; and so do all packets between two tunnel endpoints.
+//! Headers are skipped as the decoder in the crate `weir-packet` does it.
+//! The hash is keyed, so that no sender can direct all traffic to one queue.
 
 use super::program::code::*;
 use super::program::{Instruction, Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
-/// Tags, labels, sessions and SNAP headers before IP, at most.
+/// Largest number of VLAN tags, MPLS labels, PPPoE and SNAP headers before IP.
 const HEADERS: usize = 16;
 
 const IPV4: u32 = 0x0800;
@@ -23,22 +23,23 @@ const IPV6: u32 = 0x86dd;
 const VLAN: [u32; 5] = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 const MPLS: [u32; 2] = [0x8847, 0x8848];
 const PPPOE_SESSION: u32 = 0x8864;
-/// What is lower is a length (IEEE 802.3).
+/// Lower values are a length (IEEE 802.3).
 const FIRST_ETHERTYPE: u32 = 0x0600;
 
-/// Slots: the hash, that of the source address, where the header begins; and the accumulator meanwhile.
+/// Scratch slots: hash, hash of the source address, start of the header, and saved accumulator.
 const HASH: u32 = 0;
 const SOURCE: u32 = 1;
 const START: u32 = 2;
-const KEPT: u32 = 3;
+const SAVED: u32 = 3;
 
-/// Another one in every process, in which all interfaces have the same: a flow over the interfaces of a tap is in one queue.
+/// Returns the key of the hash: random per process, and the same for all interfaces, so that a flow over the
+/// interfaces of a tap stays in one queue.
 pub(super) fn secret() -> [u32; 2] {
     static SECRET: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
     [*SECRET as u32, (*SECRET >> 32) as u32]
 }
 
-/// The program for a link type: Ethernet, or raw IP.
+/// Returns the program for a link type: Ethernet or raw IP.
 pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction> {
     let mut program = Program::default();
     let ends = Ends { ipv4: program.label(), ipv6: program.label(), other: program.label() };
@@ -54,21 +55,21 @@ pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction>
     program.place(ends.ipv6);
     hash(&mut program, [8, 24], 4, secret);
     program.place(ends.other);
-    program.add(END, 0);
+    program.add(RETURN, 0);
     program.finish()
 }
 
-/// What a walk ends with. X is where the IP header begins.
+/// Targets at the end of the headers. X is the start of the IP header.
 struct Ends {
     ipv4: Label,
     ipv6: Label,
     other: Label,
 }
 
-/// From a frame to its IP header.
+/// Skips the headers from Ethernet to IP.
 fn from_ethernet(program: &mut Program, ends: &Ends) {
     let steps: Vec<[Label; 2]> = (0..=HEADERS).map(|_| [program.label(), program.label()]).collect();
-    // The kernel shows what the host sends from the Ethernet header on, and what it receives from behind it.
+    // The kernel passes sent frames from the Ethernet header on, and received frames from behind it.
     let outgoing = program.label();
     program.add(LOAD_WORD, PACKET_TYPE);
     program.jump_if(JUMP_IF_EQUAL, OUTGOING, outgoing);
@@ -85,7 +86,7 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
         program.place(labelled);
         by_label(program, ends, next_typed, next_labelled);
     }
-    // Behind the last step: IP is still taken, as it is no header before IP.
+    // After the last step, IP is still accepted, because it is no header before IP.
     let [typed, labelled] = steps[HEADERS];
     program.place(typed);
     program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
@@ -94,7 +95,7 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
     program.jump(ends.other);
 }
 
-/// ACC is an EtherType or a length, X where what it announces begins.
+/// ACC is an EtherType or a length, X the start of what follows it.
 fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [tagged, session, long, compressed, protocol] = std::array::from_fn(|_| program.label());
     program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
@@ -103,7 +104,7 @@ fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labe
     MPLS.iter().for_each(|&mpls| program.jump_if(JUMP_IF_EQUAL, mpls, next_labelled));
     program.jump_if(JUMP_IF_EQUAL, PPPOE_SESSION, session);
     program.jump_if(JUMP_IF_AT_LEAST, FIRST_ETHERTYPE, ends.other);
-    // A length: SNAP brings an EtherType back.
+    // A length: a SNAP header has an EtherType again.
     let [snap, whole] = [program.label(), program.label()];
     program.add(LOAD_WORD_AT_X, 0);
     program.jump_if(JUMP_IF_EQUAL, 0xaaaa_0300, snap);
@@ -120,13 +121,13 @@ fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labe
     program.add(LOAD_HALF_AT_X, 2);
     advance(program, 4);
     program.jump(next_typed);
-    // Version and type 1, code 0; then PPP, whose protocol is one octet if that is odd.
+    // Version and type 1, code 0; then PPP, whose protocol has one byte if that is odd.
     program.place(session);
     program.add(LOAD_HALF_AT_X, 0);
     program.jump_if(JUMP_IF_EQUAL, 0x1100, long);
     program.jump(ends.other);
     program.place(long);
-    program.add(LOAD_OCTET_AT_X, 6);
+    program.add(LOAD_BYTE_AT_X, 6);
     program.jump_if(JUMP_IF_ANY_BIT, 1, compressed);
     program.add(LOAD_HALF_AT_X, 6);
     advance(program, 8);
@@ -140,7 +141,7 @@ fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labe
     program.jump(ends.other);
 }
 
-/// X is where an MPLS label begins.
+/// X is the start of an MPLS label.
 fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [bottom, control_word, ethernet] = std::array::from_fn(|_| program.label());
     program.add(LOAD_WORD_AT_X, 0);
@@ -149,7 +150,7 @@ fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled
     program.jump(next_labelled);
     program.place(bottom);
     by_version(program, ends);
-    // A pseudowire: Ethernet, behind a control word or not.
+    // A pseudowire: Ethernet with or without a control word.
     program.jump_if(JUMP_IF_EQUAL, 0, control_word);
     program.jump(ethernet);
     program.place(control_word);
@@ -160,35 +161,38 @@ fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled
     program.jump(next_typed);
 }
 
-/// To IP of the version that the first four bits say. If they say none: ACC is those bits, in the upper half of an octet.
+/// Jumps by the IP version in the first four bits. If there is none, ACC holds those bits in the upper half of a
+/// byte.
 fn by_version(program: &mut Program, ends: &Ends) {
-    program.add(LOAD_OCTET_AT_X, 0);
+    program.add(LOAD_BYTE_AT_X, 0);
     program.add(AND, 0xf0);
     program.jump_if(JUMP_IF_EQUAL, 0x40, ends.ipv4);
     program.jump_if(JUMP_IF_EQUAL, 0x60, ends.ipv6);
 }
 
-/// X goes on by so many octets; ACC stays.
-fn advance(program: &mut Program, octets: u32) {
-    program.add(STORE_SLOT, KEPT);
+/// Advances X by a number of bytes; ACC does not change.
+fn advance(program: &mut Program, bytes: u32) {
+    program.add(STORE_SLOT, SAVED);
     program.add(FROM_X, 0);
-    program.add(ADD, octets);
+    program.add(ADD, bytes);
     program.add(TO_X, 0);
-    program.add(LOAD_SLOT, KEPT);
+    program.add(LOAD_SLOT, SAVED);
 }
 
-/// Ends with the hash of two addresses of so many words: each is hashed alone, and the sum of both knows no order.
+/// Returns the hash of two addresses of `words` words: each is hashed alone, and the sum does not depend on their
+/// order.
 fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
     address(program, source, words, secret);
     program.add(STORE_SLOT, SOURCE);
     address(program, destination, words, secret);
     program.add(LOAD_X_SLOT, SOURCE);
     program.add(ADD_X, 0);
-    stir(program, 16);
-    program.add(END_WITH_ACC, 0);
+    mix(program, 16);
+    program.add(RETURN_ACC, 0);
 }
 
-/// ACC is the hash of an address so many octets behind X, which stays: each word is stirred in twice, once per secret.
+/// Sets ACC to the hash of an address at offset `at` from X, which does not change: each word is mixed in twice, once
+/// per half of the secret.
 fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(STORE_X_SLOT, START);
     program.add(SET, secret[0]);
@@ -198,17 +202,17 @@ fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
         program.add(LOAD_WORD_AT_X, at + 4 * word);
         program.add(LOAD_X_SLOT, HASH);
         program.add(EXCLUSIVE_OR_X, 0);
-        stir(program, 15);
+        mix(program, 15);
         program.add(ADD, secret[1]);
-        stir(program, 13);
+        mix(program, 13);
     }
     program.add(LOAD_X_SLOT, START);
 }
 
-/// Multiplies ACC, and folds the upper bits of the product, which are mixed best, into the lower. HASH is the same then; X is
-/// not what it was.
-fn stir(program: &mut Program, bits: u32) {
-    // The fraction of the golden ratio: a number without pattern.
+/// Multiplies ACC and folds the upper bits of the product, which are mixed best, into the lower ones. Stores the result
+/// in HASH, too, and overwrites X.
+fn mix(program: &mut Program, bits: u32) {
+    // The fraction of the golden ratio.
     program.add(MULTIPLY, 0x9e37_79b1);
     program.add(STORE_SLOT, HASH);
     program.add(SHIFT_RIGHT, bits);
@@ -224,12 +228,12 @@ mod tests {
     const SECRET: [u32; 2] = [0x9e37_79b1, 0x85eb_ca77];
     const EITHER_WAY: [bool; 2] = [false, true];
 
-    /// What the kernel does with a program, for the instructions that are used here.
+    /// Interprets a program as the kernel does, for the instructions that are used here.
     fn run(program: &[Instruction], data: &[u8], outgoing: bool, protocol: u16) -> u32 {
         let (mut at, mut acc, mut x, mut slots) = (0, 0_u32, 0_u32, [None; 16]);
-        let load = |at: u32, octets: usize| {
-            let octets = data.get(at as usize..)?.get(..octets)?;
-            Some(octets.iter().fold(0, |word, &octet| word << 8 | u32::from(octet)))
+        let load = |at: u32, length: usize| {
+            let bytes = data.get(at as usize..)?.get(..length)?;
+            Some(bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte)))
         };
         loop {
             let Instruction { code, jt, jf, k } = program[at];
@@ -241,7 +245,7 @@ mod tests {
                 LOAD_HALF => load(k, 2),
                 LOAD_WORD_AT_X => load(x + k, 4),
                 LOAD_HALF_AT_X => load(x + k, 2),
-                LOAD_OCTET_AT_X => load(x + k, 1),
+                LOAD_BYTE_AT_X => load(x + k, 1),
                 LOAD_SLOT => Some(slots[k as usize].expect("a slot is written before it is read")),
                 SET => Some(k),
                 _ => Some(acc),
@@ -249,7 +253,7 @@ mod tests {
             let Some(loaded) = loaded else { return 0 };
             acc = loaded;
             match code {
-                LOAD_WORD | LOAD_HALF | LOAD_WORD_AT_X | LOAD_HALF_AT_X | LOAD_OCTET_AT_X | LOAD_SLOT | SET => {}
+                LOAD_WORD | LOAD_HALF | LOAD_WORD_AT_X | LOAD_HALF_AT_X | LOAD_BYTE_AT_X | LOAD_SLOT | SET => {}
                 LOAD_X_SLOT => x = slots[k as usize].expect("a slot is written before it is read"),
                 STORE_SLOT => slots[k as usize] = Some(acc),
                 STORE_X_SLOT => slots[k as usize] = Some(x),
@@ -266,20 +270,20 @@ mod tests {
                 JUMP_IF_EQUAL => branch(acc == k),
                 JUMP_IF_AT_LEAST => branch(acc >= k),
                 JUMP_IF_ANY_BIT => branch(acc & k != 0),
-                END => return k,
-                END_WITH_ACC => return acc,
+                RETURN => return k,
+                RETURN_ACC => return acc,
                 other => panic!("no instruction {other:#x}"),
             }
         }
     }
 
-    /// Where an Ethernet frame goes; the same whether it is sent or received.
+    /// Returns the hash of an Ethernet frame, which is the same whether it is sent or received.
     fn queue(frame: &[u8]) -> u32 {
         let program = by_addresses(1, SECRET);
         let [sent, received] = EITHER_WAY.map(|outgoing| {
             let data = if outgoing { frame } else { &frame[14..] };
             let ethertype = u16::from_be_bytes([frame[12], frame[13]]);
-            // The kernel has numbers of its own for frames with a length.
+            // For frames with a length, the kernel has its own protocol numbers.
             let protocol = if ethertype < 0x600 { 4 } else { ethertype };
             run(&program, data, outgoing, protocol)
         });
@@ -306,7 +310,7 @@ mod tests {
     const B: [u8; 4] = [198, 51, 100, 77];
 
     #[test]
-    fn both_directions_go_one_way_whatever_the_ports() {
+    fn both_directions_have_one_hash_independent_of_ports() {
         let there = queue(&ethernet(0x0800, &ipv4(A, B, &[1, 2, 3, 4])));
         let back = queue(&ethernet(0x0800, &ipv4(B, A, &[])));
         assert_eq!(there, back);
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_ip_does_not_matter() {
+    fn headers_before_ip_do_not_change_the_hash() {
         let packet = ipv4(A, B, &[]);
         let plain = queue(&ethernet(0x0800, &packet));
         let behind = |ethertype, before: &[u8]| queue(&ethernet(ethertype, &[before, &packet[..]].concat()));
@@ -335,14 +339,14 @@ mod tests {
         let mut without = inside.clone();
         without[0] = 0x22;
         assert_eq!(queue(&ethernet(0x8847, &[&[0, 1, 1, 64], &without[..]].concat())), plain);
-        // As many as are looked through, and one more.
+        // The largest number of tags, and one more.
         let tags = |count: usize| [&[0, 7, 0x81, 0].repeat(count - 1)[..], &[0, 7, 8, 0]].concat();
         assert_eq!(behind(0x8100, &tags(HEADERS)), plain);
         assert_eq!(behind(0x8100, &tags(HEADERS + 1)), 0);
     }
 
     #[test]
-    fn raw_ip_goes_as_it_would_in_ethernet() {
+    fn raw_ip_has_the_hash_of_ip_in_ethernet() {
         let program = by_addresses(101, SECRET);
         for outgoing in EITHER_WAY {
             let raw = run(&program, &ipv4(A, B, &[]), outgoing, 0);
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ip_or_is_cut_goes_to_the_first_queue() {
+    fn frames_without_ip_or_cut_before_the_addresses_go_to_the_first_queue() {
         assert_eq!(queue(&ethernet(0x0806, &[1; 46])), 0);
         assert_eq!(queue(&ethernet(38, &[0x42, 0x42, 3, 0, 0, 0])), 0);
         assert_eq!(queue(&ethernet(46, &[0xaa, 0xaa, 3, 0, 0, 9, 8, 0])), 0);
@@ -366,12 +370,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_addresses_are_spread_evenly_whatever_the_secret() {
+    fn neighbouring_addresses_are_distributed_evenly_for_every_secret() {
         for number in 0..40 {
             let secret = [number, number << 20 | 0xff];
             let program = by_addresses(101, secret);
             for queues in [2, 4, 7] {
-                // Of the second kind all sums and differences are the same, of the third the differences.
+                // In the second kind all sums and differences are equal, in the third all differences.
                 let ends = |kind, client: u8, server: u8| match kind {
                     1 => [[10, 0, 0, client], [10, 0, 1, server]],
                     2 => [[10, 0, server, client], [192, 0, 255 - server, 255 - client]],
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_takes_programs_of_this_length() {
+    fn program_length_is_within_the_kernel_limit() {
         assert!(by_addresses(1, secret()).len() <= 4096);
         assert_eq!(secret(), secret());
     }

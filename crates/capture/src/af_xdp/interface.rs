@@ -1,15 +1,16 @@
-//! A network interface by its name: whether it is there, is Ethernet, and has the queues that are asked for.
+//! Looks up a network interface: whether it exists, is Ethernet, and has the requested queues.
 
+use crate::live_error::LiveError;
 use crate::system;
 use std::fs;
 
-/// An interface that can be read.
+/// An Ethernet interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub name: String,
-    /// Its number.
+    /// Interface index.
     pub index: u32,
-    /// Queues on which it receives.
+    /// Number of receive queues.
     pub queues: u32,
 }
 
@@ -17,42 +18,38 @@ impl Interface {
     /// Looks an interface up.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn find(name: &str) -> Result<Self, String> {
+    /// It does not exist or is not Ethernet.
+    pub fn find(name: &str) -> Result<Self, LiveError> {
         let Some(index) = system::interface_index(name) else {
-            return Err(format!("there is no interface '{name}' (ip link lists them)"));
+            return Err(LiveError::NoInterface { name: name.into(), existing: system::interface_names() });
         };
-        let kind = system::hardware_type(name).map_err(|error| format!("cannot ask about {name}: {error}"))?;
-        if !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
-            return Err(format!(
-                "it carries no Ethernet (hardware type {kind}), and af_xdp reads nothing else; af_packet: may read it"
-            ));
+        let query_error = || LiveError::io(format!("query {name}"));
+        let hardware_type = system::hardware_type(name).map_err(query_error())?;
+        if !matches!(hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+            return Err(LiveError::NotEthernet(hardware_type));
         }
-        let told = system::receiving_queues(name).map_err(|error| format!("cannot ask about {name}: {error}"))?;
-        Ok(Self { name: name.into(), index, queues: told.unwrap_or_else(|| listed(name)).max(1) })
+        let queues = system::receive_queues(name).map_err(query_error())?;
+        Ok(Self { name: name.into(), index, queues: queues.unwrap_or_else(|| listed_queues(name)).max(1) })
     }
 
-    /// The first and the last queue of those that are asked for, which are all if there is no range.
+    /// Returns the first and the last of the requested queues; without a request, those of all queues.
     ///
     /// # Errors
-    /// The interface has not as many, in words.
-    pub fn range(&self, asked: Option<(u32, u32)>) -> Result<(u32, u32), String> {
-        let all = (0, self.queues - 1);
-        match asked {
-            Some((first, last)) if last > all.1 => {
-                let asked = if first == last { format!("{last}") } else { format!("{first}-{last}") };
-                let has = if all.1 == 0 { "only queue 0".into() } else { format!("queues 0-{}", all.1) };
-                let name = &self.name;
-                Err(format!("queues={asked}: {name} has {has}; ethtool -l {name} shows how many it could have"))
+    /// The interface has fewer queues.
+    pub fn queue_range(&self, requested: Option<(u32, u32)>) -> Result<(u32, u32), LiveError> {
+        match requested {
+            Some((first, last)) if last >= self.queues => {
+                let requested = if first == last { format!("{last}") } else { format!("{first}-{last}") };
+                Err(LiveError::NoQueue { name: self.name.clone(), requested, queues: self.queues })
             }
             Some(range) => Ok(range),
-            None => Ok(all),
+            None => Ok((0, self.queues - 1)),
         }
     }
 }
 
-/// Queues of an interface whose driver does not say how many it has.
-fn listed(name: &str) -> u32 {
+/// Number of queues of an interface whose driver does not report it.
+fn listed_queues(name: &str) -> u32 {
     let Ok(folder) = fs::read_dir(format!("/sys/class/net/{name}/queues")) else { return 1 };
     folder.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count() as u32
 }
@@ -62,19 +59,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_that_are_not_there_are_refused_with_those_that_are() {
+    fn missing_queues_are_refused_with_the_existing_ones() {
         let interface = Interface { name: "eth0".into(), index: 2, queues: 4 };
-        assert_eq!(interface.range(None), Ok((0, 3)));
-        assert_eq!(interface.range(Some((1, 3))), Ok((1, 3)));
-        assert!(interface.range(Some((2, 4))).unwrap_err().contains("queues=2-4: eth0 has queues 0-3"));
-        let interface = Interface { queues: 1, ..interface };
-        assert!(interface.range(Some((1, 1))).unwrap_err().contains("only queue 0"));
+        assert_eq!(interface.queue_range(None).unwrap(), (0, 3));
+        assert_eq!(interface.queue_range(Some((1, 3))).unwrap(), (1, 3));
+        let error = |interface: &Interface, range| interface.queue_range(Some(range)).unwrap_err().to_string();
+        assert!(error(&interface, (2, 4)).contains("queues=2-4: eth0 has queues 0-3"));
+        assert!(error(&Interface { queues: 1, ..interface }, (1, 1)).contains("only queue 0"));
     }
 
     #[test]
-    fn no_such_interface_is_told() {
-        assert!(Interface::find("no-such-one").unwrap_err().contains("no interface 'no-such-one'"));
+    fn unknown_interface_is_refused() {
+        let error = Interface::find("no-such-one").unwrap_err().to_string();
+        assert!(error.contains("no interface 'no-such-one'"), "{error}");
         assert!(Interface::find("").is_err());
-        assert_eq!(Interface::find("lo").map(|interface| interface.queues), Ok(1));
+        assert_eq!(Interface::find("lo").unwrap().queues, 1);
     }
 }

@@ -1,73 +1,73 @@
-//! What the user wrote behind `af_xdp:`.
+//! Settings of an AF_XDP source.
 
 use crate::settings::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["queues", "mode", "attach", "snap", "frames"];
-/// Frames of a queue, at most: 4 GiB of memory.
-const MOST_FRAMES: u64 = 1 << 20;
-/// More queues than any card has.
-const MOST_QUEUES: u32 = 4096;
+/// Largest number of frames of a queue: 4 GiB of memory.
+const MAX_FRAMES: u64 = 1 << 20;
+/// Upper bound of queue numbers: more queues than any NIC has.
+const MAX_QUEUES: u32 = 4096;
 
-/// How frames come from the driver into memory.
+/// How frames get from the driver into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By the card itself if its driver can, else by a copy.
+    /// Zero copy if the driver supports it, otherwise copy.
     Auto,
-    /// By a copy: every driver can.
+    /// Copy, which every driver supports.
     Copy,
-    /// By the card itself, or not at all.
+    /// Zero copy only.
     Zerocopy,
 }
 
-/// Where the program stands.
+/// Where the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attach {
-    /// In the driver if it can, else behind it.
+    /// In the driver if it supports it, otherwise after the driver.
     Auto,
-    /// In the driver, or not at all.
+    /// In the driver only.
     Native,
-    /// Behind the driver, which works with every one and is slower.
+    /// After the driver, which works with every driver and is slower.
     Generic,
 }
 
-/// Settings that make sense by themselves.
+/// Valid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Name of the interface.
     pub interface: String,
-    /// First and last queue; all that the interface has if there are none.
+    /// First and last queue; `None` for all queues of the interface.
     pub queues: Option<(u32, u32)>,
     pub mode: Mode,
     pub attach: Attach,
-    /// Octets kept of each frame.
+    /// Snap length in bytes.
     pub snap: Option<u32>,
-    /// Frames for which each queue has memory: a power of two.
+    /// Frames that the memory of each queue holds: a power of two.
     pub frames: u32,
 }
 
 impl Settings {
-    /// Reads `IFACE[,key=value]...`. `most_octets` is what fits into the memory of a frame.
+    /// Parses `IFACE[,key=value]...`. `max_frame_bytes` is the largest frame that fits into a frame's memory.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
-    pub fn parse(text: &str, most_octets: u32) -> Result<Self, SettingsError> {
+    /// A wrong setting.
+    pub fn parse(text: &str, max_frame_bytes: u32) -> Result<Self, SettingsError> {
         let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let values = SourceSettings::parse("af_xdp", KEYS, rest)?;
-        let refuse = |key: &'static str, value: &str, what: &str| SettingsError::Value {
+        let refuse = |key: &'static str, value: &str, expected: &str| SettingsError::Value {
             key,
             value: value.into(),
-            what: what.into(),
+            expected: expected.into(),
         };
         let queues = match values.get("queues") {
             None => None,
             Some(text) => {
-                let queues = range(text).filter(|(first, last)| first <= last && *last < MOST_QUEUES);
+                let queues = range(text).filter(|(first, last)| first <= last && *last < MAX_QUEUES);
                 Some(queues.ok_or_else(|| refuse("queues", text, "must be one queue (2) or a range (0-3)"))?)
             }
         };
-        let frames = values.number("frames", [128, MOST_FRAMES])?.unwrap_or(4096) as u32;
+        let frames = values.number("frames", [128, MAX_FRAMES])?.unwrap_or(4096) as u32;
         if !frames.is_power_of_two() {
-            return Err(refuse("frames", &frames.to_string(), "must be a power of two, as 2048 or 4096"));
+            return Err(refuse("frames", &frames.to_string(), "must be a power of two, such as 2048 or 4096"));
         }
         let modes = [("auto", Mode::Auto), ("copy", Mode::Copy), ("zerocopy", Mode::Zerocopy)];
         let attachments = [("auto", Attach::Auto), ("native", Attach::Native), ("generic", Attach::Generic)];
@@ -76,7 +76,7 @@ impl Settings {
             queues,
             mode: values.choice("mode", &modes)?.unwrap_or(Mode::Auto),
             attach: values.choice("attach", &attachments)?.unwrap_or(Attach::Auto),
-            snap: values.number("snap", [64, most_octets.into()])?.map(|octets| octets as u32),
+            snap: values.number("snap", [64, max_frame_bytes.into()])?.map(|bytes| bytes as u32),
             frames,
         };
         if (settings.mode, settings.attach) == (Mode::Zerocopy, Attach::Generic) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_alone_takes_all_queues_as_well_as_the_driver_can() {
+    fn name_alone_selects_all_queues_and_automatic_modes() {
         let settings = Settings::parse("eth0", 3840).unwrap();
         let expected = Settings {
             interface: "eth0".into(),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn every_key_is_parsed() {
         let settings = Settings::parse("eth0,queues=1-3,mode=copy,attach=generic,snap=128,frames=256", 3840).unwrap();
         let expected = Settings {
             interface: "eth0".into(),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_key() {
+    fn wrong_settings_are_refused_with_the_key() {
         for (text, what) in [
             ("eth0,queues=3-1", "queues"),
             ("eth0,queues=x", "range"),

@@ -1,20 +1,20 @@
-//! A card's clock beside the system's: ticks in, nanoseconds since 1970 UTC out.
+//! Converts ticks of a NIC's clock to nanoseconds since 1970 UTC.
 //!
-//! The unit and the start of a card's clock are its own. Its rate is measured against the system's steady clock since the
-//! port was opened, and where it stands against the system's time of day once a second, so that a clock
-//! that is set or slewed is followed.
+//! The unit and the epoch of a NIC's clock are unknown. Its rate is measured against the system's monotonic clock since
+//! the port was opened. Its offset to the system's real-time clock is measured once a second, so that a clock that is set
+//! or slewed is followed.
 
 use std::time::{Duration, Instant};
 
-/// How long the first measurement takes.
+/// Duration of the first measurement.
 const FIRST: Duration = Duration::from_millis(50);
-/// How often the clocks are compared.
-const RENEWED: Duration = Duration::from_secs(1);
+/// Interval between comparisons of the clocks.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was read at one time: ticks, the steady clock, nanoseconds since 1970 UTC.
+/// Simultaneous readings: ticks, monotonic clock, nanoseconds since 1970 UTC.
 pub(super) type Reading = (u64, Instant, u64);
 
-/// How ticks are turned into time.
+/// A conversion from ticks to time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     first: Reading,
@@ -23,7 +23,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Measures the rate; none if the clock cannot be read or stands still. Takes a twentieth of a second.
+    /// Measures the rate, which takes 50 ms. Returns `None` if the clock cannot be read or does not advance.
     pub(super) fn new(mut read: impl FnMut() -> Option<Reading>) -> Option<Self> {
         let first = read()?;
         std::thread::sleep(FIRST);
@@ -36,27 +36,27 @@ impl Clock {
         (ticks != 0 && passed != 0).then(|| Self { first, last, ns_per_tick: passed as f64 / ticks as f64 })
     }
 
-    /// Whether it is to be compared anew.
+    /// Returns whether the clocks must be compared again.
     pub(super) fn is_old(&self) -> bool {
-        self.last.1.elapsed() >= RENEWED
+        self.last.1.elapsed() >= INTERVAL
     }
 
-    /// Compares it anew if it is time. A clock that cannot be read goes on as it was.
+    /// Compares the clocks if it is time. If the NIC's clock cannot be read, its last rate is kept.
     pub(super) fn refresh(&mut self, read: impl FnOnce() -> Option<Reading>) {
         if self.is_old() {
             let renewed = read().and_then(|reading| Self::between(self.first, reading));
-            // Not asked again for every burst.
-            *self = renewed.unwrap_or(Self { last: self.moved_to(Instant::now()), ..*self });
+            // Also updated after a failure, so that the next bursts do not try again.
+            *self = renewed.unwrap_or(Self { last: self.extrapolated(Instant::now()), ..*self });
         }
     }
 
-    /// The reading that there would be if the clock went on as it did.
-    fn moved_to(&self, now: Instant) -> Reading {
+    /// Returns the reading expected at a time, by the last rate.
+    fn extrapolated(&self, now: Instant) -> Reading {
         let passed_ns = (now - self.last.1).as_nanos() as f64;
         (self.last.0.wrapping_add((passed_ns / self.ns_per_tick) as u64), now, self.last.2 + passed_ns as u64)
     }
 
-    /// Nanoseconds since 1970 UTC of a packet's ticks, which may lie before or after the last comparison.
+    /// Returns the time of a packet's ticks, ns since 1970 UTC; they may be before or after the last comparison.
     pub(super) fn time_ns(&self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.last.0).cast_signed();
         self.last.2.saturating_add_signed((since as f64 * self.ns_per_tick) as i64)
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_become_time_before_and_after_the_comparison_and_across_a_wrap() {
+    fn ticks_before_and_after_the_comparison_and_across_a_wrap_are_converted() {
         let start = Instant::now();
         // 156.25 MHz: 6.4 ns a tick. The counter wraps between the readings.
         let first = (u64::MAX - 156_250, start, 1_000_000_000_000);
@@ -80,22 +80,22 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_gives_no_time() {
+    fn clock_that_does_not_advance_is_refused() {
         let start = Instant::now();
         assert!(Clock::between((7, start, 1), (7, start + FIRST, 2)).is_none());
         assert!(Clock::new(|| None).is_none());
     }
 
     #[test]
-    fn a_time_of_day_that_is_set_is_followed_and_the_rate_stays() {
-        let start = Instant::now().checked_sub(3 * RENEWED).expect("the machine runs for 3 s");
+    fn real_time_clock_that_is_set_is_followed() {
+        let start = Instant::now().checked_sub(3 * INTERVAL).expect("the machine runs for 3 s");
         let mut clock = Clock::between((0, start, 5_000), (50, start + FIRST, 50_005_000)).expect("it runs");
         assert!(clock.is_old());
-        // A tick is a millisecond; meanwhile somebody set the clock to an hour later.
+        // A tick is a millisecond; meanwhile the clock was set to one hour later.
         let hour = 3_600_000_000_000;
-        clock.refresh(|| Some((2_000, start + 2 * RENEWED, hour)));
+        clock.refresh(|| Some((2_000, start + 2 * INTERVAL, hour)));
         assert_eq!(clock.time_ns(2_001), hour + 1_000_000);
-        // What cannot be read goes on.
+        // A clock that cannot be read keeps its rate.
         let until = clock.time_ns(2_500);
         clock.refresh(|| None);
         assert!(clock.time_ns(2_500).abs_diff(until) < 2_000_000, "{} {until}", clock.time_ns(2_500));

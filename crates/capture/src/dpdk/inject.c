@@ -1,6 +1,6 @@
 /*
- * For the tests alone: packets put into the rings of a net_ring device, whose receive queue N reads what its
- * transmit queue N was given; and how a port was set up, read back.
+ * For tests only: injects packets into the rings of a net_ring device, whose receive queue N reads what its transmit
+ * queue N was given; and reads the configuration of a port.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -12,10 +12,10 @@
 #include <rte_mempool.h>
 #include <rte_ring.h>
 
-/* Puts a packet into queue `queue` of `device`, in a chain of mbufs of `each` octets. 0, or -1 if there is no room. */
-int weir_dpdk_inject(const char *device, uint16_t queue, const uint8_t *bytes, uint32_t length, uint16_t each)
+/* Puts a packet into queue `queue` of `device`, in segments of `segment` bytes. Returns 0, or -1 if the ring is full. */
+int weir_dpdk_inject(const char *device, uint16_t queue, const uint8_t *bytes, uint32_t length, uint16_t segment)
 {
-	/* Not a pool of the port: those are used by one thread at a time. */
+	/* Not a pool of the port, because only one thread at a time may use those. */
 	struct rte_mempool *pool = rte_mempool_lookup("weir_inject");
 	struct rte_mbuf *whole = NULL;
 	char name[RTE_RING_NAMESIZE];
@@ -28,16 +28,16 @@ int weir_dpdk_inject(const char *device, uint16_t queue, const uint8_t *bytes, u
 	if (pool == NULL || ring == NULL)
 		return -1;
 	while (length > 0) {
-		uint16_t part = length < each ? (uint16_t)length : each;
+		uint16_t part = length < segment ? (uint16_t)length : segment;
 		struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pool);
-		char *room = mbuf == NULL ? NULL : rte_pktmbuf_append(mbuf, part);
+		char *data = mbuf == NULL ? NULL : rte_pktmbuf_append(mbuf, part);
 
-		if (room == NULL || (whole != NULL && rte_pktmbuf_chain(whole, mbuf) != 0)) {
+		if (data == NULL || (whole != NULL && rte_pktmbuf_chain(whole, mbuf) != 0)) {
 			rte_pktmbuf_free(mbuf);
 			rte_pktmbuf_free(whole);
 			return -1;
 		}
-		memcpy(room, bytes, part);
+		memcpy(data, bytes, part);
 		whole = whole == NULL ? mbuf : whole;
 		bytes += part;
 		length -= part;
@@ -49,7 +49,7 @@ int weir_dpdk_inject(const char *device, uint16_t queue, const uint8_t *bytes, u
 	return 0;
 }
 
-/* Mbufs that are somewhere else than in the pool of the tests: in rings and in hands. */
+/* Returns the number of mbufs of the test pool that are in use. */
 unsigned int weir_dpdk_injected(void)
 {
 	struct rte_mempool *pool = rte_mempool_lookup("weir_inject");
@@ -57,8 +57,9 @@ unsigned int weir_dpdk_injected(void)
 	return pool == NULL ? 0 : rte_mempool_in_use_count(pool);
 }
 
-/* The queue of each entry of a port's indirection table, at most `room`; returns how many there are, or a negative errno. */
-int weir_dpdk_table(const char *device, uint16_t *queues, uint16_t room)
+/* Reads the queue of each entry of a port's indirection table, at most `size`; returns the number of entries, or a
+ * negative errno. */
+int weir_dpdk_table(const char *device, uint16_t *queues, uint16_t size)
 {
 	struct rte_eth_rss_reta_entry64 table[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
 	struct rte_eth_dev_info info;
@@ -67,7 +68,7 @@ int weir_dpdk_table(const char *device, uint16_t *queues, uint16_t room)
 
 	if (error != 0 || (error = rte_eth_dev_info_get(port, &info)) != 0)
 		return error;
-	if (info.reta_size > room || info.reta_size > RTE_ETH_RSS_RETA_SIZE_512)
+	if (info.reta_size > size || info.reta_size > RTE_ETH_RSS_RETA_SIZE_512)
 		return -E2BIG;
 	memset(table, 0xff, sizeof(table));
 	error = rte_eth_dev_rss_reta_query(port, table, info.reta_size);
@@ -78,10 +79,10 @@ int weir_dpdk_table(const char *device, uint16_t *queues, uint16_t room)
 	return info.reta_size;
 }
 
-/* The key of a port's hash, at most `room` octets; returns how many there are, or a negative errno. */
-int weir_dpdk_key(const char *device, uint8_t *key, uint8_t room)
+/* Reads the hash key of a port, at most `size` bytes; returns its length, or a negative errno. */
+int weir_dpdk_key(const char *device, uint8_t *key, uint8_t size)
 {
-	struct rte_eth_rss_conf conf = { .rss_key = key, .rss_key_len = room };
+	struct rte_eth_rss_conf conf = { .rss_key = key, .rss_key_len = size };
 	struct rte_eth_dev_info info;
 	uint16_t port;
 	int error = rte_eth_dev_get_port_by_name(device, &port);

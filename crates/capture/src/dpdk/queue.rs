@@ -1,103 +1,103 @@
 //! One receive queue of a port as a source.
 //!
 //! ```text
-//! packets there -> hand over; none -> spin a little, then sleep an eighth of the silence, at most 1 ms
+//! packets available -> deliver; none -> spin briefly, then sleep an eighth of the idle time, at most 1 ms
 //! ```
-//! Budget: a call into DPDK per burst and a look at the clock; nothing per packet but the frame. Told to stop, a queue
-//! hands over what it has, at most what its descriptors hold, and ends.
+//! Budget: one call into DPDK and one clock query per burst; per packet only the frame is built. After a stop, a queue
+//! delivers at most what its descriptors hold, and ends.
 
-use super::driver::{self, Counts, Receiver};
+use super::driver::{PortCounts, Receiver};
+use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Silence for which a queue is asked again at once.
+/// Idle time during which a queue is polled without a sleep.
 const SPIN: Duration = Duration::from_micros(50);
-/// The longest sleep between two questions: a quiet link costs some hundredths of a processor.
+/// Longest sleep between two polls; an idle link then takes a few percent of a core.
 const SLEEP: Duration = Duration::from_millis(1);
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;
 
-/// What the queues of a port know together: what it had lost when the first of them was told to stop. What a card
-/// drops after that, because nobody reads, is not lost: nobody wanted it.
-pub(super) type AtStop = Arc<Mutex<Option<Losses>>>;
+/// Losses of a port when its first queue was stopped, shared by its queues. Drops after that do not count as losses.
+pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 /// One queue of a port.
 pub(super) struct Queue {
     receiver: Receiver,
-    at_stop: AtStop,
-    /// Octets of each packet to hand over at most.
+    losses_at_stop: LossesAtStop,
+    /// Snap length in bytes.
     snap: usize,
-    /// Packets that can be waiting in the queue.
+    /// Largest number of packets that wait in the queue.
     descriptors: usize,
-    /// Since when nothing came, if nothing came at last.
-    silent: Option<Instant>,
-    /// Packets that it still hands over, once it was told to stop.
+    /// Time of the first empty poll since the last packet.
+    idle_since: Option<Instant>,
+    /// Packets that it still delivers after a stop.
     left: Option<usize>,
-    /// What was told of losses: they never get fewer.
-    told: Losses,
+    /// Losses reported so far; they never decrease.
+    reported: Losses,
     done_bytes: u64,
     poll_timeout: Duration,
 }
 
 impl Queue {
-    pub(super) fn new(receiver: Receiver, at_stop: AtStop, snap: usize, descriptors: usize) -> Self {
-        let told = Losses::default();
+    pub(super) fn new(receiver: Receiver, losses_at_stop: LossesAtStop, snap: usize, descriptors: usize) -> Self {
+        let reported = Losses::default();
         Self {
             receiver,
-            at_stop,
+            losses_at_stop,
             snap,
             descriptors,
-            silent: None,
+            idle_since: None,
             left: None,
-            told,
+            reported,
             done_bytes: 0,
             poll_timeout: POLL_TIMEOUT,
         }
     }
 
-    /// What its port counted since it was opened.
+    /// Returns the counters of its port.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> PortCounts {
         self.receiver.port().counts().expect("a port of the tests can count")
     }
 
-    /// Receives packets, as soon as there are some; false if none came for as long as it waits.
+    /// Receives packets. Returns false if none arrived within the poll timeout.
     fn wait(&mut self) -> bool {
         if self.receiver.receive() > 0 {
-            self.silent = None;
+            self.idle_since = None;
             return true;
         }
-        let asked = Instant::now();
-        let silent = *self.silent.get_or_insert(asked);
+        let started = Instant::now();
+        let idle_since = *self.idle_since.get_or_insert(started);
         loop {
             let now = Instant::now();
-            if now - asked >= self.poll_timeout {
+            if now - started >= self.poll_timeout {
                 return false;
             }
-            let silence = now - silent;
-            if silence < SPIN {
+            let idle = now - idle_since;
+            if idle < SPIN {
                 std::hint::spin_loop();
             } else {
-                std::thread::sleep((silence / 8).min(SLEEP));
+                std::thread::sleep((idle / 8).min(SLEEP));
             }
             if self.receiver.receive() > 0 {
-                self.silent = None;
+                self.idle_since = None;
                 return true;
             }
         }
     }
 
-    /// What the port lost so far; nothing if it cannot say.
+    /// Returns the losses of the port; none if it has no counters.
     fn count(&self) -> Losses {
         self.receiver.port().counts().map(losses).unwrap_or_default()
     }
 }
 
-/// Who lost what: the card, for which no descriptor was free or which found it damaged; or we, who had no buffer for it.
-/// (A driver that finds no buffer mostly leaves the packet where it is, and the card misses a later one. There are more
-/// buffers than descriptors, so that this does not happen; if it does all the same it is better told twice than not.)
-fn losses(counts: Counts) -> Losses {
+/// Splits the counters of a port: the NIC loses packets without a free descriptor and damaged ones, Weir those without a
+/// buffer. (Most drivers that find no buffer leave the packet in the ring, and the NIC misses a later one. There are more
+/// buffers than descriptors, so this does not happen; if it does, a loss is counted twice rather than not at all.)
+fn losses(counts: PortCounts) -> Losses {
     Losses { nic: counts.missed + counts.damaged, kernel: 0, ring: counts.without_memory }
 }
 
@@ -113,7 +113,7 @@ impl Source for Queue {
         } else if !self.wait() {
             return Ok(true);
         }
-        for packet in self.receiver.packets(driver::now_ns()) {
+        for packet in self.receiver.packets(realtime_ns()) {
             self.done_bytes += packet.bytes.len() as u64;
             let bytes = &packet.bytes[..packet.bytes.len().min(self.snap)];
             burst.push(Frame {
@@ -139,38 +139,38 @@ impl LiveSource for Queue {
     }
 
     fn now_ns(&self) -> u64 {
-        driver::now_ns()
+        realtime_ns()
     }
 
     fn latest_ns(&self) -> u64 {
-        driver::now_ns()
+        realtime_ns()
     }
 
-    /// Told by the first queue for all.
+    /// The first queue reports the losses of the whole port.
     fn losses(&mut self) -> Losses {
         if self.receiver.queue() != 0 {
             return Losses::default();
         }
-        let at_stop = *self.at_stop.lock().unwrap_or_else(PoisonError::into_inner);
-        let losses = at_stop.unwrap_or_else(|| self.count());
-        self.told.card = self.told.card.max(losses.nic);
-        self.told.ring = self.told.ring.max(losses.ring);
-        self.told
+        let losses_at_stop = *self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        let losses = losses_at_stop.unwrap_or_else(|| self.count());
+        self.reported.nic = self.reported.nic.max(losses.nic);
+        self.reported.ring = self.reported.ring.max(losses.ring);
+        self.reported
     }
 
     fn stop(&mut self) {
         if self.left.is_none() {
             self.left = Some(self.descriptors);
             let losses = self.count();
-            self.at_stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(losses);
+            self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(losses);
         }
     }
 }
 
-/// What the tests make a port have lost.
+/// Access to the losses at stop, for tests.
 #[cfg(test)]
-pub(super) fn at_stop(queue: &Queue) -> std::sync::MutexGuard<'_, Option<Losses>> {
-    queue.at_stop.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn losses_at_stop(queue: &Queue) -> std::sync::MutexGuard<'_, Option<Losses>> {
+    queue.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_card_loses_what_it_misses_and_finds_damaged_and_we_what_there_is_no_buffer_for() {
-        let counts = Counts { received: 1000, missed: 20, damaged: 3, without_memory: 4 };
+    fn nic_loses_missed_and_damaged_packets_and_the_ring_those_without_buffer() {
+        let counts = PortCounts { received: 1000, missed: 20, damaged: 3, without_memory: 4 };
         assert_eq!(losses(counts), Losses { nic: 23, kernel: 0, ring: 4 });
     }
 }

@@ -1,153 +1,126 @@
-//! What stands behind `dpdk:`, read.
+//! Settings of a DPDK source.
 //!
 //! ```text
 //! DEVICE[,key=value]...
-//! 0000:17:00.0,queues=8                              a card by its PCI address
+//! 0000:17:00.0,queues=8                              a NIC by its PCI address
 //! net_pcap0;rx_pcap=a.pcap;rx_pcap=b.pcap,queues=2   a virtual device with DPDK's arguments
 //! ```
-//! DPDK separates arguments by commas, as Weir does its settings: within the device they are written as semicolons.
+//! DPDK separates arguments by commas, as Weir does its settings, so within the device they are written as
+//! semicolons.
 
+use super::error::DpdkError;
 use crate::BURST;
+use crate::settings::SourceSettings;
 
-/// Packet buffers beyond the descriptors that a queue needs at least: those of the burst that was handed over and of one more.
+const KEYS: &[&str] = &["queues", "descriptors", "mbufs", "snap", "hugepages", "core", "symmetric"];
+
+/// Descriptors of a queue by default: at 10 million packets per second, packets of 0.4 ms.
+const DESCRIPTORS: u16 = 4096;
+/// Packet buffers that a queue needs beyond its descriptors: those of the current burst and of one more.
 const SPARE: u32 = 2 * BURST as u32;
 
-/// What to open.
+/// A device to open.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Device {
-    /// A card: its PCI address, `0000:17:00.0`, and DPDK's arguments behind it.
-    Card(String),
+    /// A NIC: its PCI address, `0000:17:00.0`, and DPDK's arguments after it.
+    Pci(String),
     /// A virtual device and DPDK's arguments.
     Virtual(String),
 }
 
 impl Device {
-    /// As DPDK writes it, with its arguments.
+    /// Name and arguments in DPDK's syntax.
     pub(super) fn arguments(&self) -> &str {
         match self {
-            Self::Card(text) | Self::Virtual(text) => text,
+            Self::Pci(text) | Self::Virtual(text) => text,
         }
     }
 
-    /// Without its arguments.
+    /// Name without arguments.
     pub(super) fn name(&self) -> &str {
         self.arguments().split(',').next().unwrap_or_default()
     }
 }
 
-/// How to open it.
+/// Valid settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub device: Device,
     /// Receive queues.
     pub queues: u16,
-    /// Descriptors of each queue, if the user has said.
+    /// Descriptors of each queue, if given.
     pub descriptors: Option<u16>,
-    /// Packet buffers of each queue, if the user has said.
+    /// Packet buffers of each queue, if given.
     mbufs: Option<u32>,
-    /// Octets of each packet to hand over at most.
+    /// Snap length in bytes.
     pub snap: usize,
-    /// Memory in huge pages, or not, if the user has said.
+    /// Whether to use huge pages, if given.
     pub huge_pages: Option<bool>,
-    /// The processor of DPDK's own threads, if the user has said.
+    /// Core of DPDK's own threads, if given.
     pub core: Option<u32>,
-    /// Hash both directions of a flow to the same queue.
+    /// Both directions of a flow have the same hash.
     pub symmetric: bool,
 }
 
 impl Settings {
-    /// Packet buffers of each queue: twice the descriptors, unless the user has said.
-    pub(super) fn mbufs(&self) -> u32 {
-        self.mbufs.unwrap_or(2 * u32::from(self.descriptors.unwrap_or(super::DESCRIPTORS)).max(SPARE))
+    /// Descriptors of each queue.
+    pub(super) fn descriptors(&self) -> u16 {
+        self.descriptors.unwrap_or(DESCRIPTORS)
     }
 
-    /// Reads them.
+    /// Packet buffers of each queue; by default twice the descriptors.
+    pub(super) fn mbufs(&self) -> u32 {
+        self.mbufs.unwrap_or(2 * u32::from(self.descriptors()).max(SPARE))
+    }
+
+    /// Parses `DEVICE[,key=value]...`.
     ///
     /// # Errors
-    /// What is wrong, and what there is.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(',');
-        let mut settings = Self {
-            device: device(parts.next().unwrap_or_default())?,
-            queues: 1,
-            descriptors: None,
-            mbufs: None,
-            snap: usize::MAX,
-            huge_pages: None,
-            core: None,
-            symmetric: true,
+    /// A wrong device or setting.
+    pub(super) fn parse(text: &str) -> Result<Self, DpdkError> {
+        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let device = device(name)?;
+        let values = SourceSettings::parse("dpdk", KEYS, rest)?;
+        let on_or_off = [("on", true), ("off", false)];
+        let settings = Self {
+            device,
+            queues: values.number("queues", [1, 1024])?.unwrap_or(1) as u16,
+            descriptors: values.number("descriptors", [1, 32768])?.map(|number| number as u16),
+            mbufs: values.number("mbufs", [1, 1 << 24])?.map(|number| number as u32),
+            snap: values.number("snap", [1, u32::MAX.into()])?.map_or(usize::MAX, |bytes| bytes as usize),
+            huge_pages: values.choice("hugepages", &on_or_off)?,
+            core: values.number("core", [0, 1023])?.map(|number| number as u32),
+            symmetric: values.choice("symmetric", &on_or_off)?.unwrap_or(true),
         };
-        let mut seen: Vec<&str> = Vec::new();
-        for part in parts {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            if seen.contains(&key) {
-                return Err(format!("{key} is given twice"));
-            }
-            seen.push(key);
-            match key {
-                "queues" => settings.queues = number(key, value, 1, 1024)? as u16,
-                "descriptors" => settings.descriptors = Some(number(key, value, 1, 32768)? as u16),
-                "mbufs" => settings.mbufs = Some(number(key, value, 1, 1 << 24)?),
-                "snap" => settings.snap = number(key, value, 1, u32::MAX)? as usize,
-                "hugepages" => settings.huge_pages = Some(switch(key, value)?),
-                "core" => settings.core = Some(number(key, value, 0, 1023)?),
-                "symmetric" => settings.symmetric = switch(key, value)?,
-                _ => {
-                    return Err(format!(
-                        "{part:?} is no setting: there are queues, descriptors, mbufs, snap, hugepages, core and symmetric, each \
-                            with =VALUE; arguments for DPDK stand behind the device, each after a semicolon"
-                    ));
-                }
-            }
-        }
-        let descriptors = u32::from(settings.descriptors.unwrap_or(super::DESCRIPTORS));
+        let descriptors = u32::from(settings.descriptors());
         match settings.mbufs {
-            Some(mbufs) if mbufs < descriptors + SPARE => Err(format!(
-                "mbufs={mbufs} is too few for descriptors={descriptors}: each descriptor holds one, and {SPARE} more are on their way"
-            )),
+            Some(mbufs) if mbufs < descriptors + SPARE => Err(DpdkError::Mbufs { mbufs, descriptors, spare: SPARE }),
             _ => Ok(settings),
         }
     }
 }
 
-fn device(text: &str) -> Result<Device, String> {
+fn device(text: &str) -> Result<Device, DpdkError> {
     let name = text.split(';').next().unwrap_or_default();
     if name.is_empty() || name.contains('=') {
-        return Err(
-            "which device? A PCI address as in dpdk:0000:17:00.0, or a virtual device as in dpdk:net_null0".into()
-        );
+        return Err(DpdkError::NoDevice);
     }
     let arguments = text.replace(';', ",");
-    if is_address(name) {
-        // One way to write it, in which the system has it too.
-        return Ok(Device::Card(arguments.replacen(name, &name.to_ascii_lowercase(), 1)));
+    if is_pci_address(name) {
+        // Lower case, as in sysfs.
+        return Ok(Device::Pci(arguments.replacen(name, &name.to_ascii_lowercase(), 1)));
     }
     if name.contains(':') {
-        return Err(format!(
-            "{name} is no PCI address, which has the form 0000:17:00.0 (domain, bus, device, function)"
-        ));
+        return Err(DpdkError::PciAddress(name.into()));
     }
     Ok(Device::Virtual(arguments))
 }
 
-/// Domain, bus, device and function: `0000:17:00.0`.
-fn is_address(name: &str) -> bool {
+/// Returns whether a name has the form of domain, bus, device and function: `0000:17:00.0`.
+fn is_pci_address(name: &str) -> bool {
     let parts: Vec<&str> = name.split([':', '.']).collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-    lengths == [4, 2, 2, 1] && parts.iter().all(|part| part.bytes().all(|octet| octet.is_ascii_hexdigit()))
-}
-
-fn number(key: &str, value: &str, least: u32, most: u32) -> Result<u32, String> {
-    let number = value.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("{key}={value}: a number from {least} to {most} is needed"))
-}
-
-fn switch(key: &str, value: &str) -> Result<bool, String> {
-    match value {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("{key}={value}: on or off is needed")),
-    }
+    lengths == [4, 2, 2, 1] && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]
@@ -155,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_has_dpdks_arguments_behind_semicolons_and_settings_behind_commas() {
+    fn device_arguments_follow_semicolons_and_settings_follow_commas() {
         let settings = Settings::parse(
             "net_pcap0;rx_pcap=a.pcap;rx_pcap=b=c.pcap,queues=2,snap=96,hugepages=off,core=0,symmetric=off",
         );
@@ -167,26 +140,26 @@ mod tests {
         let card = Settings::parse("0000:1A:00.0;x=Y").expect("an address");
         assert_eq!((card.device.arguments(), card.device.name()), ("0000:1a:00.0,x=Y", "0000:1a:00.0"));
         let card = Settings::parse("0000:17:00.0,descriptors=1024,mbufs=1152").expect("just enough");
-        assert_eq!((card.device, card.descriptors), (Device::Card("0000:17:00.0".into()), Some(1024)));
+        assert_eq!((card.device, card.descriptors), (Device::Pci("0000:17:00.0".into()), Some(1024)));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn wrong_settings_are_refused_with_the_right_ones() {
         for (text, says) in [
-            ("", "which device"),
-            ("queues=2", "which device"),
+            ("", "no device is named"),
+            ("queues=2", "no device is named"),
             ("17:00.0", "0000:17:00.0"),
-            ("net_null0,queue=2", "there are queues,"),
+            ("net_null0,queue=2", "its keys are: queues,"),
             ("net_null0,rx_pcap=x", "after a semicolon"),
-            ("net_null0,queues=0", "a number from 1 to 1024"),
-            ("net_null0,queues=many", "a number from 1"),
-            ("net_null0,queues", "a number from 1"),
-            ("net_null0,hugepages=yes", "on or off"),
-            ("net_null0,core=-1", "a number from 0"),
+            ("net_null0,queues=0", "a whole number from 1 to 1024"),
+            ("net_null0,queues=many", "a whole number from 1"),
+            ("net_null0,queues", "key=value"),
+            ("net_null0,hugepages=yes", "on, off"),
+            ("net_null0,core=-1", "a whole number from 0"),
             ("net_null0,snap=64,snap=96", "twice"),
             ("net_null0,descriptors=1024,mbufs=1151", "128 more"),
         ] {
-            let error = Settings::parse(text).expect_err(text);
+            let error = Settings::parse(text).expect_err(text).to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
     }

@@ -1,11 +1,11 @@
 /*
- * What Weir asks of DPDK, in one C file: most of DPDK's fast path is inline functions and large structures with
- * bit fields, which only a C compiler reads as DPDK's own headers mean them. Decisions are Rust's (driver.rs declares
- * these functions, port.rs uses them); here is only what needs the headers.
+ * The DPDK calls that Weir needs, in C: most of DPDK's fast path consists of inline functions and structures with bit
+ * fields, which only a C compiler reads correctly from DPDK's headers. driver.rs declares and calls these functions and
+ * makes all decisions.
  *
- * Results: 0 or a number when it went well, else a negative errno. What DPDK has to say in words is kept for
- * weir_dpdk_words. Who calls: start, attach, open and detach are called by one thread at a time; counts
- * and read_clock by one thread at a time for each port, receive and release for each queue.
+ * Results: 0 or a number on success, otherwise a negative errno. DPDK's log messages are kept for weir_dpdk_take_log.
+ * Threads: one thread at a time calls start, attach, open and detach; one thread at a time for each port calls counts and
+ * read_clock, and for each queue receive and release.
  */
 #define _GNU_SOURCE
 #define ALLOW_EXPERIMENTAL_API /* rte_eth_read_clock */
@@ -25,46 +25,46 @@
 #include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
 
-/* Packets asked for at a time; weir's BURST. */
+/* Packets per burst; the same as BURST in Rust. */
 #define BURST 64
-/* Key octets at most: the length is one octet in DPDK. */
-#define KEY 255
-/* Octets of a packet in one mbuf: a common frame whole; of a longer one this much. */
-#define ROOM 2048
+/* Length of the longest hash key: DPDK stores the length in one byte. */
+#define KEY_BYTES 255
+/* Data bytes of an mbuf: holds a frame of the usual MTU; a longer one has several segments. */
+#define SEGMENT_BYTES 2048
 
-/* ---- words ---------------------------------------------------------------------------------------------------- */
+/* ---- log messages ----------------------------------------------------------------------------------------------- */
 
-/* The first words since they were asked for last; what comes after them is usually a consequence. */
-static char words[4096];
-static size_t words_length;
-static pthread_mutex_t words_lock = PTHREAD_MUTEX_INITIALIZER;
+/* The first messages since the last call of weir_dpdk_take_log; later ones are usually consequences. */
+static char log_text[4096];
+static size_t log_length;
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static ssize_t keep_words(void *cookie, const char *text, size_t length)
+static ssize_t append_log(void *cookie, const char *text, size_t length)
 {
 	(void)cookie;
-	pthread_mutex_lock(&words_lock);
-	size_t room = sizeof(words) - words_length;
-	size_t kept = length < room ? length : room;
-	memcpy(words + words_length, text, kept);
-	words_length += kept;
-	pthread_mutex_unlock(&words_lock);
+	pthread_mutex_lock(&log_lock);
+	size_t space = sizeof(log_text) - log_length;
+	size_t kept = length < space ? length : space;
+	memcpy(log_text + log_length, text, kept);
+	log_length += kept;
+	pthread_mutex_unlock(&log_lock);
 	return (ssize_t)length;
 }
 
-/* Takes what DPDK has said since the last call; returns the octets written, at most `room`. */
-size_t weir_dpdk_words(char *into, size_t room)
+/* Takes the messages since the last call; returns the number of bytes written, at most `size`. */
+size_t weir_dpdk_take_log(char *into, size_t size)
 {
-	pthread_mutex_lock(&words_lock);
-	size_t length = words_length < room ? words_length : room;
-	memcpy(into, words, length);
-	words_length = 0;
-	pthread_mutex_unlock(&words_lock);
+	pthread_mutex_lock(&log_lock);
+	size_t length = log_length < size ? log_length : size;
+	memcpy(into, log_text, length);
+	log_length = 0;
+	pthread_mutex_unlock(&log_lock);
 	return length;
 }
 
 /* ---- the environment -------------------------------------------------------------------------------------------- */
 
-/* Whether this thread may run on processor `core`; then it runs nowhere else from here on. */
+/* Binds this thread to a core. */
 int weir_dpdk_run_on(unsigned int core)
 {
 	cpu_set_t set;
@@ -75,7 +75,7 @@ int weir_dpdk_run_on(unsigned int core)
 	return -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
-/* Whether this thread may run on processor `core`. */
+/* Returns whether this thread may run on a core. */
 int weir_dpdk_may_run_on(unsigned int core)
 {
 	cpu_set_t set;
@@ -85,21 +85,21 @@ int weir_dpdk_may_run_on(unsigned int core)
 	return CPU_ISSET(core, &set) != 0;
 }
 
-/* Starts DPDK's environment, which a process can do once. `arguments` stay alive as long as the process. */
+/* Starts DPDK's environment, once per process. `arguments` must live as long as the process. */
 int weir_dpdk_start(int count, char **arguments)
 {
-	cookie_io_functions_t functions = { .write = keep_words };
+	cookie_io_functions_t functions = { .write = append_log };
 	FILE *log = fopencookie(NULL, "w", functions);
 	if (log == NULL)
 		return -errno;
-	/* Before the start, or its words would go to the terminal and to syslog. */
+	/* Before the start, otherwise its messages go to the terminal and to syslog. */
 	rte_openlog_stream(log);
 	return rte_eal_init(count, arguments) < 0 ? -rte_errno : 0;
 }
 
 /* ---- ports ------------------------------------------------------------------------------------------------------ */
 
-/* The first port of a device, RTE_MAX_ETHPORTS if it has none. */
+/* Returns the first port of a device, or RTE_MAX_ETHPORTS if it has none. */
 static uint16_t first_port(const char *name)
 {
 	struct rte_dev_iterator iterator;
@@ -107,20 +107,20 @@ static uint16_t first_port(const char *name)
 
 	if (rte_eth_iterator_init(&iterator, name) == 0) {
 		port = rte_eth_iterator_next(&iterator);
-		/* If it did not come to the end, what it holds is to be given back. */
+		/* An iterator that has not reached its end must be cleaned up. */
 		if (port != RTE_MAX_ETHPORTS)
 			rte_eth_iterator_cleanup(&iterator);
 	}
 	return port;
 }
 
-/* Takes the device with DPDK's arguments (`net_pcap0,rx_pcap=FILE`) and tells its first port; `name` is what stands
- * before the first comma. -EEXIST if this process has it already. */
+/* Adds a device with DPDK's arguments (`net_pcap0,rx_pcap=FILE`) and sets `port` to its first port; `name` is the part
+ * before the first comma. Returns -EEXIST if this process has added it before. */
 int weir_dpdk_attach(const char *arguments, const char *name, uint16_t *port)
 {
 	int error;
 
-	/* DPDK itself would not mind, and hand out the port that another source has. */
+	/* DPDK itself would return the port that another source uses. */
 	if (first_port(name) != RTE_MAX_ETHPORTS)
 		return -EEXIST;
 	error = rte_dev_probe(arguments);
@@ -131,25 +131,25 @@ int weir_dpdk_attach(const char *arguments, const char *name, uint16_t *port)
 }
 
 struct weir_dpdk_port {
-	/* In: queues; symmetric hash or the port's own; mbufs per queue. In and out: descriptors per queue. */
+	/* In: number of queues; mbufs per queue; symmetric hash or the port's own. In and out: descriptors per queue. */
 	uint16_t queues;
 	uint16_t descriptors;
 	uint32_t mbufs;
 	uint8_t symmetric;
 	/* Out: the name of the call that failed. */
 	const char *step;
-	/* Out: whether packets carry the time by the port's clock. */
+	/* Out: whether packets are time-stamped by the port's clock. */
 	uint8_t stamped;
-	/* In: KEY octets of the symmetric key, of which the port takes as many as it wants. */
+	/* In: KEY_BYTES bytes of the symmetric key, of which the port uses as many as it needs. */
 	const uint8_t *key;
 };
 
-/* Where the time stands in an mbuf, and the flag that says that it does; the same for all ports. */
+/* Offset of the time stamp in an mbuf, and the flag that it is valid; the same for all ports. */
 static int stamp_offset = -1;
 static uint64_t stamp_flag;
 
-/* Receive queues that the port has at most. */
-int weir_dpdk_most_queues(uint16_t port)
+/* Returns the largest number of receive queues of a port. */
+int weir_dpdk_max_queues(uint16_t port)
 {
 	struct rte_eth_dev_info info;
 	int error = rte_eth_dev_info_get(port, &info);
@@ -157,8 +157,8 @@ int weir_dpdk_most_queues(uint16_t port)
 	return error != 0 ? error : info.max_rx_queues;
 }
 
-/* Spreads the entries of the indirection table evenly over the queues. */
-static int spread(uint16_t port, uint16_t entries, uint16_t queues)
+/* Distributes the entries of the indirection table evenly over the queues. */
+static int fill_indirection_table(uint16_t port, uint16_t entries, uint16_t queues)
 {
 	struct rte_eth_rss_reta_entry64 table[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
 
@@ -174,10 +174,10 @@ static int spread(uint16_t port, uint16_t entries, uint16_t queues)
 	return rte_eth_dev_rss_reta_update(port, table, entries);
 }
 
-/* Whether the port hashes with the first `length` octets of this key. A port that cannot be asked is believed. */
+/* Returns whether the port hashes with the first `length` bytes of this key; true if the port cannot report its key. */
 static int has_key(uint16_t port, const uint8_t *key, uint8_t length)
 {
-	uint8_t found[KEY] = { 0 };
+	uint8_t found[KEY_BYTES] = { 0 };
 	struct rte_eth_rss_conf conf = { .rss_key = found, .rss_key_len = length };
 
 	if (rte_eth_dev_rss_hash_conf_get(port, &conf) != 0)
@@ -185,7 +185,7 @@ static int has_key(uint16_t port, const uint8_t *key, uint8_t length)
 	return conf.rss_key_len == length && memcmp(found, key, length) == 0;
 }
 
-/* Sets the port up and starts it; on failure weir_dpdk_detach cleans up. */
+/* Configures and starts a port; after a failure, weir_dpdk_detach cleans up. */
 int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 {
 	struct rte_eth_dev_info info;
@@ -200,7 +200,7 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 	if (error != 0)
 		return error;
 
-	/* Nothing that changes packets is asked for: tags stay in, and nothing is joined (LRO) or cut. */
+	/* No offload that changes packets: VLAN tags stay, and packets are neither merged (LRO) nor cut. */
 	memset(&conf, 0, sizeof(conf));
 	hashed = about->queues > 1 && info.flow_type_rss_offloads != 0;
 	if (hashed) {
@@ -208,12 +208,12 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 		conf.rx_adv_conf.rss_conf.rss_hf = (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_SCTP) &
 						   info.flow_type_rss_offloads;
 		if (about->symmetric) {
-			/* DPDK reads the key and does not keep it. */
+			/* DPDK copies the key. */
 			conf.rx_adv_conf.rss_conf.rss_key = (uint8_t *)(uintptr_t)about->key;
 			conf.rx_adv_conf.rss_conf.rss_key_len = info.hash_key_size != 0 ? info.hash_key_size : 40;
 		}
 	}
-	/* Frames longer than an mbuf come in several of them, where the port can do that. */
+	/* Frames longer than an mbuf arrive in several segments, if the port supports that. */
 	if (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) {
 		uint32_t longest = info.max_rx_pktlen > RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + 2 * RTE_VLAN_HLEN ?
 			info.max_rx_pktlen - (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN + 2 * RTE_VLAN_HLEN) : 0;
@@ -224,7 +224,7 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 			conf.rxmode.mtu = mtu;
 		}
 	}
-	/* The unit of a port's time is its own: without a clock to compare with it says nothing. */
+	/* The unit of a port's time stamps is unknown, so they are useless without a readable clock. */
 	about->stamped = (info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP) && rte_eth_read_clock(port, &clock) == 0 &&
 			 rte_mbuf_dyn_rx_timestamp_register(&stamp_offset, &stamp_flag) == 0;
 	if (about->stamped)
@@ -242,10 +242,10 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 		char name[RTE_MEMPOOL_NAMESIZE];
 		struct rte_mempool *pool;
 
-		/* One thread at a time takes from a queue's pool and gives back: no cache per core and no atomic needed. */
+		/* One thread at a time uses a queue's pool, so it needs no per-core cache and no atomics. */
 		snprintf(name, sizeof(name), "weir_%u_%u", port, queue);
 		about->step = "rte_pktmbuf_pool_create_by_ops";
-		pool = rte_pktmbuf_pool_create_by_ops(name, about->mbufs, 0, 0, RTE_PKTMBUF_HEADROOM + ROOM, node,
+		pool = rte_pktmbuf_pool_create_by_ops(name, about->mbufs, 0, 0, RTE_PKTMBUF_HEADROOM + SEGMENT_BYTES, node,
 						      "ring_sp_sc");
 		if (pool == NULL)
 			return -rte_errno;
@@ -254,12 +254,12 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 		if (error != 0)
 			return error;
 	}
-	/* A port that has no such mode takes everything: virtual ones. */
+	/* Virtual ports have no promiscuous mode and receive everything. */
 	about->step = "rte_eth_promiscuous_enable";
 	error = rte_eth_promiscuous_enable(port);
 	if (error != 0 && error != -ENOTSUP)
 		return error;
-	/* A card counts on from those who used it before. */
+	/* The counters include packets of earlier users. */
 	(void)rte_eth_stats_reset(port);
 	about->step = "rte_eth_dev_start";
 	error = rte_eth_dev_start(port);
@@ -267,14 +267,14 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 		return error;
 	if (hashed && info.reta_size != 0) {
 		about->step = "rte_eth_dev_rss_reta_update";
-		error = spread(port, info.reta_size, about->queues);
+		error = fill_indirection_table(port, info.reta_size, about->queues);
 		if (error != 0 && error != -ENOTSUP)
 			return error;
 	}
 	if (hashed && about->symmetric) {
 		struct rte_eth_rss_conf *hash = &conf.rx_adv_conf.rss_conf;
 
-		/* Some ports read the key with the configuration, others only here. */
+		/* Some drivers read the key with the configuration, others only here. */
 		about->step = "rte_eth_dev_rss_hash_update";
 		if (!has_key(port, hash->rss_key, hash->rss_key_len) &&
 		    (rte_eth_dev_rss_hash_update(port, hash) != 0 || !has_key(port, hash->rss_key, hash->rss_key_len)))
@@ -283,13 +283,13 @@ int weir_dpdk_open(uint16_t port, struct weir_dpdk_port *about)
 	return 0;
 }
 
-/* Stops the port, gives the device back and frees the pools of so many queues. Nobody holds its packets. */
+/* Stops the port, removes the device and frees the pools of its queues. None of its packets may be in use. */
 void weir_dpdk_detach(uint16_t port, uint16_t queues)
 {
 	struct rte_eth_dev_info info;
 	int known = rte_eth_dev_info_get(port, &info) == 0;
 
-	/* What fails here leaves something behind; there is nobody who could do more about it. */
+	/* Failures cannot be handled here. */
 	(void)rte_eth_dev_stop(port);
 	(void)rte_eth_dev_close(port);
 	if (known)
@@ -309,7 +309,7 @@ struct weir_dpdk_counts {
 	uint64_t without_memory;
 };
 
-/* What the port counted since it was opened. */
+/* Reads the counters of a port since it was opened. */
 int weir_dpdk_counts(uint16_t port, struct weir_dpdk_counts *counts)
 {
 	struct rte_eth_stats stats;
@@ -324,7 +324,7 @@ int weir_dpdk_counts(uint16_t port, struct weir_dpdk_counts *counts)
 	return 0;
 }
 
-/* What time it is by the port's clock, in its own unit. */
+/* Reads the port's clock, in its own unit. */
 int weir_dpdk_read_clock(uint16_t port, uint64_t *ticks)
 {
 	return rte_eth_read_clock(port, ticks);
@@ -335,13 +335,13 @@ int weir_dpdk_read_clock(uint16_t port, uint64_t *ticks)
 struct weir_dpdk_packet {
 	const void *bytes;
 	struct rte_mbuf *mbuf;
-	/* Time by the port's clock, 0 if it gave none. */
+	/* Time stamp of the port's clock, 0 if there is none. */
 	uint64_t ticks;
 	uint32_t captured;
 	uint32_t wire;
 };
 
-/* The next packets of a queue, at most BURST; they belong to the caller until weir_dpdk_release. */
+/* Receives up to BURST packets of a queue; they belong to the caller until weir_dpdk_release. */
 unsigned int weir_dpdk_receive(uint16_t port, uint16_t queue, struct weir_dpdk_packet *packets)
 {
 	struct rte_mbuf *mbufs[BURST];
@@ -360,7 +360,7 @@ unsigned int weir_dpdk_receive(uint16_t port, uint16_t queue, struct weir_dpdk_p
 	return count;
 }
 
-/* Gives packets back to their pools. */
+/* Returns packets to their pools. */
 void weir_dpdk_release(const struct weir_dpdk_packet *packets, unsigned int count)
 {
 	struct rte_mbuf *mbufs[BURST];

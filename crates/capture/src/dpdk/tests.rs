@@ -1,10 +1,11 @@
-//! DPDK's virtual devices as sources. They run in one process without huge pages (DPDK starts once per process), and once more in
-//! another with them.
+//! Tests with DPDK's virtual devices: in one process without huge pages (DPDK starts once per process), and again in another
+//! process with huge pages.
 
 use super::driver::inject::{inject, injected, key, table};
-use super::driver::{Counts, SYMMETRIC_KEY};
+use super::driver::{Failure, PortCounts, SYMMETRIC_KEY};
 use super::*;
-use crate::{Burst, Losses, POLL_TIMEOUT, PcapWriter};
+use crate::system::realtime_ns;
+use crate::{Burst, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +13,14 @@ use std::time::{Duration, Instant};
 
 /// Set in the process that runs the tests with huge pages.
 const WITH_PAGES: &str = "WEIR_DPDK_TEST_WITH_PAGES";
-/// Longer than any of this takes anywhere.
-const LONG: Duration = Duration::from_secs(120);
+/// Longer than any of these tests takes.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Opens a device as these tests do, in little memory.
-fn try_device(rest: &str) -> Result<Vec<Queue>, String> {
+/// Opens a device with little memory.
+fn try_device(rest: &str) -> Result<Vec<Queue>, DpdkError> {
     let pages = if std::env::var_os(WITH_PAGES).is_some() { "on" } else { "off" };
-    let room = if rest.contains("descriptors=") { "" } else { ",descriptors=512" };
-    try_open(&format!("{rest}{room},hugepages={pages}"))
+    let descriptors = if rest.contains("descriptors=") { "" } else { ",descriptors=512" };
+    open_queues(&format!("{rest}{descriptors},hugepages={pages}"))
 }
 
 fn device(rest: &str) -> Vec<Queue> {
@@ -29,7 +30,7 @@ fn device(rest: &str) -> Vec<Queue> {
 fn refused(rest: &str) -> String {
     match try_device(rest) {
         Ok(_) => panic!("{rest}: this cannot be opened"),
-        Err(error) => error,
+        Err(error) => error.to_string(),
     }
 }
 
@@ -42,8 +43,8 @@ fn captures() -> Vec<PathBuf> {
     files
 }
 
-/// The octets of each packet of a capture; none if it is not all Ethernet.
-fn octets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
+/// Returns the bytes of each packet of a capture; `None` if a packet is not Ethernet.
+fn packets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
     let mut source = crate::open(file).expect("it is shipped and whole");
     let mut packets = Vec::new();
     while let Some(burst) = source.burst().expect("it is whole") {
@@ -57,11 +58,11 @@ fn octets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
     Some(packets)
 }
 
-/// What a queue hands over until it has been silent: octets and length on the wire.
+/// Reads a queue until it is idle: bytes and length on the wire of each packet.
 fn read_all(queue: &mut Queue) -> Vec<(Vec<u8>, u32)> {
     let mut packets = Vec::new();
     loop {
-        let burst = queue.burst().expect("it goes on").expect("nobody told it to stop");
+        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
         if burst.is_empty() {
             return packets;
         }
@@ -69,7 +70,7 @@ fn read_all(queue: &mut Queue) -> Vec<(Vec<u8>, u32)> {
     }
 }
 
-/// Tells a queue to stop and counts what it still hands over.
+/// Stops a queue and counts the packets that it still delivers.
 fn drain(queue: &mut Queue) -> u64 {
     queue.stop();
     let mut packets = 0;
@@ -81,22 +82,26 @@ fn drain(queue: &mut Queue) -> u64 {
 }
 
 #[test]
-fn every_packet_of_a_file_comes_out_of_net_pcap_octet_for_octet() {
+fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
     let mut files = 0;
     for file in captures() {
-        let Some(expected) = octets_of(&file) else { continue };
+        let Some(expected) = packets_of(&file) else { continue };
         let name = format!("net_pcap_whole;rx_pcap={}", file.display());
         let mut queues = device(&name);
         assert_eq!(queues.len(), 1);
-        let before = driver::now_ns();
+        let before = realtime_ns();
         let packets = read_all(&mut queues[0]);
         assert_eq!(packets.len(), expected.len(), "{name}");
         for (number, ((octets, wire_bytes), expected)) in packets.iter().zip(&expected).enumerate() {
-            // A packet longer than a buffer comes in several, of which the first is handed over.
+            // A packet longer than a buffer arrives in several segments, of which the first is delivered.
             assert_eq!(octets, &expected[..expected.len().min(2048)], "{name}: packet {number}");
             assert_eq!(*wire_bytes as usize, expected.len(), "{name}: packet {number}");
         }
-        assert_eq!(queues[0].counts(), Counts { received: expected.len() as u64, ..Counts::default() }, "{name}");
+        assert_eq!(
+            queues[0].counts(),
+            PortCounts { received: expected.len() as u64, ..PortCounts::default() },
+            "{name}"
+        );
         assert_eq!(queues[0].losses(), Losses::default());
         assert!(queues[0].now_ns() >= before);
         assert_eq!(drain(&mut queues[0]), 0);
@@ -106,9 +111,9 @@ fn every_packet_of_a_file_comes_out_of_net_pcap_octet_for_octet() {
 }
 
 #[test]
-fn queues_of_net_pcap_are_its_files() {
+fn net_pcap_has_one_queue_per_file() {
     let files: Vec<(PathBuf, Vec<Vec<u8>>)> =
-        captures().into_iter().filter_map(|file| Some((file.clone(), octets_of(&file)?))).take(3).collect();
+        captures().into_iter().filter_map(|file| Some((file.clone(), packets_of(&file)?))).take(3).collect();
     let arguments: Vec<String> = files.iter().map(|(file, _)| format!(";rx_pcap={}", file.display())).collect();
     let name = format!("net_pcap_several{}", arguments.concat());
     let mut queues = device(&format!("{name},queues=3"));
@@ -117,26 +122,26 @@ fn queues_of_net_pcap_are_its_files() {
         assert_eq!(&octets, expected, "{}", file.display());
     }
     let all: usize = files.iter().map(|(_, packets)| packets.len()).sum();
-    assert_eq!(queues[0].counts().received, all as u64, "one account for all queues");
+    assert_eq!(queues[0].counts().received, all as u64, "one counter for all queues");
     drop(queues);
     let error = refused(&format!("{name},queues=4"));
     assert!(error.contains("queues=4: the port has 3 at most"), "{error}");
-    // The refusal left nothing behind.
+    // The refusal left nothing open.
     assert_eq!(device(&format!("{name},queues=2")).len(), 2);
 }
 
 #[test]
-fn snap_cuts_what_is_handed_over_and_not_the_length_on_the_wire() {
+fn snap_length_cuts_bytes_but_not_the_length_on_the_wire() {
     let file = captures().into_iter().find(|file| file.ends_with("web.pcap")).expect("it is shipped");
     let mut queues = device(&format!("net_pcap_snap;rx_pcap={},snap=60", file.display()));
-    let expected = octets_of(&file).expect("it is Ethernet");
+    let expected = packets_of(&file).expect("it is Ethernet");
     for ((octets, wire_bytes), expected) in read_all(&mut queues[0]).iter().zip(&expected) {
         assert_eq!((&octets[..], *wire_bytes as usize), (&expected[..expected.len().min(60)], expected.len()));
     }
 }
 
 #[test]
-fn a_long_packet_is_handed_over_as_far_as_its_first_buffer_with_its_true_length() {
+fn first_segment_of_a_long_packet_is_delivered_with_the_length_on_the_wire() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("long.pcap");
     let long: Vec<u8> = (0..9018_u32).map(|i| (i % 251) as u8).collect();
@@ -166,7 +171,7 @@ fn a_long_packet_is_handed_over_as_far_as_its_first_buffer_with_its_true_length(
 }
 
 #[test]
-fn each_packet_put_into_a_queue_of_net_ring_comes_out_of_it_while_threads_read() {
+fn net_ring_delivers_every_packet_while_threads_read() {
     const EACH: usize = 4000;
     let queues = device("net_ring_threads,queues=4");
     let received = AtomicUsize::new(0);
@@ -177,12 +182,12 @@ fn each_packet_put_into_a_queue_of_net_ring_comes_out_of_it_while_threads_read()
             .map(|(number, mut queue)| {
                 let received = &received;
                 scope.spawn(move || {
-                    let (mut next, deadline) = (0_u32, Instant::now() + LONG);
+                    let (mut next, deadline) = (0_u32, Instant::now() + TIMEOUT);
                     while received.load(Ordering::Relaxed) < 4 * EACH {
-                        assert!(Instant::now() < deadline, "queue {number} stands at {next}");
-                        let burst = queue.burst().expect("it goes on").expect("nobody told it to stop");
+                        assert!(Instant::now() < deadline, "queue {number} stops at {next}");
+                        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
                         for frame in &burst {
-                            // Queue, number in it, padding; every tenth in a chain of buffers of 100 octets.
+                            // Queue, packet number, padding; every tenth packet in segments of 100 bytes.
                             assert_eq!(frame.bytes[..4], (number as u32).to_be_bytes());
                             assert_eq!(frame.bytes[4..8], next.to_be_bytes(), "in order, none missing");
                             assert_eq!(frame.wire_bytes, 250);
@@ -200,9 +205,9 @@ fn each_packet_put_into_a_queue_of_net_ring_comes_out_of_it_while_threads_read()
                 let mut bytes = [0xaa; 250];
                 bytes[..4].copy_from_slice(&u32::from(queue).to_be_bytes());
                 bytes[4..8].copy_from_slice(&i.to_be_bytes());
-                let deadline = Instant::now() + LONG;
+                let deadline = Instant::now() + TIMEOUT;
                 while !inject("net_ring_threads", queue, &bytes, if i.is_multiple_of(10) { 100 } else { 250 }) {
-                    assert!(Instant::now() < deadline, "nobody reads");
+                    assert!(Instant::now() < deadline, "the ring stays full");
                     std::thread::yield_now();
                 }
             }
@@ -210,13 +215,13 @@ fn each_packet_put_into_a_queue_of_net_ring_comes_out_of_it_while_threads_read()
         let mut queues: Vec<(Queue, u32)> =
             threads.into_iter().map(|thread| thread.join().expect("no claim failed")).collect();
         assert!(queues.iter().all(|(_, packets)| *packets as usize == EACH));
-        assert_eq!(queues[0].0.counts(), Counts { received: 4 * EACH as u64, ..Counts::default() });
+        assert_eq!(queues[0].0.counts(), PortCounts { received: 4 * EACH as u64, ..PortCounts::default() });
         assert_eq!(queues.iter_mut().map(|(queue, _)| drain(queue)).sum::<u64>(), 0);
     });
 }
 
 #[test]
-fn what_waits_in_a_queue_when_it_is_stopped_is_handed_over_and_then_it_ends() {
+fn stopped_queue_delivers_waiting_packets_and_ends() {
     let mut queues = device("net_ring_stop,queues=2");
     for i in 0..300_u16 {
         assert!(inject("net_ring_stop", i % 2, &i.to_be_bytes().repeat(32), 2048));
@@ -231,7 +236,7 @@ fn what_waits_in_a_queue_when_it_is_stopped_is_handed_over_and_then_it_ends() {
 }
 
 #[test]
-fn four_queues_of_net_null_hand_over_what_the_port_counts_until_they_are_stopped() {
+fn four_queues_of_net_null_deliver_what_the_port_counts() {
     let queues = device("net_null_four,queues=4");
     let entries = table("net_null_four");
     assert!(!entries.is_empty());
@@ -248,7 +253,7 @@ fn four_queues_of_net_null_hand_over_what_the_port_counts_until_they_are_stopped
                 scope.spawn(move || {
                     let mut packets = 0;
                     for _ in 0..1000 * (number + 1) {
-                        let burst = queue.burst().expect("it goes on").expect("nobody told it to stop");
+                        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
                         assert!(burst.iter().all(|frame| frame.bytes.len() == 64 && frame.wire_bytes == 64));
                         packets += burst.len() as u64;
                     }
@@ -260,29 +265,29 @@ fn four_queues_of_net_null_hand_over_what_the_port_counts_until_they_are_stopped
         threads.into_iter().map(|thread| thread.join().expect("no claim failed")).collect()
     });
     let packets: u64 = done.iter().map(|(_, packets)| packets).sum();
-    // 10 000 full bursts, and then of each queue no more than its descriptors hold, to the end of a burst.
+    // 10 000 full bursts, and then the packets of the descriptors of each queue, rounded up to a burst.
     assert_eq!(packets, 640_000 + 4 * 512);
-    assert_eq!(done[0].0.counts(), Counts { received: packets, ..Counts::default() });
+    assert_eq!(done[0].0.counts(), PortCounts { received: packets, ..PortCounts::default() });
     assert!(done.iter_mut().all(|(queue, _)| queue.losses() == Losses::default()));
 }
 
 #[test]
-fn losses_are_told_once_and_never_get_fewer() {
+fn losses_are_reported_by_one_queue_and_never_decrease() {
     let mut queues = device("net_null_losses,queues=2");
     let lost = Losses { nic: 7, kernel: 0, ring: 2 };
     queues[1].stop();
-    *queue::at_stop(&queues[0]) = Some(lost);
+    *queue::losses_at_stop(&queues[0]) = Some(lost);
     assert_eq!((queues[0].losses(), queues[1].losses()), (lost, Losses::default()));
-    *queue::at_stop(&queues[0]) = Some(Losses { nic: 5, ..lost });
+    *queue::losses_at_stop(&queues[0]) = Some(Losses { nic: 5, ..lost });
     assert_eq!(queues[0].losses(), lost);
 }
 
 #[test]
-fn a_quiet_queue_hands_over_nothing_in_time_and_sleeps() {
+fn idle_queue_returns_after_the_poll_timeout_and_sleeps() {
     let mut queues = device("net_ring_quiet");
-    /// Nanoseconds for which this thread had a processor.
+    /// CPU time of this thread, ns.
     fn busy() -> u64 {
-        let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
+        let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux has it");
         text.split(' ').next().and_then(|number| number.parse().ok()).expect("its first number")
     }
     let (began, busy_before) = (Instant::now(), busy());
@@ -294,81 +299,81 @@ fn a_quiet_queue_hands_over_nothing_in_time_and_sleeps() {
     let (took, busy) = (began.elapsed(), Duration::from_nanos(busy() - busy_before));
     assert!(took >= 20 * POLL_TIMEOUT);
     assert!(busy < took / 4, "busy for {busy:?} of {took:?}");
-    // And it wakes up.
+    // And it receives again.
     assert!(inject("net_ring_quiet", 0, &[1; 60], 2048));
-    assert_eq!(queues[0].burst().expect("it goes on").expect("nobody told it to stop").len(), 1);
+    assert_eq!(queues[0].burst().expect("it goes on").expect("it was not stopped").len(), 1);
 }
 
 #[test]
-fn every_buffer_that_was_injected_is_given_back() {
+fn every_injected_buffer_is_released() {
     let mut queues = device("net_ring_given");
     for _ in 0..3 {
         assert!(inject("net_ring_given", 0, &[1; 500], 100));
     }
-    assert_eq!(queues[0].burst().expect("it goes on").expect("nobody told it to stop").len(), 3);
+    assert_eq!(queues[0].burst().expect("it goes on").expect("it was not stopped").len(), 3);
     drop(queues);
-    // Other tests of this process have some too; they end.
-    let deadline = Instant::now() + LONG;
+    // Other tests of this process have injected packets, too, and release them.
+    let deadline = Instant::now() + TIMEOUT;
     while injected() != 0 {
-        assert!(Instant::now() < deadline, "{} buffers are nowhere", injected());
+        assert!(Instant::now() < deadline, "{} buffers are not released", injected());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_device_that_cannot_be_had_is_refused_with_what_to_do() {
+fn device_that_cannot_be_opened_is_refused_with_the_cause() {
     let error = refused("net_nothing0");
-    assert!(error.contains("cannot take this device") && error.contains("net_nothing0"), "{error}");
+    assert!(error.contains("cannot open this device") && error.contains("net_nothing0"), "{error}");
     let error = refused("net_pcap_missing;rx_pcap=/nowhere/at/all.pcap");
-    assert!(error.contains("/nowhere/at/all.pcap"), "DPDK's own words are in it: {error}");
-    assert!(!error.contains("permitted"), "it has nothing to do with that: {error}");
+    assert!(error.contains("/nowhere/at/all.pcap"), "DPDK's message is part of it: {error}");
+    assert!(!error.contains("permitted"), "permissions are not the cause: {error}");
     let error = refused("fffe:ff:1f.7");
     assert!(error.contains("no PCI device has the address fffe:ff:1f.7"), "{error}");
     let queues = device("net_null_twice");
     let error = refused("net_null_twice");
-    assert!(error.contains("has the device already"), "{error}");
+    assert!(error.contains("already has the device"), "{error}");
     drop(queues);
-    // Given back, it can be had again.
+    // Closed, it can be opened again.
     drop(device("net_null_twice"));
 }
 
 #[test]
-fn memory_that_is_not_there_is_told_with_how_much_is_needed() {
+fn missing_memory_is_reported_with_the_required_size() {
     let settings = Settings::parse("net_null0,queues=8,mbufs=1000000").expect("it is well written");
-    for number in [errno::ENOMEM, errno::ENOBUFS] {
-        let failure = Failure { call: "rte_pktmbuf_pool_create_by_ops".into(), number, words: String::new() };
-        let error = explain(Refused::Port(failure), Path::new("/sys"), &settings);
+    for errno in [libc::ENOMEM, libc::ENOBUFS] {
+        let failure = Failure { call: "rte_pktmbuf_pool_create_by_ops".into(), errno, message: String::new() };
+        let error = open_error(OpenError::Port(failure), Path::new("/sys"), &settings).to_string();
         assert!(error.contains("1000000 packet buffers on each of 8 queues, 19457 MB"), "{error}");
     }
 }
 
 #[test]
-fn what_holds_for_the_process_cannot_be_changed_by_a_second_source() {
+fn second_source_cannot_change_settings_of_the_process() {
     drop(device("net_null_first"));
     let with = std::env::var_os(WITH_PAGES).is_some();
     let other = if with { "off" } else { "on" };
-    let error = try_open(&format!("net_null_second,hugepages={other}")).err().expect("refused");
+    let error = open_queues(&format!("net_null_second,hugepages={other}")).err().expect("refused").to_string();
     assert!(error.contains("a second source cannot have hugepages"), "{error}");
     let error = refused("net_null_second,core=0");
     assert!(error.contains("cannot have core=0"), "{error}");
-    // Unsaid, it follows.
-    assert!(try_open("net_null_second,descriptors=512").is_ok());
+    // Without settings, it uses the current ones.
+    assert!(open_queues("net_null_second,descriptors=512").is_ok());
 }
 
 #[test]
-fn a_card_wants_huge_pages_and_says_how_to_have_them() {
+fn nic_needs_huge_pages_and_the_error_says_how_to_reserve_them() {
     let card = Settings::parse("0000:17:00.0").expect("an address");
-    let error = in_huge_pages(&card, false).expect_err("there are none");
+    let error = use_huge_pages(&card, false).expect_err("there are none").to_string();
     assert!(error.contains("/proc/sys/vm/nr_hugepages"), "{error}");
-    assert_eq!(in_huge_pages(&card, true), Ok(true));
+    assert!(use_huge_pages(&card, true).unwrap());
     let without = Settings::parse("0000:17:00.0,hugepages=off").expect("an address");
-    assert_eq!(in_huge_pages(&without, true), Ok(false));
-    let made = Settings::parse("net_null0").expect("a device");
-    assert_eq!((in_huge_pages(&made, false), in_huge_pages(&made, true)), (Ok(false), Ok(true)));
+    assert!(!use_huge_pages(&without, true).unwrap());
+    let virtual_device = Settings::parse("net_null0").expect("a device");
+    assert!([false, true].iter().all(|&free| use_huge_pages(&virtual_device, free).unwrap() == free));
 }
 
 #[test]
-fn who_has_a_card_is_told_with_the_command_that_changes_it() {
+fn bound_driver_is_reported_with_the_command_that_changes_it() {
     let root = tempfile::tempdir().expect("a folder can be made");
     let devices = root.path().join("bus/pci/devices");
     for (address, driver) in [("0000:17:00.0", Some("ice")), ("0000:17:00.1", Some("vfio-pci")), ("0000:17:00.2", None)]
@@ -378,26 +383,29 @@ fn who_has_a_card_is_told_with_the_command_that_changes_it() {
             std::os::unix::fs::symlink(format!("../../drivers/{driver}"), devices.join(address).join("driver"))
                 .expect("a link can be made");
         }
-        assert_eq!(find_card(root.path(), address), Ok(()));
+        assert!(check_pci_device(root.path(), address).is_ok());
     }
-    assert!(find_card(root.path(), "0000:18:00.0").is_err_and(|error| error.contains("lspci -D")));
-    let about = |address, number| about_card(root.path(), address, number);
-    assert!(about("0000:17:00.0", 19).contains("driver ice has it; `dpdk-devbind.py --bind=vfio-pci 0000:17:00.0`"));
-    assert!(about("0000:17:00.1", 19).contains("another process has it"));
-    assert!(about("0000:17:00.2", 19).contains("no kernel driver has it"));
-    assert!(about("0000:17:00.2", errno::EBUSY).contains("another process has it"));
-    assert!(about("0000:17:00.2", errno::EACCES).contains("not permitted"));
+    let missing = check_pci_device(root.path(), "0000:18:00.0").expect_err("there is none");
+    assert!(missing.to_string().contains("lspci -D"));
+    let cause = |address, errno| pci_cause(root.path(), address, errno).to_string();
+    assert!(
+        cause("0000:17:00.0", 19).contains("driver ice is bound to it; `dpdk-devbind.py --bind=vfio-pci 0000:17:00.0`")
+    );
+    assert!(cause("0000:17:00.1", 19).contains("another process uses it"));
+    assert!(cause("0000:17:00.2", 19).contains("no kernel driver is bound to it"));
+    assert!(cause("0000:17:00.2", libc::EBUSY).contains("another process uses it"));
+    assert!(cause("0000:17:00.2", libc::EACCES).contains("not permitted"));
 }
 
 #[test]
-fn the_key_gives_both_directions_of_a_flow_the_same_hash() {
-    /// The Toeplitz hash as cards compute it: for each bit that is set, the 32 bits of the key from there on.
+fn symmetric_key_gives_both_directions_the_same_hash() {
+    /// The Toeplitz hash of NICs: the XOR of the 32 key bits at the position of each bit that is set.
     fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], i: usize| u32::from(bytes[i / 8] >> (7 - i % 8) & 1);
         let window = |from: usize| (0..32).fold(0, |value, i| value << 1 | bit(key, from + i));
         (0..input.len() * 8).filter(|&i| bit(input, i) == 1).fold(0, |hash, i| hash ^ window(i))
     }
-    // The published vector, so that this is the hash that cards have: 66.9.149.187:2794 -> 161.142.100.80:1766.
+    // The published test vector of the hash: 66.9.149.187:2794 -> 161.142.100.80:1766.
     let published = [
         0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
         0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b,
@@ -406,15 +414,12 @@ fn the_key_gives_both_directions_of_a_flow_the_same_hash() {
     let tuple = [66, 9, 149, 187, 161, 142, 100, 80, 0x0a, 0xea, 0x06, 0xe6];
     assert_eq!(toeplitz(&published, &tuple), 0x51cc_c178);
 
-    let mut state = 1_u64;
-    let mut octet = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 56) as u8
-    };
+    let mut random = weir_trafficgen::Random::new(1);
+    let mut byte = || random.below(256) as u8;
     for address_bytes in [4, 16] {
         for _ in 0..1000 {
-            let [a, b] = [(); 2].map(|()| (0..address_bytes).map(|_| octet()).collect::<Vec<u8>>());
-            let [p, q] = [[octet(), octet()], [octet(), octet()]];
+            let [a, b] = [(); 2].map(|()| (0..address_bytes).map(|_| byte()).collect::<Vec<u8>>());
+            let [p, q] = [[byte(), byte()], [byte(), byte()]];
             let there = toeplitz(&SYMMETRIC_KEY[..40], &[&a[..], &b, &p, &q].concat());
             let back = toeplitz(&SYMMETRIC_KEY[..40], &[&b[..], &a, &q, &p].concat());
             assert_eq!(there, back, "{a:?} {p:?} {b:?} {q:?}");
@@ -422,7 +427,7 @@ fn the_key_gives_both_directions_of_a_flow_the_same_hash() {
     }
 }
 
-/// Runs a program and says what it said if it fails.
+/// Runs a program. Returns its error output if it fails.
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -430,12 +435,12 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_lost_because_nobody_read_is_told_to_the_packet() {
-    const NAME: &str = "dpdk::tests::what_was_lost_because_nobody_read_is_told_to_the_packet";
+fn losses_of_an_idle_reader_are_counted_exactly() {
+    const NAME: &str = "dpdk::tests::losses_of_an_idle_reader_are_counted_exactly";
     const INSIDE: &str = "WEIR_DPDK_TEST_INSIDE";
     const SENT: u64 = 30_000;
     if std::env::var_os(INSIDE).is_none() {
-        // A network of its own, which goes when the process does.
+        // Runs this test in its own network namespace, which ends with the process.
         if let Err(why) = run("unshare", &["--net", "true"]) {
             return eprintln!("SKIPPED: DPDK's losses in a network namespace: {why}");
         }
@@ -469,38 +474,38 @@ fn what_was_lost_because_nobody_read_is_told_to_the_packet() {
         payload[..8].copy_from_slice(&number.to_be_bytes());
         socket.send_to(&payload, "192.0.2.2:9").expect("the neighbour is known");
     }
-    let (mut received, deadline) = (0, Instant::now() + LONG);
+    let (mut received, deadline) = (0, Instant::now() + TIMEOUT);
     loop {
-        let burst = queues[0].burst().expect("it goes on").expect("nobody told it to stop");
+        let burst = queues[0].burst().expect("it goes on").expect("it was not stopped");
         received += burst.len() as u64;
-        let silent = burst.is_empty();
+        let idle = burst.is_empty();
         drop(burst);
         let Losses { nic, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
-        if silent && received + card >= SENT {
-            assert_eq!(received + card, SENT);
-            assert!(card > 0 && received > 0, "{received} received, {card} lost: the test is about both");
+        if idle && received + nic >= SENT {
+            assert_eq!(received + nic, SENT);
+            assert!(nic > 0 && received > 0, "{received} received, {nic} lost: the test needs both");
             break;
         }
-        assert!(Instant::now() < deadline, "{received} received, {card} lost of {SENT}");
+        assert!(Instant::now() < deadline, "{received} received, {nic} lost of {SENT}");
     }
     assert_eq!(queues[0].counts().received, received);
 }
 
 #[test]
-fn dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved() {
-    const NAME: &str = "dpdk::tests::dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved";
+fn dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved() {
+    const NAME: &str = "dpdk::tests::dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved";
     const INSIDE: &str = "WEIR_DPDK_TEST_CORE";
-    // The processors that each thread may run on, by its name.
+    // Name and allowed CPUs of each thread.
     fn threads() -> Vec<(String, String)> {
-        let threads = fs::read_dir("/proc/self/task").expect("Linux tells it").flatten();
+        let threads = fs::read_dir("/proc/self/task").expect("Linux has it").flatten();
         let status = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
         let value = |status: &str, key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux tells it");
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("Linux has it");
             line.trim().to_string()
         };
         status.map(|status| (value(&status, "Name:"), value(&status, "Cpus_allowed_list:"))).collect()
     }
-    // The environment starts once per process: this test needs one of its own.
+    // The environment starts once per process, so this test needs its own process.
     if std::env::var_os(INSIDE).is_none() {
         let this = std::env::current_exe().expect("a test has a file");
         let output = Command::new(this).args(["--exact", NAME]).env(INSIDE, "1").output().expect("it runs again");
@@ -509,7 +514,7 @@ fn dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved() {
         return;
     }
     let error = refused("net_null_core,core=1023");
-    assert!(error.contains("core=1023: there is no such processor"), "{error}");
+    assert!(error.contains("core=1023: this process may not run on this core"), "{error}");
     let core = (0..1023).rfind(|&core| driver::may_run_on(core)).expect("this runs somewhere");
     let before = threads();
     let queues = device(&format!("net_null_core,core={core}"));
@@ -519,15 +524,15 @@ fn dpdks_own_threads_run_where_they_are_told_and_nobody_elses_is_moved() {
     drop(queues);
 }
 
-/// Huge pages that are reserved for as long as it lives.
-struct Reserved {
+/// Reserves huge pages until it is dropped.
+struct HugePages {
     before: u64,
 }
 
-impl Reserved {
+impl HugePages {
     const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-    /// Sees to it that `pages` of 2 MB are free; none, with the reason, if that cannot be had.
+    /// Makes `pages` of 2 MB free, or returns why that is not possible.
     fn new(pages: u64) -> Result<Self, String> {
         let number = |file: &str| {
             let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
@@ -541,24 +546,24 @@ impl Reserved {
                 .map_err(|error| format!("{}: {error}", Self::PAGES))?;
         }
         if number(free)? < pages {
-            return Err(format!("the system has no {pages} huge pages to give"));
+            return Err(format!("the system cannot reserve {pages} huge pages"));
         }
         Ok(reserved)
     }
 }
 
-impl Drop for Reserved {
+impl Drop for HugePages {
     fn drop(&mut self) {
         let _ = fs::write(Self::PAGES, self.before.to_string());
     }
 }
 
 #[test]
-fn all_of_this_holds_with_huge_pages_too() {
+fn all_tests_pass_with_huge_pages() {
     if std::env::var_os(WITH_PAGES).is_some() {
         return;
     }
-    let _reserved = match Reserved::new(192) {
+    let _reserved = match HugePages::new(192) {
         Ok(reserved) => reserved,
         Err(why) => return eprintln!("SKIPPED: DPDK with huge pages: {why}"),
     };

@@ -1,56 +1,54 @@
 //! Packet filters in tcpdump's syntax.
 //!
-//! In: an expression (`man pcap-filter`), and frames. Out: whether a frame is kept. libpcap compiles the expression, once per
-//! link type; the program that comes out is checked and run here. A [`CompiledFilter`] is for one link type, a [`PacketFilter`] for
-//! frames of any.
-//! Always true: a frame is kept or not by its captured octets and its length on the wire alone; running a filter cannot
-//! fail, allocate or take longer than its program is long.
+//! In: an expression (`man pcap-filter`), and frames. Out: whether a frame matches. libpcap compiles the expression once
+//! per link type; the resulting program is checked and interpreted here. A [`CompiledFilter`] is for one link type, a
+//! [`PacketFilter`] for frames of any.
+//! Invariants: the result depends only on the captured bytes of a frame and its length on the wire. Running a filter
+//! cannot fail or allocate, and takes at most one step per instruction.
 
 mod library;
 mod program;
 
 use crate::Frame;
-use library::Trouble;
-pub use program::BpfInstruction;
+use library::CompileError;
 use program::Program;
+pub use program::{BpfInstruction, InstructionError, ProgramError};
 use std::sync::Arc;
 
-/// Ethernet, and the other link types that Weir decodes (LINKTYPE numbers).
-const DECODED: [u16; 9] = [1, 101, 113, 276, 0, 108, 12, 228, 229];
+/// LINKTYPE numbers of Ethernet and of the other link types that Weir decodes.
+const DECODED: [u16; 14] = [1, 101, 113, 276, 0, 108, 12, 228, 229, 9, 50, 104, 239, 100];
 
-/// An expression that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why an expression cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum FilterError {
-    /// There is no libpcap that could compile it.
+    /// libpcap cannot be loaded.
     #[error("filters need libpcap, which is not installed (Debian: libpcap0.8): {0}")]
-    NoLibrary(String),
-    /// libpcap does not take it, in its words.
-    #[error("filter \"{expression}\": {what}")]
+    NoLibrary(&'static libloading::Error),
+    /// libpcap refuses the expression.
+    #[error("filter \"{expression}\": {message}")]
     Expression {
-        /// What was to be compiled.
+        /// The expression.
         expression: String,
-        /// What libpcap says.
-        what: String,
+        /// Error message of libpcap.
+        message: String,
     },
-    /// libpcap took it, but made a program that Weir does not run.
-    #[error("filter \"{expression}\" makes a program that is not run here: {what} (protochain makes loops)")]
+    /// libpcap compiles it to a program that is not supported.
+    #[error("filter \"{expression}\" compiles to a program that is not supported: {error} (protochain makes loops)")]
     Program {
-        /// What was compiled.
+        /// The expression.
         expression: String,
         /// What is wrong with the program.
-        what: String,
+        error: ProgramError,
     },
-    /// It has no meaning for frames of a link type.
-    #[error(
-        "filter \"{expression}\" means nothing for frames of link type {link_type}, so none of them is kept: {what}"
-    )]
+    /// libpcap refuses the expression for frames of a link type.
+    #[error("filter \"{expression}\" has no meaning for link type {link_type}, so it drops these frames: {message}")]
     LinkType {
-        /// What was to be compiled.
+        /// The expression.
         expression: String,
         /// LINKTYPE number.
         link_type: u16,
-        /// What libpcap says.
-        what: String,
+        /// Error message of libpcap.
+        message: String,
     },
 }
 
@@ -61,108 +59,109 @@ pub struct CompiledFilter {
 }
 
 impl CompiledFilter {
-    /// More octets than a frame has: the snap length of frames that are captured whole.
+    /// Snap length of frames that are captured whole.
     pub const WHOLE: u32 = 262_144;
 
-    /// Compiles an expression for frames of a link type (LINKTYPE number), at most `snap` octets of which are captured
-    /// ([`CompiledFilter::WHOLE`]: all). Names of hosts in it are looked up.
+    /// Compiles an expression for frames of a link type (LINKTYPE number) and a snap length
+    /// ([`CompiledFilter::WHOLE`]: none). Host names in it are resolved.
     ///
     /// # Errors
-    /// No libpcap, an expression that it does not take, or one that makes loops.
-    pub fn compile(expression: &str, link_type: u16, snap: u32) -> Result<Self, FilterError> {
-        // What libpcap calls a link type differs from what captures call it for raw IP alone, of those that Weir decodes.
-        let link_type = if matches!(link_type, 14 | 101) { 12 } else { link_type };
-        let snap = i32::try_from(snap).unwrap_or(i32::MAX);
-        let instructions = library::compile(expression, link_type.into(), snap).map_err(|trouble| match trouble {
-            Trouble::Library(what) => FilterError::NoLibrary(what),
-            Trouble::Expression(what) => FilterError::Expression { expression: expression.into(), what },
+    /// libpcap is missing or refuses the expression, or the program has loops.
+    pub fn compile(expression: &str, link_type: u16, snap_bytes: u32) -> Result<Self, FilterError> {
+        // Of the supported link types, only raw IP and LLC/SNAP over ATM have another number in libpcap than in captures.
+        let link_type = match link_type {
+            14 | 101 => 12,
+            100 => 11,
+            other => other,
+        };
+        let snap = i32::try_from(snap_bytes).unwrap_or(i32::MAX);
+        let instructions = library::compile(expression, link_type.into(), snap).map_err(|error| match error {
+            CompileError::Library(error) => FilterError::NoLibrary(error),
+            CompileError::Expression(message) => FilterError::Expression { expression: expression.into(), message },
         })?;
-        let program =
-            Program::new(&instructions).map_err(|what| FilterError::Program { expression: expression.into(), what })?;
+        let program = Program::new(&instructions)
+            .map_err(|error| FilterError::Program { expression: expression.into(), error })?;
         Ok(Self { program })
     }
 
-    /// A filter of instructions that were compiled elsewhere.
+    /// Makes a filter of instructions that were compiled elsewhere.
     ///
     /// # Errors
-    /// The program could run forever, go astray or divide by 0: which instruction, and why.
-    pub fn from_instructions(instructions: &[BpfInstruction]) -> Result<Self, String> {
+    /// The program may not terminate, or has an invalid instruction.
+    pub fn from_instructions(instructions: &[BpfInstruction]) -> Result<Self, ProgramError> {
         Program::new(instructions).map(|program| Self { program })
     }
 
-    /// Whether a frame is kept: its captured octets, and its octets on the wire.
+    /// Returns whether a frame matches, given its captured bytes and its length on the wire.
     #[inline]
-    pub fn keeps(&self, bytes: &[u8], wire_bytes: u32) -> bool {
+    pub fn matches(&self, bytes: &[u8], wire_bytes: u32) -> bool {
         self.program.run(bytes, wire_bytes) > 0
     }
 
-    /// The program, in the form that `SO_ATTACH_FILTER` takes.
+    /// Returns the program in the form of `SO_ATTACH_FILTER`.
     pub fn instructions(&self) -> &[BpfInstruction] {
         self.program.instructions()
     }
 }
 
-/// A filter for frames of any link type: compiled for each when its first frame comes.
+/// A filter for frames of any link type: compiled for each link type when its first frame arrives.
 #[derive(Clone, Debug)]
 pub struct PacketFilter {
     expression: Arc<str>,
-    /// By link type, the one of the last frame first; none where the expression means nothing.
+    /// Filters by link type, that of the last frame first; `None` where libpcap refuses the expression.
     filters: Vec<(u16, Option<CompiledFilter>)>,
-    /// What was not told yet.
+    /// Errors that were not taken yet.
     errors: Vec<FilterError>,
 }
 
 impl PacketFilter {
-    /// Compiles an expression for Ethernet; if it means nothing there, tries the other link types that Weir decodes.
+    /// Compiles an expression for Ethernet; if libpcap refuses that, for the first supported link type that it accepts.
     ///
     /// # Errors
-    /// As [`CompiledFilter::compile`], in what libpcap says of Ethernet.
+    /// As [`CompiledFilter::compile`], with libpcap's message for Ethernet.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
         let compile = |link_type| {
             CompiledFilter::compile(expression, link_type, CompiledFilter::WHOLE)
                 .map(|filter| (link_type, Some(filter)))
         };
-        let first = compile(DECODED[0]);
-        let first =
-            first.or_else(|error| DECODED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error))?;
+        let first = compile(DECODED[0])
+            .or_else(|error| DECODED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error))?;
         Ok(Self { expression: expression.into(), filters: vec![first], errors: Vec::new() })
     }
 
-    /// What the user wrote.
+    /// Returns the expression.
     pub fn expression(&self) -> &str {
         &self.expression
     }
 
-    /// Whether a frame is kept. Frames of a link type for which the expression means nothing are not.
+    /// Returns whether a frame matches. Frames of a link type for which libpcap refuses the expression do not.
     #[inline]
-    pub fn keeps(&mut self, frame: &Frame<'_>) -> bool {
+    pub fn matches(&mut self, frame: &Frame<'_>) -> bool {
         if self.filters[0].0 != frame.link_type {
-            self.turn_to(frame.link_type);
+            self.select(frame.link_type);
         }
-        self.filters[0].1.as_ref().is_some_and(|filter| filter.keeps(frame.bytes, frame.wire_bytes))
+        self.filters[0].1.as_ref().is_some_and(|filter| filter.matches(frame.bytes, frame.wire_bytes))
     }
 
-    /// Puts the filter of a link type first.
+    /// Moves the filter of a link type to the front.
     #[cold]
-    fn turn_to(&mut self, link_type: u16) {
+    fn select(&mut self, link_type: u16) {
         let known = self.filters.iter().position(|&(other, _)| other == link_type);
         let at = known.unwrap_or_else(|| {
-            let filter =
-                CompiledFilter::compile(&self.expression, link_type, CompiledFilter::WHOLE).map_err(
-                    |error| match error {
-                        FilterError::Expression { expression, what } => {
-                            FilterError::LinkType { expression, link_type, what }
-                        }
-                        other => other,
-                    },
-                );
+            let filter = CompiledFilter::compile(&self.expression, link_type, CompiledFilter::WHOLE);
+            let filter = filter.map_err(|error| match error {
+                FilterError::Expression { expression, message } => {
+                    FilterError::LinkType { expression, link_type, message }
+                }
+                other => other,
+            });
             self.filters.push((link_type, filter.map_err(|error| self.errors.push(error)).ok()));
             self.filters.len() - 1
         });
         self.filters.swap(0, at);
     }
 
-    /// Link types that came since the last call and for which the expression means nothing.
+    /// Takes the errors since the last call: one for each new link type for which libpcap refuses the expression.
     pub fn take_errors(&mut self) -> Vec<FilterError> {
         std::mem::take(&mut self.errors)
     }

@@ -1,37 +1,40 @@
-//! Programs of the classic Berkeley Packet CompiledFilter: checked once, then run on every frame.
+//! Interprets programs of the classic Berkeley Packet Filter (BPF): checked once, then run on every frame.
 //!
-//! In: instructions, as libpcap compiles them and the kernel takes them. Out: how many octets of a frame to keep; 0 is none.
-//! Always true of a [`Program`]: every jump leads forward and to an instruction, the last one returns, scratch words and shifts
-//! are in range and no constant divides by 0. So a run ends after at most as many steps as there are instructions, and
-//! nothing in it can fail. A load behind the captured octets, and a division by 0, end the run with 0, as in the kernel.
-//! Source: the BSD Packet CompiledFilter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
+//! In: instructions in the form of libpcap and the kernel. Out: the number of bytes of a frame to keep; 0 drops it.
+//! Invariants of a [`Program`]: every jump leads forward to an instruction, the last instruction returns, scratch words
+//! and shifts are in range, and no constant divides by 0. So a run takes at most one step per instruction and cannot
+//! fail. A load beyond the captured bytes and a division by 0 end the run with 0, as in the kernel.
+//!
+//! Why no library: libpcap's interpreter (`bpf_filter`) is unsafe C, and calling it per frame would make libpcap a
+//! dependency of every build.
+//! Source: the BSD Packet Filter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
 
 use std::sync::Arc;
 
-/// Instructions that a program has at most, in the kernel as here.
-const MOST: usize = 4096;
-/// Scratch words.
+/// Largest number of instructions, as in the kernel.
+const MAX_INSTRUCTIONS: usize = 4096;
+/// Number of scratch words.
 const WORDS: usize = 16;
 
 /// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct BpfInstruction {
-    /// Class, and what the class says further.
+    /// Opcode: class, and size, operation, mode or source.
     pub code: u16,
-    /// Instructions to pass over if a condition holds.
+    /// Instructions to skip if the condition holds.
     pub jump_true: u8,
-    /// Instructions to pass over if it does not.
+    /// Instructions to skip if it does not.
     pub jump_false: u8,
-    /// The constant: an offset, a value, a distance.
+    /// Constant: an offset, a value or a distance.
     pub constant: u32,
 }
 
-/// A program that cannot run forever or go astray.
+/// A program that terminates and cannot fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program(Arc<[BpfInstruction]>);
 
-// Class of an instruction: its lowest three bits.
+// Instruction classes: the lowest three bits.
 const LOAD: u16 = 0;
 const LOAD_INDEX: u16 = 1;
 const STORE: u16 = 2;
@@ -41,27 +44,27 @@ const JUMP: u16 = 5;
 const RETURN: u16 = 6;
 const MOVE: u16 = 7;
 
-// Instructions as a whole: class, size or operation, mode or source.
+// Complete opcodes: class, size or operation, mode or source.
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
-const LOAD_OCTET: u16 = 0x30;
+const LOAD_BYTE: u16 = 0x30;
 const LOAD_WORD_AT: u16 = 0x40;
 const LOAD_HALF_AT: u16 = 0x48;
-const LOAD_OCTET_AT: u16 = 0x50;
+const LOAD_BYTE_AT: u16 = 0x50;
 const LOAD_CONSTANT: u16 = 0x00;
 const LOAD_SCRATCH: u16 = 0x60;
 const LOAD_LENGTH: u16 = 0x80;
 const INDEX_CONSTANT: u16 = 0x01;
 const INDEX_SCRATCH: u16 = 0x61;
 const INDEX_LENGTH: u16 = 0x81;
-/// Four times the lower half of an octet: the length of an IPv4 header.
+/// Four times the lower half of a byte: the length of an IPv4 header.
 const INDEX_HEADER: u16 = 0xb1;
 const RETURN_CONSTANT: u16 = 0x06;
 const RETURN_ACCUMULATOR: u16 = 0x16;
 const TO_INDEX: u16 = 0x07;
 const FROM_INDEX: u16 = 0x87;
 
-// Operations of the class COMPUTE, and where their second operand comes from.
+// Operations of the class COMPUTE, and the source of their second operand.
 const ADD: u16 = 0x00;
 const SUBTRACT: u16 = 0x10;
 const MULTIPLY: u16 = 0x20;
@@ -87,22 +90,61 @@ fn class(code: u16) -> u16 {
     code & 7
 }
 
+/// Why instructions are no valid program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// It is too long.
+    #[error("it has {0} instructions, more than {MAX_INSTRUCTIONS}")]
+    Length(usize),
+    /// It is empty, or its last instruction does not return.
+    #[error("it does not end with a return")]
+    NoReturn,
+    /// An instruction is invalid.
+    #[error("instruction {at}: {error}")]
+    Instruction {
+        /// Index of the instruction.
+        at: usize,
+        /// What is wrong with it.
+        error: InstructionError,
+    },
+}
+
+/// Why an instruction is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstructionError {
+    /// The opcode does not exist.
+    #[error("{0:#04x} is no opcode")]
+    Opcode(u16),
+    /// The scratch word does not exist.
+    #[error("there is no scratch word {0}")]
+    Scratch(u32),
+    /// It divides by the constant 0.
+    #[error("it divides by 0")]
+    Division,
+    /// It shifts by more than 31 bits.
+    #[error("it shifts 32 bits by {0}")]
+    Shift(u32),
+    /// It jumps backwards or out of the program.
+    #[error("it jumps back, or out of the program")]
+    Jump,
+}
+
 impl Program {
-    /// Checks instructions, and makes a program of them.
+    /// Checks instructions.
     ///
     /// # Errors
-    /// What is wrong, and with which instruction.
-    pub(crate) fn new(instructions: &[BpfInstruction]) -> Result<Self, String> {
-        if instructions.len() > MOST {
-            return Err(format!("it has {} instructions, and may have {MOST}", instructions.len()));
+    /// The first violation of the invariants.
+    pub(crate) fn new(instructions: &[BpfInstruction]) -> Result<Self, ProgramError> {
+        if instructions.len() > MAX_INSTRUCTIONS {
+            return Err(ProgramError::Length(instructions.len()));
         }
         match instructions.last() {
             Some(last) if class(last.code) == RETURN => {}
-            _ => return Err("it does not end with a return".into()),
+            _ => return Err(ProgramError::NoReturn),
         }
         for (at, instruction) in instructions.iter().enumerate() {
-            let behind = instructions.len() - at - 1;
-            check(instruction, behind).map_err(|what| format!("instruction {at}: {what}"))?;
+            let following = instructions.len() - at - 1;
+            check(instruction, following).map_err(|error| ProgramError::Instruction { at, error })?;
         }
         Ok(Self(instructions.into()))
     }
@@ -111,21 +153,21 @@ impl Program {
         &self.0
     }
 
-    /// How many octets of a frame the program keeps, of which `bytes` were captured.
+    /// Returns the number of bytes to keep of a frame, of which `bytes` are captured.
     #[inline]
     pub(crate) fn run(&self, bytes: &[u8], wire_bytes: u32) -> u32 {
         run(&self.0, bytes, wire_bytes).unwrap_or(0)
     }
 }
 
-/// What is wrong with an instruction that has so many others behind it.
-fn check(instruction: &BpfInstruction, behind: usize) -> Result<(), String> {
+/// Checks an instruction, given the number of instructions after it.
+fn check(instruction: &BpfInstruction, following: usize) -> Result<(), InstructionError> {
     let BpfInstruction { code, jump_true, jump_false, constant } = *instruction;
-    let unknown = || Err(format!("{code:#04x} is no instruction"));
-    let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(format!("there is no scratch word {constant}")) };
+    let unknown = || Err(InstructionError::Opcode(code));
+    let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(InstructionError::Scratch(constant)) };
     match class(code) {
         LOAD => match code {
-            LOAD_WORD | LOAD_HALF | LOAD_OCTET | LOAD_WORD_AT | LOAD_HALF_AT | LOAD_OCTET_AT | LOAD_CONSTANT
+            LOAD_WORD | LOAD_HALF | LOAD_BYTE | LOAD_WORD_AT | LOAD_HALF_AT | LOAD_BYTE_AT | LOAD_CONSTANT
             | LOAD_LENGTH => Ok(()),
             LOAD_SCRATCH => scratch(),
             _ => unknown(),
@@ -139,8 +181,8 @@ fn check(instruction: &BpfInstruction, behind: usize) -> Result<(), String> {
         COMPUTE => match (code & OPERATION, code & FROM_X) {
             _ if code & !(OPERATION | FROM_X) != COMPUTE => unknown(),
             (NEGATE, FROM_X) => unknown(),
-            (DIVIDE | REMAINDER, 0) if constant == 0 => Err("it divides by 0".into()),
-            (SHIFT_LEFT | SHIFT_RIGHT, 0) if constant > 31 => Err(format!("it shifts 32 bits by {constant}")),
+            (DIVIDE | REMAINDER, 0) if constant == 0 => Err(InstructionError::Division),
+            (SHIFT_LEFT | SHIFT_RIGHT, 0) if constant > 31 => Err(InstructionError::Shift(constant)),
             (ADD..=EXCLUSIVE_OR, _) => Ok(()),
             _ => unknown(),
         },
@@ -152,7 +194,7 @@ fn check(instruction: &BpfInstruction, behind: usize) -> Result<(), String> {
                 }
                 _ => return unknown(),
             };
-            if farthest < behind { Ok(()) } else { Err("it jumps back, or out of the program".into()) }
+            if farthest < following { Ok(()) } else { Err(InstructionError::Jump) }
         }
         RETURN if matches!(code, RETURN_CONSTANT | RETURN_ACCUMULATOR) => Ok(()),
         MOVE if matches!(code, TO_INDEX | FROM_INDEX) => Ok(()),
@@ -160,7 +202,7 @@ fn check(instruction: &BpfInstruction, behind: usize) -> Result<(), String> {
     }
 }
 
-/// `None` where a load fails, or a division.
+/// Runs a program; `None` if a load or a division fails.
 #[inline]
 fn run(program: &[BpfInstruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
     let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; WORDS]);
@@ -174,10 +216,10 @@ fn run(program: &[BpfInstruction], bytes: &[u8], wire_bytes: u32) -> Option<u32>
                 accumulator = match code {
                     LOAD_WORD => u32::from_be_bytes(load(bytes, constant, 0)?),
                     LOAD_HALF => u16::from_be_bytes(load(bytes, constant, 0)?).into(),
-                    LOAD_OCTET => u8::from_be_bytes(load(bytes, constant, 0)?).into(),
+                    LOAD_BYTE => u8::from_be_bytes(load(bytes, constant, 0)?).into(),
                     LOAD_WORD_AT => u32::from_be_bytes(load(bytes, constant, index)?),
                     LOAD_HALF_AT => u16::from_be_bytes(load(bytes, constant, index)?).into(),
-                    LOAD_OCTET_AT => u8::from_be_bytes(load(bytes, constant, index)?).into(),
+                    LOAD_BYTE_AT => u8::from_be_bytes(load(bytes, constant, index)?).into(),
                     LOAD_SCRATCH => scratch[word],
                     LOAD_LENGTH => wire_bytes,
                     _ => constant,
@@ -230,7 +272,7 @@ fn run(program: &[BpfInstruction], bytes: &[u8], wire_bytes: u32) -> Option<u32>
     }
 }
 
-/// Octets at an offset, if they were captured.
+/// Returns the bytes at an offset, if they are captured.
 #[inline]
 fn load<const N: usize>(bytes: &[u8], offset: u32, index: u32) -> Option<[u8; N]> {
     let start = usize::try_from(u64::from(offset) + u64::from(index)).ok()?;
@@ -246,15 +288,15 @@ mod tests {
     }
 
     fn refused(instructions: &[BpfInstruction]) -> String {
-        Program::new(instructions).expect_err("it is not to be run")
+        Program::new(instructions).expect_err("the program is invalid").to_string()
     }
 
     #[test]
-    fn what_could_go_astray_is_refused_with_its_place() {
+    fn invalid_instructions_are_refused_with_their_index() {
         let end = instruction(RETURN_CONSTANT, 1);
         assert!(refused(&[]).contains("return"));
         assert!(refused(&[instruction(LOAD_CONSTANT, 1)]).contains("return"));
-        assert!(refused(&vec![end; MOST + 1]).contains("4097"));
+        assert!(refused(&vec![end; MAX_INSTRUCTIONS + 1]).contains("4097"));
         assert!(refused(&[instruction(JUMP, 1), end]).contains("instruction 0: it jumps"));
         assert!(refused(&[instruction(JUMP, u32::MAX), end]).contains("jumps back"));
         let far = BpfInstruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
@@ -266,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_either_run_or_refused() {
+    fn every_opcode_is_interpreted_or_refused() {
         let known: Vec<u16> = (0..=u16::MAX)
             .filter(|&code| {
                 Program::new(&[instruction(code, 1), instruction(RETURN_CONSTANT, 0), instruction(RETURN_CONSTANT, 0)])
@@ -278,13 +320,13 @@ mod tests {
     }
 
     #[test]
-    fn a_load_behind_the_frame_and_a_division_by_0_keep_nothing() {
+    fn load_beyond_the_frame_and_division_by_0_drop_the_frame() {
         let keep = instruction(RETURN_CONSTANT, 9);
         let run = |program: &[BpfInstruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
         assert_eq!(run(&[instruction(LOAD_WORD, 0), keep]), 9);
         assert_eq!(run(&[instruction(LOAD_WORD, 1), keep]), 0);
-        assert_eq!(run(&[instruction(LOAD_OCTET, u32::MAX), keep]), 0);
-        let wraps = [instruction(INDEX_CONSTANT, u32::MAX), instruction(LOAD_OCTET_AT, 1), keep];
+        assert_eq!(run(&[instruction(LOAD_BYTE, u32::MAX), keep]), 0);
+        let wraps = [instruction(INDEX_CONSTANT, u32::MAX), instruction(LOAD_BYTE_AT, 1), keep];
         assert_eq!(run(&wraps), 0, "an offset does not wrap");
         assert_eq!(run(&[instruction(COMPUTE | DIVIDE | FROM_X, 0), keep]), 0);
         assert_eq!(run(&[instruction(LOAD_LENGTH, 0), instruction(RETURN_ACCUMULATOR, 0)]), 60);

@@ -101,7 +101,7 @@ fn what_is_no_capture_is_called_by_its_name() {
     let erf = [&[1, 2, 3, 4][..], &1_700_000_000_u32.to_le_bytes(), &[2, 4, 0, 80, 0, 0, 0, 60], &[0; 64]].concat();
     for (bytes, name) in [
         (b"".to_vec(), "empty"),
-        (b"x".to_vec(), "only 1 octets"),
+        (b"x".to_vec(), "only 1 bytes"),
         (b"Hello, world\n".to_vec(), "text"),
         ("Größe: ä€".as_bytes()[..11].to_vec(), "text"),
         (gzip(b"Hello, world\n"), "inside gzip, it looks like text"),
@@ -112,11 +112,11 @@ fn what_is_no_capture_is_called_by_its_name() {
         (b"BZh91AY&SY".to_vec(), "bzip2 -dc"),
         (b"PK\x03\x04\0\0".to_vec(), "zip"),
         (erf, "ERF"),
-        (vec![0x1f, 0x8b, 9, 9], "looks like gzip"),
-        (vec![0x28, 0xb5, 0x2f, 0xfd], "looks like zstd"),
+        (vec![0x1f, 0x8b, 9, 9], "before the first packet: the gzip stream"),
+        (vec![0x28, 0xb5, 0x2f, 0xfd], "before the first packet: the zstd stream"),
         (vec![0xff; 30], "ff ff ff ff"),
         ([vec![b'a'; 70], vec![0xff; 70]].concat(), "text"),
-        (vec![0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 1, 2, 3, 4, 0, 0], "byte order mark"),
+        (vec![0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 1, 2, 3, 4, 0, 0], "byte-order magic"),
     ] {
         let what = refusal(bytes);
         assert!(what.contains(name), "{name}: {what}");

@@ -17,7 +17,7 @@ fn refusal(bytes: Vec<u8>) -> String {
     same_either_way(&bytes);
     match from_bytes(Path::new("input"), bytes) {
         Ok(_) => panic!("this is no capture"),
-        Err(Error::NotACapture { what, .. }) => what,
+        Err(error @ Error::NotACapture { .. }) => error.to_string(),
         Err(other) => panic!("{other}"),
     }
 }
@@ -26,7 +26,7 @@ fn refusal(bytes: Vec<u8>) -> String {
 fn damage(bytes: &[u8]) -> (Vec<Kept>, Vec<(u64, String)>) {
     let (frames, errors) = same_either_way(bytes);
     let places = errors.into_iter().map(|error| match error {
-        Error::Damaged { offset, what, .. } => (offset, what),
+        Error::Damaged { offset, cause, .. } => (offset, cause.to_string()),
         other => panic!("{other}"),
     });
     (frames, places.collect())

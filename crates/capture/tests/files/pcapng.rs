@@ -53,7 +53,7 @@ fn simple_packets_without_a_snap_length_are_whole() {
     let file = Ng::section(true).interface(1, 0, &[]).simple(9, 9);
     assert_eq!(intact(&file.done())[0].bytes.len(), 9);
     let (frames, errors) = damage(&Ng::section(true).interface(1, 0, &[]).simple(8, 99).done());
-    assert!(frames.is_empty() && errors[0].1.contains("99 captured octets"));
+    assert!(frames.is_empty() && errors[0].1.contains("99 captured bytes"));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_length_told_in_two_ways_costs_that_block_alone() {
     file[end - 4] ^= 4;
     let (frames, errors) = damage(&file);
     assert_eq!(frames.iter().map(|f| f.time_ns).collect::<Vec<_>>(), [1000, 3000]);
-    assert_eq!(errors, [(at as u64, "the block's length is 36 in front and 32 at its end".to_owned())]);
+    assert_eq!(errors, [(at as u64, "the block's length is 36 at its start and 32 at its end".to_owned())]);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 #![allow(dead_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -79,36 +78,20 @@ pub fn is_captured(interface: &str) -> bool {
     ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
 }
 
-/// Sends frames into an interface as they are.
+/// Sends frames out of an interface unchanged.
 pub struct Sender {
-    socket: OwnedFd,
+    sender: weir_trafficgen::Sender,
     sent: u64,
 }
 
 impl Sender {
     pub fn new(interface: &str) -> Self {
-        let name = std::ffi::CString::new(interface).unwrap();
-        // SAFETY: plain calls; the address and the name live across them.
-        unsafe {
-            let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
-            assert!(socket >= 0, "{}", io::Error::last_os_error());
-            let socket = OwnedFd::from_raw_fd(socket);
-            let mut address: libc::sockaddr_ll = std::mem::zeroed();
-            address.sll_family = libc::AF_PACKET as u16;
-            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
-            assert!(address.sll_ifindex > 0, "{interface} is there");
-            let octets = size_of_val(&address) as u32;
-            let bound = libc::bind(socket.as_raw_fd(), (&raw const address).cast(), octets);
-            assert_eq!(bound, 0, "{}", io::Error::last_os_error());
-            Self { socket, sent: 0 }
-        }
+        Self { sender: weir_trafficgen::Sender::open(interface, false).unwrap(), sent: 0 }
     }
 
     /// Sends a frame; it has arrived at the other end when this returns, or soon.
     pub fn send(&mut self, frame: &[u8]) {
-        // SAFETY: the frame lives across the call.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
+        assert_eq!(self.sender.send(&[frame]).unwrap(), 1);
         self.sent += 1;
         // Between the ends is a queue of 1000 frames, which a busy system empties a little later.
         if self.sent.is_multiple_of(256) {

@@ -19,7 +19,7 @@ use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::expected_tcp::ExpectedTcp;
 use crate::frame::{Slot, TCP};
 use crate::hosts::Hosts;
-use crate::random::{Random, Share, mix64};
+use crate::random::{Fraction, Random, mix64};
 use crate::schedule::Schedule;
 use crate::{Bounds, SECOND_NS, START_NS};
 use conversation::{Conversation, Draft};
@@ -63,19 +63,19 @@ const WRAPS: u64 = 16;
 const WRAP_OCTETS: u64 = 20_000;
 
 /// How often the events come.
-struct Shares {
-    ipv6: Share,
-    rst: Share,
-    noid: Share,
-    loss: Share,
-    before: Share,
-    recut: Share,
-    reorder: Share,
-    spurious: Share,
-    duplicate: Share,
-    routed: Share,
-    keepalive: Share,
-    zerowindow: Share,
+struct Probabilities {
+    ipv6: Fraction,
+    rst: Fraction,
+    noid: Fraction,
+    loss: Fraction,
+    before: Fraction,
+    recut: Fraction,
+    reorder: Fraction,
+    spurious: Fraction,
+    duplicate: Fraction,
+    routed: Fraction,
+    keepalive: Fraction,
+    zerowindow: Fraction,
 }
 
 pub(super) struct Lossy {
@@ -84,7 +84,7 @@ pub(super) struct Lossy {
     hosts: Hosts,
     conversations: Box<[Option<Box<Conversation>>]>,
     bounds: Bounds,
-    shares: Shares,
+    shares: Probabilities,
     sent: u64,
     opened: u64,
     mean_life_ns: u64,
@@ -100,9 +100,11 @@ impl Lossy {
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
         let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
         let share = |key, tenths_of_a_percent: u64| {
-            Ok(values.share_in_billionths(key)?.map_or(Share(tenths_of_a_percent * Share::ALL.0 / 1_000), Share))
+            Ok(values
+                .fraction_billionths(key)?
+                .map_or(Fraction(tenths_of_a_percent * Fraction::ALL.0 / 1_000), Fraction))
         };
-        let shares = Shares {
+        let shares = Probabilities {
             ipv6: share("ipv6", 300)?,
             rst: share("rst", 50)?,
             noid: share("noid", 200)?,

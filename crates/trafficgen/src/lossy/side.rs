@@ -8,7 +8,7 @@
 //!   until then. So nothing that is only late is sent again, and nothing comes again within 10 ms of its hole;
 //! - what no acknowledgment tells of is repaired after a round trip and 200 ms in which nothing was sent.
 
-use super::Shares;
+use super::Probabilities;
 use super::octets::Octets;
 use super::probe::{Copied, Segment, Why};
 use crate::frame::{ACK, FIN, PSH, WINDOW};
@@ -33,7 +33,7 @@ const MOST_OCTETS: u64 = 60_000;
 /// Chance and its odds.
 pub(super) struct Dice<'a> {
     pub(super) random: &'a mut Random,
-    pub(super) shares: &'a Shares,
+    pub(super) shares: &'a Probabilities,
 }
 
 /// What happens to a segment on its way.

@@ -1,0 +1,162 @@
+//! Errors of DPDK sources.
+
+use super::driver::Failure;
+use crate::settings::SettingsError;
+use std::io;
+
+/// Why DPDK does not open a device.
+#[derive(Debug, thiserror::Error)]
+pub enum DpdkError {
+    /// No device is named.
+    #[error("no device is named; name a PCI address as in dpdk:0000:17:00.0, or a virtual device as in dpdk:net_null0")]
+    NoDevice,
+    /// The name is no valid PCI address.
+    #[error("{0} is no PCI address; it must have the form 0000:17:00.0 (domain, bus, device, function)")]
+    PciAddress(String),
+    /// A setting is wrong.
+    #[error("{0}; arguments for DPDK follow the device, each after a semicolon")]
+    Settings(#[from] SettingsError),
+    /// There are fewer packet buffers than the descriptors need.
+    #[error(
+        "mbufs={mbufs} is too few for descriptors={descriptors}: each descriptor holds one, and {spare} more are in use"
+    )]
+    Mbufs {
+        /// The setting `mbufs`.
+        mbufs: u32,
+        /// Descriptors of each queue.
+        descriptors: u32,
+        /// Further buffers that are needed.
+        spare: u32,
+    },
+    /// No NIC has this PCI address.
+    #[error("no PCI device has the address {0}: `lspci -D` lists them, `dpdk-devbind.py --status` the NICs")]
+    NoPciDevice(String),
+    /// DPDK could not be started before.
+    #[error("DPDK could not be started in this process: {0}")]
+    NotStarted(String),
+    /// DPDK cannot be started.
+    #[error("DPDK does not start{}: {failure}", if failure.is_permission() { " (not permitted: is this root?)" } else { "" })]
+    Start {
+        /// DPDK's error.
+        failure: Failure,
+    },
+    /// DPDK was started with another setting of huge pages.
+    #[error("DPDK runs in this process with hugepages={current}: a second source cannot have hugepages={requested}")]
+    HugePages {
+        /// The current setting.
+        current: &'static str,
+        /// The requested setting.
+        requested: &'static str,
+    },
+    /// DPDK was started on another core.
+    #[error("DPDK already runs in this process: a second source cannot have core={0}, give it to the first")]
+    CoreInUse(u32),
+    /// The process may not run on this core.
+    #[error("core={0}: this process may not run on this core, or it does not exist")]
+    NoCore(u32),
+    /// No huge page is free.
+    #[error(
+        "no huge page is free: as root, `echo 512 > /proc/sys/vm/nr_hugepages` reserves 512 pages of 2 MB (best after boot, \
+         before memory is fragmented); hugepages=off works without them, more slowly"
+    )]
+    NoHugePages,
+    /// The port has fewer queues.
+    #[error(
+        "{}",
+        if *available == 0 { "this device has no receive queue".into() }
+        else { format!("queues={requested}: the port has {available} at most") }
+    )]
+    Queues {
+        /// The setting `queues`.
+        requested: u16,
+        /// Queues of the port.
+        available: u16,
+    },
+    /// The port changes the number of descriptors.
+    #[error("descriptors={requested} is not possible with this port: the nearest is descriptors={possible}")]
+    Descriptors {
+        /// The setting `descriptors`.
+        requested: u16,
+        /// The number that the port uses.
+        possible: u16,
+    },
+    /// This process has already opened the device.
+    #[error("this process already has the device, for another source")]
+    DeviceInUse,
+    /// DPDK cannot open the device.
+    #[error("DPDK cannot open this device: {cause} DPDK reports: {failure}")]
+    Device {
+        /// The likely cause.
+        cause: DeviceCause,
+        /// DPDK's error.
+        failure: Failure,
+    },
+    /// The port refuses the hash key.
+    #[error(
+        "the port refuses the hash key that keeps both directions of a flow on one queue; symmetric=off accepts its own \
+         key; then queues=1 or --uniflow-key keeps flow records correct"
+    )]
+    HashKey,
+    /// There is no memory for the packet buffers.
+    #[error(
+        "no memory for {mbufs} packet buffers on each of {queues} queues, {} MB: lower descriptors= and mbufs=, or reserve \
+         more huge pages on the NIC's NUMA node (without them there are {without_mib} MiB in all). DPDK reports: {failure}",
+        u64::from(*mbufs) * 2432 * u64::from(*queues) / 1_000_000 + 1
+    )]
+    Memory {
+        /// Packet buffers of each queue.
+        mbufs: u32,
+        /// Number of queues.
+        queues: u16,
+        /// Memory without huge pages.
+        without_mib: &'static str,
+        /// DPDK's error.
+        failure: Failure,
+    },
+    /// The port refuses the configuration.
+    #[error("the port refuses this configuration: {0}")]
+    Port(Failure),
+}
+
+/// Why DPDK probably cannot open a device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceCause {
+    /// A virtual device with an unknown name or argument.
+    #[error("the name must be a driver and a number, such as net_pcap0, with arguments of that driver.")]
+    Virtual,
+    /// No permission.
+    #[error("not permitted: run as root, or give this user /dev/vfio and enough locked memory (ulimit -l).")]
+    Permission,
+    /// Another process uses it.
+    #[error("another process uses it.")]
+    OtherProcess,
+    /// No kernel driver is bound.
+    #[error("no kernel driver is bound to it; `dpdk-devbind.py --bind=vfio-pci {0}` binds it for DPDK.")]
+    Unbound(String),
+    /// It is bound for DPDK, but cannot be used.
+    #[error("it is bound for DPDK; either another process uses it, or DPDK has no driver for it.")]
+    Bound,
+    /// A kernel driver is bound.
+    #[error(
+        "the kernel driver {driver} is bound to it; `dpdk-devbind.py --bind=vfio-pci {address}` binds it for DPDK (the system \
+         then loses it; NICs of Mellanox and NVIDIA keep mlx5_core)."
+    )]
+    KernelDriver {
+        /// The driver.
+        driver: String,
+        /// PCI address.
+        address: String,
+    },
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: ", self.call)?;
+        // Drivers return -1 for any error, which is EPERM.
+        match self.errno {
+            libc::EPERM => f.write_str("failed")?,
+            errno => write!(f, "{}", io::Error::from_raw_os_error(errno))?,
+        }
+        if self.message.is_empty() { Ok(()) } else { write!(f, "; {}", self.message) }
+    }
+}

@@ -1,0 +1,183 @@
+//! Errors of live sources.
+
+use crate::settings::SettingsError;
+use std::io;
+
+/// Why live traffic cannot be opened, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The name begins with no scheme of a live source.
+    #[error("not live traffic; live sources begin with {}", known.join(", "))]
+    UnknownScheme {
+        /// All schemes.
+        known: &'static [&'static str],
+    },
+    /// A setting is wrong.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A tap names an interface twice.
+    #[error("an interface is named twice, so each of its packets would count twice")]
+    DuplicateInterface,
+    /// A tap names more interfaces than a burst has frames.
+    #[error("more than {} interfaces cannot share one source", crate::BURST)]
+    TooManyInterfaces,
+    /// The interfaces of a tap have different numbers of queues.
+    #[error("the interfaces have different numbers of queues; set queues=")]
+    QueueCountsDiffer,
+    /// A system call failed.
+    #[error("cannot {action}: {error}")]
+    Io {
+        /// What was to be done.
+        action: String,
+        /// Error of the operating system.
+        error: io::Error,
+    },
+    /// There is no interface of this name.
+    #[error("there is no interface '{name}'; there are: {}", existing.join(", "))]
+    NoInterface {
+        /// The name.
+        name: String,
+        /// Names of all interfaces.
+        existing: Vec<String>,
+    },
+    /// The interface is down.
+    #[error("the interface is down; as root: ip link set dev {0} up")]
+    InterfaceDown(String),
+    /// The interface was removed while it was read.
+    #[error("the interface was removed; the packets before that were read")]
+    InterfaceRemoved,
+    /// AF_PACKET: interfaces of this kind are not supported.
+    #[error("interfaces of its kind (hardware type {0}) are not supported; Ethernet, loopback and IP tunnels are")]
+    HardwareType(u16),
+    /// AF_PACKET: a capability is missing.
+    #[error(
+        "not permitted: capturing needs CAP_NET_RAW; run as root, or once as root: setcap cap_net_raw+ep {}",
+        std::env::current_exe().map_or_else(|_| "weir".into(), |path| path.display().to_string())
+    )]
+    CapturePermission,
+    /// AF_PACKET: the rings exceed the memory.
+    #[error(
+        "queues={queues}, blocks={blocks}, block={block_bytes} take {} MiB of memory, more than is available; \
+         make one of them smaller",
+        (u64::from(*queues) * u64::from(*blocks) * u64::from(*block_bytes)).div_ceil(1 << 20)
+    )]
+    RingMemory {
+        /// Number of rings.
+        queues: u16,
+        /// Blocks of a ring.
+        blocks: u32,
+        /// Size of a block.
+        block_bytes: u32,
+    },
+    /// AF_PACKET: the fanout group has no place for another socket.
+    #[error("fanout={0}: the group is full; choose another number")]
+    FanoutFull(u16),
+    /// AF_PACKET: the fanout group belongs to another program.
+    #[error(
+        "fanout={0}: another program has a group of that number on another interface or with another mode; \
+         choose another number"
+    )]
+    FanoutInUse(u16),
+    /// AF_PACKET: a capability to configure the NIC is missing.
+    #[error("timestamps=hardware: not permitted: configuring the NIC needs CAP_NET_ADMIN, and capturing CAP_NET_RAW")]
+    TimestampPermission,
+    /// AF_PACKET: the NIC does not time-stamp every frame.
+    #[error(
+        "timestamps=hardware: the NIC cannot time-stamp every frame (ethtool -T {0} shows what it can); leave it out"
+    )]
+    HardwareTimestamps(String),
+    /// AF_PACKET: the ring does not deliver all packets.
+    #[error("the kernel counted {0} packets that it did not deliver")]
+    Undelivered(u64),
+    /// AF_XDP: the interface is not Ethernet.
+    #[error("it is not Ethernet (hardware type {0}), and af_xdp reads nothing else; af_packet: may read it")]
+    NotEthernet(u16),
+    /// AF_XDP: the interface does not have these queues.
+    #[error(
+        "queues={requested}: {name} has {}; ethtool -l {name} shows how many it can have",
+        if *queues == 1 { "only queue 0".into() } else { format!("queues 0-{}", queues - 1) }
+    )]
+    NoQueue {
+        /// The interface.
+        name: String,
+        /// The setting.
+        requested: String,
+        /// Number of queues of the interface.
+        queues: u32,
+    },
+    /// AF_XDP: a capability is missing.
+    #[error("not permitted: it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root")]
+    XdpPermission,
+    /// AF_XDP: the kernel does not support it.
+    #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS)")]
+    NoXdpSockets,
+    /// AF_XDP: the kernel refuses the map of sockets.
+    #[error("the kernel refuses the map of sockets (it must be 5.9 or newer, with CONFIG_XDP_SOCKETS): {0}")]
+    SocketMap(io::Error),
+    /// AF_XDP: the kernel refuses the program.
+    #[error("the kernel refuses the program (it must be {required} or newer): {error}; {verifier}")]
+    XdpProgram {
+        /// Oldest kernel that takes it.
+        required: &'static str,
+        /// Error of the operating system.
+        error: io::Error,
+        /// Last lines of the verifier's log.
+        verifier: String,
+    },
+    /// AF_XDP: another program is attached to the interface.
+    #[error(
+        "another XDP program is attached to it (ip link show dev {0} shows which): end the process that attached it, \
+         or: ip link set dev {0} xdp off"
+    )]
+    XdpInUse(String),
+    /// AF_XDP: the driver has no native XDP.
+    #[error("its driver has no native XDP; attach=generic works with every driver")]
+    NoNativeXdp,
+    /// AF_XDP: the driver refuses a native program in its configuration.
+    #[error(
+        "its driver refuses a native XDP program in its configuration ({0}): often the MTU is too large for it, \
+         or GRO in hardware (LRO) is on; attach=generic works with every driver"
+    )]
+    NativeXdp(io::Error),
+    /// AF_XDP: the kernel does not attach the program.
+    #[error("the kernel does not attach the program (it must be 5.9 or newer): {0}")]
+    XdpAttach(io::Error),
+    /// AF_XDP: the memory for frames exceeds the limit of locked memory.
+    #[error(
+        "frames={0}: this exceeds the limit of locked memory; raise the limit (ulimit -l), give CAP_IPC_LOCK, or \
+         lower frames="
+    )]
+    LockedMemory(u32),
+    /// AF_XDP: another program has a socket on the queue.
+    #[error("another program has an AF_XDP socket on queue {0}")]
+    QueueInUse(u32),
+    /// AF_XDP: the driver has no zero copy.
+    #[error("its driver has no zero copy for queue {queue} ({error}); mode=copy works with every driver")]
+    NoZeroCopy {
+        /// The queue.
+        queue: u32,
+        /// Error of the operating system.
+        error: io::Error,
+    },
+    /// AF_XDP: the length of cut frames is unknown.
+    #[error("the driver passes no metadata, so the length of frames that are cut is unknown; leave snap out")]
+    NoMetadata,
+    /// DPDK is not part of this build.
+    #[error(
+        "this weir was built without DPDK: `cargo build --release --features dpdk` builds it in, and needs DPDK \
+         itself (on Debian 12, apt-get install libdpdk-dev pkg-config)"
+    )]
+    NoDpdk,
+    /// DPDK cannot open the device.
+    #[cfg(feature = "dpdk")]
+    #[error(transparent)]
+    Dpdk(#[from] crate::dpdk::error::DpdkError),
+}
+
+impl LiveError {
+    /// Wraps the error of a system call.
+    pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let action = action.into();
+        |error| Self::Io { action, error }
+    }
+}
