@@ -1,5 +1,6 @@
-//! Community ID version 1 with seed 0 (github.com/corelight/community-id-spec): a flow identifier that is the same
-//! for both directions and in all tools that support it. It is computed at export and not stored in records.
+//! Community ID version 1 with seed 0 (github.com/corelight/community-id-spec): a flow identifier
+//! that is the same for both directions and in all tools that support it. It is computed at export
+//! and not stored in records.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +22,8 @@ impl CommunityId {
     }
 }
 
-/// The Community ID of a flow; `None` for layer 2, and for overflow records, whose addresses are prefixes.
+/// The Community ID of a flow; `None` for layer 2, and for overflow records, whose addresses are
+/// prefixes.
 pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
@@ -32,8 +34,8 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
         _ => None,
     };
     let (source_port, destination_port) = ports.unwrap_or((0, 0));
-    // ICMP messages without a counterpart have 0x100 | code in place of the port (see `weir_packet::Packet`); their
-    // endpoints keep the order of the message.
+    // ICMP messages without a counterpart have 0x100 | code in place of the port (see
+    // `weir_packet::Packet`); their endpoints keep the order of the message.
     let one_way = flow.is_icmp() && destination_port > 0xff;
     let mut ends = [(flow.source, source_port), (flow.destination, destination_port & if one_way { 0xff } else { !0 })];
     if !one_way {
@@ -70,8 +72,8 @@ mod tests {
     use weir_flow::Approximate;
     use weir_packet::ipv4_mapped;
 
-    /// Protocol, source, destination, ports (ICMP: type and counterpart, or type and 0x100 | code) and Community ID, from
-    /// the baseline of the specification.
+    /// Protocol, source, destination, ports (ICMP: type and counterpart, or type and 0x100 | code)
+    /// and Community ID, from the baseline of the specification.
     const VECTORS: &[(u8, &str, &str, u16, u16, &str)] = &[
         (1, "192.168.0.89", "192.168.0.1", 8, 0, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
         (1, "192.168.0.1", "192.168.0.89", 0, 8, "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),

@@ -1,19 +1,20 @@
-//! Information elements: the encoding of a field value in a data record of IPFIX (RFC 7011) or NetFlow v9
-//! (RFC 3954).
+//! Information elements: the encoding of a field value in a data record of IPFIX (RFC 7011) or
+//! NetFlow v9 (RFC 3954).
 
 use crate::field_value::FieldValue;
 use crate::uptime::uptime_ms;
 use std::net::IpAddr;
 use weir_packet::Network;
 
-/// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the number for
-/// examples and documentation (RFC 5612): see docs/decisions/0010.
+/// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the
+/// number for examples and documentation (RFC 5612): see docs/decisions/0010.
 pub(crate) const WEIR_ENTERPRISE: u32 = 32473;
 /// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
 /// Private enterprise number of ntop, whose elements many collectors support.
 pub(crate) const NTOP_ENTERPRISE: u32 = 35632;
-/// The bit that makes the number of a Weir element that of its reverse direction (RFC 5103 section 6.2).
+/// The bit that makes the number of a Weir element that of its reverse direction (RFC 5103 section
+/// 6.2).
 pub(crate) const WEIR_REVERSE_BIT: u16 = 0x4000;
 
 /// Abstract data types (RFC 7011 section 6.1, RFC 5610 section 3.1).
@@ -101,12 +102,13 @@ pub(crate) struct Element {
     pub number: u16,
     pub name: &'static str,
     pub data_type: DataType,
-    /// Length in a data record, octets: that of the type, or less (reduced-size encoding, RFC 7011 section 6.2).
+    /// Length in a data record, octets: that of the type, or less (reduced-size encoding, RFC 7011
+    /// section 6.2).
     pub octets: u16,
     /// Semantics and units of a Weir element; `None` for elements of IANA and ntop.
     pub weir: Option<(Semantics, Units)>,
-    /// Number of the reverse direction of an ntop element. A larger value than the element can hold is sent as
-    /// the largest one.
+    /// Number of the reverse direction of an ntop element. A larger value than the element can hold
+    /// is sent as the largest one.
     pub ntop_reverse: Option<u16>,
     /// Omitted in directions without TCP anomalies.
     pub with_anomalies_only: bool,
@@ -176,7 +178,8 @@ impl Element {
         Self { network: Some(network), ..self }
     }
 
-    /// Restricted to numbers that do not fit into `octets`, where another element of the field is sent.
+    /// Restricted to numbers that do not fit into `octets`, where another element of the field is
+    /// sent.
     pub const fn beyond(self, octets: u16) -> Self {
         Self { min: 1 << (8 * octets), ..self }
     }
@@ -192,7 +195,8 @@ impl Element {
         self.formats == Formats::Both || self.formats == format
     }
 
-    /// Whether the element is sent for this value. `without_anomalies`: the direction has no TCP anomalies.
+    /// Whether the element is sent for this value. `without_anomalies`: the direction has no TCP
+    /// anomalies.
     #[inline(always)]
     pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
@@ -211,7 +215,8 @@ impl Element {
         fits && !(without_anomalies && self.with_anomalies_only) && self.network.is_none_or(|only| only == network)
     }
 
-    /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms since 1970-01-01 UTC.
+    /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms
+    /// since 1970-01-01 UTC.
     #[inline(always)]
     pub fn write(&self, value: &FieldValue, boot_ms: u64, out: &mut RecordBuffer) {
         let number = match *value {
@@ -240,8 +245,8 @@ impl Element {
     }
 }
 
-/// Smallest message size limit, octets: it holds the longest template and the longest records of one flow, and
-/// is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
+/// Smallest message size limit, octets: it holds the longest template and the longest records of
+/// one flow, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
 pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 
 /// A buffer for the records of one flow. Its size is fixed, because the longest record is known.
@@ -283,8 +288,9 @@ impl RecordBuffer {
     }
 }
 
-/// The NTP time format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of 2^-32 s. The
-/// fraction is rounded up, so that a conversion back to nanoseconds is exact, whether it truncates or rounds.
+/// The NTP time format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of
+/// 2^-32 s. The fraction is rounded up, so that a conversion back to nanoseconds is exact, whether
+/// it truncates or rounds.
 fn ntp(time_ns: u64) -> u64 {
     const SECONDS_1900_TO_1970: u64 = 2_208_988_800;
     let (seconds, ns) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);

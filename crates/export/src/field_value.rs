@@ -10,10 +10,12 @@ use weir_tcp::Degradation;
 pub(crate) enum FieldValue {
     /// The field does not apply.
     Absent,
-    /// The field applies but has no value: null in text, 0 in a template, which keeps templates few.
+    /// The field applies but has no value: null in text, 0 in a template, which keeps templates
+    /// few.
     Missing,
     Unsigned(u64),
-    /// A number that follows from other fields of a direction without TCP anomalies. Templates omit it then.
+    /// A number that follows from other fields of a direction without TCP anomalies. Templates omit
+    /// it then.
     Implied(u64),
     /// Always finite.
     Float(f64),

@@ -1,8 +1,9 @@
-//! The list of fields: name, description, how the value is read from a flow record, and the information elements.
+//! The list of fields: name, description, how the value is read from a flow record, and the
+//! information elements.
 //!
-//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from [`FIELDS`]. Only this
-//! file decides whether a field applies to a flow. If not, its value is [`FieldValue::Absent`]: null in JSON, empty in
-//! CSV, and not in the template.
+//! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from
+//! [`FIELDS`]. Only this file decides whether a field applies to a flow. If not, its value is
+//! [`FieldValue::Absent`]: null in JSON, empty in CSV, and not in the template.
 
 use crate::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
@@ -59,9 +60,10 @@ pub(crate) trait Visitor {
     fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue);
 }
 
-/// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to `each` direction, or to
-/// `tcp`, which is TCP analysis of each direction. The function visits all fields, or those of the reverse direction,
-/// without a loop, so that the properties of each field are constants.
+/// Defines a list of fields and a function that visits them. A field belongs to the `flow`, to
+/// `each` direction, or to `tcp`, which is TCP analysis of each direction. The function visits all
+/// fields, or those of the reverse direction, without a loop, so that the properties of each field
+/// are constants.
 macro_rules! fields {
     (@reverse flow $name:literal) => { None };
     (@reverse each $name:literal) => { Some(concat!("rev_", $name)) };
@@ -104,7 +106,8 @@ fn read(record: &Record<'_>, field: impl FnOnce(&Record<'_>) -> FieldValue) -> F
 
 #[rustfmt::skip]
 fields! {
-    /// All fields of JSON and CSV in their order. Those of the reverse direction follow after the last.
+    /// All fields of JSON and CSV in their order. Those of the reverse direction follow after the
+    /// last.
     FIELDS, visit_fields:
     flow "start", "time", "", "Time of the earliest packet of both directions, UTC, ns resolution.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
@@ -146,7 +149,8 @@ fields! {
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)],
         |r| FieldValue::Unsigned(r.direction.frame_bytes);
     each "tcp_flags", "integer", "", "TCP control bits of all packets, combined with OR; 12 bits as in the header.",
-        // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet form.
+        // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
+        // form.
         [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
          Element::iana(6, "tcpControlBits", Unsigned16).beyond(1).also_netflow9()],
         |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::Unsigned(d.tcp_flags.into()));
@@ -411,8 +415,8 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|field| field.name).chain(FIELDS.iter().filter_map(|field| field.reverse))
 }
 
-/// Splits a flow into unidirectional flows, one per direction with packets and at least one; true if it is the reverse
-/// direction.
+/// Splits a flow into unidirectional flows, one per direction with packets and at least one; true
+/// if it is the reverse direction.
 pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRecord, bool)> {
     let forward = FlowRecord { reverse: Direction::default(), ..*flow };
     let reverse = FlowRecord {
@@ -436,8 +440,8 @@ fn is_ip(record: &Record<'_>) -> bool {
     record.flow.network != Network::Layer2
 }
 
-/// Whether type and code are known. An overflow record sums many types; if the packet had no type and code, both ports
-/// are 0 (docs/metering.md section 2).
+/// Whether type and code are known. An overflow record sums many types; if the packet had no type
+/// and code, both ports are 0 (docs/metering.md section 2).
 fn has_icmp(record: &Record<'_>) -> bool {
     let flow = record.flow;
     flow.is_icmp()
@@ -455,8 +459,8 @@ fn tcp_count(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> u64) -> Field
     record.tcp.map_or(FieldValue::Absent, |report| FieldValue::Unsigned(read(report)))
 }
 
-/// A counter of TCP analysis that equals `usual`, computed from other fields, in nearly every direction without anomalies.
-/// docs/fields.md has the rules.
+/// A counter of TCP analysis that equals `usual`, computed from other fields, in nearly every
+/// direction without anomalies. docs/fields.md has the rules.
 fn implied(
     record: &Record<'_>,
     read: impl FnOnce(&TcpReport) -> u64,

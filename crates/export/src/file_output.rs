@@ -1,7 +1,8 @@
 //! A file or standard output that counts which records were written.
 //!
-//! Callers pass octets together with the offsets at which records end. The first write that fails ends the
-//! output: records that end before the first octet not written are exported, all later ones are lost.
+//! Callers pass octets together with the offsets at which records end. The first write that fails
+//! ends the output: records that end before the first octet not written are exported, all later
+//! ones are lost.
 
 use crate::pending_records::PendingRecords;
 use crate::sink::Error;

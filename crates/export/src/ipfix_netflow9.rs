@@ -1,13 +1,14 @@
-//! IPFIX (RFC 7011; RFC 5103 for bidirectional flows, RFC 5655 for files) and NetFlow v9 (RFC 3954): data records that
-//! follow templates.
+//! IPFIX (RFC 7011; RFC 5103 for bidirectional flows, RFC 5655 for files) and NetFlow v9 (RFC
+//! 3954): data records that follow templates.
 //!
 //! ```text
-//! for each flow: encode -> set of elements; a new set gets a new template, sent before its first record
+//! for each flow: encode -> set of elements; a new set gets a new template, sent before the record
 //!                message too full for all records of the flow -> send the message first
 //! ```
-//! Invariants: all records of a flow are in one message, so a flow is exported or lost as a whole. No message is
-//! longer than its limit. Over UDP all templates are retransmitted regularly, and soon after a message was lost.
-//! Sets are padded to 4 octets, which is less than the shortest record.
+//! Invariants: all records of a flow are in one message, so a flow is exported or lost as a whole.
+//! No message is longer than its limit. Over UDP all templates are retransmitted regularly, and
+//! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
+//! record.
 
 use crate::element::{Formats, RecordBuffer};
 use crate::fields::unidirectional;
@@ -31,8 +32,9 @@ const TEMPLATE_REFRESH: Duration = Duration::from_secs(60);
 const TEMPLATE_REFRESH_AFTER_LOSS: Duration = Duration::from_secs(1);
 /// Set ID of options templates (RFC 7011 section 3.3.2).
 const OPTIONS_TEMPLATE_SET: u16 = 3;
-/// Largest number of templates of bidirectional flows. Ordinary traffic needs some dozens. Further flows are sent
-/// as unidirectional records, which need fewer templates than there are template IDs left.
+/// Largest number of templates of bidirectional flows. Ordinary traffic needs some dozens. Further
+/// flows are sent as unidirectional records, which need fewer templates than there are template IDs
+/// left.
 const MAX_BIFLOW_TEMPLATES: usize = 4096;
 /// The first template ID (RFC 7011 section 3.4.1).
 const FIRST_TEMPLATE_ID: u16 = 256;
@@ -230,11 +232,11 @@ impl TemplateSink {
         }
     }
 
-    /// Sends templates and type information at the start, and regularly over UDP. They begin a message, so that a
-    /// collector that starts with this message can decode it.
+    /// Sends templates and type information at the start, and regularly over UDP. They begin a
+    /// message, so that a collector that starts with this message can decode it.
     fn announce_if_due(&mut self) -> Result<(), Error> {
         let udp = matches!(self.transport, Transport::Udp(_));
-        // The uptime is not read for a file.
+        // The clock is not read for a file.
         let all = self.announced.is_none_or(|announced| {
             udp && {
                 let age = announced.elapsed();
@@ -260,8 +262,9 @@ impl TemplateSink {
         result
     }
 
-    /// Sends the type information of Weir's elements in separate messages and no more often than needed: nfdump 1.7.1
-    /// does not count these records in the sequence number, and reports later data records as lost.
+    /// Sends the type information of Weir's elements in separate messages and no more often than
+    /// needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
+    /// data records as lost.
     fn send_type_information(&mut self) -> Result<(), Error> {
         let mut result = self.put(OPTIONS_TEMPLATE_SET, &type_information_template());
         let types: Vec<Vec<u8>> = self.layout.type_information().collect();

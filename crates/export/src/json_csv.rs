@@ -1,7 +1,8 @@
-//! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, but lines end with LF).
+//! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, but lines end
+//! with LF).
 //!
-//! Lines are appended to one reused buffer. No name, address or number of a field has a character that JSON or
-//! CSV must escape (a test checks this), so text is copied as it is.
+//! Lines are appended to one reused buffer. No name, address or number of a field has a character
+//! that JSON or CSV must escape (a test checks this), so text is copied as it is.
 
 use crate::field_value::FieldValue;
 use crate::fields::{Field, Record, Visitor, columns, unidirectional, visit_fields};
@@ -194,8 +195,9 @@ fn append_time(time_ns: u64, out: &mut Vec<u8>) {
     out.extend(text);
 }
 
-/// Converts days since 1970-01-01 to year, month and day. Years begin in March, so that the leap day is the last day
-/// of a year, and are grouped in eras of 400 years (146 097 days) from 0000-03-01 on.
+/// Converts days since 1970-01-01 to year, month and day. Years begin in March, so that the leap
+/// day is the last day of a year, and are grouped in eras of 400 years (146 097 days) from
+/// 0000-03-01 on.
 fn date(days_since_1970: u64) -> (u64, u64, u64) {
     let days = days_since_1970 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

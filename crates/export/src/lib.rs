@@ -5,7 +5,8 @@
 //! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
 //! Not done here: metering, timeouts, queues between threads.
 //!
-//! The list of fields (`fields.rs`) is the source of all formats; `docs/fields.md` is generated from it.
+//! The list of fields (`fields.rs`) is the source of all formats; `docs/fields.md` is generated
+//! from it.
 #![forbid(unsafe_code)]
 
 mod community_id;

@@ -1,8 +1,10 @@
-//! NetFlow v5: a header of 24 octets and up to 30 records of 48 octets; IPv4 only, unidirectional, 32-bit counters.
+//! NetFlow v5: a header of 24 octets and up to 30 records of 48 octets; IPv4 only, unidirectional,
+//! 32-bit counters.
 //!
-//! A direction with more packets or octets than 32 bits hold is split into records whose sums are exact. All records
-//! of a flow are in one datagram, and all records of a datagram have the same sampling rate. Only a flow that needs
-//! more than one datagram has datagrams of its own, and is lost if one of them is lost.
+//! A direction with more packets or octets than 32 bits hold is split into records whose sums are
+//! exact. All records of a flow are in one datagram, and all records of a datagram have the same
+//! sampling rate. Only a flow that needs more than one datagram has datagrams of its own, and is
+//! lost if one of them is lost.
 
 use crate::field_value::FieldValue;
 use crate::fields::{Record, type_and_code, unidirectional};
@@ -99,8 +101,8 @@ impl Netflow5Sink {
         }
     }
 
-    /// Sends one of the datagrams of a flow that needs several. From the second datagram on, a refusal concerns the
-    /// previous datagram of the same flow.
+    /// Sends one of the datagrams of a flow that needs several. From the second datagram on, a
+    /// refusal concerns the previous datagram of the same flow.
     fn send_one_of_several(&mut self, first: &mut bool, lost: &mut Option<ExportLossReason>) {
         let sent = self.send();
         if sent.refused_before && !*first {

@@ -9,9 +9,9 @@ use crate::sink_spec::{CollectorFormat, FileFormat, SinkSpec};
 use crate::udp::UdpOutput;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
-/// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default ports
-/// are 4739, 2055 and 9995. `?mtu=N` (UDP payload of a datagram in octets, default 1420) and `rate=N`
-/// (datagrams per second, default 10 000, 0 for no limit), joined by `&`, may follow.
+/// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
+/// ports are 4739, 2055 and 9995. `?mtu=N` (UDP payload of a datagram in octets, default 1420) and
+/// `rate=N` (datagrams per second, default 10 000, 0 for no limit), joined by `&`, may follow.
 ///
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.

@@ -1,4 +1,5 @@
-//! Flow records in a piece of output, counted in the ledger when the outcome of the output is known.
+//! Flow records in a piece of output, counted in the ledger when the outcome of the output is
+//! known.
 
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};

@@ -1,5 +1,5 @@
-//! Encodes a flow record as a data record of a template. The set of elements that apply to the flow identifies
-//! the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
+//! Encodes a flow record as a data record of a template. The set of elements that apply to the flow
+//! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
 use crate::element::{
     Element, Formats, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, RecordBuffer, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
@@ -56,8 +56,8 @@ const REVERSE_SLOTS: usize = {
 impl RecordEncoder {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
     pub fn new(format: Formats) -> Self {
-        // The reverse direction is first: nfdump 1.7.1 stores unknown reverse elements as the forward ones, and keeps
-        // the last value.
+        // The reverse direction is first: nfdump 1.7.1 stores unknown reverse elements as the
+        // forward ones, and keeps the last value.
         let slots: Vec<ElementSlot> = [true, false]
             .into_iter()
             .flat_map(|reverse| {
@@ -70,8 +70,8 @@ impl RecordEncoder {
         Self { format, slots }
     }
 
-    /// Appends the elements that apply to a flow and returns their set. SysUptime counts from `boot_ms`. NetFlow v9
-    /// supports unidirectional flows only.
+    /// Appends the elements that apply to a flow and returns their set. SysUptime counts from
+    /// `boot_ms`. NetFlow v9 supports unidirectional flows only.
     pub fn encode(&self, flow: &FlowRecord, from_responder: bool, boot_ms: u64, out: &mut RecordBuffer) -> ElementSet {
         let (format, network) = (self.format, flow.network);
         let mut encoder = Encoder {
@@ -97,8 +97,8 @@ impl RecordEncoder {
         encoder.elements
     }
 
-    /// The template record of a set: template ID, field count, and for each field its number, its length, and the
-    /// enterprise number of elements that are not IANA's.
+    /// The template record of a set: template ID, field count, and for each field its number, its
+    /// length, and the enterprise number of elements that are not IANA's.
     pub fn template(&self, id: u16, elements: ElementSet) -> Vec<u8> {
         let mut record = Vec::new();
         record.extend(id.to_be_bytes());
@@ -123,8 +123,8 @@ impl RecordEncoder {
         record
     }
 
-    /// The type information records of Weir's elements (RFC 5610 section 3): enterprise number, element number, data
-    /// type, semantics, units, name.
+    /// The type information records of Weir's elements (RFC 5610 section 3): enterprise number,
+    /// element number, data type, semantics, units, name.
     pub fn type_information(&self) -> impl Iterator<Item = Vec<u8>> {
         self.slots.iter().filter(|slot| slot.element.is_of(self.format)).filter_map(|slot| {
             let element = slot.element;
@@ -197,7 +197,8 @@ mod tests {
             [(Formats::Ipfix, 16, true, 1), (Formats::Ipfix, 16, false, 2), (Formats::Netflow9, 20, false, 2)]
         {
             let layout = RecordEncoder::new(format);
-            // The longest are those of TCP over IPv6 in tunnels over IPv6: all elements that apply to such a flow.
+            // The longest are those of TCP over IPv6 in tunnels over IPv6: all elements that apply
+            // to such a flow.
             let other = |element: &Element| {
                 element.data_type == DataType::Ipv4Address
                     || element.data_type == DataType::MacAddress

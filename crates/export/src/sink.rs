@@ -7,12 +7,12 @@ use weir_ledger::SinkCounters;
 
 /// A destination of flow records.
 pub trait Sink {
-    /// Writes a batch. Losses are counted in [`Sink::counters`] and are not errors, except when no further
-    /// write can succeed: the reader of a pipe closed it, or a file cannot be written.
+    /// Writes a batch. Losses are counted in [`Sink::counters`] and are not errors, except when no
+    /// further write can succeed: the reader of a pipe closed it, or a file cannot be written.
     ///
     /// # Errors
-    /// The sink has ended. Every record of this batch that was not written is counted as lost, as are the
-    /// records of later batches.
+    /// The sink has ended. Every record of this batch that was not written is counted as lost, as
+    /// are the records of later batches.
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error>;
 
     /// Writes all buffered records.
@@ -24,8 +24,8 @@ pub trait Sink {
     /// Records by outcome, so far.
     fn counters(&self) -> &SinkCounters;
 
-    /// Local and remote address of the datagrams that the sink sends; `None` for a sink without datagrams.
-    /// The probe does not meter this traffic of its own.
+    /// Local and remote address of the datagrams that the sink sends; `None` for a sink without
+    /// datagrams. The probe does not meter this traffic of its own.
     fn udp_endpoints(&self) -> Option<[SocketAddr; 2]> {
         None
     }
@@ -34,7 +34,8 @@ pub trait Sink {
 /// Options that apply to all sinks of a run.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// Writes a bidirectional flow as two unidirectional records even where the format supports one.
+    /// Writes a bidirectional flow as two unidirectional records even where the format supports
+    /// one.
     pub uniflow: bool,
     /// Observation Domain ID (IPFIX), Source ID (NetFlow v9), engine ID (NetFlow v5, low octet).
     pub observation_domain: u32,

@@ -3,7 +3,8 @@
 use crate::element::MIN_MESSAGE_BYTES;
 use std::net::Ipv6Addr;
 
-/// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an Ethernet path.
+/// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
+/// Ethernet path.
 const DEFAULT_MTU: usize = 1420;
 /// Longest UDP payload over IPv4, octets.
 const MAX_MTU: usize = 65_507;

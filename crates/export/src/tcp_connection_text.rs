@@ -1,6 +1,6 @@
-//! Text records of whole TCP connections (`weir tcp`): endpoints, times, and every TCP field, with the names and values
-//! of the records of [`crate::open`]. Other fields (IP octets, inter-arrival times, VLANs) are not known of a
-//! connection.
+//! Text records of whole TCP connections (`weir tcp`): endpoints, times, and every TCP field, with
+//! the names and values of the records of [`crate::open`]. Other fields (IP octets, inter-arrival
+//! times, VLANs) are not known of a connection.
 
 use crate::field_value::FieldValue;
 use crate::fields::{FIELDS, Field, Record, Visitor, visit_fields};

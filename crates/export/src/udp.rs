@@ -1,9 +1,10 @@
 //! Datagrams to one collector, rate-limited, with counters of refused datagrams.
 //!
-//! A connected UDP socket reports an ICMP port unreachable at its next call. That call sends nothing: it
-//! reports the refusal of an *earlier* datagram. So a refusal revokes the previous datagram, which was counted
-//! as exported, and the current one is sent once more. On loopback every refusal is reported. Over a network,
-//! hosts limit the rate of ICMP messages, and a datagram that is lost on the way is not reported at all.
+//! A connected UDP socket reports an ICMP port unreachable at its next call. That call sends
+//! nothing: it reports the refusal of an *earlier* datagram. So a refusal revokes the previous
+//! datagram, which was counted as exported, and the current one is sent once more. On loopback
+//! every refusal is reported. Over a network, hosts limit the rate of ICMP messages, and a datagram
+//! that is lost on the way is not reported at all.
 
 use crate::pending_records::PendingRecords;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -16,8 +17,8 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 const MAX_ATTEMPTS: usize = 4;
 /// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// UdpOutput that may leave without a pause between them: a third of what the default receive buffer of Linux
-/// (212 992 octets, about 2300 for each datagram of 1420) holds.
+/// UdpOutput that may leave without a pause between them: a third of what the default receive
+/// buffer of Linux (212 992 octets, about 2300 for each datagram of 1420) holds.
 const BURST: u32 = 32;
 
 /// A connected UDP socket.
@@ -43,7 +44,8 @@ impl UdpOutput {
         Some([self.socket.local_addr().ok()?, self.socket.peer_addr().ok()?])
     }
 
-    /// Connects to the first reachable address of `host`. `rate` is in datagrams per second; 0 for no limit.
+    /// Connects to the first reachable address of `host`. `rate` is in datagrams per second; 0 for
+    /// no limit.
     pub fn connect(host: &str, port: u16, rate: u32) -> io::Result<Self> {
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in (host, port).to_socket_addrs()? {
@@ -120,8 +122,8 @@ fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&address.into())?;
     let socket = UdpSocket::from(socket);
-    // Datagrams are never fragmented, because one lost fragment loses all of the datagram. A datagram that is
-    // too long for the path is an error instead.
+    // Datagrams are never fragmented, because one lost fragment loses all of the datagram. A
+    // datagram that is too long for the path is an error instead.
     #[cfg(target_os = "linux")]
     match address {
         SocketAddr::V4(_) => {

@@ -1,13 +1,14 @@
-//! The exporter's SysUptime of NetFlow v5 and v9 (RFC 3954 section 5.1): milliseconds since boot in 32 bits,
-//! which is 49.7 days.
+//! The exporter's SysUptime of NetFlow v5 and v9 (RFC 3954 section 5.1): milliseconds since boot in
+//! 32 bits, which is 49.7 days.
 //!
-//! A capture may be of any age and may span years, so the uptime and the clock of the host do not fit. Boot is
-//! set one day before the first record, and the time in the header is that of the latest record. A record
-//! whose times do not fit into 32 bits gets a new boot and a new message, as after a restart of the exporter;
-//! collectors compute boot from each header.
+//! A capture may be of any age and may span years, so the uptime and the clock of the host do not
+//! fit. Boot is set one day before the first record, and the time in the header is that of the
+//! latest record. A record whose times do not fit into 32 bits gets a new boot and a new message,
+//! as after a restart of the exporter; collectors compute boot from each header.
 //!
-//! Two cases exceed the formats: of a record longer than 49.7 days the start is changed, and header times after
-//! 2106-02-07 wrap. NetFlow v9 also carries absolute milliseconds, which are not affected.
+//! Two cases exceed the formats: of a record longer than 49.7 days the start is changed, and header
+//! times after 2106-02-07 wrap. NetFlow v9 also carries absolute milliseconds, which are not
+//! affected.
 
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
@@ -31,8 +32,8 @@ impl SysUptime {
         self.started && start_ms >= self.boot_ms && ceil_to_second(end_ms) - self.boot_ms <= u64::from(u32::MAX)
     }
 
-    /// Includes a flow, with a new boot if it does not fit; records added before must have been sent then. Counts
-    /// a flow whose times exceed the format as altered.
+    /// Includes a flow, with a new boot if it does not fit; records added before must have been
+    /// sent then. Counts a flow whose times exceed the format as altered.
     pub fn include(&mut self, flow: &FlowRecord, counters: &mut SinkCounters) {
         let (start_ms, end_ms) = (flow.start_ns() / 1_000_000, flow.end_ns() / 1_000_000);
         if !self.fits(flow) {
@@ -53,8 +54,8 @@ impl SysUptime {
         self.boot_ms
     }
 
-    /// SysUptime in ms and seconds since 1970-01-01 UTC of a message header: the same time, not before the end of
-    /// any record.
+    /// SysUptime in ms and seconds since 1970-01-01 UTC of a message header: the same time, not
+    /// before the end of any record.
     pub fn header(&self) -> (u32, u32) {
         let now_ms = ceil_to_second(self.latest_ms.max(self.boot_ms));
         (u32::try_from(now_ms - self.boot_ms).unwrap_or(u32::MAX), (now_ms / 1000) as u32)

@@ -135,7 +135,8 @@ pub struct SinkCounters {
     /// Ended before this sink was opened or after it was closed, while the program ran.
     #[serde(skip_serializing_if = "RecordTotals::is_zero")]
     pub not_open: RecordTotals,
-    /// Queued for this sink, or collected by it until it is finished, as by a table. 0 at the end of a run.
+    /// Queued for this sink, or collected by it until it is finished, as by a table. 0 at the end
+    /// of a run.
     #[serde(skip_serializing_if = "RecordTotals::is_zero")]
     pub waiting: RecordTotals,
     /// Not delivered, by key of the [`ExportLossReason`].
@@ -156,7 +157,8 @@ impl SinkCounters {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
-    /// All records: exported, spooled, lost, waiting, and those that ended while the sink was not open.
+    /// All records: exported, spooled, lost, waiting, and those that ended while the sink was not
+    /// open.
     pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;
         all.merge(self.spooled);

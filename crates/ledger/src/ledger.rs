@@ -40,7 +40,8 @@ pub struct Imbalance {
 }
 
 impl Ledger {
-    /// Counts a frame that the decoder refused: `frame_bytes` octets on the wire, of this link type.
+    /// Counts a frame that the decoder refused: `frame_bytes` octets on the wire, of this link
+    /// type.
     pub fn count_refused(&mut self, reason: RefusalReason, link_type: u16, frame_bytes: u32) {
         if reason == RefusalReason::LinkType {
             *self.link_types.entry(link_type).or_default() += 1;
@@ -49,7 +50,8 @@ impl Ledger {
         self.bytes.refused.add(reason, frame_bytes.into());
     }
 
-    /// Adds the counters of another pipeline that exports to the same sinks. The sinks are not added.
+    /// Adds the counters of another pipeline that exports to the same sinks. The sinks are not
+    /// added.
     pub fn merge(&mut self, other: &Self) {
         self.packets.merge(&other.packets);
         self.bytes.merge(&other.bytes);

@@ -1,11 +1,11 @@
-//! Packet, octet and flow record accounting: what was received, what became of it, and the reason for
-//! every loss.
+//! Packet, octet and flow record accounting: what was received, what became of it, and the reason
+//! for every loss.
 //!
-//! Input: counters of every stage. Output: one [`Ledger`] that balances for packets, octets and flow
-//! records.
+//! Input: counters of every stage. Output: one [`Ledger`] that balances for packets, octets and
+//! flow records.
 //! Invariants: `received = dropped + refused + filtered + sampled out + metered`, and
 //! `metered = exported + spooled + lost + live`. [`Ledger::check`] reports each equation that fails.
-//! This crate parses, stores and sends nothing.
+//! Not done here: parsing, storage, transmission.
 //!
 //! Source: RFC 7011 section 4 (an exporter reports what it ignored and what it did not send) and
 //! `docs/metering.md`.

@@ -1,5 +1,5 @@
-//! All reasons for which a frame, a packet or a flow record is counted separately. A reason is one byte: the
-//! index of a counter, with a key in the JSON ledger and a sentence for people.
+//! All reasons for which a frame, a packet or a flow record is counted separately. A reason is one
+//! byte: the index of a counter, with a key in the JSON ledger and a sentence for people.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -34,7 +34,8 @@ macro_rules! reasons {
 reasons! {
     /// Why the decoder refused a frame, so that it is in no flow record.
     RefusalReason {
-        /// The frame carries no IP packet (ARP, LLDP, ...). It is counted per EtherType; `--layer2` meters it.
+        /// The frame carries no IP packet (ARP, LLDP, ...). It is counted per EtherType; `--layer2`
+        /// meters it.
         NonIp = "non_ip",
         /// Weir does not decode this link type.
         LinkType = "link_type",
@@ -60,15 +61,19 @@ reasons! {
 reasons! {
     /// What is wrong with a packet that is metered nevertheless.
     PacketAnomaly {
-        /// The IP header has length 0, as segmentation offload leaves it: the length is taken from the frame.
+        /// The IP header has length 0, as segmentation offload leaves it: the length is taken from
+        /// the frame.
         LengthFromFrame = "length_from_frame",
-        /// The length in the IP header is longer than the frame on the wire: the length in the header counts.
+        /// The length in the IP header is longer than the frame on the wire: the length in the
+        /// header counts.
         LengthBeyondFrame = "length_beyond_frame",
         /// The capture ends before the ports: both ports are 0.
         PortsNotCaptured = "ports_not_captured",
-        /// The IP packet ends inside the transport header, or that header is impossible: a missing port is 0.
+        /// The IP packet ends inside the transport header, or that header is impossible: a missing
+        /// port is 0.
         TransportMalformed = "transport_malformed",
-        /// The IPv4 options or an IPv6 extension header are truncated or impossible: the packet has no ports.
+        /// The IPv4 options or an IPv6 extension header are truncated or impossible: the packet has
+        /// no ports.
         ExtensionMalformed = "extension_malformed",
         /// More than 8 nested tunnels: the packet of the eighth tunnel is metered.
         TunnelTooDeep = "tunnel_too_deep",
@@ -78,13 +83,17 @@ reasons! {
         FragmentUnattributed = "fragment_unattributed",
         /// The capture time is more than 1 s earlier than the latest one: the clock went back.
         ClockWentBack = "clock_went_back",
-        /// The capture gives no time, or one outside 1970-2554: the time of the previous packet, or the nearest possible time, is used.
+        /// The capture gives no time, or one outside 1970-2554: the time of the previous packet, or
+        /// the nearest possible time, is used.
         TimeClamped = "time_assumed",
-        /// The flow cache was full: the packet is counted in an overflow record per prefix and port.
+        /// The flow cache was full: the packet is counted in an overflow record per prefix and
+        /// port.
         Overflow = "overflow",
-        /// Packet of a new flow under overload: it is counted in an overflow record per prefix and port.
+        /// Packet of a new flow under overload: it is counted in an overflow record per prefix and
+        /// port.
         Aggregated = "aggregated",
-        /// First packet of a flow when the flow cache was full: the record of another active flow was ended early.
+        /// First packet of a flow when the flow cache was full: the record of another active flow
+        /// was ended early.
         Evicted = "flow_evicted",
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! usage: decode [KIND] [FRAMES]     KIND: udp4, tcp4, vlan, udp6, tcp6, arp; default: each of them
 //!
-//! To count instructions, run `valgrind --tool=callgrind` with two values of FRAMES and take the difference.
+//! To count instructions, run `valgrind --tool=callgrind` with two values of FRAMES and take the
+//! difference.
 
 use std::hint::black_box;
 use std::time::Instant;

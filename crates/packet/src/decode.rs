@@ -17,14 +17,17 @@ const ETHERNET: u16 = 1;
 /// What the decoder reads beyond the outermost IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// Decapsulates GRE, IP-in-IP, 6in4, 4in6, VXLAN, Geneve and GTP-U: the packet is the innermost one.
+    /// Decapsulates GRE, IP-in-IP, 6in4, 4in6, VXLAN, Geneve and GTP-U: the packet is the innermost
+    /// one.
     pub decapsulate: bool,
 }
 
-/// Reads the headers of one frame into `packet`. Overwrites all of it except `time_ns` and `interface`.
+/// Reads the headers of one frame into `packet`. Overwrites all of it except `time_ns` and
+/// `interface`.
 ///
-/// `link_type` is the link type of the capture (a `LINKTYPE_` number), `bytes` are the captured octets,
-/// `frame_bytes` is the length on the wire. A frame without IP becomes a packet of [`Network::Layer2`].
+/// `link_type` is the link type of the capture (a `LINKTYPE_` number), `bytes` are the captured
+/// octets, `frame_bytes` is the length on the wire. A frame without IP becomes a packet of
+/// [`Network::Layer2`].
 ///
 /// # Errors
 /// Why there is no packet. The contents of `packet` are then unspecified.
@@ -42,8 +45,8 @@ pub fn decode(
     decode_general(link_type, bytes, frame_bytes, options, packet)
 }
 
-/// The general decoder without the fast path. It defines the result: [`decode`] gives the same for every
-/// frame, and takes a fifth of the instructions for common ones.
+/// The general decoder without the fast path. It defines the result: [`decode`] gives the same for
+/// every frame, and takes a fifth of the instructions for common ones.
 ///
 /// # Errors
 /// As [`decode`].

@@ -1,5 +1,5 @@
-//! Fast path for common frames: Ethernet, at most one VLAN tag, IPv4 without options or IPv6 without
-//! extension headers, TCP or UDP.
+//! Fast path for common frames: Ethernet, at most one VLAN tag, IPv4 without options or IPv6
+//! without extension headers, TCP or UDP.
 //!
 //! ```text
 //! compare the captured length once; after that all headers are at constant offsets
@@ -7,8 +7,8 @@
 //! write each field of the packet once
 //! ```
 //! Cost: 60 instructions for UDP over IPv4; the general decoder takes 330.
-//! Invariant: [`decode`] fills an accepted packet exactly as the general decoder does, which defines the
-//! result and finds no anomaly in such a frame.
+//! Invariant: [`decode`] fills an accepted packet exactly as the general decoder does, which
+//! defines the result and finds no anomaly in such a frame.
 
 use crate::link::{IPV4, IPV6};
 use crate::packet::{Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ipv4_mapped};
@@ -42,8 +42,8 @@ enum Ip<'a> {
     V6(&'a [u8; 40]),
 }
 
-/// Decodes an Ethernet frame as [`crate::decode`] does and returns true, or returns false and leaves
-/// `packet` unchanged.
+/// Decodes an Ethernet frame as [`crate::decode`] does and returns true, or returns false and
+/// leaves `packet` unchanged.
 #[inline]
 pub(crate) fn decode(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
     // Ethernet, IPv4 and TCP headers take 54 octets. A shorter frame was cut, or not padded.
@@ -76,8 +76,8 @@ fn ipv4(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
     if ip_bytes + frame.link_bytes > frame.bytes {
         return false;
     }
-    // One word holds flags, fragment offset, TTL and protocol. The mask keeps "more fragments" and the
-    // offset, which must be 0, and the protocol.
+    // One word holds flags, fragment offset, TTL and protocol. The mask keeps "more fragments" and
+    // the offset, which must be 0, and the protocol.
     const UNFRAGMENTED_UDP: u32 = UDP as u32;
     const UNFRAGMENTED_TCP: u32 = TCP as u32;
     match be32(header, 6) & 0x3fff_00ff {

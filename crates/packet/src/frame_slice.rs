@@ -53,7 +53,8 @@ impl<'a> FrameSlice<'a> {
     /// `captured` is a suffix of the captured octets.
     #[inline]
     fn with_rest(self, captured: &'a [u8]) -> Self {
-        // Captured octets are at most those on the wire: the difference fits in 32 bits and is subtracted safely.
+        // Captured octets are at most those on the wire: the difference fits in 32 bits and is
+        // subtracted safely.
         let skipped = (self.captured.len() - captured.len()) as u32;
         Self { captured, wire_bytes: self.wire_bytes - skipped }
     }

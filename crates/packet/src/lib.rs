@@ -4,20 +4,21 @@
 //! Output: a [`Packet`] of two cache lines with the header fields, or the one [`RefusalReason`] why
 //! there is none. Payload is never copied.
 //!
-//! Invariants: no allocation, no panic, no unbounded loop. Lengths come from the IP header, so a frame
-//! that the snap length cut gives the same packet as the whole frame, as long as its headers were
-//! captured.
+//! Invariants: no allocation, no panic, no unbounded loop. Lengths come from the IP header, so a
+//! frame that the snap length cut gives the same packet as the whole frame, as long as its headers
+//! were captured.
 //!
 //! Not done here: reassembly (the meter attributes later fragments), flows, time stamps.
 //!
 //! ```text
-//! link      Ethernet, PPP, Cisco HDLC, cooked, NFLOG, ...; VLAN, MPLS, PPPoE, LLC -> IP or an EtherType
+//! link      Ethernet, PPP, cooked, ...; VLAN, MPLS, LLC     -> IP, or an EtherType
 //! ip        IPv4, IPv6 with extension headers               -> addresses, lengths, fragments
 //! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request -> the inner IP header, up to 8 levels
 //! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6    -> ports, TCP control bits
 //! ```
 //! One file holds one protocol, and all have the same shape: a type that borrows the octets of the
-//! header, `split`, which can fail, and getters, which cannot. `docs/metering.md` defines every field.
+//! header, `split`, which can fail, and getters, which cannot. `docs/metering.md` defines every
+//! field.
 //!
 //! [`RefusalReason`]: weir_ledger::RefusalReason
 #![forbid(unsafe_code)]

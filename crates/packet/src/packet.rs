@@ -17,8 +17,8 @@ pub enum Network {
     Ipv4 = 4,
     /// IPv6.
     Ipv6 = 6,
-    /// No IP. Addresses are MAC addresses in the last 6 octets, both ports hold the EtherType (0 if the
-    /// frame has none), `ip_bytes` is 0 and `protocol` is 255.
+    /// No IP. Addresses are MAC addresses in the last 6 octets, both ports hold the EtherType (0 if
+    /// the frame has none), `ip_bytes` is 0 and `protocol` is 255.
     Layer2 = 2,
 }
 
@@ -78,11 +78,12 @@ impl Flags {
     pub const TUNNEL_ID: u8 = 4;
     /// `source_port` and `destination_port` were read from the packet. Always set for layer 2.
     pub const PORTS: u8 = 8;
-    /// The fixed TCP header was read: `sequence`, `acknowledgment`, `window` and `control` are valid.
+    /// The fixed TCP header was read: `sequence`, `acknowledgment`, `window` and `control` are
+    /// valid.
     pub const TCP: u8 = 16;
-    /// The fragment table was already searched for this fragment (or has stored it, if it is a first
-    /// fragment), so it is not searched again. A later fragment whose first fragment was found gets the
-    /// ports of its flow and loses `FRAGMENT_LATER`. Never set by `decode`.
+    /// The fragment table was already searched for this fragment (or has stored it, if it is a
+    /// first fragment), so it is not searched again. A later fragment whose first fragment was
+    /// found gets the ports of its flow and loses `FRAGMENT_LATER`. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
 
     /// Whether all of `bits` are set.
@@ -115,8 +116,8 @@ impl AnomalySet {
     }
 }
 
-/// Header fields of one packet, in two cache lines. The first line holds what the flow cache needs for
-/// every packet; the second holds what TCP analysis, fragments and encapsulation need.
+/// Header fields of one packet, in two cache lines. The first line holds what the flow cache needs
+/// for every packet; the second holds what TCP analysis, fragments and encapsulation need.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::NoUninit)]
 pub struct Packet {
@@ -126,15 +127,17 @@ pub struct Packet {
     pub destination: [u8; 16],
     /// Capture time, ns since 1970-01-01 UTC. Set by the caller of `decode`.
     pub time_ns: u64,
-    /// Length of the IP packet by its own header, octets: IPv4 total length, or 40 + IPv6 payload length.
+    /// Length of the IP packet by its own header, octets: IPv4 total length, or 40 + IPv6 payload
+    /// length.
     pub ip_bytes: u32,
     /// Length of the frame on the wire, octets.
     pub frame_bytes: u32,
-    /// Source port (TCP, UDP, UDP-Lite, SCTP, DCCP). ICMP: the type. Layer 2: the EtherType. Otherwise 0.
+    /// Source port (TCP, UDP, UDP-Lite, SCTP, DCCP). ICMP: the type. Layer 2: the EtherType.
+    /// Otherwise 0.
     pub source_port: u16,
-    /// Destination port. ICMP: the type of the opposite direction for requests and replies, otherwise
-    /// `0x100 | code`, so that a request and its reply are one flow and other messages are not paired.
-    /// Layer 2: the EtherType.
+    /// Destination port. ICMP: the type of the opposite direction for requests and replies,
+    /// otherwise `0x100 | code`, so that a request and its reply are one flow and other messages
+    /// are not paired. Layer 2: the EtherType.
     pub destination_port: u16,
     /// VLAN identifier of the outermost tag, or [`NO_VLAN`].
     pub vlan: u16,
@@ -148,8 +151,8 @@ pub struct Packet {
     pub tos: u8,
     /// Network layer: layout of the addresses.
     pub network: Network,
-    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for other protocols. The upper 4
-    /// bits hold the window scale option: see [`Packet::window_scale`].
+    /// TCP control bits, 12 bits as on the wire (RFC 9293 section 3.1); 0 for other protocols. The
+    /// upper 4 bits hold the window scale option: see [`Packet::window_scale`].
     pub control: u16,
     /// Fragment, tunnel, port and TCP properties.
     pub flags: Flags,
@@ -160,19 +163,19 @@ pub struct Packet {
     pub sequence: u32,
     /// TCP acknowledgment number.
     pub acknowledgment: u32,
-    /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP); for other protocols
-    /// octets after the IP headers.
+    /// Octets after the transport header by the IP length (TCP, UDP, SCTP, ICMP); for other
+    /// protocols octets after the IP headers.
     pub payload_bytes: u32,
-    /// Identification of the IPv4 packet (16 bits) or of the IPv6 fragment header (0 without one). In a
-    /// SYN segment that is not a fragment the upper 16 bits hold the maximum segment size option: see
-    /// [`Packet::maximum_segment_size`].
+    /// Identification of the IPv4 packet (16 bits) or of the IPv6 fragment header (0 without one).
+    /// In a SYN segment that is not a fragment the upper 16 bits hold the maximum segment size
+    /// option: see [`Packet::maximum_segment_size`].
     pub identification: u32,
     /// The top MPLS label of the outermost stack, or [`NO_LABEL`].
     pub mpls_label: u32,
     /// Number of the interface that captured the frame. Set by the caller of `decode`.
     pub interface: u32,
-    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier. Valid if
-    /// [`Flags::TUNNEL_ID`] is set.
+    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.
+    /// Valid if [`Flags::TUNNEL_ID`] is set.
     pub tunnel_id: u32,
     /// TCP window as on the wire, not scaled.
     pub window: u16,
@@ -244,14 +247,15 @@ impl Packet {
         if self.flags.has(Flags::TCP) { [0; 2] } else { self.icmp_or_checksum }
     }
 
-    /// Maximum segment size option of a SYN segment (RFC 9293 section 3.7.1), octets. `None` for fragments.
+    /// Maximum segment size option of a SYN segment (RFC 9293 section 3.7.1), octets. `None` for
+    /// fragments.
     pub fn maximum_segment_size(&self) -> Option<u16> {
         let size = (self.identification >> 16) as u16;
         (self.has_options() && size > 0).then_some(size)
     }
 
-    /// Window scale option of a SYN segment (RFC 7323 section 2.2), shift in bits, at most 14. `None` for
-    /// fragments.
+    /// Window scale option of a SYN segment (RFC 7323 section 2.2), shift in bits, at most 14.
+    /// `None` for fragments.
     pub fn window_scale(&self) -> Option<u8> {
         let scale = (self.control >> 12) as u8;
         if self.has_options() { scale.checked_sub(1) } else { None }
@@ -272,8 +276,8 @@ impl Packet {
     }
 }
 
-/// Converts an address of a [`Packet`] to its own family; `None` for layer 2. An IPv6 packet may carry
-/// `::ffff:a.b.c.d`, which stays IPv6.
+/// Converts an address of a [`Packet`] to its own family; `None` for layer 2. An IPv6 packet may
+/// carry `::ffff:a.b.c.d`, which stays IPv6.
 pub fn ip_address(network: Network, octets: [u8; 16]) -> Option<IpAddr> {
     let [.., a, b, c, d] = octets;
     match network {

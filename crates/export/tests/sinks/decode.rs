@@ -1,10 +1,11 @@
-//! A decoder of IPFIX and NetFlow v9 that knows the registry of IANA and learns all else from the messages.
+//! A decoder of IPFIX and NetFlow v9 that knows the IANA registry and learns everything else from
+//! the messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// What an element holds.
+/// The value of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Unsigned(u64),
@@ -13,24 +14,25 @@ pub enum Value {
     Octets(Vec<u8>),
 }
 
-/// A data record: element name to value. The reverse direction's names begin with `reverse `.
+/// A data record: element name to value. Names of IANA elements of the reverse direction begin with
+/// `reverse `.
 pub type Record = BTreeMap<String, Value>;
 
-/// A collector's memory.
+/// The state of a collector.
 #[derive(Default)]
 pub struct Decoder {
-    /// Number to name and type; IANA's from the registry, own ones from type information records.
+    /// Number to name and type, from the IANA registry and from type information records.
     registry: HashMap<(u32, u16), (String, String)>,
     templates: HashMap<u16, Vec<Field>>,
     types_id: Option<u16>,
-    /// How many templates, sent again or not.
+    /// Number of template records, retransmitted ones included.
     pub templates_seen: usize,
-    /// Type information records.
+    /// Number of type information records.
     pub types_seen: usize,
     pub messages: Vec<Header>,
 }
 
-/// What a message said of itself, and the records in it.
+/// The header fields of a message, and the number of its data records.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     pub sequence: u32,
@@ -48,7 +50,7 @@ struct Field {
     octets: usize,
 }
 
-/// Takes octets from the front.
+/// Reads octets from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -82,7 +84,7 @@ impl Decoder {
         decoder
     }
 
-    /// Messages one after the other, as in a file.
+    /// Decodes the messages of a file.
     pub fn file(&mut self, octets: &[u8]) -> Vec<Record> {
         let mut rest = octets;
         let mut records = Vec::new();
@@ -166,7 +168,7 @@ impl Decoder {
         1
     }
 
-    /// Data records; the number of type information records is returned.
+    /// Decodes data records. Returns the number of type information records.
     fn data(&mut self, id: u16, set: &[u8], records: &mut Vec<Record>) -> usize {
         let mut reader = Reader(set);
         if self.types_id == Some(id) {
@@ -197,11 +199,11 @@ impl Decoder {
             for field in fields {
                 let (enterprise, prefix) =
                     if field.enterprise == REVERSE { (0, "reverse ") } else { (field.enterprise, "") };
-                // Whoever began to listen late may not know the types of own elements yet.
+                // A decoder that starts late may not know the types of Weir elements yet.
                 let unknown = (format!("{enterprise}/{}", field.number), "octetArray".to_owned());
                 let (name, data_type) = self.registry.get(&(enterprise, field.number)).unwrap_or(&unknown);
                 let old = record.insert(format!("{prefix}{name}"), value(data_type, reader.take(field.octets)));
-                assert_eq!(old, None, "{name} is there once");
+                assert_eq!(old, None, "{name} occurs once");
             }
             records.push(record);
         }

@@ -1,12 +1,12 @@
-//! Random flows: every network, protocol and encapsulation, with extreme counters.
+//! Random flow records of every network, protocol and encapsulation, with extreme counters.
 
 use proptest::prelude::*;
 use weir_flow::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ipv4_mapped};
 use weir_tcp::{Degradation, SegmentClass, SegmentCount, TcpReport};
 
-/// Counters up to this add up without overflow in every ledger of these tests.
-const MOST: u64 = 1 << 52;
+/// Sums of counters up to this do not overflow in these tests.
+const MAX_COUNTER: u64 = 1 << 52;
 
 const TUNNELS: [TunnelType; 9] = [
     TunnelType::None,
@@ -23,7 +23,7 @@ const REASONS: [EndReason; 5] =
     [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
 
 fn counter() -> impl Strategy<Value = u64> {
-    prop_oneof![1u64..100, 1..=u64::from(u32::MAX) + 5, 1..=MOST, Just(MOST)]
+    prop_oneof![1u64..100, 1..=u64::from(u32::MAX) + 5, 1..=MAX_COUNTER, Just(MAX_COUNTER)]
 }
 
 fn address(network: Network) -> BoxedStrategy<[u8; 16]> {
@@ -40,10 +40,11 @@ fn address(network: Network) -> BoxedStrategy<[u8; 16]> {
     }
 }
 
-/// Encapsulation: VLAN, inner VLAN, label, tunnel, its identifier, whether the outer addresses are IPv6, and these.
-type Around = (u16, u16, u32, TunnelType, Option<u32>, bool, [u8; 16], [u8; 16]);
+/// Encapsulation: VLAN, inner VLAN, label, tunnel, tunnel identifier, whether the outer addresses
+/// are IPv6, and both.
+type Encapsulation = (u16, u16, u32, TunnelType, Option<u32>, bool, [u8; 16], [u8; 16]);
 
-fn around() -> impl Strategy<Value = Around> {
+fn encapsulation() -> impl Strategy<Value = Encapsulation> {
     let vlan = || prop_oneof![3 => Just(NO_VLAN), 1 => 0u16..4096];
     let label = prop_oneof![3 => Just(NO_LABEL), 1 => 0u32..1 << 20];
     let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TUNNELS[..])];
@@ -74,7 +75,7 @@ fn direction() -> impl Strategy<Value = Direction> {
     let sizes = (any::<u32>(), any::<u32>());
     let gaps = (any::<u64>(), any::<u64>(), any::<u128>());
     let rest = (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<[u8; 2]>());
-    (counters, times, sizes, gaps, rest, around()).prop_map(|(counters, times, sizes, gaps, rest, around)| {
+    (counters, times, sizes, gaps, rest, encapsulation()).prop_map(|(counters, times, sizes, gaps, rest, around)| {
         let (packets, bytes, frame_bytes, size_squares) = counters;
         let (first_ns, length_ns) = times;
         let (iat_min_ns, iat_max_ns, iat_squares) = gaps;
@@ -108,7 +109,7 @@ fn direction() -> impl Strategy<Value = Direction> {
     })
 }
 
-/// Whatever TCP may have told, without trouble or with it.
+/// TCP analysis of a direction, with or without anomalies.
 fn report() -> impl Strategy<Value = TcpReport> {
     let counts = prop::collection::vec((counter(), counter()), SegmentClass::COUNT);
     let more = (counter(), counter(), counter(), counter(), counter(), counter(), counter(), 0..64_u8);
@@ -122,7 +123,7 @@ fn report() -> impl Strategy<Value = TcpReport> {
                 SegmentClass::Syn | SegmentClass::Reset | SegmentClass::InOrder | SegmentClass::Acknowledgment
             );
             if usual || trouble[0] {
-                // Only few SYN and RST have payload, and that is trouble enough.
+                // Payload of SYN or RST is a TCP anomaly.
                 let bare = matches!(class, SegmentClass::Syn | SegmentClass::Reset) && !trouble[2];
                 report.classes[class as usize] = SegmentCount { segments, bytes: if bare { 0 } else { bytes } };
             }
@@ -141,7 +142,7 @@ fn report() -> impl Strategy<Value = TcpReport> {
         }
         (report.handshake_rtt_ns, report.size_by_sequence_bytes, report.duration_by_sequence_ns) = times;
         if trouble[2] {
-            // As it is of a whole connection without trouble, of which these need not be told.
+            // As in a whole connection without anomalies, where these values are implied.
             report.unique_bytes = report.classes.iter().map(|count| count.bytes).sum();
             report.size_by_sequence_bytes = report.duration_by_sequence_ns.and(Some(report.unique_bytes));
         }
@@ -149,7 +150,7 @@ fn report() -> impl Strategy<Value = TcpReport> {
     })
 }
 
-/// Any flow that has at least one packet.
+/// A flow with at least one packet.
 pub fn flow() -> impl Strategy<Value = FlowRecord> {
     let network = prop_oneof![4 => Just(Network::Ipv4), 3 => Just(Network::Ipv6), 1 => Just(Network::Layer2)];
     network.prop_flat_map(|network| {
@@ -188,7 +189,7 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
                     interface,
                     forward: if sides == 2 { Direction::default() } else { forward },
                     reverse: if sides == 1 { Direction::default() } else { reverse },
-                    // A connection of which packets were left out is not judged.
+                    // A sampled connection has no TCP analysis.
                     tcp: (protocol == 6 && network != Network::Layer2 && sampling.is_none()).then_some(reports),
                     queue_lost,
                     sampling,
@@ -197,7 +198,8 @@ pub fn flow() -> impl Strategy<Value = FlowRecord> {
     })
 }
 
-/// Brings both ways of a flow to within 40 days and before 2100, as far as the 32 bits of NetFlow go.
+/// Moves both directions of a flow to within 40 days and before 2100, so that they fit into the 32
+/// bits of NetFlow.
 pub fn within_uptime(flow: &mut FlowRecord) {
     let start_ns = flow.start_ns() % 4_100_000_000_000_000_000;
     for direction in [&mut flow.forward, &mut flow.reverse] {
@@ -207,7 +209,7 @@ pub fn within_uptime(flow: &mut FlowRecord) {
     }
 }
 
-/// A plain flow for tests that count: UDP over IPv4, `packets` there and none back.
+/// A simple unidirectional flow: UDP over IPv4.
 pub fn plain(number: u32, packets: u64) -> FlowRecord {
     let first_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
     FlowRecord {
@@ -233,7 +235,7 @@ pub fn plain(number: u32, packets: u64) -> FlowRecord {
     }
 }
 
-/// The same with an answer.
+/// The same flow with the same packets in the reverse direction.
 pub fn answered(number: u32, packets: u64) -> FlowRecord {
     let flow = plain(number, packets);
     FlowRecord { reverse: flow.forward, ..flow }

@@ -2,21 +2,21 @@
 
 use crate::decode::{Decoder, Header, Record};
 use crate::flows::{answered, flow, plain};
-use crate::{expect, export, send, sum, uniflow};
+use crate::{expected, export, send, sum, uniflow};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
 use weir_flow::{Direction, FlowRecord};
 
-/// What a file sink writes.
+/// Exports to a file and returns its contents.
 fn file(options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
-    let line = export(&format!("ipfix:{}", path.display()), options, flows);
-    (line, std::fs::read(path).unwrap())
+    let counters = export(&format!("ipfix:{}", path.display()), options, flows);
+    (counters, std::fs::read(path).unwrap())
 }
 
-/// Sequence numbers count the data records before each message.
+/// Checks that sequence numbers count the data records before each message.
 fn assert_sequence(messages: &[Header]) {
     let mut expected = 0u32;
     for message in messages {
@@ -28,24 +28,24 @@ fn assert_sequence(messages: &[Header]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_field_of_every_flow_comes_back(flows in prop::collection::vec(flow(), 1..60), uniflow: bool) {
+    fn every_field_of_every_flow_is_decoded(flows in prop::collection::vec(flow(), 1..60), uniflow: bool) {
         let options = ExportOptions { uniflow, observation_domain: 77 };
-        let (line, octets) = file(&options, &flows);
+        let (counters, octets) = file(&options, &flows);
         let mut decoder = Decoder::new();
         let records = decoder.file(&octets);
-        let expected: Vec<Record> = flows.iter().flat_map(|flow| expect::ipfix(flow, uniflow)).collect();
+        let expected: Vec<Record> = flows.iter().flat_map(|flow| expected::ipfix(flow, uniflow)).collect();
         prop_assert_eq!(&records, &expected);
-        prop_assert_eq!(line.exported, sum(&flows));
-        prop_assert_eq!(line.wire_records, expected.len() as u64);
-        prop_assert_eq!(line.octets, octets.len() as u64);
-        prop_assert_eq!(line.messages, decoder.messages.len() as u64);
+        prop_assert_eq!(counters.exported, sum(&flows));
+        prop_assert_eq!(counters.wire_records, expected.len() as u64);
+        prop_assert_eq!(counters.octets, octets.len() as u64);
+        prop_assert_eq!(counters.messages, decoder.messages.len() as u64);
         prop_assert!(decoder.messages.iter().all(|message| message.domain == 77));
         assert_sequence(&decoder.messages);
     }
 
     #[test]
     fn an_independent_parser_finds_every_record(flows in prop::collection::vec(flow(), 1..40)) {
-        let (line, octets) = file(&ExportOptions::default(), &flows);
+        let (counters, octets) = file(&ExportOptions::default(), &flows);
         let mut parser = NetflowParser::default();
         let parsed = parser.parse_bytes(&octets);
         prop_assert!(parsed.error.is_none(), "{:?}", parsed.error);
@@ -58,12 +58,12 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(records, line.wire_records);
+        prop_assert_eq!(records, counters.wire_records);
     }
 }
 
 #[test]
-fn extreme_counters_come_back() {
+fn extreme_counters_are_decoded() {
     let extreme = Direction {
         packets: u64::MAX,
         bytes: u64::MAX,
@@ -78,14 +78,14 @@ fn extreme_counters_come_back() {
         FlowRecord { reverse: extreme, ..FlowRecord::default() },
         FlowRecord::default(),
     ] {
-        let (line, octets) = file(&ExportOptions::default(), &[flow]);
-        assert_eq!(Decoder::new().file(&octets), expect::ipfix(&flow, false));
-        assert_eq!(line.exported, sum([&flow]));
+        let (counters, octets) = file(&ExportOptions::default(), &[flow]);
+        assert_eq!(Decoder::new().file(&octets), expected::ipfix(&flow, false));
+        assert_eq!(counters.exported, sum([&flow]));
     }
 }
 
 #[test]
-fn messages_of_a_file_fill_what_16_bits_of_length_hold() {
+fn messages_of_a_file_are_filled_up_to_65535_octets() {
     let flows: Vec<FlowRecord> = (0..20_000).map(|number| plain(number, 1)).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.ipfix");
@@ -97,62 +97,62 @@ fn messages_of_a_file_fill_what_16_bits_of_length_hold() {
     let (last, full) = decoder.messages.split_last().unwrap();
     assert!(full.len() > 10 && last.octets <= 65_535);
     assert!(full[1..].iter().all(|message| (65_000..=65_535).contains(&message.octets)));
-    assert_eq!((decoder.templates_seen, decoder.types_seen), (1, 103), "a file has a template once");
+    assert_eq!((decoder.templates_seen, decoder.types_seen), (1, 103), "a file has each template once");
     assert_sequence(&decoder.messages);
 }
 
 #[test]
-fn own_elements_are_announced_once_in_a_file_and_before_all_else() {
+fn type_information_is_first_and_once_in_a_file() {
     let (_, octets) = file(&ExportOptions::default(), &[answered(1, 2)]);
     let mut decoder = Decoder::new();
     decoder.file(&octets);
-    // Of 51 elements all but the one about the whole record have a reverse.
+    // Of the elements of Weir, all but those of the whole flow have a reverse element.
     assert_eq!(decoder.types_seen, 103);
 }
 
 #[test]
-fn a_run_without_flows_is_an_empty_file() {
-    let (line, octets) = file(&ExportOptions::default(), &[]);
-    assert_eq!((octets.len(), line.messages, line.octets), (0, 0, 0));
+fn no_flows_make_an_empty_file() {
+    let (counters, octets) = file(&ExportOptions::default(), &[]);
+    assert_eq!((octets.len(), counters.messages, counters.octets), (0, 0, 0));
 }
 
 #[test]
-fn a_two_way_flow_is_one_record_or_two() {
+fn a_bidirectional_flow_is_one_record_or_two() {
     let flow = answered(7, 3);
     for (options, records) in [(ExportOptions::default(), 1), (uniflow(), 2)] {
-        let (line, octets) = file(&options, &[flow]);
+        let (counters, octets) = file(&options, &[flow]);
         assert_eq!(Decoder::new().file(&octets).len(), records);
-        assert_eq!((line.exported.flows, line.wire_records), (1, records as u64));
+        assert_eq!((counters.exported.flows, counters.wire_records), (1, records as u64));
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
     #[test]
-    fn datagrams_keep_to_the_mtu(flows in prop::collection::vec(flow(), 1..60), mtu in 1232usize..3000) {
-        let (line, datagrams) = send("ipfix+udp", &format!("?mtu={mtu}"), &ExportOptions::default(), &flows);
+    fn datagrams_are_within_the_mtu(flows in prop::collection::vec(flow(), 1..60), mtu in 1232usize..3000) {
+        let (counters, datagrams) = send("ipfix+udp", &format!("?mtu={mtu}"), &ExportOptions::default(), &flows);
         let mut decoder = Decoder::new();
         let records: Vec<Record> = datagrams.iter().flat_map(|datagram| decoder.message(datagram)).collect();
-        let expected: Vec<Record> = flows.iter().flat_map(|flow| expect::ipfix(flow, false)).collect();
+        let expected: Vec<Record> = flows.iter().flat_map(|flow| expected::ipfix(flow, false)).collect();
         prop_assert_eq!(records, expected);
         prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= mtu));
-        prop_assert_eq!(line.exported, sum(&flows));
+        prop_assert_eq!(counters.exported, sum(&flows));
         assert_sequence(&decoder.messages);
     }
 }
 
 #[test]
-fn templates_are_sent_again_after_a_thousand_messages() {
+fn templates_are_retransmitted_after_a_thousand_messages() {
     let flows: Vec<FlowRecord> = (0..18_000).map(|number| answered(number, 2)).collect();
-    let (line, datagrams) = send("ipfix+udp", "?mtu=1232&rate=20000", &ExportOptions::default(), &flows);
-    assert!(line.messages > 2000, "{}", line.messages);
+    let (counters, datagrams) = send("ipfix+udp", "?mtu=1232&rate=20000", &ExportOptions::default(), &flows);
+    assert!(counters.messages > 2000, "{}", counters.messages);
     let mut decoder = Decoder::new();
     let records: usize = datagrams.iter().map(|datagram| decoder.message(datagram).len()).sum();
     assert_eq!(records, flows.len());
     assert!(decoder.templates_seen > 2, "{}", decoder.templates_seen);
     assert!(decoder.types_seen.is_multiple_of(103) && decoder.types_seen > 0, "{}", decoder.types_seen);
     assert_sequence(&decoder.messages);
-    // Whoever listens late understands all that follows the second time.
+    // A collector that starts with the retransmitted templates decodes all later records.
     let again = datagrams.iter().skip(2).position(|datagram| datagram[16..18] == [0, 2]).unwrap() + 2;
     let mut late = Decoder::new();
     let records: usize = datagrams[again..].iter().map(|datagram| late.message(datagram).len()).sum();

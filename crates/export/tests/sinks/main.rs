@@ -1,13 +1,13 @@
-//! What comes out of the sinks, read back and held against the flows that went in.
+//! Decodes the output of the sinks and compares it with the flow records that were written.
 
-mod accounts;
+mod counters;
 mod decode;
-mod expect;
+mod expected;
 mod flows;
 mod ipfix;
+mod json_csv;
 mod netflow5;
 mod netflow9;
-mod text;
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -15,21 +15,22 @@ use weir_export::{ExportOptions, open};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 
-/// Gives flows to a sink and finishes it.
+/// Writes flows to a sink and finishes it.
 fn export(sink: &str, options: &ExportOptions, flows: &[FlowRecord]) -> SinkCounters {
     let mut sink = open(sink, options).expect("the sink opens");
     for batch in flows.chunks(100) {
-        sink.write(batch).expect("the sink takes a batch");
+        sink.write(batch).expect("the sink accepts a batch");
     }
     sink.finish().expect("the sink finishes");
     sink.counters().clone()
 }
 
-/// The same over loopback, with the datagrams that arrived. However slow the machine is, none is lost: what a batch
-/// sends fits into a receive buffer (some 50 datagrams at most, of 90), and is read before the next one.
+/// Writes flows to a sink that sends datagrams over loopback, and returns the datagrams received.
+/// None is lost, however slow the machine is: a batch needs at most about 50 of the 90 datagrams
+/// that the receive buffer holds, and is read before the next batch is sent.
 fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (SinkCounters, Vec<Vec<u8>>) {
     let listener = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    // What was sent is there at once; this ends a test that fails.
+    // Datagrams over loopback arrive at once. The timeout only ends a test that fails.
     listener.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
     let address = listener.local_addr().expect("it is bound");
     let mut buffer = vec![0; 65_536];
@@ -40,17 +41,17 @@ fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[FlowReco
     let mut datagrams = Vec::new();
     let mut sink = open(&format!("{scheme}://{address}{settings}"), options).expect("the sink opens");
     for batch in flows.chunks(30) {
-        sink.write(batch).expect("the sink takes a batch");
+        sink.write(batch).expect("the sink accepts a batch");
         datagrams.extend((datagrams.len() as u64..sink.counters().messages).map(|_| receive()));
     }
     sink.finish().expect("the sink finishes");
-    let line = sink.counters().clone();
-    datagrams.extend((datagrams.len() as u64..line.messages).map(|_| receive()));
-    // No sink sends an empty datagram: it comes behind all others.
-    UdpSocket::bind("127.0.0.1:0").and_then(|end| end.send_to(&[], address)).expect("the end can be told");
+    let counters = sink.counters().clone();
+    datagrams.extend((datagrams.len() as u64..counters.messages).map(|_| receive()));
+    // No sink sends an empty datagram, so this one marks the end.
+    UdpSocket::bind("127.0.0.1:0").and_then(|end| end.send_to(&[], address)).expect("the end is sent");
     assert!(receive().is_empty(), "no datagram but those counted");
-    assert_eq!(line.octets, datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>());
-    (line, datagrams)
+    assert_eq!(counters.octets, datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>());
+    (counters, datagrams)
 }
 
 fn sum<'a>(flows: impl IntoIterator<Item = &'a FlowRecord>) -> RecordTotals {

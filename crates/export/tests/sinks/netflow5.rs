@@ -1,7 +1,7 @@
 //! NetFlow v5 over UDP.
 
 use crate::flows::{answered, flow, plain, within_uptime};
-use crate::{expect, send, sum};
+use crate::{expected, send, sum};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
@@ -9,7 +9,7 @@ use weir_flow::{Direction, FlowRecord};
 use weir_ledger::ExportLossReason;
 use weir_packet::{Network, ipv4_mapped};
 
-/// One record as it must come back.
+/// A decoded record.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     source: [u8; 4],
@@ -22,10 +22,10 @@ struct Row {
     interface: u16,
     packets: u64,
     bytes: u64,
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970-01-01 UTC.
     start_ms: u64,
     end_ms: u64,
-    /// Of the datagram: kind and number.
+    /// Sampling mode and interval of the datagram.
     sampling: u16,
 }
 
@@ -63,7 +63,7 @@ fn decode(datagrams: &[Vec<u8>]) -> Vec<Row> {
     rows
 }
 
-/// The records of one way of a flow, split where 32 bits do not hold its counters, with their counters added up.
+/// The expected record of a unidirectional flow, before it is split because of 32-bit counters.
 fn expected(part: &FlowRecord) -> Row {
     let d = &part.forward;
     let octets = |address: [u8; 16]| <[u8; 4]>::try_from(&address[12..]).unwrap();
@@ -98,19 +98,19 @@ fn options() -> ExportOptions {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn every_ipv4_flow_comes_back_and_all_others_are_counted(mut flows in prop::collection::vec(flow(), 1..60)) {
+    fn every_ipv4_flow_is_decoded_and_all_others_are_counted_as_lost(mut flows in prop::collection::vec(flow(), 1..60)) {
         for flow in &mut flows {
             for direction in [&mut flow.forward, &mut flow.reverse] {
-                // Some dozens of records at most.
+                // At most some dozens of records.
                 direction.packets = direction.packets.min(3 << 36);
                 direction.bytes = direction.bytes.min(3 << 36);
             }
             within_uptime(flow);
         }
-        let (line, datagrams) = send("netflow5+udp", "", &options(), &flows);
+        let (counters, datagrams) = send("netflow5+udp", "", &options(), &flows);
         let mut rows = decode(&datagrams).into_iter();
         for flow in flows.iter().filter(|flow| flow.network == Network::Ipv4) {
-            for part in expect::one_way(flow) {
+            for part in expected::unidirectional(flow) {
                 let whole = expected(&part);
                 let shares = whole.packets.max(whole.bytes).div_ceil(u64::from(u32::MAX)).max(1);
                 let mut sums = (0, 0);
@@ -124,11 +124,11 @@ proptest! {
         }
         prop_assert_eq!(rows.next(), None);
         let of = |network| sum(flows.iter().filter(|flow| flow.network == network));
-        prop_assert_eq!(line.exported, of(Network::Ipv4));
-        let lost = |reason: ExportLossReason| line.lost.get(reason.key()).copied().unwrap_or_default();
+        prop_assert_eq!(counters.exported, of(Network::Ipv4));
+        let lost = |reason: ExportLossReason| counters.lost.get(reason.key()).copied().unwrap_or_default();
         prop_assert_eq!(lost(ExportLossReason::NotIpv4), of(Network::Ipv6));
         prop_assert_eq!(lost(ExportLossReason::NotIp), of(Network::Layer2));
-        prop_assert_eq!(line.total(), sum(&flows));
+        prop_assert_eq!(counters.total(), sum(&flows));
     }
 }
 
@@ -136,29 +136,29 @@ proptest! {
 fn a_datagram_has_thirty_records_if_the_mtu_allows() {
     let flows: Vec<FlowRecord> = (0..1000).map(|number| plain(number, 1)).collect();
     for (settings, most) in [("?mtu=1472", 24 + 30 * 48), ("?mtu=9000", 24 + 30 * 48), ("", 24 + 29 * 48)] {
-        let (line, datagrams) = send("netflow5+udp", settings, &options(), &flows);
+        let (counters, datagrams) = send("netflow5+udp", settings, &options(), &flows);
         assert_eq!(datagrams.iter().map(Vec::len).max(), Some(most));
-        assert_eq!((line.exported.flows, line.wire_records), (1000, 1000));
+        assert_eq!((counters.exported.flows, counters.wire_records), (1000, 1000));
         assert_eq!(decode(&datagrams).len(), 1000);
     }
 }
 
 #[test]
-fn both_ways_of_a_flow_are_in_one_datagram() {
+fn both_directions_of_a_flow_are_in_one_datagram() {
     let flows: Vec<FlowRecord> = (0..100).map(|number| answered(number, 1)).collect();
     let (_, datagrams) = send("netflow5+udp", "", &options(), &flows);
     assert!(datagrams.iter().all(|datagram| datagram[3] % 2 == 0));
 }
 
 #[test]
-fn counters_of_a_flow_that_needs_many_datagrams_add_up() {
+fn counters_of_a_flow_split_over_many_datagrams_add_up() {
     let bytes = 100 * u64::from(u32::MAX) + 17;
     let forward = Direction { packets: bytes / 1400, bytes, frame_bytes: bytes, ..plain(1, 1).forward };
     let large = FlowRecord { source: ipv4_mapped([10, 0, 0, 1]), forward, ..plain(1, 1) };
     let flows = [plain(2, 3), large, plain(3, 4)];
-    let (line, datagrams) = send("netflow5+udp", "", &options(), &flows);
+    let (counters, datagrams) = send("netflow5+udp", "", &options(), &flows);
     let rows = decode(&datagrams);
-    assert_eq!((line.exported, line.wire_records), (sum(&flows), 103));
+    assert_eq!((counters.exported, counters.wire_records), (sum(&flows), 103));
     let large = rows.iter().filter(|row| row.source == [10, 0, 0, 1]);
     assert_eq!(large.clone().map(|row| row.bytes).sum::<u64>(), bytes);
     assert_eq!(large.map(|row| row.packets).sum::<u64>(), bytes / 1400);

@@ -2,13 +2,13 @@
 
 use crate::decode::{Decoder, Record, Value};
 use crate::flows::{answered, flow, within_uptime};
-use crate::{expect, send, sum};
+use crate::{expected, send, sum};
 use netflow_parser::{NetflowPacket, NetflowParser};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
 use weir_flow::FlowRecord;
 
-/// Decodes datagrams, checks the times of uptime against the absolute ones and takes them out.
+/// Decodes datagrams, compares SysUptime elements with the absolute times and removes them.
 fn decode(datagrams: &[Vec<u8>]) -> (Decoder, Vec<Record>) {
     let mut decoder = Decoder::new();
     let mut all = Vec::new();
@@ -28,7 +28,7 @@ fn decode(datagrams: &[Vec<u8>]) -> (Decoder, Vec<Record>) {
                 panic!("{record:?}")
             };
             assert_eq!((boot_ms + first, boot_ms + last), (*start, *end));
-            assert!(last <= u64::from(header.up_ms), "nothing is later than its export");
+            assert!(last <= u64::from(header.up_ms), "no record ends after the time in its header");
         }
         all.extend(records);
     }
@@ -38,15 +38,15 @@ fn decode(datagrams: &[Vec<u8>]) -> (Decoder, Vec<Record>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn every_field_of_every_flow_comes_back(mut flows in prop::collection::vec(flow(), 1..60)) {
+    fn every_field_of_every_flow_is_decoded(mut flows in prop::collection::vec(flow(), 1..60)) {
         flows.iter_mut().for_each(within_uptime);
         let options = ExportOptions { observation_domain: 5, ..ExportOptions::default() };
-        let (line, datagrams) = send("netflow9+udp", "?mtu=1300", &options, &flows);
+        let (counters, datagrams) = send("netflow9+udp", "?mtu=1300", &options, &flows);
         let (decoder, records) = decode(&datagrams);
-        let expected: Vec<Record> = flows.iter().flat_map(expect::netflow9).collect();
+        let expected: Vec<Record> = flows.iter().flat_map(expected::netflow9).collect();
         prop_assert_eq!(records, expected.as_slice());
-        prop_assert_eq!(line.exported, sum(&flows));
-        prop_assert_eq!(line.wire_records, expected.len() as u64);
+        prop_assert_eq!(counters.exported, sum(&flows));
+        prop_assert_eq!(counters.wire_records, expected.len() as u64);
         prop_assert!(datagrams.iter().all(|datagram| datagram.len() <= 900));
         for (number, message) in decoder.messages.iter().enumerate() {
             prop_assert_eq!((message.sequence, message.domain), (number as u32, 5), "sequence counts messages");
@@ -65,12 +65,12 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(found, line.wire_records);
+        prop_assert_eq!(found, counters.wire_records);
     }
 }
 
 #[test]
-fn a_capture_of_a_year_is_told_with_a_new_boot_where_needed() {
+fn a_capture_of_a_year_gets_a_new_boot_where_needed() {
     let day_ns = 86_400_000_000_000;
     let flows: Vec<FlowRecord> = (0..365)
         .map(|day| {
@@ -88,5 +88,5 @@ fn a_capture_of_a_year_is_told_with_a_new_boot_where_needed() {
     let mut boots: Vec<u64> =
         decoder.messages.iter().map(|m| u64::from(m.seconds) * 1000 - u64::from(m.up_ms)).collect();
     boots.dedup();
-    assert_eq!(boots.len(), 8, "one boot lasts for 48.7 days");
+    assert_eq!(boots.len(), 8, "a boot lasts for 48.7 days");
 }

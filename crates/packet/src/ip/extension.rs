@@ -82,7 +82,8 @@ enum Extension<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Splits the header with this protocol number from its payload; `None` if it is truncated or impossible.
+    /// Splits the header with this protocol number from its payload; `None` if it is truncated or
+    /// impossible.
     #[inline]
     fn split(protocol: u8, slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
         if protocol == FRAGMENT {
@@ -128,8 +129,8 @@ impl Fragment<'_> {
     }
 }
 
-/// The length in the jumbo payload option of the hop-by-hop header at the start of `slice`; `None` if there
-/// is no such option, or the header is truncated.
+/// The length in the jumbo payload option of the hop-by-hop header at the start of `slice`; `None`
+/// if there is no such option, or the header is truncated.
 pub(super) fn jumbo_length(slice: FrameSlice<'_>) -> Option<u32> {
     let (&[_, length], _) = slice.split()?;
     let mut options = slice.captured().get(2..(usize::from(length) + 1) * 8)?;

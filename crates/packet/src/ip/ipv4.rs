@@ -20,8 +20,8 @@ impl<'a> Ipv4<'a> {
     /// Splits the header.
     ///
     /// # Errors
-    /// `Ipv4Truncated` if the capture ends inside the fixed header; `IpVersion`; `Ipv4HeaderLength` if it
-    /// claims less than 5 words; `Ipv4TotalLength` if the packet is shorter than its header.
+    /// `Ipv4Truncated` if the capture ends inside the fixed header; `IpVersion`; `Ipv4HeaderLength`
+    /// if it is below 5 words; `Ipv4TotalLength` if the packet is shorter than its header.
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
         let (fixed, rest) = slice.split::<20>().ok_or(RefusalReason::Ipv4Truncated)?;

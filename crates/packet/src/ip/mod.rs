@@ -22,7 +22,8 @@ impl<'a> Ip<'a> {
     /// Splits a header of either version.
     ///
     /// # Errors
-    /// As for that version; `IpVersion` for any other version, `LinkTruncated` if nothing was captured.
+    /// As for that version; `IpVersion` for any other version, `LinkTruncated` if nothing was
+    /// captured.
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
         match slice.captured().first().ok_or(RefusalReason::LinkTruncated)? >> 4 {
@@ -50,8 +51,9 @@ impl<'a> Ip<'a> {
         Ipv6::split(slice).map(Self::V6)
     }
 
-    /// Fills the IP fields of `packet`; `payload_bytes` counts the octets after the IP headers. Returns the
-    /// captured payload, or `None` if it has no transport header (later fragment, malformed headers).
+    /// Fills the IP fields of `packet`; `payload_bytes` counts the octets after the IP headers.
+    /// Returns the captured payload, or `None` if it has no transport header (later fragment,
+    /// malformed headers).
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
         match self {

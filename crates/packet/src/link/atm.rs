@@ -1,5 +1,5 @@
-//! LLC-encapsulated ATM AAL5 frames (RFC 2684, before it RFC 1483; LINKTYPE_ATM_RFC1483): routed IP behind
-//! a SNAP header, or a bridged Ethernet frame behind a SNAP header and two octets of padding.
+//! LLC-encapsulated ATM AAL5 frames (RFC 2684, before it RFC 1483; LINKTYPE_ATM_RFC1483): routed IP
+//! after a SNAP header, or a bridged Ethernet frame after a SNAP header and two octets of padding.
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
@@ -17,8 +17,8 @@ pub(crate) struct Atm {
 }
 
 impl Atm {
-    /// Splits the headers of a bridged frame from the frame; any other frame is left to LLC. `None` if the
-    /// capture ends before the two can be told apart.
+    /// Splits the headers of a bridged frame from the frame; any other frame is left to LLC. `None`
+    /// if the capture ends before the two can be distinguished.
     pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
         let may_be_bridged = frame.captured().iter().zip(BRIDGED).all(|(&octet, bridged)| octet == bridged);
         if !may_be_bridged || frame.wire_bytes() < BRIDGED_BYTES {

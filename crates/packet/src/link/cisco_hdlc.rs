@@ -11,7 +11,8 @@ const ADDRESSES: [u8; 2] = [0x0f, 0x8f];
 pub(crate) struct CiscoHdlc<'a>(&'a [u8; 4]);
 
 impl<'a> CiscoHdlc<'a> {
-    /// Whether a frame of LINKTYPE_PPP_HDLC is Cisco HDLC: its first octet is one of the two addresses.
+    /// Whether a frame of LINKTYPE_PPP_HDLC is Cisco HDLC: its first octet is one of the two
+    /// addresses.
     #[inline]
     pub fn is_announced_by(frame: FrameSlice<'_>) -> bool {
         frame.captured().first().is_some_and(|address| ADDRESSES.contains(address))

@@ -1,8 +1,8 @@
 //! Linux cooked captures (LINKTYPE_LINUX_SLL and LINKTYPE_LINUX_SLL2 of the tcpdump.org registry).
 //!
-//! Version 1: packet type, ARP hardware type, address length (2 octets each), address (8), protocol (2).
-//! Version 2: protocol, reserved (2 each), interface (4), hardware type (2), packet type, address length
-//! (1 each), address (8).
+//! Version 1: packet type, ARP hardware type, address length (2 octets each), address (8), protocol
+//! (2). Version 2: protocol, reserved (2 each), interface (4), hardware type (2), packet type,
+//! address length (1 each), address (8).
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;

@@ -1,5 +1,5 @@
-//! IEEE 802.2 logical link control: IP behind its own service access point, or behind a SNAP header, which
-//! carries an EtherType (RFC 1042).
+//! IEEE 802.2 logical link control: IP after its own service access point, or after a SNAP header,
+//! which carries an EtherType (RFC 1042).
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
@@ -58,7 +58,7 @@ mod tests {
         [&[0xaa, 0xaa, 3, 0, 0, 0], &ethertype.to_be_bytes()[..], payload].concat()
     }
 
-    /// An IEEE 802.3 frame: the length stands in place of the EtherType.
+    /// An IEEE 802.3 frame: the length is in place of the EtherType.
     fn ieee_802_3(payload: &[u8]) -> Vec<u8> {
         ethernet(payload.len() as u16, payload)
     }
@@ -106,7 +106,8 @@ mod tests {
             [(ieee_802_3(&snap(0x0800, &ip)), 22), (ieee_802_3(&[&[6, 6, 3], &ip[..]].concat()), 17)]
         {
             for cut in 0..headers + 20 {
-                // Whether IP follows is only known from its first octet, if no EtherType says so.
+                // Without an EtherType, the first octet of IP must be captured too, for its
+                // version.
                 let known = if headers == 22 { headers } else { headers + 1 };
                 let reason = if cut < known { RefusalReason::LinkTruncated } else { RefusalReason::Ipv4Truncated };
                 assert_eq!(refusal(1, &frame[..cut]), reason, "cut at {cut}");

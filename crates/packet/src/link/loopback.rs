@@ -1,9 +1,9 @@
-//! BSD loopback (LINKTYPE_NULL and LINKTYPE_LOOP of the tcpdump.org registry): an address family of four
-//! octets.
+//! BSD loopback (LINKTYPE_NULL and LINKTYPE_LOOP of the tcpdump.org registry): an address family of
+//! four octets.
 //!
-//! LINKTYPE_NULL has it in the byte order of the capturing host, LINKTYPE_LOOP in network byte order.
-//! Writers confuse the two, and no family is another one with its octets reversed, so both are read in
-//! either byte order.
+//! LINKTYPE_NULL has it in the byte order of the capturing host, LINKTYPE_LOOP in network byte
+//! order. Writers confuse the two, and no family is another one with its octets reversed, so both
+//! are read in either byte order.
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;

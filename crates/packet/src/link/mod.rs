@@ -1,6 +1,6 @@
-//! Link layer: from the start of a frame to IP. The link type determines the first header; VLAN tags,
-//! MPLS label stacks, PPPoE sessions and LLC headers may follow in any order (`docs/metering.md`
-//! section 1).
+//! Link layer: from the start of a frame to IP. The link type determines the first header; VLAN
+//! tags, MPLS label stacks, PPPoE sessions and LLC headers may follow in any order
+//! (`docs/metering.md` section 1).
 
 mod atm;
 mod cisco_hdlc;
@@ -136,7 +136,8 @@ pub(crate) fn parse_from<'a>(
     let truncated = RefusalReason::LinkTruncated;
     let mut count = 0;
     loop {
-        // Ethernet and PPP headers are not counted: each is the first, or follows a header that is counted.
+        // Ethernet and PPP headers are not counted: each is the first, or follows a header that is
+        // counted.
         match next {
             NextHeader::Ipv4 => return Ip::split_v4(rest).map(LinkPayload::Ip),
             NextHeader::Ipv6 => return Ip::split_v6(rest).map(LinkPayload::Ip),

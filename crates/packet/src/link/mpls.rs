@@ -1,7 +1,7 @@
 //! MPLS label stacks (RFC 3032) and the pseudowires in them (RFC 4385, RFC 4448).
 //!
-//! A label stack does not identify its payload. The first four bits after it are used instead (RFC 4928):
-//! 4 and 6 are IP, 0 is a control word followed by Ethernet, any other value is Ethernet.
+//! A label stack does not identify its payload. The first four bits after it are used instead (RFC
+//! 4928): 4 and 6 are IP, 0 is a control word followed by Ethernet, any other value is Ethernet.
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
@@ -23,8 +23,9 @@ impl<'a> LabelStack<'a> {
     /// Splits the stack, and the control word if there is one, from the payload.
     ///
     /// # Errors
-    /// `MplsTruncated` if the capture ends before the octet after the bottom label; `TooManyHeaders` if the
-    /// stack has no bottom within 16 labels; `LinkTruncated` if the capture ends inside the control word.
+    /// `MplsTruncated` if the capture ends before the octet after the bottom label;
+    /// `TooManyHeaders` if the stack has no bottom within 16 labels; `LinkTruncated` if the capture
+    /// ends inside the control word.
     #[inline]
     pub fn split(frame: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), RefusalReason> {
         let (top, mut rest) = frame.split().ok_or(RefusalReason::MplsTruncated)?;

@@ -49,7 +49,8 @@ impl NextHeader {
     }
 }
 
-/// Whether an EtherType announces a VLAN tag: customer (802.1Q), service (802.1ad), and the older values.
+/// Whether an EtherType announces a VLAN tag: customer (802.1Q), service (802.1ad), and the older
+/// values.
 #[inline]
 pub(crate) fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200 | 0x9300)

@@ -1,9 +1,9 @@
-//! Packets logged by Linux netfilter (LINKTYPE_NFLOG of the tcpdump.org registry): a header of family,
-//! version and resource identifier, then attributes, one of which holds the IP packet.
+//! Packets logged by Linux netfilter (LINKTYPE_NFLOG of the tcpdump.org registry): a header of
+//! family, version and resource identifier, then attributes, one of which holds the IP packet.
 //!
-//! An attribute has a length, which includes its own header of 4 octets, and a type, both in the byte
-//! order of the capturing host; attributes are padded to 4 octets. Types are below 256, so the type
-//! of the first attribute shows the byte order.
+//! An attribute has a length, which includes its own header of 4 octets, and a type, both in the
+//! byte order of the capturing host; attributes are padded to 4 octets. Types are below 256, so the
+//! type of the first attribute shows the byte order.
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
@@ -25,11 +25,11 @@ pub(crate) struct Nflog {
 }
 
 impl Nflog {
-    /// Splits the header and its attributes from the packet, which is as long as its attribute says.
+    /// Splits the header and its attributes from the packet, whose length is that of its attribute.
     ///
     /// # Errors
-    /// `LinkTruncated` if the capture ends before the packet; `TooManyHeaders` if the packet is not among
-    /// the first 32 attributes.
+    /// `LinkTruncated` if the capture ends before the packet; `TooManyHeaders` if the packet is not
+    /// among the first 32 attributes.
     pub fn split(frame: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), RefusalReason> {
         let truncated = RefusalReason::LinkTruncated;
         let (&[family, version, _, _], mut rest) = frame.split().ok_or(truncated)?;
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn impossible_attributes_are_not_ip() {
-        // No attribute at all, no packet among them, a length below 4 octets, a length beyond the frame.
+        // No attribute at all, no packet among them, a length below 4 octets, a length beyond the
+        // frame.
         let header = [2, 0, 0, 1];
         let cases: [&[u8]; 5] =
             [&[], &[8, 0, 1, 0, 0, 0, 0, 0], &[3, 0, 1, 0], &[0, 0, 9, 0], &[60, 0, 1, 0, 0, 0, 0, 0]];

@@ -1,5 +1,6 @@
-//! PPP: address and control fields of HDLC-like framing (RFC 1662 section 3.1), which may be absent, and
-//! the protocol field (RFC 1661 section 2), which may be compressed to one octet (section 6.5).
+//! PPP: address and control fields of HDLC-like framing (RFC 1662 section 3.1), which may be
+//! absent, and the protocol field (RFC 1661 section 2), which may be compressed to one octet
+//! (section 6.5).
 
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
@@ -14,8 +15,8 @@ pub(crate) fn skip_address_and_control(frame: FrameSlice<'_>) -> Option<FrameSli
     }
 }
 
-/// A whole protocol field. The last octet of a protocol number is odd and all others are even, which
-/// distinguishes a field of one octet from one of two.
+/// A whole protocol field. The last octet of a protocol number is odd and all others are even,
+/// which distinguishes a field of one octet from one of two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ppp(u16);
 
@@ -30,8 +31,8 @@ impl Ppp {
         frame.split().map(|(&field, rest)| (Self(u16::from_be_bytes(field)), rest))
     }
 
-    /// The header that follows: IPv4 (RFC 1332), IPv6 (RFC 5072), MPLS unicast or multicast (RFC 3032
-    /// section 4.3). A frame of another protocol has `ethertype`.
+    /// The header that follows: IPv4 (RFC 1332), IPv6 (RFC 5072), MPLS unicast or multicast (RFC
+    /// 3032 section 4.3). A frame of another protocol has `ethertype`.
     #[inline]
     pub fn next(self, ethertype: u16) -> NextHeader {
         match self.0 {

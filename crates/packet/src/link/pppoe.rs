@@ -1,4 +1,5 @@
-//! PPPoE sessions (RFC 2516 section 4): version and type, code, session identifier, length, then PPP.
+//! PPPoE sessions (RFC 2516 section 4): version and type, code, session identifier, length, then
+//! PPP.
 
 use super::next_header::{NextHeader, PPPOE_SESSION};
 use crate::frame_slice::FrameSlice;

@@ -1,5 +1,5 @@
-//! The fast path accepts common frames and declines all others. (`properties.rs` compares it with the general
-//! decoder for every frame that it generates.)
+//! The fast path accepts common frames and declines all others. (`properties.rs` compares it with
+//! the general decoder for every frame that it generates.)
 
 use super::frames::*;
 use super::properties::decoded_alike;
@@ -16,7 +16,8 @@ fn accepts(frame: &[u8]) -> bool {
     decode_fast(frame, frame.len(), false).is_some()
 }
 
-/// Common frames, each with the number of octets up to the last field that is read (UDP: the ports).
+/// Common frames, each with the number of octets up to the last field that is read (UDP: the
+/// ports).
 fn common_frames(payload: &[u8]) -> Vec<(Vec<u8>, usize)> {
     let segment = |option_words: u8| {
         let options = vec![1; usize::from(option_words) * 4];
@@ -60,7 +61,8 @@ fn frames_padded_to_the_minimum_are_accepted() {
 #[test]
 fn only_the_headers_need_to_be_captured() {
     for (frame, header_bytes) in common_frames(&[0; 12]) {
-        // UDP over IPv4 needs the length of a TCP header too, because the captured length is compared once.
+        // UDP over IPv4 needs the length of a TCP header too, because the captured length is
+        // compared once.
         let needed = header_bytes.max(if frame[12..14] == [0x81, 0] { 58 } else { 54 });
         for captured in 0..=frame.len() {
             assert_eq!(decode_fast(&frame, captured, false).is_some(), captured >= needed, "{captured} of {frame:x?}");
@@ -87,7 +89,8 @@ fn every_field_is_read() {
 fn unusual_frames_are_declined() {
     let plain = ethernet(0x0800, &ipv4(6, &tcp(5, 6, 0x018, &[0; 20])));
     assert!(accepts(&plain));
-    // Version, header length; total length 0, too short and beyond the frame; fragments; protocol; data offset.
+    // Version, header length; total length 0, too short and beyond the frame; fragments; protocol;
+    // data offset.
     for (at, octets) in [
         (14, &[0x46][..]),
         (14, &[0x65]),
@@ -123,8 +126,8 @@ fn a_declined_frame_leaves_the_packet_unchanged() {
     assert_eq!(packet, before);
 }
 
-/// Every frame of the test captures, cut at every octet, is decoded alike by both paths; the fast path accepts
-/// at least 95 % of TCP and UDP over Ethernet.
+/// Every frame of the test captures, cut at every octet, is decoded alike by both paths; the fast
+/// path accepts at least 95 % of TCP and UDP over Ethernet.
 #[test]
 fn the_test_captures_are_decoded_alike() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");

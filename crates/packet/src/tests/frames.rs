@@ -137,7 +137,8 @@ pub(crate) fn assert_malformed(link: u16, frame: &[u8]) {
     assert_not_decapsulated(link, frame, &[PacketAnomaly::TunnelMalformed]);
 }
 
-/// Checks that the packet is not decapsulated if it is cut anywhere in `cuts`, and that it is if cut at their end.
+/// Checks that the packet is not decapsulated if it is cut anywhere in `cuts`, and that it is if
+/// cut at their end.
 pub(crate) fn assert_decapsulated_from(link: u16, frame: &[u8], cuts: Range<usize>) {
     let options = DecodeOptions { decapsulate: true };
     for cut in cuts.clone() {

@@ -140,7 +140,8 @@ proptest! {
         let (outer, innermost) = tunnelled(&packet, &kinds);
         let frame = framed(link, &headers, &outer.octets);
         let mut octets = frame.octets.clone();
-        // An IPv6 packet without a length extends to the end of the frame, so padding would change it.
+        // An IPv6 packet without a length extends to the end of the frame, so padding would change
+        // it.
         let has_length = packet.octets[0] >> 4 != 6 || packet.octets[4..6] != [0; 2];
         octets.resize(octets.len() + if has_length { padding } else { 0 }, 0xee);
         let (decoded, anomalies) = checked(link, &octets, octets.len() as u32, true).unwrap();

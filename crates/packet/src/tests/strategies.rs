@@ -1,4 +1,5 @@
-//! Strategies that generate whole frames of every kind that the decoder reads, with their expected fields.
+//! Strategies that generate whole frames of every kind that the decoder reads, with their expected
+//! fields.
 
 use super::frames::*;
 use super::tunnels::wrap;
@@ -156,7 +157,8 @@ pub(super) fn headers() -> impl Strategy<Value = Vec<Header>> {
     vec(prop_oneof![3 => tag, 2 => stack, 1 => session, 1 => Just(Header::Snap)], 0..6)
 }
 
-/// Puts an IP packet into a frame of a link type, behind those of the headers that the link type can carry.
+/// Puts an IP packet into a frame of a link type, behind those of the headers that the link type
+/// can carry.
 pub(super) fn framed(link: u16, headers: &[Header], packet: &[u8]) -> Frame {
     let mut ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
     let is_ip = |ethertype: u16| matches!(ethertype, 0x0800 | 0x86dd);

@@ -15,8 +15,8 @@ const KINDS: [TunnelType; 8] = [
     TunnelType::Gtpu,
 ];
 
-/// Wraps an IP packet in a tunnel. The tunnel identifier, if there is one, is 7. `None` if the tunnel cannot
-/// carry IP of that version.
+/// Wraps an IP packet in a tunnel. The tunnel identifier, if there is one, is 7. `None` if the
+/// tunnel cannot carry IP of that version.
 pub(super) fn wrap(kind: TunnelType, inner: &[u8]) -> Option<Vec<u8>> {
     let (protocol, ethertype) = if inner[0] >> 4 == 4 { (4, 0x0800) } else { (41, 0x86dd) };
     let [a, b] = u16::to_be_bytes(ethertype);

@@ -1,4 +1,5 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): type and code, and the flow key that pairs a request with its reply.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): type and code, and the flow key that pairs a request with
+//! its reply.
 
 use crate::frame_slice::FrameSlice;
 
@@ -36,8 +37,8 @@ impl<'a> Icmp<'a> {
         *self.0
     }
 
-    /// Flow key in place of the ports: the type and the type of the opposite direction; for messages without
-    /// an answer the type and `0x100 | code`, which is not a type.
+    /// Flow key in place of the ports: the type and the type of the opposite direction; for
+    /// messages without an answer the type and `0x100 | code`, which is not a type.
     #[inline]
     pub fn key(self, version: Version) -> (u16, u16) {
         let [kind, code] = *self.0;
@@ -45,7 +46,8 @@ impl<'a> Icmp<'a> {
     }
 }
 
-/// The type of the opposite direction: reply to a request, request to a reply (list of Community ID).
+/// The type of the opposite direction: reply to a request, request to a reply (list of Community
+/// ID).
 #[inline]
 fn counterpart(version: Version, kind: u8) -> Option<u8> {
     Some(match (version, kind) {

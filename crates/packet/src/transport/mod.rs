@@ -1,5 +1,5 @@
-//! Transport headers: ports, or ICMP type and code in their place, and TCP fields (`docs/metering.md`
-//! section 2).
+//! Transport headers: ports, or ICMP type and code in their place, and TCP fields
+//! (`docs/metering.md` section 2).
 
 mod icmp;
 mod ports;
@@ -15,8 +15,8 @@ use weir_ledger::PacketAnomaly;
 pub(crate) use ports::{Ports, UDP};
 pub(crate) use tcp::{PROTOCOL as TCP, read_options};
 
-/// Fills the transport fields of `packet`. Its IP fields are filled already; `payload_bytes` counts the
-/// octets after the IP headers. `slice` holds their captured part.
+/// Fills the transport fields of `packet`. Its IP fields are filled already; `payload_bytes` counts
+/// the octets after the IP headers. `slice` holds their captured part.
 #[inline]
 pub(crate) fn fill(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
     match (packet.network, packet.protocol) {
@@ -65,7 +65,8 @@ fn fill_ports(header_bytes: u32, slice: FrameSlice<'_>, packet: &mut Packet, ano
         }
         None => add_missing_header(Ports::BYTES, packet, anomalies),
     }
-    // The header length of these two is not fixed, so their payload is counted from the IP headers on.
+    // The header length of these two is not fixed, so their payload is counted from the IP headers
+    // on.
     if !matches!(packet.protocol, DCCP | UDP_LITE) {
         packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes);
     }
@@ -84,8 +85,8 @@ fn fill_icmp(version: Version, slice: FrameSlice<'_>, packet: &mut Packet, anoma
     packet.payload_bytes = packet.payload_bytes.saturating_sub(icmp::HEADER_BYTES);
 }
 
-/// Adds the anomaly of a transport header that lacks its first `needed` octets: the packet itself or only the
-/// capture ends there.
+/// Adds the anomaly of a transport header that lacks its first `needed` octets: the packet itself
+/// or only the capture ends there.
 #[cold]
 fn add_missing_header(needed: u32, packet: &Packet, anomalies: &mut AnomalySet) {
     anomalies.add(if packet.payload_bytes < needed {

@@ -1,5 +1,5 @@
-//! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and SCTP
-//! (RFC 9260).
+//! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and
+//! SCTP (RFC 9260).
 
 use crate::frame_slice::FrameSlice;
 
@@ -9,8 +9,8 @@ pub(super) const DCCP: u8 = 33;
 pub(super) const SCTP: u8 = 132;
 pub(super) const UDP_LITE: u8 = 136;
 
-/// Shortest header of a protocol with ports, octets; `None` for other protocols, and for TCP, which has a
-/// parser of its own.
+/// Shortest header of a protocol with ports, octets; `None` for other protocols, and for TCP, which
+/// has a parser of its own.
 #[inline]
 pub(super) fn header_bytes(protocol: u8) -> Option<u32> {
     Some(match protocol {

@@ -1,4 +1,5 @@
-//! TCP (RFC 9293 section 3.1), with the options maximum segment size and window scale of SYN segments.
+//! TCP (RFC 9293 section 3.1), with the options maximum segment size and window scale of SYN
+//! segments.
 
 use crate::frame_slice::FrameSlice;
 use crate::packet::Packet;
@@ -13,7 +14,8 @@ pub(super) const FIXED_BYTES: u32 = 20;
 pub(super) struct Tcp<'a>(&'a [u8; 20]);
 
 impl<'a> Tcp<'a> {
-    /// Splits the fixed header from the options and the payload; `None` if the capture ends inside it.
+    /// Splits the fixed header from the options and the payload; `None` if the capture ends inside
+    /// it.
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
         slice.split().map(|(header, rest)| (Self(header), rest))
@@ -72,8 +74,8 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// Stores the options of a SYN segment in its packet, as far as they were captured. The first option of
-/// each kind counts. Options after one with an impossible length are not read.
+/// Stores the options of a SYN segment in its packet, as far as they were captured. The first
+/// option of each kind counts. Options after one with an impossible length are not read.
 #[cold]
 #[inline(never)]
 pub(crate) fn read_options(mut options: &[u8], packet: &mut Packet) {

@@ -1,5 +1,5 @@
-//! Geneve (RFC 8926 section 3.4): a virtual network identifier and options, then a payload of the protocol
-//! type.
+//! Geneve (RFC 8926 section 3.4): a virtual network identifier and options, then a payload of the
+//! protocol type.
 
 use super::malformed::Malformed;
 use crate::frame_slice::FrameSlice;

@@ -1,5 +1,5 @@
-//! GRE: version 0 (RFC 2784) with checksum, key and sequence number (RFC 2890), and version 1 (RFC 2637),
-//! which carries PPP and has the call ID in the lower half of its key.
+//! GRE: version 0 (RFC 2784) with checksum, key and sequence number (RFC 2890), and version 1 (RFC
+//! 2637), which carries PPP and has the call ID in the lower half of its key.
 
 use super::malformed::Malformed;
 use crate::frame_slice::FrameSlice;
@@ -81,7 +81,8 @@ impl Gre {
         let call = u16::from_be_bytes([a, b]);
         let numbered = bits & SEQUENCE != 0;
         let rest = rest.skip(4 * (usize::from(numbered) + usize::from(acknowledged)))?;
-        // Only packets with a payload have a sequence number; others only acknowledge (section 4.1).
+        // Only packets with a payload have a sequence number; others only acknowledge (section
+        // 4.1).
         let next = if numbered { NextHeader::Ppp(PPP) } else { NextHeader::Other(PPP) };
         Some((Self { identifier: Some(call.into()), next }, skip_address_and_control(rest).unwrap_or(rest)))
     }

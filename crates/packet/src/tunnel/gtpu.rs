@@ -1,5 +1,5 @@
-//! GTP-U version 1 (3GPP TS 29.281 section 5): a tunnel endpoint identifier, optional fields and extension
-//! headers; then, in messages of type G-PDU, a packet.
+//! GTP-U version 1 (3GPP TS 29.281 section 5): a tunnel endpoint identifier, optional fields and
+//! extension headers; then, in messages of type G-PDU, a packet.
 
 use super::malformed::Malformed;
 use crate::frame_slice::FrameSlice;
@@ -25,7 +25,8 @@ impl<'a> Gtpu<'a> {
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
         let (header, rest) = slice.split().ok_or(Malformed)?;
-        // Three bits of version, and the bit that distinguishes GTP from the charging protocol GTP'.
+        // Three bits of version, and the bit that distinguishes GTP from the charging protocol
+        // GTP'.
         if header[0] >> 4 != 0b0011 {
             return Err(Malformed);
         }
@@ -55,8 +56,9 @@ impl<'a> Gtpu<'a> {
     }
 }
 
-/// Skips sequence number, N-PDU number and the type of the first extension header, which are all present if
-/// any of the three lowest bits of `flags` is set; then the extension headers if bit 2 is set.
+/// Skips sequence number, N-PDU number and the type of the first extension header, which are all
+/// present if any of the three lowest bits of `flags` is set; then the extension headers if bit 2
+/// is set.
 #[inline]
 fn skip_optional(flags: u8, slice: FrameSlice<'_>) -> Option<FrameSlice<'_>> {
     if flags & 0b111 == 0 {

@@ -38,8 +38,9 @@ pub(crate) struct Tunnel<'a> {
 }
 
 impl<'a> Tunnel<'a> {
-    /// Splits the tunnel header at the start of `slice` and the headers between it and the inner IP header.
-    /// `outer` holds the fields of the outer IP headers. `None` if there is no tunnel, or it does not carry IP.
+    /// Splits the tunnel header at the start of `slice` and the headers between it and the inner IP
+    /// header. `outer` holds the fields of the outer IP headers. `None` if there is no tunnel, or
+    /// it does not carry IP.
     ///
     /// # Errors
     /// A header is truncated or impossible.
@@ -75,7 +76,8 @@ impl<'a> Tunnel<'a> {
             (Network::Ipv6, IPV6_IN_IP) => (TunnelType::SixInSix, None, NextHeader::Ipv6, slice),
             _ => return Ok(None),
         };
-        // VLAN tags and labels inside the tunnel are ignored: a packet has those of the outer frame.
+        // VLAN tags and labels inside the tunnel are ignored: a packet has those of the outer
+        // frame.
         match link::parse_from(next, payload, &mut { LinkHeaders::EMPTY })? {
             LinkPayload::Ip(ip) => Ok(Some(Self { kind, identifier, ip })),
             LinkPayload::Other(_) => Ok(None),

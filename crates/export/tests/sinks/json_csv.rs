@@ -1,7 +1,7 @@
 //! JSON and CSV.
 
 use crate::flows::{answered, flow, plain};
-use crate::{expect, export, sum, uniflow};
+use crate::{expected, export, sum, uniflow};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use weir_export::ExportOptions;
@@ -11,15 +11,15 @@ use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
 fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows");
-    let line = export(&format!("{format}:{}", path.display()), options, flows);
-    (line, std::fs::read_to_string(path).unwrap())
+    let counters = export(&format!("{format}:{}", path.display()), options, flows);
+    (counters, std::fs::read_to_string(path).unwrap())
 }
 
 fn objects(text: &str) -> Vec<Map<String, Value>> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
 
-/// What JSON must say, but for times and community_id.
+/// The expected JSON object without times and community_id.
 fn expected(flow: &FlowRecord) -> Map<String, Value> {
     let mut map = Map::new();
     let ip = flow.network != Network::Layer2;
@@ -55,7 +55,7 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
         let mut put = |name: &str, value: Option<Value>| {
             map.insert(format!("{prefix}{name}"), value.filter(|_| some).unwrap_or(Value::Null));
         };
-        for field in expect::tcp_always(&t).into_iter().chain(expect::tcp_after_trouble(&t)) {
+        for field in expected::tcp_always(&t).into_iter().chain(expected::tcp_with_anomalies(&t)) {
             put(field.name, field.value.map(|value| json!(value)));
         }
         put("tcp_mss", t.maximum_segment_size.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
@@ -93,7 +93,7 @@ fn side(flow: &FlowRecord, d: &Direction, prefix: &str, map: &mut Map<String, Va
     let tunnel = some && d.tunnel_type != TunnelType::None;
     put("tunnel_type", tunnel, json!(d.tunnel_type.name()));
     put("tunnel_id", tunnel, json!(d.tunnel_id));
-    let (source, destination) = expect::outer(d);
+    let (source, destination) = expected::outer(d);
     put("outer_src_ip", tunnel, json!(source.to_string()));
     put("outer_dst_ip", tunnel, json!(destination.to_string()));
     let icmp = matches!((flow.network, flow.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58))
@@ -106,8 +106,8 @@ fn side(flow: &FlowRecord, d: &Direction, prefix: &str, map: &mut Map<String, Va
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn json_says_what_applies_and_null_for_the_rest(flows in prop::collection::vec(flow(), 1..40)) {
-        let (line, text) = file("json", &ExportOptions::default(), &flows);
+    fn json_has_the_values_that_apply_and_null_for_others(flows in prop::collection::vec(flow(), 1..40)) {
+        let (counters, text) = file("json", &ExportOptions::default(), &flows);
         let objects = objects(&text);
         prop_assert_eq!(objects.len(), flows.len());
         for (mut object, flow) in objects.into_iter().zip(&flows) {
@@ -121,21 +121,21 @@ proptest! {
             prop_assert!(none || id.as_str().unwrap().len() == 30);
             prop_assert_eq!(object, expected(flow));
         }
-        prop_assert_eq!(line.exported, sum(&flows));
-        prop_assert_eq!((line.wire_records, line.octets), (flows.len() as u64, text.len() as u64));
+        prop_assert_eq!(counters.exported, sum(&flows));
+        prop_assert_eq!((counters.wire_records, counters.octets), (flows.len() as u64, text.len() as u64));
     }
 
     #[test]
-    fn csv_says_what_json_says(flows in prop::collection::vec(flow(), 0..40), uniflow: bool) {
+    fn csv_and_json_have_the_same_values(flows in prop::collection::vec(flow(), 0..40), uniflow: bool) {
         let options = ExportOptions { uniflow, ..ExportOptions::default() };
-        let (line, csv) = file("csv", &options, &flows);
+        let (counters, csv) = file("csv", &options, &flows);
         let (_, json) = file("json", &options, &flows);
         let mut rows = csv.lines().map(|row| row.split(',').collect::<Vec<_>>());
         let names = rows.next().expect("a header line");
         let rows: Vec<_> = rows.collect();
         let objects = objects(&json);
         prop_assert_eq!(rows.len(), objects.len());
-        prop_assert_eq!(line.wire_records, rows.len() as u64);
+        prop_assert_eq!(counters.wire_records, rows.len() as u64);
         for (row, object) in rows.iter().zip(&objects) {
             prop_assert_eq!(row.len(), names.len());
             let of_tcp = |name: &str| name.contains("tcp_") && !name.ends_with("tcp_flags");
@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn a_record_reads_like_this() {
+fn a_json_record_has_this_text() {
     let (_, text) = file("json", &ExportOptions::default(), &[answered(0x0a00_0001, 2)]);
     let start = r#"{"start":"2023-11-16T20:49:32.161000000Z","end":"2023-11-16T20:49:32.166000000Z","duration_ns":5000000,"src_ip":"10.0.0.1","dst_ip":"192.0.2.1","src_port":1,"dst_port":53,"protocol":17,"packets":2,"bytes":200,"l2_bytes":228,"tcp_flags":null,"tos":0,"ttl_min":64,"ttl_max":64,"packet_size_min":100,"packet_size_max":100,"packet_size_mean":100.0,"packet_size_std":0.0,"#;
     assert!(text.starts_with(start), "{text}");
@@ -163,7 +163,7 @@ fn a_record_reads_like_this() {
 }
 
 #[test]
-fn names_are_those_of_the_design() {
+fn field_names_are_stable() {
     let (_, csv) = file("csv", &ExportOptions::default(), &[]);
     let names: Vec<&str> = csv.trim_end().split(',').collect();
     for name in [
@@ -266,9 +266,9 @@ fn names_are_those_of_the_design() {
 fn uniflow_writes_each_direction_with_its_own_times() {
     let mut flow = answered(1, 2);
     flow.reverse.first_ns += 1000;
-    let (line, text) = file("json", &uniflow(), &[flow, plain(2, 1)]);
+    let (counters, text) = file("json", &uniflow(), &[flow, plain(2, 1)]);
     let objects = objects(&text);
-    assert_eq!((objects.len(), line.exported.flows, line.wire_records), (3, 2, 3));
+    assert_eq!((objects.len(), counters.exported.flows, counters.wire_records), (3, 2, 3));
     assert_eq!(objects[0]["src_ip"], objects[1]["dst_ip"]);
     assert_eq!(objects[0]["src_port"], objects[1]["dst_port"]);
     assert_eq!(objects[1]["duration_ns"], 5_000_000 - 1000);

@@ -1,4 +1,4 @@
-//! Every record that a sink is given is in its account once, whatever happens to the output.
+//! Every record written to a sink is counted exactly once, whatever happens to the output.
 
 use crate::flows::{answered, plain};
 use crate::sum;
@@ -20,12 +20,12 @@ fn lost(sink: &dyn Sink, reason: ExportLossReason) -> RecordTotals {
 }
 
 #[test]
-fn a_full_disk_ends_the_sink_and_loses_the_rest() {
+fn a_full_disk_ends_the_sink_and_all_records_are_lost() {
     for scheme in ["json", "csv", "ipfix"] {
         let mut sink = open(&format!("{scheme}:/dev/full"), &ExportOptions::default()).unwrap();
         let flows = flows(300);
         assert!(sink.write(&flows).is_err(), "{scheme}");
-        assert!(sink.write(&flows).is_ok(), "an end is told once");
+        assert!(sink.write(&flows).is_ok(), "the end is reported once");
         assert!(sink.finish().is_ok());
         assert_eq!(sink.counters().exported, RecordTotals::default());
         assert_eq!(lost(&*sink, ExportLossReason::WriteFailed).flows, 600);
@@ -34,7 +34,7 @@ fn a_full_disk_ends_the_sink_and_loses_the_rest() {
 }
 
 #[test]
-fn a_reader_that_goes_away_has_the_lines_that_count_as_exported() {
+fn lines_that_the_reader_of_a_pipe_received_are_exported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -48,41 +48,41 @@ fn a_reader_that_goes_away_has_the_lines_that_count_as_exported() {
     });
     let mut sink = open(&format!("json:{}", path.display()), &ExportOptions::default()).unwrap();
     let flows = flows(2000);
-    let error = sink.write(&flows).expect_err("the reader goes away");
+    let error = sink.write(&flows).expect_err("the reader closes the pipe");
     assert!(error.is_closed_pipe());
     sink.finish().unwrap();
     let taken = reader.join().unwrap();
     let whole = taken.iter().filter(|&&octet| octet == b'\n').count() as u64;
-    let line = sink.counters();
-    // The pipe holds some octets that the reader left in it.
-    assert!(line.exported.flows >= whole && line.octets >= 100_000);
-    assert_eq!(line.wire_records, line.exported.flows);
-    assert_eq!(line.total(), sum(&flows));
-    assert_eq!(lost(&*sink, ExportLossReason::OutputClosed).flows, 2000 - line.exported.flows);
+    let counters = sink.counters();
+    // Some octets that the reader did not read are still in the pipe.
+    assert!(counters.exported.flows >= whole && counters.octets >= 100_000);
+    assert_eq!(counters.wire_records, counters.exported.flows);
+    assert_eq!(counters.total(), sum(&flows));
+    assert_eq!(lost(&*sink, ExportLossReason::OutputClosed).flows, 2000 - counters.exported.flows);
 }
 
 #[test]
-fn a_limit_in_the_middle_of_a_line_loses_that_line() {
-    // A shell limits its children to files of 20 blocks of 512 octets, and this test runs itself below it.
-    let name = "accounts::a_limit_in_the_middle_of_a_line_loses_that_line";
+fn a_partly_written_line_is_lost() {
+    // The test runs itself in a shell that limits files to 20 blocks of 512 bytes.
+    let name = "counters::a_partly_written_line_is_lost";
     if let Some(path) = std::env::var_os("WEIR_TEST_LIMITED_FILE") {
         let path = path.into_string().unwrap();
         let mut sink = open(&format!("json:{path}"), &ExportOptions::default()).unwrap();
         let flows = flows(100);
         assert!(sink.write(&flows).is_err());
         let text = std::fs::read_to_string(&path).unwrap();
-        let line = sink.counters();
+        let counters = sink.counters();
         assert_eq!(text.len(), 20 * 512);
         assert!(!text.ends_with('\n'));
         let whole = text.matches('\n').count();
-        assert_eq!((line.exported, line.octets), (sum(&flows[..whole]), text.len() as u64));
+        assert_eq!((counters.exported, counters.octets), (sum(&flows[..whole]), text.len() as u64));
         assert_eq!(lost(&*sink, ExportLossReason::WriteFailed), sum(&flows[whole..]));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let status = Command::new("sh")
         .arg("-c")
-        // Without the signal the write fails, as on a full disk.
+        // With the signal ignored, the write fails as on a full disk.
         .arg("trap '' XFSZ; ulimit -f 20; exec \"$0\" --exact \"$1\"")
         .arg(std::env::current_exe().unwrap())
         .arg(name)
@@ -94,7 +94,7 @@ fn a_limit_in_the_middle_of_a_line_loses_that_line() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_has_refused_every_flow() {
+fn every_flow_to_a_closed_port_is_refused() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for scheme in ["ipfix+udp", "netflow9+udp", "netflow5+udp"] {
         let mut sink = open(&format!("{scheme}://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
@@ -110,7 +110,7 @@ fn a_collector_that_is_not_there_has_refused_every_flow() {
 }
 
 #[test]
-fn a_collector_that_comes_later_is_sent_the_templates_again() {
+fn templates_are_retransmitted_to_a_collector_that_starts_late() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut sink = open(&format!("ipfix+udp://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
     sink.write(&[plain(1, 1)]).unwrap();
@@ -121,7 +121,7 @@ fn a_collector_that_comes_later_is_sent_the_templates_again() {
     let mut datagram = [0; 2000];
     let mut decoder = crate::decode::Decoder::new();
     let octets = listener.recv(&mut datagram).unwrap();
-    assert_eq!(datagram[16..18], [0, 3], "it begins with the types of our own elements");
+    assert_eq!(datagram[16..18], [0, 3], "the message begins with the type information");
     let mut records = decoder.message(&datagram[..octets]);
     while records.is_empty() {
         let octets = listener.recv(&mut datagram).unwrap();
@@ -132,7 +132,7 @@ fn a_collector_that_comes_later_is_sent_the_templates_again() {
 }
 
 #[test]
-fn many_datagrams_of_one_flow_are_refused_together() {
+fn all_datagrams_of_a_large_flow_are_refused_together() {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut sink = open(&format!("netflow5+udp://127.0.0.1:{port}"), &ExportOptions::default()).unwrap();
     let mut large = plain(1, 1);
@@ -145,7 +145,7 @@ fn many_datagrams_of_one_flow_are_refused_together() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_an_error_at_once() {
+fn a_file_that_cannot_be_created_is_an_error_on_opening() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();

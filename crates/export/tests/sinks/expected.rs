@@ -1,4 +1,4 @@
-//! What the records of a flow must say, written down once more and plainly.
+//! The expected data records of a flow record, computed independently of the encoder.
 
 use crate::decode::{Record, Value};
 use std::net::IpAddr;
@@ -6,8 +6,8 @@ use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ip_address};
 use weir_tcp::{SegmentClass, TcpReport};
 
-/// The two ways of a flow as one-way flows.
-pub fn one_way(flow: &FlowRecord) -> Vec<FlowRecord> {
+/// The two directions of a flow as unidirectional flows.
+pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
     let none = Direction::default();
     let there = FlowRecord { reverse: none, ..*flow };
     let back = FlowRecord {
@@ -32,7 +32,7 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
     let mut records: Vec<Record> = if !uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
         vec![record(flow)]
     } else {
-        one_way(flow).iter().map(record).collect()
+        unidirectional(flow).iter().map(record).collect()
     };
     let both = records.len() == 2;
     for (at, record) in records.iter_mut().enumerate() {
@@ -45,7 +45,8 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
     records
 }
 
-/// The records of a flow in NetFlow v9: one-way, and without what only IPFIX has. The two times of uptime are for the caller.
+/// The records of a flow in NetFlow v9: unidirectional, without the elements of IPFIX only. The
+/// caller checks the two SysUptime elements.
 pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
     let keep = |name: &str| {
         let own = [
@@ -77,7 +78,7 @@ pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
         let ipfix_only = ["flowStartNanoseconds", "flowEndNanoseconds", "layer2OctetDeltaCount", "layer2SegmentId"];
         !own.iter().any(|prefix| name.starts_with(prefix)) && !ipfix_only.contains(&name)
     };
-    one_way(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| keep(name)).collect()).collect()
+    unidirectional(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| keep(name)).collect()).collect()
 }
 
 fn record(flow: &FlowRecord) -> Record {
@@ -142,16 +143,16 @@ fn record(flow: &FlowRecord) -> Record {
     record
 }
 
-/// A field of TCP.
+/// A TCP field.
 pub struct Tcp {
-    /// In JSON.
+    /// Name in JSON.
     pub name: &'static str,
-    /// In IPFIX: of our own; one per direction of ntop; of IANA, by its first letters.
+    /// Name of the element in IPFIX.
     pub element: &'static str,
     pub value: Option<u64>,
 }
 
-/// Fields of TCP that a record has whatever happened, but for those that [`follows`] names.
+/// TCP fields that are always in a record, except values that [`follows`] gives.
 pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
     let field = |name, element, value| Tcp { name, element, value };
     let segments = |class| Some(t.classes[class as usize].segments);
@@ -170,8 +171,8 @@ pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
     ]
 }
 
-/// Those that IPFIX has only after trouble.
-pub fn tcp_after_trouble(t: &TcpReport) -> Vec<Tcp> {
+/// TCP fields that IPFIX only has with TCP anomalies.
+pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
     let count = |name, element, value| Tcp { name, element, value: Some(value) };
     let segments = |class| t.classes[class as usize].segments;
     let bytes = |class| t.classes[class as usize].bytes;
@@ -217,7 +218,8 @@ pub fn tcp_after_trouble(t: &TcpReport) -> Vec<Tcp> {
     ]
 }
 
-/// What a reader takes an element for that a direction without trouble does not have, by docs/fields.md.
+/// The value of an element that is left out of a direction without TCP anomalies, by
+/// docs/fields.md.
 fn follows(element: &str, t: &TcpReport, d: &Direction) -> Option<u64> {
     let payload = t.classes.iter().map(|count| count.bytes).sum();
     let bit = |bit| u64::from(d.tcp_flags & bit != 0);
@@ -250,8 +252,8 @@ fn tcp_side(t: &TcpReport, d: &Direction, reverse: bool, record: &mut Record) {
         SegmentClass::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
             || t.count(SegmentClass::Syn).bytes + t.count(SegmentClass::Reset).bytes > 0
             || t.zero_windows + t.largest_hole_bytes + t.missing_bytes + u64::from(t.degradation.0) > 0;
-    let after_trouble = if trouble { tcp_after_trouble(t) } else { Vec::new() };
-    for Tcp { element, value, .. } in tcp_always(t).iter().chain(&after_trouble) {
+    let with_anomalies = if trouble { tcp_with_anomalies(t) } else { Vec::new() };
+    for Tcp { element, value, .. } in tcp_always(t).iter().chain(&with_anomalies) {
         if let Some(value) = *value
             && (trouble || follows(element, t, d) != Some(value))
         {
@@ -349,7 +351,8 @@ fn side(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mut Record) {
     }
 }
 
-/// The outer addresses; the flows of these tests have both in one family, and none that looks like the other.
+/// The outer addresses. In these tests both have the same family, and no IPv6 address is
+/// IPv4-mapped.
 pub fn outer(d: &Direction) -> (IpAddr, IpAddr) {
     let four = d.outer_source.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let network = if four { Network::Ipv4 } else { Network::Ipv6 };
