@@ -1,9 +1,9 @@
 //! Assigns CPUs to the threads of a probe when the user has not.
 //!
-//! In: the devices of each source and the number of its threads. Out: a CPU for each thread, and the
-//! CPUs for encoding and sending records; or why the choice is left to the scheduler. Every thread
-//! gets a core of its own on the NUMA node of its NIC. Two cores of that node stay free for records,
-//! interrupts and the rest of the system. Cores are used in the order of [`cores`].
+//! In: the devices of each source and the number of its threads. Out: a CPU for each thread, and
+//! the CPUs for encoding and sending records; or why the choice is left to the scheduler. Every
+//! thread gets a core of its own on the NUMA node of its NIC. Two cores of that node stay free for
+//! records, interrupts and the rest of the system. Cores are used in the order of [`cores`].
 
 use crate::cpu::{self, cores};
 use crate::nic;

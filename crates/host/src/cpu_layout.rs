@@ -43,8 +43,8 @@ pub struct CpuLayout {
 }
 
 impl CpuLayout {
-    /// A layout for a number of pipelines on a node, or on any: split if there are enough cores, else
-    /// fused with as many pipelines as possible.
+    /// A layout for a number of pipelines on a node, or on any: split if there are enough cores,
+    /// else fused with as many pipelines as possible.
     pub fn new(machine: &Machine, node: Option<u32>, pipelines: usize) -> Self {
         let cores = machine.cores(node);
         let cores_each = cores_per_split_pipeline(&cores);

@@ -1,13 +1,13 @@
-//! The machine on which a probe runs: what it is, what costs packets on it, and which CPU should run
-//! which stage.
+//! The machine on which a probe runs: what it is, what costs packets on it, and which CPU should
+//! run which stage.
 //!
 //! In: a [`Sysroot`]: this machine, a folder with a copy of its files, or a recording. Out: a
-//! [`Machine`] with everything that could be read. [`examine`] finds what is wrong with it, [`plan()`]
-//! computes what a link needs, and [`assign_cpus`] chooses CPUs for a starting probe.
+//! [`Machine`] with everything that could be read. [`examine`] finds what is wrong with it,
+//! [`plan()`] computes what a link needs, and [`assign_cpus`] chooses CPUs for a starting probe.
 //!
 //! Nothing is guessed: a value that cannot be read is absent, and findings about it are
-//! [`Severity::Unknown`]. Only [`Step::apply`] changes the machine. The crate uses no other crate of
-//! Weir; the needs of Weir are figures from docs/performance.md.
+//! [`Severity::Unknown`]. Only [`Step::apply`] changes the machine. The crate uses no other crate
+//! of Weir; the needs of Weir are figures from docs/performance.md.
 #![forbid(unsafe_code)]
 
 mod assignment;

@@ -102,8 +102,8 @@ pub fn names(sysroot: &Sysroot) -> Vec<String> {
     sysroot.names(NET).into_iter().filter(|name| name != "bonding_masters").collect()
 }
 
-/// Reads an interface. Of virtual interfaces, runs ethtool only for those that the user has `named`:
-/// there may be hundreds, for containers.
+/// Reads an interface. Of virtual interfaces, runs ethtool only for those that the user has
+/// `named`: there may be hundreds, for containers.
 pub fn read(sysroot: &Sysroot, name: &str, named: bool) -> Nic {
     let folder = format!("{NET}/{name}");
     let pci = sysroot.link(&folder).and_then(|target| pci_address_in(&target));

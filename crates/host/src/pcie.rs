@@ -1,9 +1,9 @@
 //! Capacity of PCI Express links.
 //!
-//! Transfer rate, number of lanes and line code give the bit rate. Frames get less of it: each write
-//! of at most 256 octets has an overhead of 24 octets, and the NIC writes a descriptor per frame. A
-//! link of 8 GT/s and 8 lanes has 63.0 Gbit/s, which carry 52 Gbit/s of frames of 512 octets. CESNET
-//! measured "slightly more than 50" (Velan and Pus, 2015).
+//! Transfer rate, number of lanes and line code give the bit rate. Frames get less of it: each
+//! write of at most 256 octets has an overhead of 24 octets, and the NIC writes a descriptor per
+//! frame. A link of 8 GT/s and 8 lanes has 63.0 Gbit/s, which carry 52 Gbit/s of frames of 512
+//! octets. CESNET measured "slightly more than 50" (Velan and Pus, 2015).
 
 use serde::Serialize;
 

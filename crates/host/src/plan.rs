@@ -87,8 +87,8 @@ pub struct Plan {
     pub line_rate_packets_per_second: f64,
     /// Pipelines that the packet rate needs.
     pub needed_pipelines: usize,
-    /// Planned pipelines: one per receive queue if the NIC uses more queues than needed and there are
-    /// enough cores.
+    /// Planned pipelines: one per receive queue if the NIC uses more queues than needed and there
+    /// are enough cores.
     pub pipelines: usize,
     /// Memory of all pipelines together.
     pub memory: Memory,
@@ -108,8 +108,8 @@ pub struct Plan {
     pub findings: Vec<Finding>,
 }
 
-/// Makes a plan for a NIC of a machine; `None` chooses the fastest NIC, or without NICs the NUMA node
-/// with the most CPUs.
+/// Makes a plan for a NIC of a machine; `None` chooses the fastest NIC, or without NICs the NUMA
+/// node with the most CPUs.
 pub fn plan(machine: &Machine, demand: &Demand, nic: Option<&str>) -> Plan {
     let nic = match nic {
         Some(name) => machine.nics.iter().find(|nic| nic.name == name),

@@ -11,8 +11,8 @@
 //!  RX: 1024
 //! ```
 //! The text of a file follows `=` if it is one line; else it follows the name, indented by a space.
-//! `->` is a symbolic link, and a name with a trailing `/` is a folder. `cpu{…}` stands for the same
-//! line of several CPUs. Lines that begin with `#` are comments. Entries below `/weir` are not
+//! `->` is a symbolic link, and a name with a trailing `/` is a folder. `cpu{…}` stands for the
+//! same line of several CPUs. Lines that begin with `#` are comments. Entries below `/weir` are not
 //! files: the output of ethtool, and whether certain processes run.
 
 use crate::lists;
@@ -38,8 +38,8 @@ pub enum Entry {
 pub struct Recording(pub BTreeMap<String, Entry>);
 
 impl Recording {
-    /// Parses a recording; `None` if the text is not one. Lines that cannot be parsed are skipped: their
-    /// files count as missing.
+    /// Parses a recording; `None` if the text is not one. Lines that cannot be parsed are skipped:
+    /// their files count as missing.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines().peekable();
         if lines.next()?.trim_end() != TITLE {
@@ -121,8 +121,8 @@ impl Recording {
             let written = match entry {
                 Entry::Folder => writeln!(text, "{path}/"),
                 Entry::Link(target) => writeln!(text, "{path} -> {target}"),
-                // Other texts could not be parsed: white space around them would be lost, and an arrow
-                // would make a link.
+                // Other texts could not be parsed: white space around them would be lost, and an
+                // arrow would make a link.
                 Entry::Text(one) if !one.contains('\n') && one.trim() == one && !one.contains(" -> ") => {
                     writeln!(text, "{path} = {one}")
                 }

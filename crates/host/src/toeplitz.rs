@@ -18,7 +18,8 @@ pub const STANDARD_KEY: [u8; 40] = [
 
 /// Octets of the longest input: two IPv6 addresses and two ports.
 const INPUT_OCTETS: usize = 36;
-/// Bits of a key that the longest input uses: each input bit selects the 32 key bits from its place on.
+/// Bits of a key that the longest input uses: each input bit selects the 32 key bits from its place
+/// on.
 const KEY_BITS_USED: usize = INPUT_OCTETS * 8 + 32 - 1;
 
 /// The hash under one key.
@@ -96,7 +97,8 @@ mod tests {
         (addresses.clone(), [addresses, ports].concat())
     }
 
-    /// All examples of "Verifying the RSS hash calculation" (Microsoft): addresses only, and with ports.
+    /// All examples of "Verifying the RSS hash calculation" (Microsoft): addresses only, and with
+    /// ports.
     #[test]
     fn published_examples_match() {
         let toeplitz = Toeplitz::new(&STANDARD_KEY);
@@ -154,7 +156,8 @@ mod tests {
             prop_assert!(toeplitz.is_symmetric());
         }
 
-        /// NICs with `symmetric-xor` hash the XOR of both addresses twice, then the XOR of both ports twice.
+        /// NICs with `symmetric-xor` hash the XOR of both addresses twice, then the XOR of both
+        /// ports twice.
         #[test]
         fn xored_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
             let xor = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
@@ -166,7 +169,8 @@ mod tests {
             prop_assert_eq!(toeplitz.hash(&input(&a, &b, p, q)), toeplitz.hash(&input(&b, &a, q, p)));
         }
 
-        /// Other keys are not symmetric: some bit of a port or of an address changes the hash of one direction only.
+        /// Other keys are not symmetric: some bit of a port or of an address changes the hash of
+        /// one direction only.
         #[test]
         fn a_key_that_does_not_repeat_is_not_symmetric(pattern: [u8; 2], bit in 0_usize..KEY_BITS_USED) {
             let mut key: Vec<u8> = pattern.into_iter().cycle().take(40).collect();

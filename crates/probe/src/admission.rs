@@ -1,5 +1,6 @@
 //! Which frames are admitted to decoding: sampling, then the packet filter. The counters of what is
-//! left out go into the ledger. The self-traffic filter needs decoded headers; the reader applies it.
+//! left out go into the ledger. The self-traffic filter needs decoded headers; the reader applies
+//! it.
 
 use crate::sampler::Sampler;
 use weir_capture::{Burst, FilterError, Frame, PacketFilter};

@@ -1,8 +1,8 @@
 //! The mailbox through which the probe controls a running worker thread: it requests reports and
 //! changes settings.
 //!
-//! A worker checks its mailbox after every burst, which costs one load of memory that is not written
-//! meanwhile. It takes the lock only for a new request.
+//! A worker checks its mailbox after every burst, which costs one load of memory that is not
+//! written meanwhile. It takes the lock only for a new request.
 
 use crate::account::Account;
 use crate::settings::Settings;

@@ -37,8 +37,8 @@ impl ExportHandle {
         self.draining_since = Some(Instant::now());
     }
 
-    /// Exports a batch. Returns an empty one in its place: `Err` if no sink accepted the batch, which
-    /// is then lost. Records that only some sinks accept count as lost for the others.
+    /// Exports a batch. Returns an empty one in its place: `Err` if no sink accepted the batch,
+    /// which is then lost. Records that only some sinks accept count as lost for the others.
     pub(crate) fn write(&mut self, records: Vec<FlowRecord>) -> Result<Vec<FlowRecord>, Vec<FlowRecord>> {
         let capacity = records.capacity();
         let accepted = self.send_to_all(records);

@@ -11,12 +11,12 @@
 //!    these meters processes packets that a reader sent with the new table.
 //! 3. Each reader adopts the new table between two bursts, and publishes how many packets it had
 //!    sent to each meter before.
-//! 4. The givers process these packets and hand over the flows: no packet of these buckets is in
+//! 4. The givers process these packets and pass the flows on: no packet of these buckets is in
 //!    their queues any more.
 //! 5. The takers add the flows and continue with the packets sent with the new table.
 //!
-//! So the packets of a flow are processed in the order in which a reader sent them, and by one meter
-//! at a time.
+//! So the packets of a flow are processed in the order in which a reader sent them, and by one
+//! meter at a time.
 
 use crate::indirection_table::{IndirectionTable, even};
 use crate::sync::lock;
@@ -92,7 +92,7 @@ pub(crate) struct Handoff {
 
 /// The part of one meter in a migration.
 pub(crate) enum MigrationTask {
-    /// Hand over flows to other meters.
+    /// Pass flows to other meters.
     MigrateOut(Box<Handoff>),
     /// Take over flows from a number of meters.
     MigrateIn { generation: u64, givers: usize },

@@ -1,11 +1,11 @@
 //! Passes loss snapshots from readers to meters, on the same thread or between threads.
 //!
 //! ```text
-//! reader -> snapshots, ten times a second and on request             -> meter: a history per reader
-//!        <- a request, before records leave that no snapshot covers  <-
+//! reader -> snapshots, ten times a second and on request            -> meter: a history per reader
+//!        <- a request, before records leave that no snapshot covers <-
 //! ```
 //! A snapshot is sent before the packets that were read after it. If the queue is full, the next
-//! snapshot includes what this one would have said.
+//! snapshot includes the content of this one.
 
 use crate::loss_history::{LossHistory, LossSnapshot};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -106,9 +106,9 @@ impl LossHistories {
         }
     }
 
-    /// Requests a snapshot from each reader whose history does not cover a time; each answers before
-    /// its next burst. Waits for the answers if `wait` is set or there is only one reader: while that
-    /// one waits for frames, the meter has nothing to do.
+    /// Requests a snapshot from each reader whose history does not cover a time; each answers
+    /// before its next burst. Waits for the answers if `wait` is set or there is only one reader:
+    /// while that one waits for frames, the meter has nothing to do.
     pub fn request(&mut self, time_ns: u64, wait: bool) {
         let wait = wait || self.0.len() == 1;
         for (receiver, history) in &mut self.0 {

@@ -1,5 +1,4 @@
-//! Counts what a live source has lost, at most every 0.1 s and once more before each answer to a
-//! request. A file loses nothing and is never asked.
+//! Counts what a live source has lost, every 0.1 s and on request. A file loses nothing.
 
 use std::time::Instant;
 use weir_capture::{Burst, LiveSource, Losses, POLL_TIMEOUT};
@@ -45,8 +44,8 @@ impl LossCounter {
         self.is_idle
     }
 
-    /// Whether an update is due. To be asked before a burst is read, so that the counters cover
-    /// exactly what was read.
+    /// Whether an update is due. Call this before reading a burst, so that the counters cover
+    /// exactly the packets read so far.
     #[inline]
     pub fn update_is_due(&self) -> bool {
         self.updated.is_none_or(|updated| {
@@ -67,7 +66,8 @@ impl LossCounter {
         packets.dropped_ring += new[2];
         packets.received += new.iter().sum::<u64>();
         let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring;
-        // After `losses`: a packet lost in between is counted by the next update and has an earlier time.
+        // After `losses`: a packet lost in between is counted by the next update and has an earlier
+        // time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
         LossUpdate { settled_ns, latest_ns, lost, read: packets.received - lost }

@@ -1,14 +1,15 @@
-//! When a reader lost packets and which levels of load shedding it was on, so that each record can
-//! say how many packets may be missing from it, and why.
+//! The history of a reader: when it lost packets, and on which levels of load shedding it was. From
+//! it follows how many packets may be missing from each record, and why.
 //!
 //! ```text
 //! loss snapshot, ten times a second -> an episode, if more packets were lost than before
 //! record                            -> sum of the episodes that overlap its time
 //! ```
-//! The exact time of a loss is unknown; it lies between two snapshots. So an episode begins with the
-//! first packet that was not yet read at the first snapshot, and ends with the latest packet that
-//! may have arrived by the second (some sources stamp packets only when they read them). Therefore
-//! the figure of a record is an upper bound, except for losses that a driver reports late.
+//! The exact time of a loss is unknown; it lies between two snapshots. So an episode begins with
+//! the first packet that was not yet read at the first snapshot, and ends with the latest packet
+//! that may have arrived by the second (some sources stamp packets only when they read them).
+//! Therefore the figure of a record is an upper bound, except for losses that a driver reports
+//! late.
 //!
 //! Memory is bounded: the oldest episodes are merged, which makes the figure larger, never smaller.
 

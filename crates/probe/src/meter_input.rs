@@ -1,5 +1,5 @@
-//! The receiving end of a meter: it takes packets from the queues of all readers, and plays the part
-//! of its meter in migrations (see [`crate::group_state`]).
+//! The receiving end of a meter: it takes packets from the queues of all readers, and plays the
+//! part of its meter in migrations (see [`crate::group_state`]).
 
 use crate::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
 use crate::metering_stage::MeteringStage;

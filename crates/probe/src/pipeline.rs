@@ -1,7 +1,7 @@
 //! A pipeline that runs to completion on one thread: capture, decode and meter.
 //!
 //! ```text
-//! source -> burst of frames -> Reader -> burst of packets -> MeteringStage -> record batches -> ExportHandle
+//! source -> frames -> Reader -> packets -> MeteringStage -> flow records -> ExportHandle -> sinks
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and updates a flow; it
 //! allocates nothing, takes no lock and makes no system call. Records leave it in batches.

@@ -6,7 +6,8 @@
 //! ...                     ─┘   └─> ...
 //! ```
 //! The ledger of all groups balances at any moment: each thread reports between two bursts, and the
-//! receiver of packets or records reports before the sender: first sinks, then meters, then readers.
+//! receiver of packets or records reports before the sender: first sinks, then meters, then
+//! readers.
 
 use crate::exporter::{Exporter, SinkChange};
 use crate::self_traffic::SelfTrafficFilter;
@@ -74,7 +75,7 @@ impl Probe {
                     settings: &settings,
                     back_pressure,
                     stop: &probe.stop,
-                    export_handle: &|| probe.exporter.handle(),
+                    exporter: &probe.exporter,
                     first_numbers: [threads(|group| &group.readers), threads(|group| &group.meters)],
                 },
             )?;
@@ -83,8 +84,8 @@ impl Probe {
         Ok(probe)
     }
 
-    /// The current ledger, and the status of every worker group. Waits until each thread has come to
-    /// the end of a burst, at most 1 s.
+    /// The current ledger, and the status of every worker group. Waits until each thread has come
+    /// to the end of a burst, at most 1 s.
     pub fn status(&self) -> (Ledger, Vec<PipelineStatus>) {
         let mut pipelines = Vec::new();
         let ledger = self.exporter.ledger_from(|| {
@@ -164,7 +165,8 @@ impl Probe {
         sinks.map_or(Ok(()), |sinks| self.exporter.replace_sinks(sinks))
     }
 
-    /// Stops receiving, meters the packets that have arrived, ends every flow and finishes every sink.
+    /// Stops receiving, meters the packets that have arrived, ends every flow and finishes every
+    /// sink.
     ///
     /// # Panics
     /// If a thread has panicked.

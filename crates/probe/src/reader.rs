@@ -88,8 +88,8 @@ impl Reader {
         self.losses.update_is_due()
     }
 
-    /// Counts what a live source has lost, and adapts the level of load shedding. `queue_nearly_full`
-    /// is the state of the queues to the meters.
+    /// Counts what a live source has lost, and adapts the level of load shedding.
+    /// `queue_nearly_full` is the state of the queues to the meters.
     pub fn update_losses(&mut self, source: &mut dyn LiveSource, queue_nearly_full: bool) -> LossSnapshot {
         let update = self.losses.update(source, &mut self.ledger.packets);
         let previous_level = self.shedder.level();

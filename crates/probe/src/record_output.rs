@@ -19,10 +19,9 @@ const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) struct RecordOutput {
     /// The meter appends records here.
     pub records: Vec<FlowRecord>,
-    /// `end_ns` includes so many of the records.
-    included: usize,
-    /// The latest end of a flow, ns.
+    /// The latest end of a flow among the first `included` records, ns.
     end_ns: u64,
+    included: usize,
     /// When records were exported last.
     exported: Instant,
     is_overdue: bool,
@@ -58,7 +57,7 @@ impl RecordOutput {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
     }
 
-    /// Whether so many records wait that they have to leave.
+    /// Whether the limit of waiting records is reached.
     pub fn must_leave(&self) -> bool {
         self.records.len() >= MAX_WAITING
     }

@@ -25,7 +25,7 @@ const IDLE_POLLS: u32 = 200;
 /// Sleep time of an idle meter: it doubles from the first to the second value.
 const IDLE_SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
-/// Tells a worker to stop.
+/// The request to stop a worker.
 pub(crate) struct StopSignal {
     signal: Arc<AtomicBool>,
     was_stopped: bool,
@@ -126,8 +126,8 @@ pub(crate) fn run_reader(
 pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy_poll: bool, mailbox: &ControlMailbox) {
     let (mut last_request, mut idle_polls) = (0, 0_u32);
     loop {
-        // Before the queues are read: they then contain all packets that were sent before the readers
-        // finished, or before that time.
+        // Before the queues are read: they then contain all packets that were sent before the
+        // readers finished, or before that time.
         let (readers_finished, now_ns) = (input.is_abandoned(), input.complete_until_ns());
         let (count, emptied) = input.process(&mut metering);
         metering.receive_snapshots();
@@ -152,8 +152,8 @@ pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy
             });
         }
     }
-    // End flows that had timed out when the readers finished: the meter that got the last packets is
-    // the only one whose clock is at that time.
+    // End flows that had timed out when the readers finished: the meter that got the last packets
+    // is the only one whose clock is at that time.
     input.complete_until_ns().into_iter().for_each(|now_ns| metering.advance_time(now_ns));
     metering.receive_snapshots();
     mailbox.finish(metering.finish());

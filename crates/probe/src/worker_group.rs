@@ -3,7 +3,7 @@
 use crate::account::Account;
 use crate::connect::connect;
 use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
-use crate::export_handle::ExportHandle;
+use crate::exporter::Exporter;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::pipeline::Pipeline;
@@ -55,8 +55,8 @@ pub struct PipelineStatus {
     pub cpu_time_ns: Vec<u64>,
     /// `None` with fewer than two meters.
     pub balance: Option<LoadBalance>,
-    /// A thread did not answer in time, for example because it waits for a pipe. The account is then
-    /// an earlier one, and the ledger of the run need not balance.
+    /// A thread did not answer in time, for example because it waits for a pipe. The account is
+    /// then an earlier one, and the ledger of the run need not balance.
     pub timed_out: bool,
     /// The source has ended, and all records were exported.
     pub finished: bool,
@@ -69,7 +69,8 @@ pub struct PipelineStatus {
 /// How even the load of the meters of a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadBalance {
-    /// By how much the busiest meter exceeded the mean load at the last measurement, in thousandths.
+    /// By how much the busiest meter exceeded the mean load at the last measurement, in
+    /// thousandths.
     pub imbalance_permille: u64,
     /// Buckets (of 512) moved between meters so far.
     pub moved_buckets: u64,
@@ -80,7 +81,7 @@ pub(crate) struct GroupContext<'a> {
     pub settings: &'a Settings,
     pub back_pressure: BackPressure,
     pub stop: &'a Arc<AtomicBool>,
-    pub export_handle: &'a dyn Fn() -> ExportHandle,
+    pub exporter: &'a Exporter,
     /// Numbers for the names of its reading threads, and of its metering threads.
     pub first_numbers: [usize; 2],
 }
@@ -141,7 +142,7 @@ impl RunningGroup {
     ) -> io::Result<Self> {
         let [numbers, _] = context.numbers();
         for (number, (source, affinity)) in zip(numbers, queues) {
-            let (settings, handle, stop) = (context.settings.clone(), (context.export_handle)(), context.stop_signal());
+            let (settings, handle, stop) = (context.settings.clone(), context.exporter.handle(), context.stop_signal());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
                 let pipeline = Pipeline::new(settings, handle)?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
@@ -166,7 +167,7 @@ impl RunningGroup {
         let connections = connect(queues.len(), meters.len(), context.back_pressure, poll_timeout, keys)?;
         let [reader_numbers, meter_numbers] = context.numbers();
         for ((number, affinity), (input, receivers)) in zip(zip(meter_numbers, meters), connections.inputs) {
-            let (settings, handle) = (settings.clone(), (context.export_handle)());
+            let (settings, handle) = (settings.clone(), context.exporter.handle());
             self.meters.push(WorkerThread::start(format!("weir-meter-{number}"), affinity, move || {
                 let metering = MeteringStage::new(&settings, handle, LossHistories::from_receivers(receivers))?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_meter(metering, input, settings.busy_poll, mailbox))
@@ -248,8 +249,8 @@ impl GroupContext<'_> {
 }
 
 impl WorkerThread {
-    /// Starts a thread. Returns after the thread has applied its affinity and run `prepare` there, so
-    /// that its memory is on its NUMA node.
+    /// Starts a thread. Returns after the thread has applied its affinity and run `prepare` there,
+    /// so that its memory is on its NUMA node.
     fn start<R: FnOnce(&ControlMailbox) + 'static>(
         name: String,
         affinity: CpuAffinity,

@@ -1,4 +1,5 @@
-//! Flows of packets that came through DPDK, beside those of the same packets from a file. Only with the feature `dpdk`.
+//! Flow records of packets received through DPDK match those of the same packets read from a file.
+//! Needs the feature `dpdk`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,22 +10,22 @@ use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
-/// Longer than any of this takes anywhere.
-const LONG: Duration = Duration::from_secs(120);
+/// Longer than this test takes on any machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Keeps every record.
 #[derive(Default)]
-struct Kept {
-    line: SinkCounters,
-    flows: Arc<Mutex<Vec<FlowRecord>>>,
+struct MemorySink {
+    counters: SinkCounters,
+    records: Arc<Mutex<Vec<FlowRecord>>>,
 }
 
-impl Sink for Kept {
+impl Sink for MemorySink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         for flow in flows {
-            self.line.exported.merge(RecordTotals { flows: 1, packets: flow.packets(), bytes: flow.frame_bytes() });
+            self.counters.exported.merge(RecordTotals { flows: 1, packets: flow.packets(), bytes: flow.frame_bytes() });
         }
-        self.flows.lock().expect("no sink panics").extend_from_slice(flows);
+        self.records.lock().expect("no sink panics").extend_from_slice(flows);
         Ok(())
     }
 
@@ -33,27 +34,28 @@ impl Sink for Kept {
     }
 
     fn counters(&self) -> &SinkCounters {
-        &self.line
+        &self.counters
     }
 }
 
-/// What a record says that does not depend on when its packets came.
-fn essence(flow: &FlowRecord) -> String {
-    let [there, back] = [&flow.forward, &flow.reverse]
-        .map(|way| (way.packets, way.bytes, way.frame_bytes, way.tcp_flags, way.vlan, way.ttl_min, way.size_squares));
+/// The fields of a record that do not depend on the arrival times of its packets.
+fn without_times(flow: &FlowRecord) -> String {
+    let [forward, reverse] = [&flow.forward, &flow.reverse].map(|side| {
+        (side.packets, side.bytes, side.frame_bytes, side.tcp_flags, side.vlan, side.ttl_min, side.size_squares)
+    });
     let addresses = (flow.network, flow.source, flow.destination);
-    format!("{addresses:?} {} {} {} {there:?} {back:?}", flow.protocol, flow.source_port, flow.destination_port)
+    format!("{addresses:?} {} {} {} {forward:?} {reverse:?}", flow.protocol, flow.source_port, flow.destination_port)
 }
 
-/// Meters a source until it ends, or has handed over so many packets and is told to stop.
+/// Meters a source. Stops it after a number of packets.
 fn meter(mut source: Input<'_>, packets: u64) -> (Vec<String>, Ledger) {
-    let kept = Kept::default();
-    let flows = kept.flows.clone();
-    let mut exporter = Exporter::new(vec![Box::new(kept)], CpuAffinity::default(), BackPressure::Block)
+    let sink = MemorySink::default();
+    let records = sink.records.clone();
+    let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
         .expect("a thread can be started");
-    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle()).expect("there is memory");
-    let deadline = Instant::now() + LONG;
-    while pipeline.process_burst(&mut source).expect("it is whole") {
+    let mut pipeline = Pipeline::new(Settings::default(), exporter.handle()).expect("enough memory");
+    let deadline = Instant::now() + TIMEOUT;
+    while pipeline.process_burst(&mut source).expect("the capture is not damaged") {
         let received = pipeline.account().ledger.packets.received;
         assert!(Instant::now() < deadline, "{received} of {packets}");
         if received == packets {
@@ -64,38 +66,39 @@ fn meter(mut source: Input<'_>, packets: u64) -> (Vec<String>, Ledger) {
     exporter.finish();
     assert!(exporter.take_errors().is_empty());
     let ledger = exporter.ledger([account]);
-    let mut flows: Vec<String> = flows.lock().expect("no sink panics").iter().map(essence).collect();
-    flows.sort();
-    (flows, ledger)
+    let mut records: Vec<String> = records.lock().expect("no sink panics").iter().map(without_times).collect();
+    records.sort();
+    (records, ledger)
 }
 
 fn packets_of(file: &Path) -> u64 {
-    let (mut source, mut packets) = (weir_capture::open(file).expect("it is shipped"), 0);
-    while let Some(burst) = source.burst().expect("it is whole") {
+    let (mut source, mut packets) = (weir_capture::open(file).expect("the capture is in the repository"), 0);
+    while let Some(burst) = source.burst().expect("the capture is not damaged") {
         packets += burst.len() as u64;
     }
     packets
 }
 
 #[test]
-fn flows_through_dpdk_are_those_of_the_file_and_the_account_balances() {
+fn records_through_dpdk_match_those_from_file_and_the_ledger_balances() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-    // Captures in which no flow ends by time: the packets come at once here.
+    // Captures in which no flow times out: DPDK delivers the packets without their gaps.
     let files: Vec<PathBuf> = ["web", "tls", "ssh", "vlan", "qinq", "mpls", "6in4", "vxlan", "sctp"]
         .iter()
         .map(|name| folder.join(name).with_extension("pcap"))
         .collect();
     let arguments: String = files.iter().map(|file| format!(";rx_pcap={}", file.display())).collect();
     let queues = format!("dpdk:net_pcap0{arguments},queues={},descriptors=512,hugepages=off", files.len());
-    let queues = weir_capture::open_live(&queues).expect("DPDK is here");
+    let queues = weir_capture::open_live(&queues).expect("DPDK is installed");
     assert_eq!(queues.len(), files.len());
     for (file, queue) in files.iter().zip(queues) {
         let packets = packets_of(file);
-        let (expected, of_the_file) = meter(Input::File(weir_capture::open(file).expect("it is shipped")), packets);
+        let (expected, from_file) =
+            meter(Input::File(weir_capture::open(file).expect("the capture is in the repository")), packets);
         let (found, ledger) = meter(Input::Live(queue), packets);
         assert_eq!(found, expected, "{}", file.display());
-        assert_eq!(ledger.packets, of_the_file.packets, "{}", file.display());
-        assert_eq!(ledger.bytes, of_the_file.bytes, "{}", file.display());
+        assert_eq!(ledger.packets, from_file.packets, "{}", file.display());
+        assert_eq!(ledger.bytes, from_file.bytes, "{}", file.display());
         assert!(ledger.balanced(), "{:?}", ledger.check());
         assert_eq!((ledger.packets.received, ledger.packets.dropped_nic), (packets, 0));
     }
