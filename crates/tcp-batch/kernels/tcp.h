@@ -1,7 +1,7 @@
 // The TCP state machine for a GPU: repeats crates/tcp/src/{side,classifier,history,holes,pool}.rs.
 //
-// The structures have the layout of those there, so that memory is copied as it is. The functions have
-// the names of those they repeat; read those for the reasons. Tests compare both byte by byte.
+// The structures have the layout of those there, so that memory is copied as it is. The functions
+// have the names of those they repeat; read those for the reasons. Tests compare both byte by byte.
 #pragma once
 
 typedef unsigned char u8;

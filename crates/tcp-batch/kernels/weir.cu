@@ -1,8 +1,10 @@
-// Processing of a batch on a GPU: hash, stable sort, runs, and the changed table entries for the host.
-// `src/cpu.rs` does the same on the CPU; `src/offload.rs` launches these kernels, in this order.
+// Processing of a batch on a GPU: hash, stable sort, runs, and the changed table entries for the
+// host. `src/cpu.rs` does the same on the CPU; `src/offload.rs` launches these kernels, in this
+// order.
 //
-// Shapes: `batch` has `count` entries. `order` and `other` are words [count]: 40 bits of the hash above
-// the number of the batch entry. The sort has one thread block of 32 threads per `sort_block` words.
+// Shapes: `batch` has `count` entries. `order` and `other` are words [count]: 40 bits of the hash
+// above the number of the batch entry. The sort has one thread block of 32 threads per `sort_block`
+// words.
 //
 // This file is compiled for a GPU and, for tests, as C++ with threads as loops
 // (src/tests/simulated_cuda.h). Therefore
@@ -90,8 +92,8 @@ struct KernelArguments {
     const void *batch;
     // Sort words, and memory of the same size.
     u64 *order, *other;
-    // Digit counts [256][sort_blocks]; first words of runs; numbers of table entries that were touched;
-    // indices of their anomalies; counters by Counter.
+    // Digit counts [256][sort_blocks]; first words of runs; numbers of table entries that were
+    // touched; indices of their anomalies; counters by Counter.
     u32 *digit_counts, *runs, *touched, *anomalies, *counters;
     u64 *index;
     Entry *entries;
@@ -201,7 +203,7 @@ WEIR_FUNCTION inline void hash(const KernelArguments &arguments, u32 number) {
 }
 WEIR_THREADS(hash)
 
-// ---- sort by the 8 bits above `shift`: count the digits of each block, sum the counts, move the words ----
+// ---- sort by the 8 bits above `shift`: count digits per block, sum the counts, move the words ----
 
 WEIR_FUNCTION inline u32 digit(const KernelArguments &arguments, u64 word) { return u32(word >> arguments.shift) & (DIGITS - 1); }
 
@@ -249,7 +251,7 @@ WEIR_FUNCTION inline void prefix_sums(const KernelArguments &arguments, u32) {
 }
 WEIR_BLOCKS(prefix_sums, 1024)
 
-// The next place of a digit, in the order of the threads of a warp. All threads of the warp call it.
+// The next place of a digit, in the order of the threads of a warp. All its threads call this.
 WEIR_FUNCTION inline u32 next_place(u32 *next, u32 digit, bool is_valid) {
 #ifdef __CUDACC__
     u32 equal = __match_any_sync(~0u, is_valid ? digit : DIGITS);
@@ -294,8 +296,8 @@ WEIR_FUNCTION inline void find_runs(const KernelArguments &arguments, u32 at) {
 }
 WEIR_THREADS(find_runs)
 
-// ---- process: one thread per run, one block per long run. All packets of a connection are in one run,
-// so that no other thread accesses its table entry ----
+// ---- process: one thread per run, one block per long run. All packets of a connection are in one
+// run, so that no other thread accesses its table entry ----
 
 WEIR_FUNCTION inline void clear(Entry &entry, const ConnectionKey &key, u64 hash) {
     u64 *words = reinterpret_cast<u64 *>(&entry);

@@ -5,8 +5,8 @@
 //! sort     by the 40 bits, stable: least significant digit first, 8 bits at a time
 //! process  the entries in this order, run by run: entries in a row of one connection
 //! ```
-//! Packets of a connection are entered in the order of the capture. Connections with equal hashes are
-//! distinguished by their keys. The GPU kernels do the same; tests compare both.
+//! Packets of a connection are entered in the order of the capture. Connections with equal hashes
+//! are distinguished by their keys. The GPU kernels do the same; tests compare both.
 
 use crate::batch::Batch;
 use crate::connection_record::ConnectionRecord;
@@ -33,7 +33,8 @@ pub(crate) struct CpuProcessor {
 }
 
 impl CpuProcessor {
-    /// Enters a batch into the table. Connections that are followed by another are appended to `done`.
+    /// Enters a batch into the table. Connections that are followed by another are appended to
+    /// `done`.
     pub fn process(&mut self, table: &mut Table, batch: &Batch, done: &mut Vec<ConnectionRecord>) {
         match batch.network {
             Network::Ipv4 => self.process_entries::<PackedIpv4>(table, batch, done),

@@ -2,8 +2,9 @@
 //!
 //! The unsafe code of this crate is here, in `pinned.rs` and in `prefetch.rs`. It relies on this: a
 //! context, its streams, its module and its memory live as long as the [`Cuda`] or [`Pinned`] that
-//! holds them; a pinned buffer is neither written nor freed before the GPU has read it; addresses in
-//! [`KernelArguments`] come from [`Device::allocate`], with the sizes that `offload.rs` computes.
+//! holds them; a pinned buffer is neither written nor freed before the GPU has read it; addresses
+//! in [`KernelArguments`] come from [`Device::allocate`], with the sizes that `offload.rs`
+//! computes.
 
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceError, DeviceMemory, Kernel, KernelArguments};
@@ -31,7 +32,8 @@ pub(crate) struct Cuda {
     memory: Vec<DeviceMemory>,
 }
 
-// SAFETY: driver handles may be used from any thread, and every function makes the context current first.
+// SAFETY: driver handles may be used from any thread, and every function makes the context current
+// first.
 unsafe impl Send for Cuda {}
 
 impl From<DriverError> for DeviceError {
@@ -129,8 +131,8 @@ impl Device for Cuda {
     fn free(&mut self, memory: DeviceMemory) {
         if let Some(at) = self.memory.iter().position(|known| known.address == memory.address) {
             self.memory.swap_remove(at);
-            // SAFETY: it was allocated here, and no kernel uses it: callers free between batches, and the
-            // driver waits. Later calls return the error again.
+            // SAFETY: it was allocated here, and no kernel uses it: callers free between batches,
+            // and the driver waits. Later calls return the error again.
             let _ = self.context.enter().map(|()| unsafe { result::free_sync(memory.address) });
         }
     }
@@ -142,7 +144,8 @@ impl Device for Cuda {
         };
         assert!(length <= to.length, "the batch fits");
         self.context.enter()?;
-        // SAFETY: the memory is large enough. `in_flight` delays writing and freeing the buffer until the event.
+        // SAFETY: the memory is large enough. `in_flight` delays writing and freeing the buffer
+        // until the event.
         unsafe {
             result::memcpy_htod_async(to.address, &pinned.bytes()[..length], self.copy)?;
             pinned.in_flight = true;

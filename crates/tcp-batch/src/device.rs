@@ -58,14 +58,15 @@ pub(crate) trait Device: Send {
     fn allocate(&mut self, length: usize) -> Result<DeviceMemory, DeviceError>;
     /// Frees memory of the device.
     fn free(&mut self, memory: DeviceMemory);
-    /// Starts a copy to the device, perhaps while kernels of earlier launches run. Later launches wait
-    /// for it.
+    /// Starts a copy to the device, perhaps while kernels of earlier launches run. Later launches
+    /// wait for it.
     fn copy_batch(&mut self, from: &mut Buffer, length: usize, to: DeviceMemory) -> Result<(), DeviceError>;
     /// Writes at an offset, after all earlier launches.
     fn write(&mut self, to: DeviceMemory, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
     /// Reads at an offset, after all earlier launches.
     fn read(&mut self, from: DeviceMemory, offset: usize, to: &mut [u8]) -> Result<(), DeviceError>;
-    /// Starts a kernel. All addresses in the arguments are those of sufficient memory of the device.
+    /// Starts a kernel. All addresses in the arguments are those of sufficient memory of the
+    /// device.
     fn launch(
         &mut self,
         kernel: Kernel,

@@ -31,8 +31,9 @@ pub struct EngineOptions {
     pub batch_size: usize,
     /// Most GPUs, or shards that the CPU processes in turn.
     pub max_devices: usize,
-    /// Directions with anomalies, 1.5 kB each, for which the CPU reserves memory. Reports of further
-    /// ones are marked [`weir_tcp::Degradation::POOL_FULL`]. The pool may grow to twice as many.
+    /// Directions with anomalies, 1.5 kB each, for which the CPU reserves memory. Reports of
+    /// further ones are marked [`weir_tcp::Degradation::POOL_FULL`]. The pool may grow to twice as
+    /// many.
     pub max_anomalies: usize,
 }
 
@@ -71,8 +72,9 @@ pub struct EngineCounters {
 
 /// Takes packets in the order of the capture and returns the records of their connections.
 ///
-/// The records come in no particular order: a record comes when another connection starts between the
-/// same endpoints, all others at the end. They depend neither on the devices nor on the batch size.
+/// The records come in no particular order: a record comes when another connection starts between
+/// the same endpoints, all others at the end. They depend neither on the devices nor on the batch
+/// size.
 pub struct Engine {
     hash_key: HashKey,
     shards: Vec<Shard>,
@@ -146,8 +148,8 @@ impl Engine {
         }
     }
 
-    /// Enters packets. Appends to `done` connections that ended and were followed by another, perhaps
-    /// some batches later.
+    /// Enters packets. Appends to `done` connections that ended and were followed by another,
+    /// perhaps some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
         for packet in packets {
             match check(packet) {

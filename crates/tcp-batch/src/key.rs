@@ -44,7 +44,8 @@ impl ConnectionKey {
         (Self { low: low.0, high: high.0, low_port: low.1, high_port: high.1, network }, side)
     }
 
-    /// Returns the key of an IP packet with ports, and the side that sent it: 0 is the lower endpoint.
+    /// Returns the key of an IP packet with ports, and the side that sent it: 0 is the lower
+    /// endpoint.
     pub fn from_packet(packet: &Packet) -> (Self, usize) {
         let endpoint = |address: [u8; 16], port| {
             let number = u128::from_be_bytes(address);
@@ -75,7 +76,8 @@ impl ConnectionKey {
         let low = fold(self.low[0] ^ key[0], self.low[1] ^ key[1]);
         let high = fold(self.high[0] ^ key[2], self.high[1] ^ key[3]);
         let rest = u64::from(self.network) << 32 | u64::from(self.high_port) << 16 | u64::from(self.low_port);
-        // Folded twice: once would map neighbours, of which one factor hardly differs, close together.
+        // Folded twice: once would map neighbours, of which one factor hardly differs, close
+        // together.
         fold(fold(low ^ rest ^ key[3], high ^ key[0]) ^ key[1], key[2])
     }
 

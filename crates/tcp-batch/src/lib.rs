@@ -1,8 +1,8 @@
 //! TCP analysis of many packets at once, on GPUs or on the CPU: the **batch engine**.
 //!
-//! In: packets in the order of the capture. Out: a [`ConnectionRecord`] for every connection, with a
-//! [`weir_tcp::TcpReport`] for both sides: the same as of a [`weir_tcp::Connection`] that gets one
-//! packet after the other (`docs/tcp.md`).
+//! In: packets in the order of the capture. Out: a [`ConnectionRecord`] for every connection, with
+//! a [`weir_tcp::TcpReport`] for both sides: the same as of a [`weir_tcp::Connection`] that gets
+//! one packet after the other (`docs/tcp.md`).
 //!
 //! ```text
 //! packets ─ pack ─→ batch ─→ hash ─→ stable sort ─→ process each connection's run ─→ connection records
@@ -11,10 +11,12 @@
 //! ```
 //!
 //! Invariants:
-//! * The records depend neither on the batch size nor on the kind and number of devices. Tests compare
+//! * The records depend neither on the batch size nor on the kind and number of devices. Tests
+//!   compare
 //!   the CPU and the kernels, compiled as C++, with the slow reference.
 //! * Every packet is entered or counted as rejected: [`EngineCounters`].
-//! * After an error of a GPU, the CPU repeats its batch from the packed packets and a copy of the table,
+//! * After an error of a GPU, the CPU repeats its batch from the packed packets and a copy of the
+//!   table,
 //!   and processes all later ones.
 //!
 //! It has no timeouts, and its memory grows with the connections of a capture: 450 bytes each, and

@@ -5,7 +5,8 @@
 //! wait            for the kernels of the batch before: read what they touched, then store it in the table
 //! ```
 //! While packets are packed, the batch before is copied or processed. The host's [`Table`] always
-//! reflects a whole number of batches. A batch that fails is returned, so that the CPU can continue.
+//! reflects a whole number of batches. A batch that fails is returned, so that the CPU can
+//! continue.
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
@@ -185,7 +186,8 @@ impl Offload {
         self.device.launch(kernel, (threads as u32).div_ceil(THREADS), THREADS, &self.arguments)
     }
 
-    /// Waits for the running batch, reads all that it touched, and only then stores it in the table.
+    /// Waits for the running batch, reads all that it touched, and only then stores it in the
+    /// table.
     fn collect(&mut self, table: &mut Table, done: &mut Vec<ConnectionRecord>) -> Result<Option<Batch>, DeviceError> {
         if self.running.is_none() {
             return Ok(None);

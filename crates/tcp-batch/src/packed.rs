@@ -1,10 +1,10 @@
 //! A packet as a batch holds it: 32 bytes for IPv4, 56 for IPv6.
 //!
-//! Packing keeps what the analysis reads: unpacking returns the [`Segment`] of the packet, except that
-//! the window of a segment with payload and without SYN is 0 or 1, because only that matters.
-//! What does not fit goes into an extension, the next entry of the batch: options and window of a SYN,
-//! payload above 65 535 octets, and that the packet is a first fragment. `kernels/weir.cu` reads the
-//! same layout.
+//! Packing keeps what the analysis reads: unpacking returns the [`Segment`] of the packet, except
+//! that the window of a segment with payload and without SYN is 0 or 1, because only that matters.
+//! What does not fit goes into an extension, the next entry of the batch: options and window of a
+//! SYN, payload above 65 535 octets, and that the packet is a first fragment. `kernels/weir.cu`
+//! reads the same layout.
 
 use crate::key::ConnectionKey;
 use bytemuck::{Pod, Zeroable};
@@ -56,7 +56,8 @@ pub(crate) struct PackedIpv6 {
 const _: () =
     assert!(size_of::<PackedSegment>() == 20 && size_of::<PackedIpv4>() == 32 && size_of::<PackedIpv6>() == 56);
 
-/// [`PackedSegment::bits`]: the control bits FIN, SYN and RST as on the wire, ACK in the place of PSH.
+/// [`PackedSegment::bits`]: the control bits FIN, SYN and RST as on the wire, ACK in the place of
+/// PSH.
 const FIN_SYN_RST: u16 = Packet::FIN | Packet::SYN | Packet::RST;
 const ACK: u8 = 1 << 3;
 /// Two bits for the kind of packet. No payload: `size` is the window.
@@ -91,8 +92,8 @@ pub(crate) fn check(packet: &Packet) -> Result<(), Rejection> {
 }
 
 impl PackedSegment {
-    /// Packs a packet, and returns its extension if it needs one. Its time is less than 2^32 ns after
-    /// `base_ns`.
+    /// Packs a packet, and returns its extension if it needs one. Its time is less than 2^32 ns
+    /// after `base_ns`.
     #[inline]
     pub fn pack(packet: &Packet, base_ns: u64, key: &DigestKey) -> (Self, Option<Self>) {
         let time_ns = packet.time_ns.wrapping_sub(base_ns) as u32;

@@ -1,5 +1,5 @@
-//! The self-test of a device: before its first use it must give the results of the CPU for some thousand
-//! fixed packets.
+//! The self-test of a device: before its first use it must give the results of the CPU for some
+//! thousand fixed packets.
 
 use crate::connection_record::ConnectionRecord;
 use crate::device::{Device, DeviceError};
@@ -108,8 +108,8 @@ pub(crate) fn packets() -> Vec<Packet> {
     packets
 }
 
-/// A connection with more holes than are recorded. They are filled just before, at and just after the
-/// reordering limit.
+/// A connection with more holes than are recorded. They are filled just before, at and just after
+/// the reordering limit.
 fn holes() -> impl Iterator<Item = Packet> {
     const REORDERING_NS: u64 = 3_000_000;
     let segment = |sequence: u64, after_ns: u64| Packet {
@@ -131,8 +131,8 @@ fn holes() -> impl Iterator<Item = Packet> {
     every_second.chain(between)
 }
 
-/// Connections with a duplicate, and another one behind a number of segments, or behind a segment that
-/// clears the history.
+/// Connections with a duplicate, and another one behind a number of segments, or behind a segment
+/// that clears the history.
 fn duplicates() -> impl Iterator<Item = Packet> {
     let connection = |(number, (between, clears)): (u16, (u32, u32))| {
         let segment = move |at: u32, sequence: u32| Packet {

@@ -119,7 +119,8 @@ impl Table {
         }
     }
 
-    /// Stores an entry under a number. New numbers may come in any order; in the end none is missing.
+    /// Stores an entry under a number. New numbers may come in any order; in the end none is
+    /// missing.
     pub fn store(&mut self, number: usize, entry: &Entry) {
         while number >= self.entries.len() {
             self.entries.push(Entry::zeroed());

@@ -1,8 +1,9 @@
 //! The rules of `docs/tcp.md`: classifies one segment and updates the state of its side.
 //!
-//! In: a segment, the state of its side and of the other side, and the anomaly pool. Out: the class;
-//! the observer also gets every decision as a [`SegmentEvent`]. An observer that does nothing costs
-//! nothing. `crates/tcp-batch/kernels/tcp.h` repeats these functions for a GPU, by the same names.
+//! In: a segment, the state of its side and of the other side, and the anomaly pool. Out: the
+//! class; the observer also gets every decision as a [`SegmentEvent`]. An observer that does
+//! nothing costs nothing. `crates/tcp-batch/kernels/tcp.h` repeats these functions for a GPU, by
+//! the same names.
 
 use crate::class::SegmentClass;
 use crate::event::SegmentEvent;
@@ -364,8 +365,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
     }
 
-    /// How many positions of a range were seen, and since when its lowest hole is known. Passes each
-    /// range that was seen to `each`.
+    /// How many positions of a range were seen, and since when its lowest hole is known. Passes
+    /// each range that was seen to `each`.
     fn seen(&mut self, start: u64, end: u64, each: impl Fn(&mut O, u64, u64)) -> (u64, u64) {
         let mut seen = overlap(start, end, self.cold.lowest_position, self.hot.next_position);
         let mut since_ns = None;
@@ -469,7 +470,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
     }
 
-    /// Gives up the lowest hole if there are more than [`MAX_HOLES`]. It counts as seen from now on.
+    /// Gives up the lowest hole if there are more than [`MAX_HOLES`]. It counts as seen from now
+    /// on.
     fn limit_holes(&mut self) {
         if let Some(anomaly) = self.known_anomaly()
             && anomaly.holes.len() > MAX_HOLES

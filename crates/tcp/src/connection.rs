@@ -1,15 +1,15 @@
 //! A TCP connection: the state machine that classifies its segments.
 //!
-//! In: packets in the order of the capture, with the side that sent them. Out: the class of each, and
-//! a [`TcpReport`] per side and record. A connection takes four cache lines; an ordinary segment
-//! touches one:
+//! In: packets in the order of the capture, with the side that sent them. Out: the class of each,
+//! and a [`TcpReport`] per side and record. A connection takes four cache lines; an ordinary
+//! segment touches one:
 //! ```text
 //! hot 0, 1    per side: positions, acknowledgments, digests of the last four segments
 //! cold 0, 1   per side: SYN, FIN, the round trip of the handshake
 //! ```
 //! [`Connection::enter_fast`] takes a segment that only brings the next octets or only acknowledges
-//! more. [`Connection::enter`] takes any packet. Holes, counters of anomalies and a longer history are
-//! in an [`AnomalyPool`]. The tests compare the results with the slow reference in `testkit`.
+//! more. [`Connection::enter`] takes any packet. Holes, counters of anomalies and a longer history
+//! are in an [`AnomalyPool`]. The tests compare the results with the slow reference in `testkit`.
 
 use crate::class::{SegmentClass, SegmentCount};
 use crate::classifier::Classifier;
@@ -43,8 +43,8 @@ impl Connection {
     }
 
     /// Enters a packet that only brings the next octets of its side or only acknowledges more than
-    /// before. Returns false and changes nothing for any other packet, and for one of these in 2^31:
-    /// that one is for [`Connection::enter`].
+    /// before. Returns false and changes nothing for any other packet, and for one of these in
+    /// 2^31: that one is for [`Connection::enter`].
     #[inline(always)]
     pub fn enter_fast(&mut self, side: usize, packet: &Packet, pool: &AnomalyPool) -> bool {
         let segment = Segment {
@@ -222,8 +222,8 @@ impl Connection {
         anomalies
     }
 
-    /// Moves detached anomalies into another pool of this process. If the pool is full they are lost,
-    /// and the report is marked [`Degradation::POOL_FULL`].
+    /// Moves detached anomalies into another pool of this process. If the pool is full they are
+    /// lost, and the report is marked [`Degradation::POOL_FULL`].
     pub fn attach_anomalies(&mut self, anomalies: TcpAnomalies, pool: &mut AnomalyPool) {
         for ((hot, cold), anomaly) in self.hot.iter_mut().zip(&mut self.cold).zip(anomalies.0) {
             let Some(anomaly) = anomaly else { continue };
@@ -288,7 +288,8 @@ mod tests {
         }
     }
 
-    /// A connection with a hole and a retransmission on side 0, and the segment that fills the hole.
+    /// A connection with a hole and a retransmission on side 0, and the segment that fills the
+    /// hole.
     fn connection_with_hole(pool: &mut AnomalyPool) -> (Connection, Packet) {
         let mut connection = Connection::NEW;
         let packet = Packet {

@@ -186,7 +186,8 @@ impl TcpAnomaly {
         self.degradation = 0;
     }
 
-    /// Adds the counters to a report that holds those of the connection. Returns the segments added.
+    /// Adds the counters to a report that holds those of the connection. Returns the segments
+    /// added.
     #[cold]
     pub(crate) fn add_to(&self, report: &mut TcpReport) -> u64 {
         for (count, more) in report.classes.iter_mut().zip(&self.classes) {

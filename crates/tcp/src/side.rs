@@ -121,7 +121,8 @@ impl HotSide {
         } else {
             let known = self.state & (STARTED | ACKED | ZERO_WINDOW | STRAY | DEEP) == STARTED | ACKED
                 && self.in_order < IN_ORDER_LIMIT;
-            // One octet may be a zero-window probe. More than 64 KiB is a jumbogram or a false length.
+            // One octet may be a zero-window probe. More than 64 KiB is a jumbogram or a false
+            // length.
             if !known || segment.sequence != next || segment.payload_bytes.wrapping_sub(2) >= 1 << 16 {
                 return false;
             }

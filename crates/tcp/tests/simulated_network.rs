@@ -1,5 +1,5 @@
-//! Connections as a probe in a simulated network captures them: [`Connection`], the reference and the
-//! exhaustive model give equal results, and the records of a connection add up.
+//! Connections as a probe in a simulated network captures them: [`Connection`], the reference and
+//! the exhaustive model give equal results, and the records of a connection add up.
 
 mod exhaustive;
 mod network;

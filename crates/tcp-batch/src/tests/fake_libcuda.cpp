@@ -1,6 +1,6 @@
 // A fake libcuda.so.1 for tests. Its streams run every operation as late as CUDA permits: when the
-// program waits for it. A missing wait, or memory written too early, therefore gives wrong results. The
-// kernels are compiled in, as C++.
+// program waits for it. A missing wait, or memory written too early, therefore gives wrong results.
+// The kernels are compiled in, as C++.
 //
 // WEIR_CALLS: number of calls after which all calls fail, as after an error of the GPU.
 #include "../../kernels/weir.cu"

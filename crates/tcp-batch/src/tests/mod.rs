@@ -1,5 +1,5 @@
-//! The engine against a map of connections with the slow reference, for random traffic, batch sizes and
-//! devices.
+//! The engine against a map of connections with the slow reference, for random traffic, batch sizes
+//! and devices.
 
 mod simulated_device;
 
@@ -20,7 +20,8 @@ use weir_tcp::{Degradation, Segment};
 use weir_testkit::reference::TcpReference;
 use weir_testkit::tcp_packets::{Step, packets, step};
 
-/// What the engine computes: a map of connections, and those that ended and were followed by another.
+/// What the engine computes: a map of connections, and those that ended and were followed by
+/// another.
 #[derive(Default)]
 struct Model {
     known: BTreeMap<[SocketAddr; 2], (TcpReference, ConnectionRecord)>,

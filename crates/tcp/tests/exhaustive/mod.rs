@@ -1,13 +1,13 @@
-//! A second implementation of `docs/tcp.md`, written from that page alone: it keeps every position that
-//! was seen in a set, and every gap with the time when it opened. It counts the rules that packets
-//! reached, so that a test can check its coverage.
+//! A second implementation of `docs/tcp.md`, written from that page alone: it keeps every position
+//! that was seen in a set, and every gap with the time when it opened. It counts the rules that
+//! packets reached, so that a test can check its coverage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weir_packet::{Flags, Network, Packet};
 use weir_tcp::{Degradation, SegmentClass, TcpReport};
 
-const QUARTER: u64 = 1 << 30;
+const MAX_WINDOW: u64 = 1 << 30;
 
 /// The rules of the page, by name.
 pub const RULES: &[&str] = &[
@@ -337,7 +337,7 @@ impl Exhaustive {
             let first = packet.sequence.wrapping_add(1);
             let lowest = own.stream.as_ref().map(|stream| stream.lowest);
             let below = lowest.map(|lowest| u64::from((lowest as u32).wrapping_sub(first)));
-            if own.syn.is_none() && below.is_some_and(|below| below < QUARTER) {
+            if own.syn.is_none() && below.is_some_and(|below| below < MAX_WINDOW) {
                 self.rule("SYN overtaken");
                 let stream = self.sides[side].stream.as_mut().unwrap();
                 let first = stream.lowest - below.unwrap();
@@ -509,7 +509,7 @@ impl Exhaustive {
         let length = u64::from(packet.payload_bytes) + fin;
         let own = &self.sides[side];
         let Some(stream) = &own.stream else {
-            if length - fin >= QUARTER {
+            if length - fin >= MAX_WINDOW {
                 return SegmentClass::OutOfWindow;
             }
             return self.start_mid_stream(side, packet);
@@ -520,9 +520,9 @@ impl Exhaustive {
         if end > next && end >> 32 != next >> 32 {
             self.rule("position wraps");
         }
-        let out = if end >= next + QUARTER {
+        let out = if end >= next + MAX_WINDOW {
             Some("out of window: ahead")
-        } else if start + QUARTER <= next {
+        } else if start + MAX_WINDOW <= next {
             Some("out of window: behind")
         } else if self.sides[side].syn.is_some() && start < lowest {
             Some("out of window: before the SYN")
@@ -536,7 +536,7 @@ impl Exhaustive {
             let into_the_stream = self.sides[side].syn.is_some() && start < lowest && lowest < end;
             match last {
                 Some(_) if into_the_stream => self.rule("out of window: reaches into the stream"),
-                Some(last) if u64::from(apart(last)) < QUARTER && length - fin < QUARTER => {
+                Some(last) if u64::from(apart(last)) < MAX_WINDOW && length - fin < MAX_WINDOW => {
                     self.rule("jump");
                     self.sides[side].report.degradation.0 |= Degradation::JUMP;
                     self.give_up_positions(side);
@@ -630,7 +630,7 @@ impl Exhaustive {
 
     fn take(&mut self, side: usize, packet: &Packet, start: u64) {
         let payload = u64::from(packet.payload_bytes);
-        if payload >= QUARTER {
+        if payload >= MAX_WINDOW {
             return;
         }
         let own = &mut self.sides[side];

@@ -1,5 +1,5 @@
-//! A simulated network: two TCP endpoints and a probe between them, which captures a connection with
-//! every kind of anomaly.
+//! A simulated network: two TCP endpoints and a probe between them, which captures a connection
+//! with every kind of anomaly.
 
 use weir_packet::{Flags, Network, Packet};
 use weir_trafficgen::Random;
@@ -134,8 +134,8 @@ impl Simulation<'_> {
         end.initial_sequence.wrapping_add(u32::from(end.syn)).wrapping_add(end.sent).wrapping_add(u32::from(end.fin))
     }
 
-    /// Sends a segment, which may be lost, delayed or duplicated. Its offset is relative to the first octet
-    /// after the SYN.
+    /// Sends a segment, which may be lost, delayed or duplicated. Its offset is relative to the
+    /// first octet after the SYN.
     fn send(&mut self, side: usize, offset: i64, payload: u32, control: u16) {
         let acknowledged = if self.random.one_in(4) { self.random.below(12) as u32 } else { 0 };
         let acknowledgment = self.next(1 - side).wrapping_sub(acknowledged);
@@ -293,7 +293,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// A burst, as from the queue of a loaded router, and duplicates of most of it from behind the router.
+    /// A burst, as from the queue of a loaded router, and duplicates of most of it from behind the
+    /// router.
     fn burst(&mut self, side: usize) {
         let before = self.captured.len();
         for _ in 0..self.random.pick(&[5, 62, 63, 64, 65, 80]) {

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn keep_alive_repeats_the_last_octet_or_none() {
-    let mut connections = Connections::established();
+    let mut checked = CheckedConnection::established();
     // After the handshake, the position before the first octet is that of the SYN.
-    assert_eq!(connections.enter(0, acknowledgment(9 * MS, 0, 1001)), SegmentClass::KeepAlive);
-    connections.enter(0, data(10 * MS, 1, 10));
-    assert_eq!(connections.enter(0, data(20 * MS, 10, 1)), SegmentClass::KeepAlive);
-    assert_eq!(connections.enter(0, data(21 * MS, 10, 0)), SegmentClass::KeepAlive);
-    assert_eq!(connections.enter(0, data(22 * MS, 9, 2)), SegmentClass::Retransmission);
-    assert_eq!(connections.enter(0, data(23 * MS, 9, 1)), SegmentClass::Retransmission);
-    assert_eq!(connections.enter(0, segment(24 * MS, 10, 1, FIN)), SegmentClass::Retransmission);
-    let report = connections.report(0);
+    assert_eq!(checked.enter(0, acknowledgment(9 * MS, 0, 1001)), SegmentClass::KeepAlive);
+    checked.enter(0, data(10 * MS, 1, 10));
+    assert_eq!(checked.enter(0, data(20 * MS, 10, 1)), SegmentClass::KeepAlive);
+    assert_eq!(checked.enter(0, data(21 * MS, 10, 0)), SegmentClass::KeepAlive);
+    assert_eq!(checked.enter(0, data(22 * MS, 9, 2)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(23 * MS, 9, 1)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, segment(24 * MS, 10, 1, FIN)), SegmentClass::Retransmission);
+    let report = checked.report(0);
     assert_eq!(
         (report.retransmitted_bytes, report.count(SegmentClass::KeepAlive).bytes, report.partial_retransmissions),
         (4, 1, 1)
@@ -22,55 +22,55 @@ fn keep_alive_repeats_the_last_octet_or_none() {
 
 #[test]
 fn one_octet_into_a_closed_window_is_a_zero_window_probe() {
-    let mut connections = Connections::established();
-    assert_eq!(connections.enter(0, data(10 * MS, 1, 1)), SegmentClass::InOrder);
-    connections.enter(1, Packet { window: 0, ..acknowledgment(11 * MS, 1001, 2) });
-    assert_eq!(connections.enter(0, data(12 * MS, 2, 1)), SegmentClass::ZeroWindowProbe);
+    let mut checked = CheckedConnection::established();
+    assert_eq!(checked.enter(0, data(10 * MS, 1, 1)), SegmentClass::InOrder);
+    checked.enter(1, Packet { window: 0, ..acknowledgment(11 * MS, 1001, 2) });
+    assert_eq!(checked.enter(0, data(12 * MS, 2, 1)), SegmentClass::ZeroWindowProbe);
     // The probe again, and then without its octet.
-    assert_eq!(connections.enter(0, data(13 * MS, 2, 1)), SegmentClass::ZeroWindowProbe);
-    assert_eq!(connections.enter(0, acknowledgment(14 * MS, 2, 1001)), SegmentClass::KeepAlive);
-    assert_eq!(connections.enter(0, data(15 * MS, 3, 2)), SegmentClass::InOrder);
-    assert_eq!(connections.enter(0, segment(16 * MS, 5, 1, FIN)), SegmentClass::InOrder);
-    let report = connections.report(0);
+    assert_eq!(checked.enter(0, data(13 * MS, 2, 1)), SegmentClass::ZeroWindowProbe);
+    assert_eq!(checked.enter(0, acknowledgment(14 * MS, 2, 1001)), SegmentClass::KeepAlive);
+    assert_eq!(checked.enter(0, data(15 * MS, 3, 2)), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, segment(16 * MS, 5, 1, FIN)), SegmentClass::InOrder);
+    let report = checked.report(0);
     assert_eq!((report.unique_bytes, report.retransmitted_bytes), (5, 1));
     assert_eq!(
         (report.count(SegmentClass::ZeroWindowProbe).segments, report.count(SegmentClass::ZeroWindowProbe).bytes),
         (2, 2)
     );
-    assert_eq!(connections.report(1).zero_windows, 1);
+    assert_eq!(checked.report(1).zero_windows, 1);
 }
 
 #[test]
 fn octet_at_the_syn_is_a_keep_alive_not_a_probe() {
-    let mut connections = Connections::established();
-    connections.enter(1, Packet { window: 0, ..acknowledgment(10 * MS, 1001, 1) });
+    let mut checked = CheckedConnection::established();
+    checked.enter(1, Packet { window: 0, ..acknowledgment(10 * MS, 1001, 1) });
     for payload in [0, 1] {
-        assert_eq!(connections.enter(0, data(11 * MS, 0, payload)), SegmentClass::KeepAlive);
+        assert_eq!(checked.enter(0, data(11 * MS, 0, payload)), SegmentClass::KeepAlive);
     }
-    assert_eq!(connections.enter(0, data(12 * MS, 1, 1)), SegmentClass::ZeroWindowProbe);
-    assert_eq!(connections.report(0).missing_bytes, 0);
+    assert_eq!(checked.enter(0, data(12 * MS, 1, 1)), SegmentClass::ZeroWindowProbe);
+    assert_eq!(checked.report(0).missing_bytes, 0);
 }
 
 #[test]
 fn rst_and_segments_out_of_window_announce_no_window() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(9 * MS, 1, 10));
-    assert_eq!(connections.enter(0, Packet { window: 0, ..data(10 * MS, 1 << 31, 5) }), SegmentClass::OutOfWindow);
-    assert_eq!(connections.enter(0, Packet { window: 0, ..segment(11 * MS, 11, 0, RST) }), SegmentClass::Reset);
-    assert_eq!(connections.report(0).zero_windows, 0);
-    assert_eq!(connections.enter(1, data(12 * MS, 1001, 1)), SegmentClass::InOrder);
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(9 * MS, 1, 10));
+    assert_eq!(checked.enter(0, Packet { window: 0, ..data(10 * MS, 1 << 31, 5) }), SegmentClass::OutOfWindow);
+    assert_eq!(checked.enter(0, Packet { window: 0, ..segment(11 * MS, 11, 0, RST) }), SegmentClass::Reset);
+    assert_eq!(checked.report(0).zero_windows, 0);
+    assert_eq!(checked.enter(1, data(12 * MS, 1001, 1)), SegmentClass::InOrder);
 }
 
 #[test]
 fn duplicate_acknowledgment_repeats_number_and_window_while_data_is_outstanding() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 1, 10));
-    connections.enter(0, data(11 * MS, 11, 10));
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 1, 10));
+    checked.enter(0, data(11 * MS, 11, 10));
     let mut time_ns = 12 * MS;
     let mut class_of = |packet: Packet| {
         time_ns += MS;
         let identification = (time_ns / MS) as u32;
-        connections.enter(1, Packet { time_ns, identification, ..packet })
+        checked.enter(1, Packet { time_ns, identification, ..packet })
     };
     let plain = acknowledgment(0, 1001, 11);
     assert_eq!(class_of(plain), SegmentClass::Acknowledgment);

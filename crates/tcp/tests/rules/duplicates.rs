@@ -5,38 +5,38 @@ use super::*;
 #[test]
 fn segment_equal_to_one_of_the_last_four_is_a_duplicate() {
     for between in 0..6 {
-        let mut connections = Connections::established();
+        let mut checked = CheckedConnection::established();
         let original = data(10 * MS, 1, 10);
-        connections.enter(0, original);
+        checked.enter(0, original);
         for number in 0..between {
-            connections.enter(0, data(11 * MS + u64::from(number) * MS, 11 + 10 * number, 10));
+            checked.enter(0, data(11 * MS + u64::from(number) * MS, 11 + 10 * number, 10));
         }
         let duplicate = Packet { time_ns: 20 * MS, ..original };
         assert_eq!(
-            connections.enter(0, duplicate),
+            checked.enter(0, duplicate),
             if between < 4 { SegmentClass::Duplicate } else { SegmentClass::Retransmission }
         );
         // At the fourth place, older duplicates may have been missed.
         let marked: &[&str] = if between == 3 { &["duplicates"] } else { &[] };
-        assert_eq!(connections.degraded(0), marked, "{between} between");
-        assert_eq!(connections.report(0).retransmitted_bytes, if between < 4 { 0 } else { 10 });
+        assert_eq!(checked.degraded(0), marked, "{between} between");
+        assert_eq!(checked.report(0).retransmitted_bytes, if between < 4 { 0 } else { 10 });
     }
 }
 
 /// A connection with a duplicate on side 0.
-fn with_duplicate() -> Connections {
-    let mut connections = Connections::established();
+fn with_duplicate() -> CheckedConnection {
+    let mut checked = CheckedConnection::established();
     let original = data(10 * MS, 1, 10);
-    assert_eq!(connections.enter(0, original), SegmentClass::InOrder);
-    assert_eq!(connections.enter(0, Packet { time_ns: 11 * MS, ..original }), SegmentClass::Duplicate);
-    connections
+    assert_eq!(checked.enter(0, original), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..original }), SegmentClass::Duplicate);
+    checked
 }
 
 /// Enters a number of segments in order.
-fn enter_in_order(connections: &mut Connections, from_ns: u64, from: u32, segments: u32) {
+fn enter_in_order(checked: &mut CheckedConnection, from_ns: u64, from: u32, segments: u32) {
     for number in 0..segments {
         let packet = data(from_ns + u64::from(number) * 10_000, from + 10 * number, 10);
-        assert_eq!(connections.enter(0, packet), SegmentClass::InOrder, "{number}");
+        assert_eq!(checked.enter(0, packet), SegmentClass::InOrder, "{number}");
     }
 }
 
@@ -44,19 +44,20 @@ fn enter_in_order(connections: &mut Connections, from_ns: u64, from: u32, segmen
 fn after_the_first_duplicate_64_segments_are_remembered() {
     for between in 0..80 {
         for ttl in [64, 63] {
-            let mut connections = with_duplicate();
+            let mut checked = with_duplicate();
             let original = data(12 * MS, 11, 10);
-            connections.enter(0, original);
-            enter_in_order(&mut connections, 13 * MS, 21, between);
+            checked.enter(0, original);
+            enter_in_order(&mut checked, 13 * MS, 21, between);
             let class = match (between < 64, ttl) {
                 (true, 64) => SegmentClass::Duplicate,
                 (true, _) => SegmentClass::RoutedDuplicate,
                 _ => SegmentClass::Retransmission,
             };
-            assert_eq!(connections.enter(0, Packet { time_ns: 20 * MS, ttl, ..original }), class, "{between} between");
-            // In the older half, older duplicates may have been missed; the fourth place no longer counts.
+            assert_eq!(checked.enter(0, Packet { time_ns: 20 * MS, ttl, ..original }), class, "{between} between");
+            // In the older half, older duplicates may have been missed; the fourth place no longer
+            // counts.
             let marked: &[&str] = if (32..64).contains(&between) { &["duplicates"] } else { &[] };
-            assert_eq!(connections.degraded(0), marked, "{between} between");
+            assert_eq!(checked.degraded(0), marked, "{between} between");
         }
     }
 }
@@ -64,33 +65,33 @@ fn after_the_first_duplicate_64_segments_are_remembered() {
 #[test]
 fn deep_history_keeps_the_segments_remembered_before() {
     for before in 1..7 {
-        let mut connections = Connections::established();
-        enter_in_order(&mut connections, 10 * MS, 1, before);
+        let mut checked = CheckedConnection::established();
+        enter_in_order(&mut checked, 10 * MS, 1, before);
         let duplicate_of = |number: u32, time_ns: u64| Packet {
             time_ns,
             ..data(10 * MS + u64::from(number) * 10_000, 1 + 10 * number, 10)
         };
-        assert_eq!(connections.enter(0, duplicate_of(before - 1, 12 * MS)), SegmentClass::Duplicate);
-        enter_in_order(&mut connections, 13 * MS, 1 + 10 * before, 30);
+        assert_eq!(checked.enter(0, duplicate_of(before - 1, 12 * MS)), SegmentClass::Duplicate);
+        enter_in_order(&mut checked, 13 * MS, 1 + 10 * before, 30);
         for number in 0..before {
             let class = if number + 4 < before { SegmentClass::Retransmission } else { SegmentClass::Duplicate };
-            assert_eq!(connections.enter(0, duplicate_of(number, 15 * MS)), class, "{number} of {before}");
+            assert_eq!(checked.enter(0, duplicate_of(number, 15 * MS)), class, "{number} of {before}");
         }
     }
 }
 
 #[test]
 fn latest_of_several_equal_segments_is_the_original() {
-    let mut connections = with_duplicate();
+    let mut checked = with_duplicate();
     // Too far from the first to be its duplicate, and with another TTL.
     let original = data(12 * MS, 11, 10);
-    connections.enter(0, original);
-    enter_in_order(&mut connections, 13 * MS, 21, 20);
+    checked.enter(0, original);
+    enter_in_order(&mut checked, 13 * MS, 21, 20);
     let again = Packet { time_ns: 12 * MS + 60 * TICK, ttl: 60, ..original };
-    assert_eq!(connections.enter(0, again), SegmentClass::Retransmission);
-    assert_eq!(connections.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), SegmentClass::Duplicate);
+    assert_eq!(checked.enter(0, again), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), SegmentClass::Duplicate);
     assert_eq!(
-        connections.enter(0, Packet { time_ns: 12 * MS + 5 * TICK, ..original }),
+        checked.enter(0, Packet { time_ns: 12 * MS + 5 * TICK, ..original }),
         SegmentClass::Duplicate,
         "the other original is too far away"
     );
@@ -98,43 +99,43 @@ fn latest_of_several_equal_segments_is_the_original() {
 
 #[test]
 fn deep_history_is_per_side() {
-    let mut connections = with_duplicate();
+    let mut checked = with_duplicate();
     let original = data(12 * MS, 1001, 10);
-    connections.enter(1, original);
+    checked.enter(1, original);
     for number in 0..4 {
-        connections.enter(1, data(13 * MS + number * MS, 1011 + 10 * number as u32, 10));
+        checked.enter(1, data(13 * MS + number * MS, 1011 + 10 * number as u32, 10));
     }
-    assert_eq!(connections.enter(1, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(1, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Retransmission);
 }
 
 #[test]
 fn deep_history_continues_in_later_records() {
-    let mut connections = with_duplicate();
+    let mut checked = with_duplicate();
     let original = data(12 * MS, 11, 10);
-    connections.enter(0, original);
-    enter_in_order(&mut connections, 13 * MS, 21, 20);
-    connections.next_record();
-    assert_eq!((connections.pool.used(), connections.report(0).has_anomalies()), (1, false));
-    enter_in_order(&mut connections, 14 * MS, 221, 20);
-    assert_eq!(connections.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
-    assert_eq!(connections.report(0).count(SegmentClass::Duplicate).segments, 1);
-    connections.connection.reset(&mut connections.pool);
-    assert_eq!(connections.pool.used(), 0);
+    checked.enter(0, original);
+    enter_in_order(&mut checked, 13 * MS, 21, 20);
+    checked.start_next_record();
+    assert_eq!((checked.pool.used(), checked.report(0).has_anomalies()), (1, false));
+    enter_in_order(&mut checked, 14 * MS, 221, 20);
+    assert_eq!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
+    assert_eq!(checked.report(0).count(SegmentClass::Duplicate).segments, 1);
+    checked.connection.reset(&mut checked.pool);
+    assert_eq!(checked.pool.used(), 0);
 }
 
 #[test]
 fn clearing_a_deep_history_keeps_it_deep() {
     let jump_of_acknowledgment =
-        |connections: &mut Connections| _ = connections.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
-    let syn = |connections: &mut Connections| {
-        assert_eq!(connections.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), SegmentClass::Syn)
+        |checked: &mut CheckedConnection| _ = checked.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
+    let syn = |checked: &mut CheckedConnection| {
+        assert_eq!(checked.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), SegmentClass::Syn)
     };
-    let jump = |connections: &mut Connections| {
-        assert_eq!(connections.enter(0, data(15 * MS, 0x8000_0000, 10)), SegmentClass::OutOfWindow);
-        assert_eq!(connections.enter(0, data(16 * MS, 0x8000_000a, 10)), SegmentClass::InOrder);
+    let jump = |checked: &mut CheckedConnection| {
+        assert_eq!(checked.enter(0, data(15 * MS, 0x8000_0000, 10)), SegmentClass::OutOfWindow);
+        assert_eq!(checked.enter(0, data(16 * MS, 0x8000_000a, 10)), SegmentClass::InOrder);
     };
-    let nothing = |_: &mut Connections| {};
-    type Clearing<'a> = (&'a str, &'a dyn Fn(&mut Connections), u32);
+    let nothing = |_: &mut CheckedConnection| {};
+    type Clearing<'a> = (&'a str, &'a dyn Fn(&mut CheckedConnection), u32);
     let all: [Clearing; 4] = [
         ("nothing", &nothing, 41),
         ("acknowledgment jump", &jump_of_acknowledgment, 41),
@@ -142,18 +143,18 @@ fn clearing_a_deep_history_keeps_it_deep() {
         ("jump", &jump, 0x8000_0014),
     ];
     for (name, clear, next) in all {
-        let mut connections = with_duplicate();
+        let mut checked = with_duplicate();
         let original = Packet { acknowledgment: 1001, ..segment(12 * MS, 11, 10, ACK) };
-        assert_eq!(connections.enter(0, original), SegmentClass::InOrder);
-        enter_in_order(&mut connections, 13 * MS, 21, 2);
-        clear(&mut connections);
+        assert_eq!(checked.enter(0, original), SegmentClass::InOrder);
+        enter_in_order(&mut checked, 13 * MS, 21, 2);
+        clear(&mut checked);
         // The original is gone.
-        let class = connections.enter(0, Packet { time_ns: 17 * MS, ..original });
+        let class = checked.enter(0, Packet { time_ns: 17 * MS, ..original });
         assert_eq!(class == SegmentClass::Duplicate, name == "nothing", "{name}: {class:?}");
         let original = data(18 * MS, next, 10);
-        assert_eq!(connections.enter(0, original), SegmentClass::InOrder, "{name}");
-        enter_in_order(&mut connections, 19 * MS, next + 10, 40);
-        assert_eq!(connections.enter(0, Packet { time_ns: 22 * MS, ..original }), SegmentClass::Duplicate, "{name}");
+        assert_eq!(checked.enter(0, original), SegmentClass::InOrder, "{name}");
+        enter_in_order(&mut checked, 19 * MS, next + 10, 40);
+        assert_eq!(checked.enter(0, Packet { time_ns: 22 * MS, ..original }), SegmentClass::Duplicate, "{name}");
     }
 }
 
@@ -190,18 +191,18 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
 
 #[test]
 fn reused_pool_entry_has_no_history_of_another_direction() {
-    let mut connections = with_duplicate();
+    let mut checked = with_duplicate();
     let original = data(12 * MS, 11, 10);
-    connections.enter(0, original);
-    enter_in_order(&mut connections, 13 * MS, 21, 2);
-    connections.connection.reset(&mut connections.pool);
-    (connections.reference, connections.packets) = (TcpReference::default(), [0; 2]);
+    checked.enter(0, original);
+    enter_in_order(&mut checked, 13 * MS, 21, 2);
+    checked.connection.reset(&mut checked.pool);
+    (checked.reference, checked.packets) = (TcpReference::default(), [0; 2]);
     // The same segments again, without the original: its old history entry must not count.
     let first = data(10 * MS, 1, 10);
-    connections.enter(0, first);
-    assert_eq!(connections.enter(0, Packet { time_ns: 11 * MS, ..first }), SegmentClass::Duplicate);
-    enter_in_order(&mut connections, 13 * MS, 21, 2);
-    assert_ne!(connections.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
+    checked.enter(0, first);
+    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..first }), SegmentClass::Duplicate);
+    enter_in_order(&mut checked, 13 * MS, 21, 2);
+    assert_ne!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
 }
 
 #[test]
@@ -209,9 +210,9 @@ fn duplicate_may_differ_only_in_ttl() {
     let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
     let later = Packet { time_ns: 11 * MS, ..original };
     let class_of = |packet: Packet| {
-        let mut connections = Connections::established();
-        connections.enter(0, original);
-        connections.enter(0, packet)
+        let mut checked = CheckedConnection::established();
+        checked.enter(0, original);
+        checked.enter(0, packet)
     };
     assert_eq!(class_of(later), SegmentClass::Duplicate);
     assert_eq!(class_of(Packet { ttl: 63, ..later }), SegmentClass::RoutedDuplicate);
@@ -231,16 +232,16 @@ fn duplicate_may_differ_only_in_ttl() {
 #[test]
 fn duplicate_is_near_in_time() {
     let class_of = |original: Packet, ticks: u64| {
-        let mut connections = Connections::new();
+        let mut checked = CheckedConnection::new();
         let begin_ns = 5 * TICK;
-        assert!(!matches!(connections.enter(0, Packet { time_ns: begin_ns, ..original }), SegmentClass::Duplicate));
-        let other = connections.class_of(Packet { time_ns: begin_ns - 3 * TICK, ..original });
+        assert!(!matches!(checked.enter(0, Packet { time_ns: begin_ns, ..original }), SegmentClass::Duplicate));
+        let other = checked.class_of(Packet { time_ns: begin_ns - 3 * TICK, ..original });
         assert_eq!(
             other,
-            connections.class_of(Packet { time_ns: begin_ns + 3 * TICK, ..original }),
+            checked.class_of(Packet { time_ns: begin_ns + 3 * TICK, ..original }),
             "the order does not matter"
         );
-        connections.enter(0, Packet { time_ns: begin_ns + ticks * TICK, ..original })
+        checked.enter(0, Packet { time_ns: begin_ns + ticks * TICK, ..original })
     };
     let identified = data(0, 1, 10);
     let without = Packet { identification: 0, ..identified };
@@ -265,7 +266,7 @@ fn duplicate_is_near_in_time() {
     }
 }
 
-impl Connections {
+impl CheckedConnection {
     /// The class of a segment of side 0 in a copy of the connection.
     fn class_of(&self, packet: Packet) -> SegmentClass {
         self.reference.clone().enter(0, &packet)
@@ -274,43 +275,43 @@ impl Connections {
 
 #[test]
 fn duplicate_changes_no_state() {
-    let mut connections = Connections::established();
+    let mut checked = CheckedConnection::established();
     let closed = Packet { window: 0, ..acknowledgment(10 * MS, 1001, 1) };
-    connections.enter(1, closed);
-    connections.enter(1, acknowledgment(11 * MS, 1001, 1));
-    assert_eq!(connections.enter(1, Packet { time_ns: 12 * MS, ..closed }), SegmentClass::Duplicate);
-    assert_eq!(connections.report(1).zero_windows, 1);
+    checked.enter(1, closed);
+    checked.enter(1, acknowledgment(11 * MS, 1001, 1));
+    assert_eq!(checked.enter(1, Packet { time_ns: 12 * MS, ..closed }), SegmentClass::Duplicate);
+    assert_eq!(checked.report(1).zero_windows, 1);
     // The window is still open.
-    assert_eq!(connections.enter(0, data(13 * MS, 1, 1)), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, data(13 * MS, 1, 1)), SegmentClass::InOrder);
 }
 
 #[test]
 fn syn_clears_the_history() {
-    let mut connections = Connections::new();
+    let mut checked = CheckedConnection::new();
     let early = acknowledgment(0, 1, 2000);
-    connections.enter(0, early);
-    assert_eq!(connections.enter(0, segment(MS, 0, 0, SYN)), SegmentClass::Syn);
-    connections.enter(0, acknowledgment(2 * MS, 1, 1990));
-    assert_eq!(connections.enter(0, Packet { time_ns: 3 * MS, ..early }), SegmentClass::Acknowledgment);
+    checked.enter(0, early);
+    assert_eq!(checked.enter(0, segment(MS, 0, 0, SYN)), SegmentClass::Syn);
+    checked.enter(0, acknowledgment(2 * MS, 1, 1990));
+    assert_eq!(checked.enter(0, Packet { time_ns: 3 * MS, ..early }), SegmentClass::Acknowledgment);
 }
 
 #[test]
 fn segment_out_of_window_is_not_remembered() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 1, 10));
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 1, 10));
     let stray = data(11 * MS, 1 << 31, 10);
-    assert_eq!(connections.enter(0, stray), SegmentClass::OutOfWindow);
-    connections.enter(0, data(12 * MS, 11, 10));
-    assert_eq!(connections.enter(0, Packet { time_ns: 13 * MS, ..stray }), SegmentClass::OutOfWindow);
+    assert_eq!(checked.enter(0, stray), SegmentClass::OutOfWindow);
+    checked.enter(0, data(12 * MS, 11, 10));
+    assert_eq!(checked.enter(0, Packet { time_ns: 13 * MS, ..stray }), SegmentClass::OutOfWindow);
 }
 
 #[test]
 fn acknowledgment_jump_clears_the_history() {
     for (jump, class) in [((1 << 28) - 1, SegmentClass::Duplicate), (1 << 28, SegmentClass::Retransmission)] {
-        let mut connections = Connections::established();
+        let mut checked = CheckedConnection::established();
         let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
-        connections.enter(0, original);
-        connections.enter(0, acknowledgment(11 * MS, 11, 1001 + jump));
-        assert_eq!(connections.enter(0, Packet { time_ns: 12 * MS, ..original }), class, "{jump}");
+        checked.enter(0, original);
+        checked.enter(0, acknowledgment(11 * MS, 11, 1001 + jump));
+        assert_eq!(checked.enter(0, Packet { time_ns: 12 * MS, ..original }), class, "{jump}");
     }
 }

@@ -4,51 +4,48 @@ use super::*;
 
 #[test]
 fn hole_is_filled_out_of_order_within_the_limit() {
-    let class_of = |mut connections: Connections, age_ns| {
-        connections.enter(0, data(10 * MS, 1, 10));
-        connections.enter(0, data(20 * MS, 21, 10));
-        assert_eq!((connections.report(0).missing_bytes, connections.report(0).largest_hole_bytes), (10, 10));
-        let class = connections.enter(0, data(20 * MS + age_ns, 15, 3));
-        assert_eq!(connections.report(0).missing_bytes, 7);
-        connections.enter(0, data(40 * MS, 11, 4));
-        connections.enter(0, data(41 * MS, 18, 3));
-        assert_eq!(connections.report(0).missing_bytes, 0);
+    let class_of = |mut checked: CheckedConnection, age_ns| {
+        checked.enter(0, data(10 * MS, 1, 10));
+        checked.enter(0, data(20 * MS, 21, 10));
+        assert_eq!((checked.report(0).missing_bytes, checked.report(0).largest_hole_bytes), (10, 10));
+        let class = checked.enter(0, data(20 * MS + age_ns, 15, 3));
+        assert_eq!(checked.report(0).missing_bytes, 7);
+        checked.enter(0, data(40 * MS, 11, 4));
+        checked.enter(0, data(41 * MS, 18, 3));
+        assert_eq!(checked.report(0).missing_bytes, 0);
         class
     };
-    assert_eq!(class_of(Connections::new(), 3 * MS), SegmentClass::OutOfOrder);
-    assert_eq!(class_of(Connections::new(), 3 * MS + 1), SegmentClass::UnseenRetransmission);
-    assert_eq!(class_of(Connections::established(), 6 * MS), SegmentClass::OutOfOrder);
-    assert_eq!(class_of(Connections::established(), 6 * MS + 1), SegmentClass::UnseenRetransmission);
+    assert_eq!(class_of(CheckedConnection::new(), 3 * MS), SegmentClass::OutOfOrder);
+    assert_eq!(class_of(CheckedConnection::new(), 3 * MS + 1), SegmentClass::UnseenRetransmission);
+    assert_eq!(class_of(CheckedConnection::established(), 6 * MS), SegmentClass::OutOfOrder);
+    assert_eq!(class_of(CheckedConnection::established(), 6 * MS + 1), SegmentClass::UnseenRetransmission);
 }
 
 #[test]
 fn retransmission_may_be_partial_or_spurious() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 1, 10));
-    connections.enter(0, data(11 * MS, 11, 10));
-    connections.enter(1, acknowledgment(12 * MS, 1001, 15));
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 1, 10));
+    checked.enter(0, data(11 * MS, 11, 10));
+    checked.enter(1, acknowledgment(12 * MS, 1001, 15));
     // Re-segmented, acknowledged and not; joined with new octets.
-    assert_eq!(connections.enter(0, data(13 * MS, 5, 10)), SegmentClass::Retransmission);
-    assert_eq!((connections.report(0).spurious_retransmissions, connections.report(0).partial_retransmissions), (1, 0));
-    assert_eq!(connections.enter(0, data(14 * MS, 5, 11)), SegmentClass::Retransmission);
-    assert_eq!(connections.enter(0, data(15 * MS, 20, 2)), SegmentClass::Retransmission);
-    assert_eq!((connections.report(0).spurious_retransmissions, connections.report(0).partial_retransmissions), (1, 1));
+    assert_eq!(checked.enter(0, data(13 * MS, 5, 10)), SegmentClass::Retransmission);
+    assert_eq!((checked.report(0).spurious_retransmissions, checked.report(0).partial_retransmissions), (1, 0));
+    assert_eq!(checked.enter(0, data(14 * MS, 5, 11)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(15 * MS, 20, 2)), SegmentClass::Retransmission);
+    assert_eq!((checked.report(0).spurious_retransmissions, checked.report(0).partial_retransmissions), (1, 1));
     // The position of a FIN counts as seen, even when payload covers it.
-    assert_eq!(connections.enter(0, segment(16 * MS, 22, 0, FIN)), SegmentClass::InOrder);
-    assert_eq!(connections.enter(0, segment(17 * MS, 22, 0, FIN)), SegmentClass::Retransmission);
-    assert_eq!(connections.enter(0, data(18 * MS, 22, 2)), SegmentClass::Retransmission);
-    let report = connections.report(0);
+    assert_eq!(checked.enter(0, segment(16 * MS, 22, 0, FIN)), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, segment(17 * MS, 22, 0, FIN)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(18 * MS, 22, 2)), SegmentClass::Retransmission);
+    let report = checked.report(0);
     assert_eq!((report.partial_retransmissions, report.fins, report.size_by_sequence_bytes), (2, 2, Some(21)));
     assert_eq!((report.unique_bytes, report.retransmitted_bytes), (22, 23));
 }
 
 /// Enters single octets with a hole after each.
-fn enter_with_holes(connections: &mut Connections, holes: u32) {
+fn enter_with_holes(checked: &mut CheckedConnection, holes: u32) {
     for number in 0..=holes {
-        assert_eq!(
-            connections.enter(0, data(u64::from(number) * MS + 100 * MS, 1 + 2 * number, 1)),
-            SegmentClass::InOrder
-        );
+        assert_eq!(checked.enter(0, data(u64::from(number) * MS + 100 * MS, 1 + 2 * number, 1)), SegmentClass::InOrder);
     }
 }
 
@@ -56,38 +53,38 @@ fn enter_with_holes(connections: &mut Connections, holes: u32) {
 fn lowest_of_more_than_32_holes_is_given_up() {
     let holes = MAX_HOLES as u32;
     for acknowledged in [2, 3] {
-        let mut connections = Connections::established();
-        connections.enter(1, acknowledgment(10 * MS, 1001, acknowledged));
-        enter_with_holes(&mut connections, holes);
-        assert_eq!((connections.report(0).missing_bytes, connections.report(0).degradation), (32, Degradation(0)));
-        assert_eq!(connections.enter(0, data(200 * MS, 2 * holes + 3, 1)), SegmentClass::InOrder);
-        assert_eq!(connections.degraded(0), ["holes"]);
-        assert_eq!(connections.report(0).missing_bytes, 33);
+        let mut checked = CheckedConnection::established();
+        checked.enter(1, acknowledgment(10 * MS, 1001, acknowledged));
+        enter_with_holes(&mut checked, holes);
+        assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (32, Degradation(0)));
+        assert_eq!(checked.enter(0, data(200 * MS, 2 * holes + 3, 1)), SegmentClass::InOrder);
+        assert_eq!(checked.degraded(0), ["holes"]);
+        assert_eq!(checked.report(0).missing_bytes, 33);
         // The lowest hole counts as seen; the others stay.
-        assert_eq!(connections.enter(0, data(201 * MS, 2, 1)), SegmentClass::Retransmission);
-        assert_eq!(connections.enter(0, data(202 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
-        assert_eq!(connections.report(0).missing_bytes, 32);
-        connections.next_record();
-        assert_eq!((connections.report(0).missing_bytes, connections.report(0).degradation), (31, Degradation(0)));
+        assert_eq!(checked.enter(0, data(201 * MS, 2, 1)), SegmentClass::Retransmission);
+        assert_eq!(checked.enter(0, data(202 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
+        assert_eq!(checked.report(0).missing_bytes, 32);
+        checked.start_next_record();
+        assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (31, Degradation(0)));
     }
     // The other side is silent: nothing was acknowledged.
-    let mut connections = Connections::new();
-    enter_with_holes(&mut connections, holes + 1);
-    assert_eq!(connections.degraded(0), ["holes"]);
+    let mut checked = CheckedConnection::new();
+    enter_with_holes(&mut checked, holes + 1);
+    assert_eq!(checked.degraded(0), ["holes"]);
 }
 
 #[test]
 fn segment_inside_a_hole_splits_it() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 101, 10));
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 101, 10));
     for number in 0..31 {
-        connections.enter(0, data((11 + number) * MS, 90 - 2 * number as u32, 1));
+        checked.enter(0, data((11 + number) * MS, 90 - 2 * number as u32, 1));
     }
-    assert_eq!((connections.report(0).missing_bytes, connections.report(0).degradation), (69, Degradation(0)));
-    assert_eq!(connections.enter(0, data(60 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
+    assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (69, Degradation(0)));
+    assert_eq!(checked.enter(0, data(60 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
     // The lowest hole, of three octets, is given up.
-    assert_eq!((connections.report(0).missing_bytes, connections.degraded(0)), (68, vec!["holes"]));
-    assert_eq!(connections.enter(0, data(61 * MS, 1, 1)), SegmentClass::Retransmission);
+    assert_eq!((checked.report(0).missing_bytes, checked.degraded(0)), (68, vec!["holes"]));
+    assert_eq!(checked.enter(0, data(61 * MS, 1, 1)), SegmentClass::Retransmission);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The rules of `docs/tcp.md`, one by one: [`Connection`] and the reference classify a few segments.
+//! The rules of `docs/tcp.md`, one by one: [`Connection`] and the reference classify a few
+//! segments.
 
 mod acknowledgments;
 mod duplicates;
@@ -16,33 +17,34 @@ const ACK: u16 = Packet::ACK;
 const SYN: u16 = Packet::SYN;
 const FIN: u16 = Packet::FIN;
 const RST: u16 = Packet::RST;
-const QUARTER: u32 = 1 << 30;
+/// Largest possible window (RFC 7323 section 2.3).
+const MAX_WINDOW: u32 = 1 << 30;
 
-/// A connection that both implementations process, with equal results.
-struct Connections {
+/// A connection whose results are checked against the reference.
+struct CheckedConnection {
     reference: TcpReference,
     connection: Connection,
     pool: AnomalyPool,
     packets: [u64; 2],
 }
 
-impl Connections {
+impl CheckedConnection {
     fn new() -> Self {
         let pool = AnomalyPool::new(2).unwrap();
         Self { reference: TcpReference::default(), connection: Connection::NEW, pool, packets: [0; 2] }
     }
 
-    /// After a handshake with a round trip of 6 ms. The first octet of side 0 has number 1, that of side 1
-    /// 1001.
+    /// After a handshake with a round trip of 6 ms. The first octet of side 0 has number 1, that of
+    /// side 1 1001.
     fn established() -> Self {
-        let mut connections = Self::new();
-        assert_eq!(connections.enter(0, segment(0, 0, 0, SYN)), SegmentClass::Syn);
+        let mut checked = Self::new();
+        assert_eq!(checked.enter(0, segment(0, 0, 0, SYN)), SegmentClass::Syn);
         assert_eq!(
-            connections.enter(1, Packet { acknowledgment: 1, ..segment(4 * MS, 1000, 0, SYN | ACK) }),
+            checked.enter(1, Packet { acknowledgment: 1, ..segment(4 * MS, 1000, 0, SYN | ACK) }),
             SegmentClass::Syn
         );
-        assert_eq!(connections.enter(0, acknowledgment(6 * MS, 1, 1001)), SegmentClass::Acknowledgment);
-        connections
+        assert_eq!(checked.enter(0, acknowledgment(6 * MS, 1, 1001)), SegmentClass::Acknowledgment);
+        checked
     }
 
     fn enter(&mut self, side: usize, packet: Packet) -> SegmentClass {
@@ -61,7 +63,7 @@ impl Connections {
         report
     }
 
-    fn next_record(&mut self) {
+    fn start_next_record(&mut self) {
         self.reference.start_next_record();
         self.connection.start_next_record(&mut self.pool);
         self.packets = [0; 2];
@@ -99,115 +101,109 @@ fn acknowledgment(time_ns: u64, sequence: u32, acknowledgment: u32) -> Packet {
 
 #[test]
 fn handshake_rtt_is_measured_on_both_sides_of_the_probe() {
-    let connections = Connections::established();
-    assert_eq!(
-        (connections.report(0).handshake_rtt_ns, connections.report(1).handshake_rtt_ns),
-        (Some(2 * MS), Some(4 * MS))
-    );
+    let checked = CheckedConnection::established();
+    assert_eq!((checked.report(0).handshake_rtt_ns, checked.report(1).handshake_rtt_ns), (Some(2 * MS), Some(4 * MS)));
 
     // SYN and SYN-ACK retransmitted: the time counts from the last one.
-    let mut connections = Connections::new();
+    let mut checked = CheckedConnection::new();
     let answer = Packet { acknowledgment: 1, ..segment(0, 1000, 0, SYN | ACK) };
-    connections.enter(0, segment(0, 0, 0, SYN));
-    connections.enter(0, segment(1000 * MS, 0, 0, SYN));
-    connections.enter(1, Packet { time_ns: 1004 * MS, ..answer });
-    connections.enter(1, Packet { time_ns: 2004 * MS, identification: 7, ..answer });
-    connections.enter(0, acknowledgment(2005 * MS, 1, 1001));
-    connections.enter(0, acknowledgment(3000 * MS, 1, 1001));
-    assert_eq!(
-        (connections.report(0).handshake_rtt_ns, connections.report(1).handshake_rtt_ns),
-        (Some(MS), Some(4 * MS))
-    );
-    assert_eq!(connections.report(0).count(SegmentClass::SynRetransmission).segments, 1);
+    checked.enter(0, segment(0, 0, 0, SYN));
+    checked.enter(0, segment(1000 * MS, 0, 0, SYN));
+    checked.enter(1, Packet { time_ns: 1004 * MS, ..answer });
+    checked.enter(1, Packet { time_ns: 2004 * MS, identification: 7, ..answer });
+    checked.enter(0, acknowledgment(2005 * MS, 1, 1001));
+    checked.enter(0, acknowledgment(3000 * MS, 1, 1001));
+    assert_eq!((checked.report(0).handshake_rtt_ns, checked.report(1).handshake_rtt_ns), (Some(MS), Some(4 * MS)));
+    assert_eq!(checked.report(0).count(SegmentClass::SynRetransmission).segments, 1);
 
     // Later records keep it.
-    connections.next_record();
-    assert_eq!(connections.report(0).handshake_rtt_ns, Some(MS));
+    checked.start_next_record();
+    assert_eq!(checked.report(0).handshake_rtt_ns, Some(MS));
 
     // An acknowledgment of something else is no answer, and neither is an earlier packet.
     for (number, known) in [(0, false), (1, true), (2, false)] {
-        let mut connections = Connections::new();
-        connections.enter(0, segment(10 * MS, 0, 0, SYN));
-        connections.enter(1, Packet { time_ns: 11 * MS, acknowledgment: number, ..answer });
-        assert_eq!(connections.report(1).handshake_rtt_ns.is_some(), known, "{number}");
+        let mut checked = CheckedConnection::new();
+        checked.enter(0, segment(10 * MS, 0, 0, SYN));
+        checked.enter(1, Packet { time_ns: 11 * MS, acknowledgment: number, ..answer });
+        assert_eq!(checked.report(1).handshake_rtt_ns.is_some(), known, "{number}");
     }
-    let mut connections = Connections::new();
-    connections.enter(0, segment(10 * MS, 0, 0, SYN));
-    connections.enter(1, Packet { time_ns: 9 * MS, ..answer });
-    assert_eq!(connections.report(1).handshake_rtt_ns, None);
+    let mut checked = CheckedConnection::new();
+    checked.enter(0, segment(10 * MS, 0, 0, SYN));
+    checked.enter(1, Packet { time_ns: 9 * MS, ..answer });
+    assert_eq!(checked.report(1).handshake_rtt_ns, None);
 }
 
 #[test]
 fn options_are_those_of_the_last_new_syn() {
-    let mut connections = Connections::new();
+    let mut checked = CheckedConnection::new();
     let options = |size: u32, scale: u16, window: u16, packet: Packet| Packet {
         identification: packet.identification | size << 16,
         control: packet.control | (scale + 1) << 12,
         window,
         ..packet
     };
-    let options_of = |connections: &Connections| {
-        let report = connections.report(0);
+    let options_of = |checked: &CheckedConnection| {
+        let report = checked.report(0);
         (report.maximum_segment_size, report.window_scale, report.syn_window)
     };
-    connections.enter(0, data(0, 1, 10));
-    assert_eq!(options_of(&connections), (None, None, None));
-    connections.enter(0, options(1460, 0, 100, segment(MS, 0, 0, SYN)));
-    assert_eq!(options_of(&connections), (Some(1460), Some(0), Some(100)));
-    connections.enter(0, options(1400, 3, 101, segment(2 * MS, 0, 0, SYN)));
-    assert_eq!(options_of(&connections), (Some(1460), Some(0), Some(100)), "repeated");
-    connections.enter(0, options(65_535, 14, 0, segment(3 * MS, 9000, 0, SYN)));
-    assert_eq!(options_of(&connections), (Some(65_535), Some(14), Some(0)));
-    connections.enter(0, segment(4 * MS, 19_000, 0, SYN));
-    assert_eq!(options_of(&connections), (None, None, Some(500)));
+    checked.enter(0, data(0, 1, 10));
+    assert_eq!(options_of(&checked), (None, None, None));
+    checked.enter(0, options(1460, 0, 100, segment(MS, 0, 0, SYN)));
+    assert_eq!(options_of(&checked), (Some(1460), Some(0), Some(100)));
+    checked.enter(0, options(1400, 3, 101, segment(2 * MS, 0, 0, SYN)));
+    assert_eq!(options_of(&checked), (Some(1460), Some(0), Some(100)), "SYN retransmission");
+    checked.enter(0, options(65_535, 14, 0, segment(3 * MS, 9000, 0, SYN)));
+    assert_eq!(options_of(&checked), (Some(65_535), Some(14), Some(0)));
+    checked.enter(0, segment(4 * MS, 19_000, 0, SYN));
+    assert_eq!(options_of(&checked), (None, None, Some(500)));
 }
 
 #[test]
 fn second_fin_position_leaves_no_size() {
-    let mut connections = Connections::established();
-    connections.enter(0, segment(10 * MS, 1, 9, FIN));
-    connections.enter(0, segment(20 * MS, 10, 0, FIN));
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, segment(10 * MS, 1, 9, FIN));
+    checked.enter(0, segment(20 * MS, 10, 0, FIN));
     assert_eq!(
-        (connections.report(0).size_by_sequence_bytes, connections.report(0).duration_by_sequence_ns),
+        (checked.report(0).size_by_sequence_bytes, checked.report(0).duration_by_sequence_ns),
         (Some(9), Some(10 * MS))
     );
-    connections.enter(0, segment(30 * MS, 11, 0, FIN));
-    assert_eq!((connections.report(0).size_by_sequence_bytes, connections.report(0).fins), (None, 3));
+    checked.enter(0, segment(30 * MS, 11, 0, FIN));
+    assert_eq!((checked.report(0).size_by_sequence_bytes, checked.report(0).fins), (None, 3));
     // A FIN out of window or with RST does not count.
-    connections.enter(1, segment(31 * MS, 1 << 31, 0, FIN));
-    connections.enter(1, segment(32 * MS, 1001, 0, FIN | RST));
-    assert_eq!(connections.report(1).fins, 0);
+    checked.enter(1, segment(31 * MS, 1 << 31, 0, FIN));
+    checked.enter(1, segment(32 * MS, 1001, 0, FIN | RST));
+    assert_eq!(checked.report(1).fins, 0);
 }
 
 #[test]
 fn counters_exceed_8_bits() {
-    let mut connections = Connections::established();
+    let mut checked = CheckedConnection::established();
     for number in 0..600_u32 {
         let time_ns = u64::from(number) * 2000 * MS + 100 * MS;
-        assert_eq!(connections.enter(0, segment(time_ns, 1, 0, RST)), SegmentClass::Reset);
+        assert_eq!(checked.enter(0, segment(time_ns, 1, 0, RST)), SegmentClass::Reset);
         assert_eq!(
-            connections.enter(0, segment(time_ns + MS, number * 100, 0, SYN)),
+            checked.enter(0, segment(time_ns + MS, number * 100, 0, SYN)),
             if number == 0 { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
         );
-        connections.enter(0, segment(time_ns + 2 * MS, number * 100 + 1, 0, FIN));
+        checked.enter(0, segment(time_ns + 2 * MS, number * 100 + 1, 0, FIN));
     }
-    let report = connections.report(0);
+    let report = checked.report(0);
     assert_eq!((report.count(SegmentClass::Reset).segments, report.syns(), report.fins), (600, 601, 600));
 }
 
 #[test]
 fn packets_without_tcp_header_are_unread() {
-    let mut connections = Connections::established();
+    let mut checked = CheckedConnection::established();
     let later = Packet { flags: Flags(Flags::FRAGMENT_LATER), ..data(10 * MS, 1, 900) };
-    assert_eq!(connections.enter(0, later), SegmentClass::Unread);
-    let report = connections.report(0);
+    assert_eq!(checked.enter(0, later), SegmentClass::Unread);
+    let report = checked.report(0);
     assert_eq!(
         (report.count(SegmentClass::Unread).segments, report.count(SegmentClass::Unread).bytes, report.unique_bytes),
         (1, 0, 0)
     );
-    assert_eq!((connections.degraded(0), connections.degraded(1)), (vec!["unread"], vec![]));
-    connections.next_record();
-    assert_eq!(connections.degraded(0), Vec::<&str>::new());
+    assert_eq!((checked.degraded(0), checked.degraded(1)), (vec!["unread"], vec![]));
+    checked.start_next_record();
+    assert_eq!(checked.degraded(0), Vec::<&str>::new());
 }
 
 #[test]
@@ -223,25 +219,25 @@ fn first_fragment_counts_its_own_length_and_marks_the_report() {
             Packet { payload_bytes: 0, sequence: 1, acknowledgment: 1002, ..whole },
             segment(10 * MS, 0, 5, SYN),
         ] {
-            let mut connections = Connections::established();
-            let class = connections.enter(0, Packet { flags, ..packet });
+            let mut checked = CheckedConnection::established();
+            let class = checked.enter(0, Packet { flags, ..packet });
             assert_ne!(class, SegmentClass::Unread);
-            assert_eq!((connections.degraded(0), connections.degraded(1)), (marked.clone(), vec![]), "{packet:?}");
-            assert_eq!(connections.report(0).count(SegmentClass::Unread).segments, 0);
-            connections.next_record();
-            assert_eq!(connections.enter(0, Packet { flags, time_ns: 11 * MS, ..packet }), SegmentClass::Duplicate);
-            assert_eq!(connections.degraded(0), marked);
+            assert_eq!((checked.degraded(0), checked.degraded(1)), (marked.clone(), vec![]), "{packet:?}");
+            assert_eq!(checked.report(0).count(SegmentClass::Unread).segments, 0);
+            checked.start_next_record();
+            assert_eq!(checked.enter(0, Packet { flags, time_ns: 11 * MS, ..packet }), SegmentClass::Duplicate);
+            assert_eq!(checked.degraded(0), marked);
         }
     }
-    let mut connections = Connections::established();
+    let mut checked = CheckedConnection::established();
     let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
-    assert!(!connections.connection.clone().enter_fast(0, &first, &connections.pool));
-    assert!(connections.connection.clone().enter_fast(0, &whole, &connections.pool));
-    assert_eq!(connections.enter(0, first), SegmentClass::InOrder);
-    let report = connections.report(0);
+    assert!(!checked.connection.clone().enter_fast(0, &first, &checked.pool));
+    assert!(checked.connection.clone().enter_fast(0, &whole, &checked.pool));
+    assert_eq!(checked.enter(0, first), SegmentClass::InOrder);
+    let report = checked.report(0);
     assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
-    assert_eq!(connections.enter(0, data(12 * MS, 21, 10)), SegmentClass::InOrder);
-    assert_eq!(connections.report(0).missing_bytes, 10, "the payload of the later fragments");
+    assert_eq!(checked.enter(0, data(12 * MS, 21, 10)), SegmentClass::InOrder);
+    assert_eq!(checked.report(0).missing_bytes, 10, "the payload of the later fragments");
 }
 
 #[test]
@@ -279,42 +275,42 @@ fn with_a_full_pool_segments_still_add_up() {
 
 #[test]
 fn pool_entry_is_released_with_a_record_without_holes() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 1, 10));
-    connections.enter(0, data(20 * MS, 1, 10));
-    assert_eq!(connections.pool.used(), 1);
-    connections.next_record();
-    assert_eq!((connections.pool.used(), connections.connection.anomaly_indices()), (0, [None, None]));
-    connections.enter(0, data(30 * MS, 21, 10));
-    connections.next_record();
-    assert_eq!(connections.pool.used(), 1, "for the hole");
-    assert_eq!((connections.report(0).missing_bytes, connections.report(0).segments()), (10, 0));
-    assert_eq!(connections.enter(0, data(50 * MS, 11, 10)), SegmentClass::UnseenRetransmission);
-    connections.next_record();
-    assert_eq!(connections.pool.used(), 0);
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 1, 10));
+    checked.enter(0, data(20 * MS, 1, 10));
+    assert_eq!(checked.pool.used(), 1);
+    checked.start_next_record();
+    assert_eq!((checked.pool.used(), checked.connection.anomaly_indices()), (0, [None, None]));
+    checked.enter(0, data(30 * MS, 21, 10));
+    checked.start_next_record();
+    assert_eq!(checked.pool.used(), 1, "for the hole");
+    assert_eq!((checked.report(0).missing_bytes, checked.report(0).segments()), (10, 0));
+    assert_eq!(checked.enter(0, data(50 * MS, 11, 10)), SegmentClass::UnseenRetransmission);
+    checked.start_next_record();
+    assert_eq!(checked.pool.used(), 0);
 }
 
 #[test]
 fn connection_ends_with_fin_of_both_or_rst_of_one() {
-    let mut connections = Connections::established();
-    connections.enter(0, segment(10 * MS, 1, 0, FIN));
-    assert!(!connections.connection.has_ended());
-    connections.enter(1, segment(11 * MS, 1001, 0, FIN));
-    assert!(connections.connection.has_ended());
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, segment(10 * MS, 1, 0, FIN));
+    assert!(!checked.connection.has_ended());
+    checked.enter(1, segment(11 * MS, 1001, 0, FIN));
+    assert!(checked.connection.has_ended());
     for side in 0..2 {
-        let mut connections = Connections::established();
-        connections.enter(side, segment(10 * MS, 1, 0, RST));
-        assert!(connections.connection.has_ended());
+        let mut checked = CheckedConnection::established();
+        checked.enter(side, segment(10 * MS, 1, 0, RST));
+        assert!(checked.connection.has_ended());
     }
 }
 
 #[test]
 fn report_tells_whether_it_has_anomalies() {
-    let mut connections = Connections::established();
-    connections.enter(0, data(10 * MS, 1, 10));
-    connections.enter(0, segment(11 * MS, 11, 0, FIN));
-    connections.enter(0, segment(12 * MS, 12, 0, RST));
-    assert!(!connections.report(0).has_anomalies());
+    let mut checked = CheckedConnection::established();
+    checked.enter(0, data(10 * MS, 1, 10));
+    checked.enter(0, segment(11 * MS, 11, 0, FIN));
+    checked.enter(0, segment(12 * MS, 12, 0, RST));
+    assert!(!checked.report(0).has_anomalies());
     let anomalies = [
         data(20 * MS, 5, 3),
         data(20 * MS, 30, 3),
@@ -325,7 +321,7 @@ fn report_tells_whether_it_has_anomalies() {
         Packet { payload_bytes: 3, ..segment(20 * MS, 4_000_000, 0, SYN) },
     ];
     for packet in anomalies {
-        let mut reference = connections.reference.clone();
+        let mut reference = checked.reference.clone();
         reference.enter(0, &packet);
         assert!(reference.report(0).has_anomalies(), "{packet:?}");
     }

@@ -1,8 +1,8 @@
 //! The TCP rules of `docs/tcp.md` as a slow and plain program: the fast implementations are tested
 //! against it. Read it beside that page. It shares no code with them.
 //!
-//! In: packets of one connection in the order of the capture, with their side. Out: the class of each,
-//! and a report per side and record.
+//! In: packets of one connection in the order of the capture, with their side. Out: the class of
+//! each, and a report per side and record.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -268,7 +268,8 @@ impl Side {
             // A segment that reaches from before the SYN into the stream belongs to the stream.
             let belongs = self.syn.is_some_and(|syn| start <= syn && end > syn + 1);
             if self.stray.is_some_and(is_near) && !belongs && u64::from(payload) < MAX_WINDOW {
-                // Two segments in a row agree with each other: the stream went on without the probe.
+                // Two segments in a row agree with each other: the stream went on without the
+                // probe.
                 self.degrade(Degradation::JUMP);
                 self.give_up_positions();
                 return self.start_mid_stream(packet);
