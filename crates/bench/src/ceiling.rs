@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::frames::Frames;
 use crate::huge_page_array::HugePageArray;
-use crate::index::place;
+use crate::index::bucket_of;
 use crate::measure::{Run, Work, timed};
 use crate::meter::{Packets, decode};
 use bytemuck::{Pod, Zeroable};
@@ -154,7 +154,7 @@ impl Lines {
             while filled < BURST
                 && let Some((hash, wire_bytes, time_ns)) = next()
             {
-                let line = place(hash, lines.len());
+                let line = bucket_of(hash, lines.len());
                 prefetch(&lines[line]);
                 burst[filled] = (line, wire_bytes, time_ns);
                 filled += 1;

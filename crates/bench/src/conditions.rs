@@ -3,7 +3,6 @@
 use serde::Serialize;
 use std::fmt;
 use std::fs::read_to_string;
-use weir_flow::Instructions;
 
 /// Conditions of a run. Values that the system does not provide are `None`.
 #[derive(Clone, Debug, Serialize)]
@@ -18,8 +17,6 @@ pub struct Conditions {
     pub cores: usize,
     /// Frequency governor of the first CPU.
     pub governor: Option<String>,
-    /// Instruction set of the flow table's lookup.
-    pub instructions: String,
     pub memory_bytes: u64,
     pub memory_available_bytes: u64,
     /// Mode of transparent huge pages.
@@ -83,7 +80,6 @@ impl Conditions {
             processor: field("/proc/cpuinfo", "model name"),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            instructions: format!("{:?}", Instructions::best()),
             memory_bytes: memory("MemTotal").unwrap_or(0),
             memory_available_bytes: available_memory_bytes(),
             transparent_huge_pages: mode,
@@ -99,8 +95,8 @@ impl Conditions {
         let processor = self.processor.as_deref().unwrap_or("unknown processor");
         let quick = if self.quick { ", QUICK: not a measurement" } else { "" };
         format!(
-            "{processor}, {} cores, {}, weir {} {}, {} rounds, {}{quick}",
-            self.cores, self.instructions, self.weir_version, self.build, self.rounds, self.date
+            "{processor}, {} cores, weir {} {}, {} rounds, {}{quick}",
+            self.cores, self.weir_version, self.build, self.rounds, self.date
         )
     }
 }
@@ -111,7 +107,6 @@ impl fmt::Display for Conditions {
         let gib = |octets: u64| octets as f64 / f64::from(1 << 30);
         let processor = unknown(&self.processor);
         writeln!(f, "processor    {processor}, {} cores, governor {}", self.cores, unknown(&self.governor))?;
-        writeln!(f, "instructions {}", self.instructions)?;
         let (all, available) = (gib(self.memory_bytes), gib(self.memory_available_bytes));
         writeln!(f, "memory       {all:.1} GiB, {available:.1} GiB available")?;
         write!(f, "pages        transparent huge pages: {}; reserved and", unknown(&self.transparent_huge_pages))?;

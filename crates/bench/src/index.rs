@@ -1,112 +1,118 @@
-//! Two other indexes, for comparison only: what NAPA-FP measured against, and a table from a library.
+//! Hash tables compared outside the meter: a loop of lookups over each.
+//!
+//! In: packets of known flows. Each is hashed, its flow found by the whole key, and counted in an
+//! entry of one cache line. No flow starts or ends.
 
+use crate::error::Error;
 use crate::huge_page_array::HugePageArray;
+use crate::measure::{Run, Work, timed};
+use crate::meter::Packets;
+use bytemuck::{Pod, Zeroable};
 use hashbrown::HashTable;
-use std::io;
-use weir_flow::prefetch;
-use weir_flow::{Index, Lanes, PageKind};
+use weir_flow::{FlowIndex, KeyHasher, KeyOptions, PageKind, prefetch};
+use weir_packet::Packet;
 
-const NOWHERE: u32 = u32::MAX;
+/// End of a chain.
+const NONE: u32 = u32::MAX;
+/// Packets whose memory is prefetched together, as in the meter.
+const GROUP: usize = 64;
+const KEY: KeyOptions = KeyOptions { vlan: false, interface: false, tunnel: false, unidirectional: false };
 
-/// Which of so many places a hash falls to.
+/// Which of `buckets` buckets a hash falls into.
 #[inline(always)]
-pub fn place(hash: u64, places: usize) -> usize {
-    (((hash >> 32) * places as u64) >> 32) as usize
+pub fn bucket_of(hash: u64, buckets: usize) -> usize {
+    (((hash >> 32) * buckets as u64) >> 32) as usize
 }
 
-/// Plain chaining: a head per flow, and from each place to the next. Whether a place is meant, its key alone tells:
-/// every step of a search is a line fetched from memory.
-pub struct Chained {
-    heads: HugePageArray<u32>,
-    next: HugePageArray<u32>,
+/// A hash table of slot numbers. It knows no keys: the caller decides which slot is meant.
+pub trait Index {
+    fn new(flows: usize) -> Result<Self, Error>
+    where
+        Self: Sized;
+
+    /// Starts to load the bucket of a hash and returns its number.
+    fn prefetch(&self, hash: u64) -> u32;
+
+    /// A slot that the hash may lead to, as a hint what to prefetch.
+    fn candidate(&self, bucket: u32, hash: u64) -> Option<u32>;
+
+    /// The slot under this hash that `is_meant` accepts.
+    fn find(&self, hash: u64, is_meant: impl FnMut(u32) -> bool) -> Option<u32>;
+
+    fn insert(&mut self, hash: u64, slot: u32);
 }
 
-impl Chained {
-    #[inline(always)]
-    fn bucket(&self, hash: u64) -> usize {
-        place(hash, self.heads.len())
-    }
-}
-
-fn array(length: usize) -> io::Result<HugePageArray<u32>> {
-    HugePageArray::new(length).map_err(io::Error::other)
-}
-
-impl Index for Chained {
-    fn new(flows: usize, _: PageKind) -> io::Result<Self> {
-        let mut heads = array(flows)?;
-        heads.fill(NOWHERE);
-        Ok(Self { heads, next: array(flows)? })
+impl Index for FlowIndex {
+    fn new(flows: usize) -> Result<Self, Error> {
+        Self::new(flows, PageKind::Transparent).map_err(|error| Error::Memory { bytes: 8 * flows, error })
     }
 
     #[inline(always)]
     fn prefetch(&self, hash: u64) -> u32 {
-        let bucket = self.bucket(hash);
-        prefetch(&self.heads[bucket]);
+        self.prefetch(hash)
+    }
+
+    #[inline(always)]
+    fn candidate(&self, bucket: u32, hash: u64) -> Option<u32> {
+        self.candidate(bucket, hash)
+    }
+
+    #[inline(always)]
+    fn find(&self, hash: u64, is_meant: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.find(hash, is_meant)
+    }
+
+    fn insert(&mut self, hash: u64, slot: u32) {
+        self.insert(hash, slot);
+    }
+}
+
+/// Separate chaining without tags: every step of a search loads an entry to compare its key.
+pub struct Chaining {
+    first: HugePageArray<u32>,
+    next: HugePageArray<u32>,
+}
+
+impl Index for Chaining {
+    fn new(flows: usize) -> Result<Self, Error> {
+        let mut first = HugePageArray::new(flows)?;
+        first.fill(NONE);
+        Ok(Self { first, next: HugePageArray::new(flows)? })
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, hash: u64) -> u32 {
+        let bucket = bucket_of(hash, self.first.len());
+        prefetch(&self.first[bucket]);
         bucket as u32
     }
 
     #[inline(always)]
-    fn likely(&self, area: u32, _: u64, _: impl Lanes) -> Option<u32> {
-        let head = self.heads[area as usize];
-        (head != NOWHERE).then_some(head)
+    fn candidate(&self, bucket: u32, _: u64) -> Option<u32> {
+        Some(self.first[bucket as usize]).filter(|&slot| slot != NONE)
     }
 
     #[inline(always)]
-    fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        let mut at = self.heads[self.bucket(hash)];
-        while at != NOWHERE {
-            if is(at) {
-                return Some(at);
-            }
-            at = self.next[at as usize];
+    fn find(&self, hash: u64, mut is_meant: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut slot = self.first[bucket_of(hash, self.first.len())];
+        while slot != NONE && !is_meant(slot) {
+            slot = self.next[slot as usize];
         }
-        None
+        Some(slot).filter(|&slot| slot != NONE)
     }
 
-    fn insert(&mut self, hash: u64, place: u32) {
-        let bucket = self.bucket(hash);
-        self.next[place as usize] = std::mem::replace(&mut self.heads[bucket], place);
-    }
-
-    fn remove(&mut self, hash: u64, place: u32) {
-        let bucket = self.bucket(hash);
-        let after = self.next[place as usize];
-        let mut at = self.heads[bucket];
-        if at == place {
-            self.heads[bucket] = after;
-            return;
-        }
-        while self.next[at as usize] != place {
-            at = self.next[at as usize];
-        }
-        self.next[at as usize] = after;
-    }
-
-    fn memory(&self) -> usize {
-        size_of_val(&self.heads[..]) + size_of_val(&self.next[..])
-    }
-
-    fn longest_chain(&self) -> usize {
-        let length = |&head: &u32| {
-            let (mut at, mut length) = (head, 0);
-            while at != NOWHERE {
-                (at, length) = (self.next[at as usize], length + 1);
-            }
-            length
-        };
-        self.heads.iter().map(length).max().unwrap_or(0)
+    fn insert(&mut self, hash: u64, slot: u32) {
+        let bucket = bucket_of(hash, self.first.len());
+        self.next[slot as usize] = std::mem::replace(&mut self.first[bucket], slot);
     }
 }
 
-/// Open addressing from a library: hashbrown, which the standard library's map is made of. The hash stands beside the
-/// place, so that keys are never needed to move entries. It has no way to fetch ahead but a first search.
-pub struct Library(HashTable<(u64, u32)>);
+/// Open addressing: hashbrown, the table of the standard library. It can prefetch only by a search.
+pub struct Hashbrown(HashTable<(u64, u32)>);
 
-impl Index for Library {
-    fn new(flows: usize, _: PageKind) -> io::Result<Self> {
-        // Twice the room: with less, removed entries make it take a larger table.
-        Ok(Self(HashTable::with_capacity(2 * flows)))
+impl Index for Hashbrown {
+    fn new(flows: usize) -> Result<Self, Error> {
+        Ok(Self(HashTable::with_capacity(flows)))
     }
 
     fn prefetch(&self, _: u64) -> u32 {
@@ -114,61 +120,111 @@ impl Index for Library {
     }
 
     #[inline(always)]
-    fn likely(&self, _: u32, hash: u64, _: impl Lanes) -> Option<u32> {
-        self.0.find(hash, |&(other, _)| other == hash).map(|&(_, place)| place)
+    fn candidate(&self, _: u32, hash: u64) -> Option<u32> {
+        self.0.find(hash, |&(other, _)| other == hash).map(|&(_, slot)| slot)
     }
 
     #[inline(always)]
-    fn find(&self, hash: u64, mut is: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.0.find(hash, |&(other, place)| other == hash && is(place)).map(|&(_, place)| place)
+    fn find(&self, hash: u64, mut is_meant: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.0.find(hash, |&(other, slot)| other == hash && is_meant(slot)).map(|&(_, slot)| slot)
     }
 
-    fn insert(&mut self, hash: u64, place: u32) {
-        self.0.insert_unique(hash, (hash, place), |&(hash, _)| hash);
+    fn insert(&mut self, hash: u64, slot: u32) {
+        self.0.insert_unique(hash, (hash, slot), |&(hash, _)| hash);
+    }
+}
+
+/// A flow: its key and the number of its packets.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Entry {
+    key: [u64; 5],
+    packets: u64,
+    unused: [u64; 2],
+}
+
+/// Addresses and ports of a packet.
+#[inline(always)]
+fn key(packet: &Packet) -> [u64; 5] {
+    let [a, b, c, d, ..] = *packet.words();
+    [a, b, c, d, u64::from(packet.source_port) << 16 | u64::from(packet.destination_port)]
+}
+
+/// Lookups in one table.
+pub struct Lookups<I> {
+    index: I,
+    entries: HugePageArray<Entry>,
+    hasher: KeyHasher,
+    /// Packets of all rounds.
+    given: u64,
+}
+
+impl<I: Index> Lookups<I> {
+    /// A table of the flows of `keys`, one packet of each.
+    pub fn new(keys: &[Packet]) -> Result<Self, Error> {
+        let mut lookups = Self {
+            index: I::new(keys.len())?,
+            entries: HugePageArray::new(keys.len())?,
+            hasher: KeyHasher::new(None),
+            given: 0,
+        };
+        for (slot, packet) in keys.iter().enumerate() {
+            lookups.entries[slot].key = key(packet);
+            lookups.index.insert(lookups.hasher.hash(packet, KEY), slot as u32);
+        }
+        Ok(lookups)
     }
 
-    fn remove(&mut self, hash: u64, place: u32) {
-        if let Ok(entry) = self.0.find_entry(hash, |&(_, other)| other == place) {
-            entry.remove();
+    fn look_up(&mut self, packets: &[Packet]) {
+        for group in packets.chunks(GROUP) {
+            let mut hashes = [(0, 0); GROUP];
+            for (hash, packet) in hashes.iter_mut().zip(group) {
+                hash.0 = self.hasher.hash(packet, KEY);
+                hash.1 = self.index.prefetch(hash.0);
+            }
+            for &(hash, bucket) in &hashes[..group.len()] {
+                if let Some(slot) = self.index.candidate(bucket, hash) {
+                    prefetch(&self.entries[slot as usize]);
+                }
+            }
+            for (&(hash, _), packet) in hashes.iter().zip(group) {
+                let key = key(packet);
+                if let Some(slot) = self.index.find(hash, |slot| self.entries[slot as usize].key == key) {
+                    self.entries[slot as usize].packets += 1;
+                }
+            }
         }
     }
+}
 
-    fn memory(&self) -> usize {
-        self.0.allocation_size()
+impl<I: Index> Work<Packets> for Lookups<I> {
+    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
+        let ((), seconds) = timed(|| self.look_up(&packets.0));
+        self.given += packets.0.len() as u64;
+        Ok(Run::new(packets.0.len() as u64, seconds))
     }
 
-    fn longest_chain(&self) -> usize {
-        // It does not say.
-        0
+    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+        let found: u64 = self.entries.iter().map(|entry| entry.packets).sum();
+        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets in, {found} found", self.given)) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frames::Frames;
-    use crate::measure::Work;
-    use crate::meter::Metering;
-    use weir_flow::{ALL, Config};
-
-    /// Flows that come and go, metered with every index: the books close, and no flow is taken for another.
-    fn live<I: Index>() -> f64 {
-        let config = Config { flows: 4096, idle_timeout_ns: 20_000_000, secret: Some(5), ..Config::default() };
-        let mut frames = Frames::continuing("velan,flows=500,rate=1M,new=20k,directions=2", 64 << 10).unwrap();
-        let mut metering = Box::new(Metering::<I, ALL>::new(config).unwrap());
-        let mut live = 0.0;
-        for _ in 0..3 {
-            live = metering.run(&mut frames).unwrap().facts[0].1;
-            frames.next_round().unwrap();
-        }
-        Work::<Frames>::finish(metering).unwrap();
-        live
-    }
+    use crate::tables::hashes::{numbered, shuffled};
 
     #[test]
-    fn all_indexes_meter_alike() {
-        let live = [live::<weir_flow::Hpc>(), live::<Chained>(), live::<Library>()];
-        assert!(live[0] > 500.0 && live[0] < 2000.0, "{live:?}");
-        assert_eq!(live, [live[0]; 3]);
+    fn every_table_finds_every_flow() {
+        fn check<I: Index>() {
+            let keys: Vec<Packet> = (0..5000).map(numbered).collect();
+            let mut lookups = Box::new(Lookups::<I>::new(&keys).unwrap());
+            lookups.run(&mut shuffled(&keys, 20_000)).unwrap();
+            lookups.finish().unwrap();
+        }
+        check::<FlowIndex>();
+        check::<Chaining>();
+        check::<Hashbrown>();
     }
 }

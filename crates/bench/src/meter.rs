@@ -1,25 +1,25 @@
-//! Meters as cases: the whole pipeline as `weir read` runs it, and the meter alone with its inner parts exchanged.
+//! Meters as cases: the whole pipeline as `weir read` runs it, and decoder and meter without it.
 
 use crate::Error;
 use crate::frames::Frames;
 use crate::measure::{Run, Work, timed};
 use weir_capture::{Frame, Input};
 use weir_export::Sink;
-use weir_flow::{ALL, Config, FlowRecord, Hpc, Index, Meter};
+use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
 /// Packets per burst.
 const BURST: usize = weir_capture::BURST;
-/// Records that are handed on together.
+/// Records that are counted together.
 const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
-    Error::Memory { bytes: <Meter>::memory_bytes_for(&config), error }
+    Error::Memory { bytes: Meter::memory_bytes_for(&config), error }
 }
 
-/// One pipeline from frames to records, which are counted and thrown away.
+/// One pipeline from frames to records, which are counted and discarded.
 pub struct Fused {
     pipeline: Pipeline,
     exporter: Exporter,
@@ -38,7 +38,7 @@ impl Fused {
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 
-    /// Everything that was given is in the ledger.
+    /// Checks that all packets and octets are in the ledger.
     fn check(given: [u64; 2], ledger: &Ledger) -> Result<(), String> {
         if let Some(wrong) = ledger.check().first() {
             return Err(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right));
@@ -104,21 +104,21 @@ impl Sink for Counter {
     }
 }
 
-/// Decoder and meter, the meter with any index and any fields, and their books.
-pub struct Metering<I = Hpc, const FIELDS: u8 = ALL> {
-    meter: Meter<I, FIELDS>,
+/// Decoder and meter, and their balance.
+pub struct Metering {
+    meter: Meter,
     burst: Box<[Packet; BURST]>,
     filled: usize,
     out: Vec<FlowRecord>,
     /// Frames of all rounds.
     received: u64,
-    /// What the meter was given.
+    /// Packets and octets that the meter received.
     given: RecordTotals,
     /// Records that have ended.
     ended: RecordTotals,
 }
 
-impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
+impl Metering {
     pub fn new(config: Config) -> Result<Self, Error> {
         Ok(Self {
             meter: Meter::try_new(config).map_err(|error| no_memory(config, error))?,
@@ -129,6 +129,13 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
             given: RecordTotals::default(),
             ended: RecordTotals::default(),
         })
+    }
+
+    /// Without TCP analysis.
+    pub fn without_tcp_analysis(config: Config) -> Result<Self, Error> {
+        let mut metering = Self::new(config)?;
+        metering.meter.set_detail(Detail { tcp_analysis: false, ..Detail::ALL });
+        Ok(metering)
     }
 
     /// Decodes and meters.
@@ -147,18 +154,18 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
 
     fn flush(&mut self) {
         let filled = std::mem::take(&mut self.filled);
-        absorb(&mut self.meter, &self.burst[..filled], &mut self.given, &mut self.ended, &mut self.out);
+        process(&mut self.meter, &self.burst[..filled], &mut self.given, &mut self.ended, &mut self.out);
     }
 
-    /// Meters what was decoded before.
+    /// Meters packets that were decoded before.
     pub fn packets(&mut self, packets: &[Packet]) {
         self.received += packets.len() as u64;
         for burst in packets.chunks(BURST) {
-            absorb(&mut self.meter, burst, &mut self.given, &mut self.ended, &mut self.out);
+            process(&mut self.meter, burst, &mut self.given, &mut self.ended, &mut self.out);
         }
     }
 
-    /// Whatever was given is in a record, or was dropped and counted.
+    /// Checks that every packet is in a record, or was dropped and counted.
     pub fn check(&self) -> Result<(), String> {
         let counters = self.meter.counters();
         let mut records = self.meter.live();
@@ -185,7 +192,7 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
         Ok(Run { facts, ..Run::new(packets, seconds) })
     }
 
-    /// What there is to tell of the table, and the books after all records have ended.
+    /// Figures of the flow cache; ends all records and checks their totals.
     pub fn close(mut self) -> Result<Vec<(&'static str, f64)>, String> {
         let facts = vec![
             ("longest search", self.meter.longest_chain() as f64),
@@ -202,8 +209,8 @@ impl<I: Index, const FIELDS: u8> Metering<I, FIELDS> {
 }
 
 #[inline(always)]
-fn absorb<I: Index, const FIELDS: u8>(
-    meter: &mut Meter<I, FIELDS>,
+fn process(
+    meter: &mut Meter,
     burst: &[Packet],
     given: &mut RecordTotals,
     ended: &mut RecordTotals,
@@ -221,7 +228,7 @@ fn end(ended: &mut RecordTotals, out: &mut Vec<FlowRecord>) {
     out.drain(..).for_each(|flow| ended.add(flow.packets(), flow.frame_bytes()));
 }
 
-/// Whether there is a packet in a frame.
+/// Decodes a frame. Returns false if it has no IP packet.
 #[inline(always)]
 pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
     packet.time_ns = frame.time_ns;
@@ -230,7 +237,7 @@ pub fn decode(frame: &Frame<'_>, packet: &mut Packet) -> bool {
     notes.is_ok() && packet.network != Network::Layer2
 }
 
-impl<I: Index, const FIELDS: u8> Work<Frames> for Metering<I, FIELDS> {
+impl Work<Frames> for Metering {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         self.round(frames.packets, |metering| metering.frames(frames.iter()))
     }
@@ -243,7 +250,7 @@ impl<I: Index, const FIELDS: u8> Work<Frames> for Metering<I, FIELDS> {
 /// Packets that were decoded before.
 pub struct Packets(pub Vec<Packet>);
 
-impl<I: Index, const FIELDS: u8> Work<Packets> for Metering<I, FIELDS> {
+impl Work<Packets> for Metering {
     fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
         self.round(packets.0.len() as u64, |metering| metering.packets(&packets.0))
     }
@@ -253,7 +260,8 @@ impl<I: Index, const FIELDS: u8> Work<Packets> for Metering<I, FIELDS> {
     }
 }
 
-/// The meter alone, on frames that were decoded before it is timed: what a card that hands over headers would leave.
+/// The meter alone, on frames that were decoded before: what a NIC that delivers headers would
+/// leave to the CPU.
 pub struct Preparsed {
     metering: Metering,
     packets: Vec<Packet>,

@@ -1,41 +1,43 @@
-//! Hash tables whose memory is fixed at the start, however many entries come and go.
+//! Collections whose memory is taken at the start and never grows.
 
 use ahash::RandomState;
 use std::collections::{HashMap, TryReserveError};
 use std::hash::Hash;
 
-/// The capacity with which a hash table of up to `entries` never grows: hashbrown clears the traces of removed
-/// entries in place as long as no more than half of it is in use, and else takes a larger table.
-pub(crate) fn roomy(entries: usize) -> usize {
+/// Capacity with which a hash table of up to `entries` never grows. If half of a full table or less
+/// is in use, hashbrown clears the traces of removed entries in place, else it takes a larger
+/// table.
+pub(crate) fn map_capacity(entries: usize) -> usize {
     2 * (entries + 1)
 }
 
-/// An empty list with room for so many.
-///
-/// # Errors
-/// The system has no memory for them.
-pub(crate) fn list<T>(entries: usize) -> Result<Vec<T>, TryReserveError> {
-    let mut list = Vec::new();
-    list.try_reserve_exact(entries)?;
-    Ok(list)
+/// Entries that a table of [`map_with_capacity`] has memory for: hashbrown takes a power of two and
+/// uses seven eighths of it.
+pub(crate) fn allocated_entries(entries: usize) -> usize {
+    if entries == 0 { 0 } else { (map_capacity(entries) * 8 / 7).next_power_of_two() / 8 * 7 }
 }
 
-/// A table for up to `entries` that never grows.
+/// An empty vector with capacity for `entries`.
 ///
 /// # Errors
-/// The system has no memory for it.
-pub(crate) fn table<K: Eq + Hash, V>(
+/// The system has not that much memory.
+pub(crate) fn vec_with_capacity<T>(entries: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut vec = Vec::new();
+    vec.try_reserve_exact(entries)?;
+    Ok(vec)
+}
+
+/// An empty hash table for up to `entries`.
+///
+/// # Errors
+/// The system has not that much memory.
+pub(crate) fn map_with_capacity<K: Eq + Hash, V>(
     entries: usize,
     hasher: RandomState,
 ) -> Result<HashMap<K, V, RandomState>, TryReserveError> {
-    let mut table = HashMap::with_hasher(hasher);
+    let mut map = HashMap::with_hasher(hasher);
     if entries > 0 {
-        table.try_reserve(roomy(entries))?;
+        map.try_reserve(map_capacity(entries))?;
     }
-    Ok(table)
-}
-
-/// Entries that such a table has memory for: hashbrown takes a power of two, of which it uses seven of eight parts.
-pub(crate) fn table_room(entries: usize) -> usize {
-    if entries == 0 { 0 } else { (roomy(entries) * 8 / 7).next_power_of_two() / 8 * 7 }
+    Ok(map)
 }

@@ -1,8 +1,9 @@
-//! Ports for later fragments, remembered from first ones (`docs/metering.md` section 4).
+//! Ports of first fragments, remembered for later ones (`docs/metering.md` section 4).
 //!
-//! Bounded in entries and in time; the hash is keyed, so that nobody can aim at one bucket.
+//! Entries are bounded in number and time. The hash is keyed, so that an attacker cannot fill one
+//! bucket.
 
-use crate::bounded::{list, roomy};
+use crate::bounded::{map_capacity, vec_with_capacity};
 use crate::key::tunnel_id;
 use crate::list::{Links, List};
 use ahash::RandomState;
@@ -12,11 +13,11 @@ use weir_packet::{Flags, Network, Packet, TunnelType};
 
 /// First fragments remembered at a time.
 const ENTRIES: usize = 1 << 16;
-/// How long, by the capture's clock.
+/// Lifetime of an entry by the meter's clock.
 const TIMEOUT_NS: u64 = 30_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Name {
+struct DatagramKey {
     source: [u8; 16],
     destination: [u8; 16],
     identification: u32,
@@ -28,16 +29,16 @@ struct Name {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    name: Name,
+    key: DatagramKey,
     since_ns: u64,
     source_port: u16,
     destination_port: u16,
     icmp: [u8; 2],
 }
 
-/// The cache.
+/// The fragments of a meter or partitioner.
 #[derive(Debug)]
-pub(crate) struct Fragments {
+pub(crate) struct FragmentCache {
     hasher: RandomState,
     table: HashTable<u32>,
     entries: Vec<Entry>,
@@ -46,24 +47,25 @@ pub(crate) struct Fragments {
     order: List,
 }
 
-impl Fragments {
+impl FragmentCache {
     /// # Errors
-    /// The system has no memory for it.
+    /// The system has not that much memory.
     pub fn new(hasher: RandomState) -> io::Result<Self> {
         let mut table = HashTable::new();
-        table.try_reserve(roomy(ENTRIES), |_| 0).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let (entries, links) = (list(ENTRIES)?, Links::new(ENTRIES)?);
+        table.try_reserve(map_capacity(ENTRIES), |_| 0).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let (entries, links) = (vec_with_capacity(ENTRIES)?, Links::new(ENTRIES)?);
         Ok(Self { hasher, table, entries, links, order: List::default() })
     }
 
-    /// Octets of memory taken.
-    pub fn octets() -> usize {
-        ENTRIES * (size_of::<Entry>() + size_of::<[u32; 2]>()) + roomy(ENTRIES) * size_of::<u32>()
+    /// Memory of a cache, bytes.
+    pub fn memory_bytes() -> usize {
+        ENTRIES * (size_of::<Entry>() + size_of::<[u32; 2]>()) + map_capacity(ENTRIES) * size_of::<u32>()
     }
 
-    /// Remembers a first fragment, or gives a later one its ports. False if they are not known.
-    pub fn resolve(&mut self, packet: &mut Packet, clock_ns: u64) -> bool {
-        let name = Name {
+    /// Remembers a first fragment, or gives a later one its ports. Returns false if they are
+    /// unknown.
+    pub fn resolve(&mut self, packet: &mut Packet, now_ns: u64) -> bool {
+        let key = DatagramKey {
             source: packet.source,
             destination: packet.destination,
             identification: packet.identification,
@@ -72,19 +74,19 @@ impl Fragments {
             protocol: packet.protocol,
             network: packet.network,
         };
-        let hash = self.hasher.hash_one(name);
-        let found = self.table.find(hash, |&at| self.entries[at as usize].name == name).copied();
+        let hash = self.hasher.hash_one(key);
+        let found = self.table.find(hash, |&at| self.entries[at as usize].key == key).copied();
         if packet.flags.has(Flags::FRAGMENT_LATER) {
             let Some(entry) = found.map(|at| self.entries[at as usize]) else { return false };
-            if clock_ns - entry.since_ns >= TIMEOUT_NS {
+            if now_ns - entry.since_ns >= TIMEOUT_NS {
                 return false;
             }
             (packet.source_port, packet.destination_port) = (entry.source_port, entry.destination_port);
             packet.icmp_or_checksum = entry.icmp;
         } else {
             let entry = Entry {
-                name,
-                since_ns: clock_ns,
+                key,
+                since_ns: now_ns,
                 source_port: packet.source_port,
                 destination_port: packet.destination_port,
                 icmp: packet.icmp(),
@@ -92,7 +94,7 @@ impl Fragments {
             match found {
                 Some(at) => {
                     self.entries[at as usize] = entry;
-                    self.order.renew(&mut self.links, at);
+                    self.order.move_to_end(&mut self.links, at);
                 }
                 None => self.insert(hash, entry),
             }
@@ -106,7 +108,7 @@ impl Fragments {
             (self.entries.len() - 1) as u32
         } else {
             let oldest = self.order.first().expect("a full cache has an oldest entry");
-            let old = self.hasher.hash_one(self.entries[oldest as usize].name);
+            let old = self.hasher.hash_one(self.entries[oldest as usize].key);
             self.table.find_entry(old, |&at| at == oldest).expect("every entry is in the table").remove();
             self.order.remove(&mut self.links, oldest);
             self.entries[oldest as usize] = entry;
@@ -114,7 +116,7 @@ impl Fragments {
         };
         self.order.push(&mut self.links, at);
         let (hasher, entries) = (&self.hasher, &self.entries);
-        self.table.insert_unique(hash, at, |&at| hasher.hash_one(entries[at as usize].name));
+        self.table.insert_unique(hash, at, |&at| hasher.hash_one(entries[at as usize].key));
     }
 }
 
@@ -137,12 +139,12 @@ mod tests {
         Packet { identification, protocol: 17, flags: Flags(Flags::FRAGMENT_LATER), ..Packet::default() }
     }
 
-    fn cache() -> Fragments {
-        Fragments::new(RandomState::with_seeds(1, 2, 3, 4)).unwrap()
+    fn cache() -> FragmentCache {
+        FragmentCache::new(RandomState::with_seeds(1, 2, 3, 4)).unwrap()
     }
 
     #[test]
-    fn a_later_fragment_gets_the_ports_until_the_timeout() {
+    fn later_fragment_gets_the_ports_until_the_timeout() {
         let mut cache = cache();
         assert!(cache.resolve(&mut first(7), 100));
         let mut packet = later(7);
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn when_full_the_oldest_goes() {
+    fn full_cache_replaces_the_oldest_entry() {
         let mut cache = cache();
         for identification in 0..=ENTRIES as u32 {
             cache.resolve(&mut first(identification), 0);
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_fragment_that_comes_again_is_no_longer_the_oldest() {
+    fn repeated_first_fragment_is_no_longer_the_oldest() {
         let mut cache = cache();
         for identification in (0..ENTRIES as u32).chain([0, ENTRIES as u32]) {
             cache.resolve(&mut first(identification), 0);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_of_two_tunnels_are_two() {
+    fn tunnels_have_fragments_of_their_own() {
         let mut cache = cache();
         let of = |packet: Packet, tunnel_id| Packet {
             flags: Flags(packet.flags.0 | Flags::TUNNEL_ID),

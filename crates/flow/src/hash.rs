@@ -1,20 +1,31 @@
-//! The keyed hash of a flow key, and which endpoint comes first in it.
+//! The keyed hash of a flow key, and which endpoint of it is the low one.
 //!
-//! A product of 64 by 64 bits per address, folded to 64, and a third over their sum, their difference and the rest. The secret is new in every
-//! run, so keys that collide cannot be computed beforehand. The same two products say which side sent a packet: the
-//! endpoint whose address has the smaller one is the low one, so that no address is compared with another.
-//! Always true: a key has one hash, whichever direction the packet came from.
+//! The hash multiplies 64 by 64 bits and folds the product to 64: once per address, and once for
+//! the sum and the difference of both with ports and protocol. The secret is new in every run, so
+//! that keys that collide cannot be computed in advance. The endpoint with the smaller product of
+//! its address is the low one: this spares the comparison of the addresses.
+//! Invariant: both directions of a flow have one hash.
 
-use crate::KeyOptions;
-use crate::key::{Extra, Key, Side, rest};
+use crate::config::KeyOptions;
+use crate::key::{Key, KeyExtension, Side, ports_and_protocol};
 use weir_packet::Packet;
 
-/// A hash with its secret.
+/// Hashes flow keys with a secret.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHasher([u64; 4]);
 
+/// The hash of a packet's key and what was computed on the way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HashedKey {
+    pub hash: u64,
+    /// The side that sent the packet: 0 if its source is the low endpoint.
+    pub side: Side,
+    /// As in [`Key`].
+    pub ports_and_protocol: u64,
+}
+
 impl KeyHasher {
-    /// With a secret made from a number, or from the operating system's randomness.
+    /// With a secret derived from a number, or from the operating system's random numbers.
     pub fn new(secret: Option<u64>) -> Self {
         let random = match secret {
             Some(secret) => {
@@ -25,65 +36,65 @@ impl KeyHasher {
         Self(std::array::from_fn(|at| random.hash_one(at)))
     }
 
-    /// A hash for other tables, of the same secret.
-    pub(crate) fn random(&self) -> ahash::RandomState {
+    /// The hash of a packet's key.
+    #[inline]
+    pub fn hash(&self, packet: &Packet, options: KeyOptions) -> u64 {
+        self.hash_packet(packet, options).hash
+    }
+
+    /// A hasher for other tables, with the same secret.
+    pub(crate) fn random_state(&self) -> ahash::RandomState {
         let Self([a, b, c, d]) = *self;
         ahash::RandomState::with_seeds(a, b, c, d)
     }
 
-    /// The hash of a packet's key.
-    #[inline]
-    pub fn hash(&self, packet: &Packet, options: KeyOptions) -> u64 {
-        self.look(packet, options).0
-    }
-
-    /// The hash of a packet's key, the side that sent it (0 if its source is the low endpoint), and [`Key::rest`].
     #[inline(always)]
-    pub(crate) fn look(&self, packet: &Packet, options: KeyOptions) -> (u64, Side, u64) {
+    pub(crate) fn hash_packet(&self, packet: &Packet, options: KeyOptions) -> HashedKey {
         let words = packet.words();
         let (source, destination) = (self.address(words[0], words[1]), self.address(words[2], words[3]));
         let mut side = Side::from(source > destination);
         if source == destination {
-            side = tie(packet);
+            side = side_by_port(packet);
         }
         if options.unidirectional {
             side = 0;
         }
-        let rest = rest(packet, side);
-        (self.all(source, destination, rest, Extra::of(packet, options)), side, rest)
+        let ports_and_protocol = ports_and_protocol(packet, side);
+        let hash = self.combine(source, destination, ports_and_protocol, KeyExtension::of(packet, options));
+        HashedKey { hash, side, ports_and_protocol }
     }
 
     /// The hash of a key.
-    pub(crate) fn key(&self, key: &Key) -> u64 {
+    pub(crate) fn hash_key(&self, key: &Key) -> u64 {
         let [a, b, c, d] = key.addresses;
-        self.all(self.address(a, b), self.address(c, d), key.rest, key.extra)
+        self.combine(self.address(a, b), self.address(c, d), key.ports_and_protocol, key.extension)
     }
 
     #[inline(always)]
     fn address(&self, a: u64, b: u64) -> u64 {
-        folded(a ^ self.0[0], b ^ self.0[1])
+        fold(a ^ self.0[0], b ^ self.0[1])
     }
 
     #[inline(always)]
-    fn all(&self, one: u64, other: u64, rest: u64, extra: Extra) -> u64 {
+    fn combine(&self, one: u64, other: u64, ports_and_protocol: u64, extension: KeyExtension) -> u64 {
         let Self([a, b, c, d]) = *self;
-        let rest = rest ^ extra.hashed([b ^ c, a ^ d], folded);
-        // Sum and difference together, as different pairs of neighbours often have the same sum; the rest on both sides, as a
-        // product with something constant leaves neighbouring ports neighbours.
-        folded(one.wrapping_add(other) ^ rest ^ c, one ^ other ^ rest.rotate_left(32) ^ d)
+        let rest = ports_and_protocol ^ extension.hash([b ^ c, a ^ d], fold);
+        // Sum and difference: pairs of neighbouring addresses often have equal sums. Ports in both
+        // factors: multiplied by a constant, neighbouring ports would stay neighbours.
+        fold(one.wrapping_add(other) ^ rest ^ c, one ^ other ^ rest.rotate_left(32) ^ d)
     }
 }
 
-/// The side of a packet between two addresses that look the same (nearly always: are the same): by address and port.
+/// The side of a packet whose addresses have equal products, nearly always equal addresses.
 #[cold]
 #[inline(never)]
-fn tie(packet: &Packet) -> Side {
+fn side_by_port(packet: &Packet) -> Side {
     Side::from((packet.source, packet.source_port) > (packet.destination, packet.destination_port))
 }
 
-/// Both halves of the product.
+/// XOR of both halves of the product.
 #[inline(always)]
-fn folded(a: u64, b: u64) -> u64 {
+fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
@@ -106,8 +117,8 @@ mod tests {
         }
     }
 
-    /// Keys as one finds them: neighbours with neighbours, and one port after the other.
-    fn neighbours() -> [Vec<Packet>; 3] {
+    /// Keys as in real networks: neighbouring hosts, and consecutive ports.
+    fn similar_keys() -> [Vec<Packet>; 3] {
         let hosts = || (0..=255_u8).flat_map(|a| (0..=255_u8).map(move |b| (a, b)));
         [
             hosts().filter(|(a, b)| a < b).map(|(a, b)| packet([192, 0, 2, a], [192, 0, 2, b], [53, 53])).collect(),
@@ -117,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_spread_as_if_by_chance() {
-        for keys in neighbours() {
+    fn similar_keys_spread_as_at_random() {
+        for keys in similar_keys() {
             for secret in 0..if cfg!(miri) { 1 } else { 50 } {
                 let hash = KeyHasher::new(Some(secret));
                 let hashes: Vec<u64> = keys.iter().map(|packet| hash.hash(packet, KeyOptions::default())).collect();
                 assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), keys.len(), "secret {secret}");
                 let (mut buckets, number) = (vec![0_u32; keys.len() * 2 / 13], keys.len() as u64 * 2 / 13);
                 hashes.iter().for_each(|hash| buckets[(((hash >> 32) * number) >> 32) as usize] += 1);
-                // By chance (Poisson, mean 6.5) more than 30 are in one bucket once in ten million buckets.
+                // At random (Poisson, mean 6.5) one bucket in ten million has more than 30.
                 assert!(buckets.iter().all(|&keys| keys <= 30), "secret {secret}: {:?}", buckets.iter().max());
             }
         }

@@ -1,70 +1,70 @@
-//! The flow key: endpoints in one order, so that both directions meet.
+//! The flow key: both endpoints in a fixed order, so that both directions have one key.
 
-use crate::KeyOptions;
+use crate::config::KeyOptions;
 use std::mem::offset_of;
 use weir_packet::{Flags, NO_VLAN, Packet};
 
-/// What makes packets one flow, in words as they lie in memory.
+/// A flow key in words as they lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// The two addresses, the low endpoint's first. Which endpoint is low means nothing but that it is always the same.
+    /// The two addresses, the low endpoint's first. Which endpoint is low is arbitrary but fixed.
     pub addresses: [u64; 4],
-    /// Ports, low endpoint's first (from bit 32), network (from bit 24), protocol (from bit 0).
-    pub rest: u64,
-    /// What else was asked for; [`Extra::NONE`] if nothing.
-    pub extra: Extra,
+    /// Ports, the low endpoint's first (from bit 32), network (from bit 24), protocol (from bit 0).
+    pub ports_and_protocol: u64,
+    /// Further fields; [`KeyExtension::NONE`] if the options name none.
+    pub extension: KeyExtension,
 }
 
-/// VLAN, interface and tunnel, as far as the key options ask for them.
+/// VLAN, interface and tunnel, as far as the key options name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable)]
 #[repr(C)]
-pub(crate) struct Extra([u64; 2]);
+pub(crate) struct KeyExtension([u64; 2]);
 
-/// Index into a record's directions: 0 from the low endpoint, 1 from the high one.
+/// Which endpoint sent a packet, and the index of its direction: 0 the low one, 1 the high one.
 pub(crate) type Side = usize;
 
 impl Key {
-    /// The key of a packet that was sent by a side. No branch: both sides come in random order.
+    /// The key of a packet that `side` sent. No branch: sides alternate unpredictably.
     #[inline(always)]
-    pub fn from_side(packet: &Packet, side: Side, rest: u64, options: KeyOptions) -> Self {
+    pub fn new(packet: &Packet, side: Side, ports_and_protocol: u64, options: KeyOptions) -> Self {
         let words = packet.words();
         let low = side << 1 & 2;
         let high = low ^ 2;
         let addresses = [words[low], words[low + 1], words[high], words[high + 1]];
-        Self { addresses, rest, extra: Extra::of(packet, options) }
+        Self { addresses, ports_and_protocol, extension: KeyExtension::of(packet, options) }
     }
 }
 
-/// [`Key::rest`] of a packet that was sent by a side.
+/// [`Key::ports_and_protocol`] of a packet that `side` sent.
 #[inline(always)]
-pub(crate) fn rest(packet: &Packet, side: Side) -> u64 {
+pub(crate) fn ports_and_protocol(packet: &Packet, side: Side) -> u64 {
     let ports = (packet.words()[PORTS] as u32).rotate_right(16 * side as u32);
-    let kind = packet.words()[KIND] & 0xff00_00ff;
-    u64::from(ports) << 32 | kind
+    let protocol = packet.words()[PROTOCOL] & 0xff00_00ff;
+    u64::from(ports) << 32 | protocol
 }
 
-/// The words of a packet that begin with both ports, and with protocol, TTL, type of service and network.
+/// Words of a packet that begin with both ports, and with protocol, TTL, type of service and
+/// network.
 const PORTS: usize = offset_of!(Packet, source_port) / 8;
-const KIND: usize = offset_of!(Packet, protocol) / 8;
+const PROTOCOL: usize = offset_of!(Packet, protocol) / 8;
 const _: () = assert!(
     cfg!(target_endian = "little")
         && offset_of!(Packet, source_port) == 8 * PORTS
         && offset_of!(Packet, destination_port) == 8 * PORTS + 2
-        && offset_of!(Packet, protocol) == 8 * KIND
-        && offset_of!(Packet, network) == 8 * KIND + 3
+        && offset_of!(Packet, protocol) == 8 * PROTOCOL
+        && offset_of!(Packet, network) == 8 * PROTOCOL + 3
 );
 
-impl Extra {
-    /// Nothing was asked for.
+impl KeyExtension {
     pub const NONE: Self = Self([0; 2]);
 
     #[inline(always)]
     pub fn of(packet: &Packet, options: KeyOptions) -> Self {
-        if !options.more() { Self::NONE } else { Self::asked(packet, options) }
+        if options.extend_key() { Self::read(packet, options) } else { Self::NONE }
     }
 
     #[inline(never)]
-    fn asked(packet: &Packet, options: KeyOptions) -> Self {
+    fn read(packet: &Packet, options: KeyOptions) -> Self {
         let mut words = [0, 0];
         if options.vlan {
             words[0] |= u64::from(packet.vlan) | u64::from(packet.inner_vlan) << 16;
@@ -82,10 +82,10 @@ impl Extra {
         Self(words)
     }
 
-    /// What it adds to a hash with this secret.
+    /// Its part of the key's hash under a secret; `fold` multiplies.
     #[inline(always)]
-    pub fn hashed(self, secret: [u64; 2], folded: impl Fn(u64, u64) -> u64) -> u64 {
-        if self == Self::NONE { 0 } else { folded(self.0[0] ^ secret[0], self.0[1] ^ secret[1]) }
+    pub fn hash(self, secret: [u64; 2], fold: impl Fn(u64, u64) -> u64) -> u64 {
+        if self == Self::NONE { 0 } else { fold(self.0[0] ^ secret[0], self.0[1] ^ secret[1]) }
     }
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn tunnel_id(packet: &Packet) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyHasher;
+    use crate::hash::{HashedKey, KeyHasher};
     use weir_packet::{Network, TunnelType, ipv4_mapped};
 
     fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
-        let (_, side, rest) = KeyHasher::new(Some(1)).look(packet, options);
-        (Key::from_side(packet, side, rest, options), side)
+        let HashedKey { side, ports_and_protocol, .. } = KeyHasher::new(Some(1)).hash_packet(packet, options);
+        (Key::new(packet, side, ports_and_protocol, options), side)
     }
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_have_one_key_and_opposite_sides() {
+    fn directions_have_one_key_and_opposite_sides() {
         for options in
             [KeyOptions::default(), KeyOptions { vlan: true, interface: true, tunnel: true, unidirectional: false }]
         {
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn one_way_keys_differ() {
+    fn unidirectional_keys_differ_by_direction() {
         let options = KeyOptions { unidirectional: true, ..KeyOptions::default() };
         assert_ne!(key(&packet(1, 4000, 2, 80), options).0, key(&packet(2, 80, 1, 4000), options).0);
     }
 
     #[test]
-    fn what_is_asked_for_is_part_of_the_key_and_nothing_else() {
+    fn key_has_the_fields_of_its_options_only() {
         let plain = packet(1, 1, 2, 2);
         let changes: [(&str, Packet); 6] = [
             ("always", Packet { network: Network::Ipv6, ..plain }),
@@ -148,15 +148,15 @@ mod tests {
             ("tunnel", Packet { flags: Flags(Flags::TUNNEL_ID), ..plain }),
         ];
         for (option, changed) in changes {
-            for asked in ["nothing", "vlan", "interface", "tunnel"] {
+            for chosen in ["nothing", "vlan", "interface", "tunnel"] {
                 let options = KeyOptions {
-                    vlan: asked == "vlan",
-                    interface: asked == "interface",
-                    tunnel: asked == "tunnel",
+                    vlan: chosen == "vlan",
+                    interface: chosen == "interface",
+                    tunnel: chosen == "tunnel",
                     unidirectional: false,
                 };
                 let differ = key(&plain, options).0 != key(&changed, options).0;
-                assert_eq!(differ, option == "always" || option == asked, "{option} changed, {asked} asked for");
+                assert_eq!(differ, option == "always" || option == chosen, "{option} changed, option {chosen}");
             }
         }
     }

@@ -1,34 +1,43 @@
-//! The meter: bursts of packets in, bidirectional flow records out.
+//! Metering process: bursts of packets in, bidirectional flow records out.
 //!
-//! Always true: every packet given to [`Meter::process`] is in exactly one record, live or handed
-//! out, or in the count of what the full table dropped. Memory is fixed at the start.
-//! Definitions: `docs/metering.md`. It knows no frame, file, socket or clock.
+//! Invariants: every packet given to [`Meter::process`] is in exactly one record, live or exported,
+//! or in the count of packets that the full cache dropped. Memory is taken at the start and never
+//! grows. The crate knows no frames, files, sockets or clocks. Definitions: `docs/metering.md`.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;
+mod cache;
 mod clock;
+mod compact_counters;
+mod config;
 mod detail;
+mod encapsulation;
+mod expiry_schedule;
+mod flow_index;
 mod fragments;
+mod full_counters;
 mod hash;
-mod index;
+mod instructions;
 mod key;
-mod labels;
-mod lanes;
 mod list;
 mod memory;
 mod meter;
+mod migration;
 mod overflow;
-mod parts;
-mod place;
+mod partition;
 mod record;
-mod tuning;
-mod wide;
+mod slot;
+mod slot_set;
+mod small_flow_filter;
+mod tcp_state;
+mod timeouts;
 
+pub use config::{CacheFullPolicy, Config, KeyOptions, PageKind, Tuning};
 pub use detail::Detail;
+pub use flow_index::FlowIndex;
 pub use hash::KeyHasher;
-pub use index::{Hpc, Index};
-pub use lanes::{Lanes, prefetch};
-pub use meter::{CacheFullPolicy, Config, Counters, KeyOptions, Meter, MigratedFlow};
-pub use parts::{BUCKETS, BucketSet, Partitioner};
+pub use instructions::prefetch;
+pub use meter::{Counters, Meter};
+pub use migration::MigratedFlow;
+pub use partition::{BUCKETS, BucketSet, Partitioner};
 pub use record::{Approximate, Direction, EndReason, FlowRecord};
-pub use tuning::{ALL, CONVERSATIONS, GAPS, HEADERS, Instructions, LABELS, PageKind, SIZES, Tuning};

@@ -1,18 +1,18 @@
-//! Lists through slots: who came first, without a pointer or an allocation.
+//! Doubly linked lists of entry numbers, without allocation.
 //!
-//! A slot is in at most one list that shares the same [`Links`]. All steps are O(1).
+//! An entry is in at most one list of the same [`Links`]. All operations are O(1).
 
-use crate::bounded::list;
+use crate::bounded::vec_with_capacity;
 use std::collections::TryReserveError;
 
-/// No slot.
+/// No entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The links of all slots, kept apart from the slots so that moving one touches 8 octets of it.
+/// Previous and next entry of each entry.
 #[derive(Debug)]
 pub(crate) struct Links(Vec<[u32; 2]>);
 
-/// First and last slot of one list.
+/// First and last entry of a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     first: u32,
@@ -26,44 +26,44 @@ impl Default for List {
 }
 
 impl Links {
-    /// Room for `slots` slots, none of them in a list.
+    /// Links of `entries` entries, none of them in a list.
     ///
     /// # Errors
-    /// The system has no memory for them.
-    pub fn new(slots: usize) -> Result<Self, TryReserveError> {
-        let mut links = list(slots)?;
-        links.resize(slots, [NONE; 2]);
+    /// The system has not that much memory.
+    pub fn new(entries: usize) -> Result<Self, TryReserveError> {
+        let mut links = vec_with_capacity(entries)?;
+        links.resize(entries, [NONE; 2]);
         Ok(Self(links))
     }
 
-    fn previous(&mut self, slot: u32) -> &mut u32 {
-        &mut self.0[slot as usize][0]
+    fn previous(&mut self, entry: u32) -> &mut u32 {
+        &mut self.0[entry as usize][0]
     }
 
-    fn next(&mut self, slot: u32) -> &mut u32 {
-        &mut self.0[slot as usize][1]
+    fn next(&mut self, entry: u32) -> &mut u32 {
+        &mut self.0[entry as usize][1]
     }
 }
 
 impl List {
-    /// The slot that has been in the list for longest.
+    /// The entry that has been in the list for longest.
     pub fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// Puts a slot that is in no list at the end.
-    pub fn push(&mut self, links: &mut Links, slot: u32) {
-        links.0[slot as usize] = [self.last, NONE];
+    /// Appends an entry that is in no list.
+    pub fn push(&mut self, links: &mut Links, entry: u32) {
+        links.0[entry as usize] = [self.last, NONE];
         match self.last {
-            NONE => self.first = slot,
-            last => *links.next(last) = slot,
+            NONE => self.first = entry,
+            last => *links.next(last) = entry,
         }
-        self.last = slot;
+        self.last = entry;
     }
 
-    /// Takes out a slot that is in this list.
-    pub fn remove(&mut self, links: &mut Links, slot: u32) {
-        let [previous, next] = links.0[slot as usize];
+    /// Removes an entry of this list.
+    pub fn remove(&mut self, links: &mut Links, entry: u32) {
+        let [previous, next] = links.0[entry as usize];
         match previous {
             NONE => self.first = next,
             previous => *links.next(previous) = next,
@@ -74,11 +74,11 @@ impl List {
         }
     }
 
-    /// Moves a slot of this list to its end.
-    pub fn renew(&mut self, links: &mut Links, slot: u32) {
-        if self.last != slot {
-            self.remove(links, slot);
-            self.push(links, slot);
+    /// Moves an entry of this list to its end.
+    pub fn move_to_end(&mut self, links: &mut Links, entry: u32) {
+        if self.last != entry {
+            self.remove(links, entry);
+            self.push(links, entry);
         }
     }
 }
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn renewing_and_removing_keep_the_order_of_the_rest() {
+    fn move_to_ending_and_removing_keep_the_order_of_the_rest() {
         let (mut links, mut list) = (Links::new(4).unwrap(), List::default());
-        (0..4).for_each(|slot| list.push(&mut links, slot));
-        list.renew(&mut links, 1);
+        (0..4).for_each(|entry| list.push(&mut links, entry));
+        list.move_to_end(&mut links, 1);
         assert_eq!(order(&list, &links), [0, 2, 3, 1]);
-        list.renew(&mut links, 1);
+        list.move_to_end(&mut links, 1);
         list.remove(&mut links, 0);
         list.remove(&mut links, 3);
         assert_eq!(order(&list, &links), [2, 1]);

@@ -1,15 +1,17 @@
-//! The table's memory: taken once, zero at first, in the pages that were asked for.
+//! Arrays of fixed length in memory pages of a chosen kind.
 //!
-//! One of the two places of this crate with `unsafe`: the system hands over octets, the table wants lines.
+//! One of the two files of this crate with `unsafe` code: it views the bytes of a mapping as
+//! values.
 
-use crate::PageKind;
+use crate::config::PageKind;
+use crate::instructions::prefetch_address;
 use bytemuck::Zeroable;
 use memmap2::{MmapMut, MmapOptions};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// As many `T` as were asked for. The system provides the pages when they are first touched.
+/// An array of `T`, zero at first. The system provides its pages when they are first touched.
 #[derive(Debug)]
 pub(crate) struct Memory<T> {
     map: MmapMut,
@@ -19,24 +21,24 @@ pub(crate) struct Memory<T> {
 
 impl<T: Zeroable + Copy> Memory<T> {
     /// # Errors
-    /// The system has no room for that much.
+    /// The system has not that much memory.
     pub fn new(length: usize, pages: PageKind) -> io::Result<Self> {
-        let octets = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
-        // Reserved pages come in whole numbers only.
-        let reserved = |bits: u8| {
-            let octets = octets.checked_next_multiple_of(1 << bits)?;
-            MmapOptions::new().len(octets).huge(Some(bits)).map_anon().ok()
+        let bytes = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
+        // A mapping of hugetlbfs pages has a multiple of their size.
+        let hugetlb = |bits: u8| {
+            let bytes = bytes.checked_next_multiple_of(1 << bits)?;
+            MmapOptions::new().len(bytes).huge(Some(bits)).map_anon().ok()
         };
         let map = match pages {
-            PageKind::Hugetlb2M => reserved(21),
-            PageKind::Hugetlb1G => reserved(30),
+            PageKind::Hugetlb2M => hugetlb(21),
+            PageKind::Hugetlb1G => hugetlb(30),
             PageKind::Small | PageKind::Transparent => None,
         };
         let map = match map {
             Some(map) => map,
             None => {
-                let map = MmapMut::map_anon(octets)?;
-                // A matter of speed alone: a system that refuses the advice works with what it has.
+                let map = MmapMut::map_anon(bytes)?;
+                // Affects only speed: a system may ignore the advice.
                 #[cfg(all(target_os = "linux", not(miri)))]
                 let _ = map.advise(match pages {
                     PageKind::Small => memmap2::Advice::NoHugePage,
@@ -45,13 +47,22 @@ impl<T: Zeroable + Copy> Memory<T> {
                 map
             }
         };
-        assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a line");
+        assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a cache line");
         Ok(Self { map, length, of: PhantomData })
     }
 
-    /// Octets taken.
-    pub fn octets(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.length * size_of::<T>()
+    }
+}
+
+impl<T> Memory<T> {
+    /// Starts to load cache line `line` of value `index`, which may be out of bounds. Affects only
+    /// speed.
+    #[inline(always)]
+    pub fn prefetch_line(&self, index: u32, line: usize) {
+        let offset = (index as usize).wrapping_mul(size_of::<T>()).wrapping_add(64 * line);
+        prefetch_address(self.map.as_ptr().wrapping_add(offset));
     }
 }
 
@@ -61,9 +72,9 @@ impl<T> Deref for Memory<T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the map holds at least `length` times the size of `T` octets (`new`), is aligned for `T` (asserted
-        // there), was zero at first, which is a value of `T` (`Zeroable`), and is written only as `[T]`. It is private
-        // to this process, does not move, and is borrowed as long as the slice.
+        // SAFETY: the map holds at least `length * size_of::<T>()` bytes (`new`) and is aligned for
+        // `T` (asserted there). It was zero at first, a valid `T` (`Zeroable`), and is written only
+        // as `[T]`. It is private to this process, does not move, and outlives the slice.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.length) }
     }
 }
@@ -72,7 +83,7 @@ impl<T> DerefMut for Memory<T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and borrowed for writing.
+        // SAFETY: as in `deref`; `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.length) }
     }
 }
@@ -82,12 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_zero_and_keeps_what_is_written() {
-        // Miri knows no reserved pages.
-        let reserved = if cfg!(miri) { &[][..] } else { &[PageKind::Hugetlb2M, PageKind::Hugetlb1G] };
-        for &pages in [PageKind::Small, PageKind::Transparent].iter().chain(reserved) {
+    fn memory_is_zero_and_keeps_what_is_written() {
+        // Miri has no hugetlbfs pages.
+        let hugetlb = if cfg!(miri) { &[][..] } else { &[PageKind::Hugetlb2M, PageKind::Hugetlb1G] };
+        for &pages in [PageKind::Small, PageKind::Transparent].iter().chain(hugetlb) {
             let mut memory = Memory::<[u64; 3]>::new(1000, pages).unwrap();
-            assert!(memory.len() == 1000 && memory.octets() == 24_000 && memory.iter().all(|line| *line == [0; 3]));
+            assert!(
+                memory.len() == 1000 && memory.memory_bytes() == 24_000 && memory.iter().all(|line| *line == [0; 3])
+            );
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }

@@ -1,4 +1,4 @@
-//! What a bidirectional flow was.
+//! Bidirectional flow records.
 
 use crate::key::tunnel_id;
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use weir_tcp::TcpReport;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EndReason {
-    /// Nothing seen for the idle timeout.
+    /// No packet for the idle timeout.
     Idle = 1,
-    /// Open for the active timeout; the flow may go on in another record.
+    /// The record reached the active timeout; the flow may go on in another record.
     Active = 2,
-    /// FIN both ways, or RST.
+    /// TCP: FIN from both sides, or RST.
     EndOfFlow = 3,
-    /// End of input, or the probe was stopped.
+    /// The input ended, or the probe was stopped.
     Forced = 4,
-    /// The table was full.
+    /// The flow cache was full.
     LackOfResources = 5,
 }
 
@@ -34,12 +34,12 @@ impl EndReason {
     }
 }
 
-/// In which way a record is not exact: a set of bits, 0 for an exact one.
+/// In which ways a record is not exact: a set of bits, 0 for an exact one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Approximate(pub u16);
 
 impl Approximate {
-    /// An overflow record: many flows summed per prefix and port because the table was full.
+    /// An overflow record: the sum of flows by prefix and port, as the cache was full.
     pub const OVERFLOW: u16 = 1;
     /// Packets of one direction had different VLAN identifiers; the first is given.
     pub const MIXED_VLAN: u16 = 2;
@@ -51,12 +51,12 @@ impl Approximate {
     pub const MIXED_INTERFACE: u16 = 16;
     /// Some packets are fragments whose first fragment was not seen.
     pub const FRAGMENTS: u16 = 32;
-    /// TCP analysis left out packets of it: it has nothing of TCP but control bits.
+    /// TCP analysis missed packets: the record has no TCP fields but the control bits.
     pub const UNANALYSED: u16 = 64;
-    /// Packets were sampled while it lived, see [`FlowRecord::sampling`].
+    /// Packets were sampled while the record was open, see [`FlowRecord::sampling`].
     pub const SAMPLED: u16 = 128;
-    /// With [`Approximate::OVERFLOW`]: a sum of new flows, under overload. Without: it began then, and its first packets may be in
-    /// such a sum.
+    /// With [`Approximate::OVERFLOW`]: a sum of small new flows under overload. Without: the record
+    /// began under overload, and its first packets may be in such a sum.
     pub const AGGREGATED: u16 = 256;
 
     const NAMES: [(u16, &'static str); 9] = [
@@ -76,13 +76,13 @@ impl Approximate {
         self.0 & bit != 0
     }
 
-    /// The words for the bits that are set.
+    /// Names of the bits that are set, as exported.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Self::NAMES.into_iter().filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
     }
 }
 
-/// One direction of a flow. All but `packets` is meaningless while `packets` is 0.
+/// One direction of a flow record. Without packets the other fields are meaningless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// Packets.
@@ -101,8 +101,9 @@ pub struct Direction {
     pub size_max: u32,
     /// Sum of squared packet sizes, octets², exact.
     pub size_squares: u128,
-    /// Shortest gap, ns: by how much a packet lengthened the time between the earliest and the latest one of this
-    /// direction and record; 0 for a packet within it. Gaps are meaningless below 2 packets.
+    /// Shortest gap, ns: by how much a packet lengthened the time between the earliest and the
+    /// latest one of this direction and record; 0 for a packet within it. Gaps are meaningless
+    /// below 2 packets.
     pub iat_min_ns: u64,
     /// Longest gap.
     pub iat_max_ns: u64,
@@ -199,8 +200,8 @@ impl Direction {
     }
 }
 
-/// Enters a packet into a direction (`docs/metering.md` section 6).
-pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
+/// Adds a packet to a direction (`docs/metering.md` section 6).
+pub(crate) fn add(direction: &mut Direction, packet: &Packet) {
     let d = direction;
     if d.packets == 0 {
         *d = Direction {
@@ -239,7 +240,7 @@ pub(crate) fn enter(direction: &mut Direction, packet: &Packet) {
     d.tcp_flags |= packet.control & Packet::CONTROL;
 }
 
-/// The bits of [`Approximate`] for what a packet has other than its direction's first packet.
+/// Bits of [`Approximate`] for what differs between a packet and the first one of its direction.
 pub(crate) fn mixed(direction: &Direction, packet: &Packet) -> u16 {
     let d = direction;
     if d.packets == 0 {
@@ -270,7 +271,8 @@ fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
     spread.sqrt() / n as f64
 }
 
-/// A bidirectional flow record. `source` is the initiator: the sender of the SYN, else of the first packet.
+/// A bidirectional flow record. `source` is the initiator: the sender of the SYN, else of the first
+/// packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     /// Initiator's address; shape as [`Packet::source`].
@@ -287,27 +289,27 @@ pub struct FlowRecord {
     pub network: Network,
     /// Why the record ended.
     pub end_reason: EndReason,
-    /// In which way it is not exact.
+    /// In which ways it is not exact.
     pub approximate: Approximate,
     /// Interface of the first packet.
     pub interface: u32,
-    /// From initiator to responder. Has no packets only in a flow whose later record saw none of them.
+    /// From initiator to responder. Without packets only in a later record of a flow.
     pub forward: Direction,
     /// From responder to initiator.
     pub reverse: Direction,
-    /// What both directions told by TCP, that of [`FlowRecord::forward`] first; `None` for other protocols and overflow
-    /// records.
+    /// TCP analysis of both directions, that of [`FlowRecord::forward`] first; `None` for other
+    /// protocols, overflow records and records that are not analysed.
     pub tcp: Option<[TcpReport; 2]>,
-    /// Packets that its queue may have lost between its first and its last packet: an upper bound of those of this flow that are
-    /// missing here. The meter leaves it at 0; whoever reads the source knows.
+    /// Packets lost by its receive queue between its first and its last packet: an upper bound of
+    /// those missing in this record. The meter leaves it at 0, as it does not know the queue.
     pub queue_lost: u64,
-    /// While it lived one packet in so many was metered, at times in fewer (the first figure) and at times in more (the
-    /// second); `None` if all were. The meter leaves it at `None`.
+    /// Smallest and largest sampling interval while the record was open: an interval of N means
+    /// that one packet in N was metered. `None` without sampling. The meter leaves it at `None`.
     pub sampling: Option<[u32; 2]>,
 }
 
 impl FlowRecord {
-    /// Of nothing.
+    /// A record without packets.
     pub(crate) const NONE: Self = Self {
         source: [0; 16],
         destination: [0; 16],
@@ -324,7 +326,7 @@ impl FlowRecord {
         queue_lost: 0,
         sampling: None,
     };
-    /// Of a TCP connection in which nothing came.
+    /// A TCP record without packets.
     pub(crate) const OF_TCP: Self = Self { tcp: Some([TcpReport::EMPTY; 2]), ..Self::NONE };
 
     /// Earliest packet of either direction, ns since 1970 UTC.

@@ -1,4 +1,4 @@
-//! The meter against the sentences of `docs/metering.md` section 5, one test each.
+//! The meter against the rules of `docs/metering.md` section 5, one test per rule.
 
 use weir_flow::{Approximate, CacheFullPolicy, Config, EndReason, FlowRecord, KeyOptions, Meter};
 use weir_ledger::PacketAnomaly;
@@ -8,7 +8,8 @@ const S: u64 = 1_000_000_000;
 const FIN: u16 = Packet::FIN | Packet::ACK;
 const SYN_ACK: u16 = Packet::SYN | Packet::ACK;
 
-/// A packet from host `a` to host `b` at second `t`: protocol 6, ports 4000 + host and 80 by the lower host.
+/// A packet from host `a` to host `b` at second `t`: protocol 6, ports 4000 + host and 80 by the
+/// lower host.
 fn tcp(t: f64, a: u8, b: u8, control: u16, payload: u32) -> Packet {
     let port = |host: u8| if host < 100 { 4000 + u16::from(host) } else { 80 };
     Packet {
@@ -60,7 +61,7 @@ fn flows(packets: &[Packet]) -> Vec<FlowRecord> {
 }
 
 #[test]
-fn both_directions_meet_in_one_record_with_all_statistics() {
+fn both_directions_share_one_record_with_all_counters() {
     let mut packets = [udp(1.0, 1, 100), udp(2.0, 100, 1), udp(4.0, 1, 100), udp(10.0, 1, 100)];
     packets[2].ip_bytes = 148;
     packets[3].ttl = 60;
@@ -82,7 +83,7 @@ fn both_directions_meet_in_one_record_with_all_statistics() {
 }
 
 #[test]
-fn idle_ends_at_the_timeout_and_not_before() {
+fn idle_flow_ends_at_the_timeout_and_not_before() {
     assert_eq!(flows(&[udp(0.0, 1, 100), udp(119.9, 1, 100)]).len(), 1);
     let flows = flows(&[udp(0.0, 1, 100), udp(120.0, 100, 1)]);
     assert_eq!(flows.len(), 2);
@@ -100,7 +101,7 @@ fn idle_flows_end_without_a_packet_of_their_own() {
 }
 
 #[test]
-fn active_timeout_cuts_a_record_and_keeps_the_initiator() {
+fn active_timeout_splits_records_and_keeps_the_initiator() {
     let packets: Vec<Packet> = (0..8)
         .map(|i| if i < 3 { udp(f64::from(i) * 100.0, 1, 100) } else { udp(f64::from(i) * 100.0, 100, 1) })
         .collect();
@@ -117,7 +118,7 @@ fn active_timeout_cuts_a_record_and_keeps_the_initiator() {
 }
 
 #[test]
-fn active_records_leave_when_due_even_if_the_flow_is_silent() {
+fn record_reaches_the_active_timeout_without_a_packet() {
     let mut meter = Meter::new(Config { idle_timeout_ns: 1000 * S, ..config() });
     let mut out = Vec::new();
     meter.process(&[udp(0.0, 1, 100)], &mut out);
@@ -130,7 +131,7 @@ fn active_records_leave_when_due_even_if_the_flow_is_silent() {
 }
 
 #[test]
-fn fin_both_ways_takes_what_comes_late_until_a_syn() {
+fn record_closed_by_fin_takes_late_packets_until_a_syn() {
     let end = [
         tcp(0.0, 1, 100, Packet::SYN, 0),
         tcp(0.1, 100, 1, SYN_ACK, 0),
@@ -150,7 +151,7 @@ fn fin_both_ways_takes_what_comes_late_until_a_syn() {
 }
 
 #[test]
-fn rst_ends_from_either_side() {
+fn rst_of_either_side_ends_the_flow() {
     for rst in [tcp(0.1, 1, 100, Packet::RST, 0), tcp(0.1, 100, 1, Packet::RST | Packet::ACK, 0)] {
         let flows = flows(&[tcp(0.0, 1, 100, Packet::SYN, 0), rst, tcp(0.2, 1, 100, Packet::SYN, 0)]);
         assert_eq!((flows.len(), flows[0].end_reason), (2, EndReason::EndOfFlow));
@@ -158,7 +159,7 @@ fn rst_ends_from_either_side() {
 }
 
 #[test]
-fn the_initiator_is_the_sender_of_the_syn() {
+fn initiator_is_the_sender_of_the_syn() {
     assert_eq!(flows(&[tcp(0.0, 100, 1, SYN_ACK, 0)])[0].source_port, 4001);
     assert_eq!(flows(&[tcp(0.0, 100, 1, Packet::ACK, 5), tcp(0.1, 1, 100, Packet::SYN, 0)])[0].source_port, 4001);
     assert_eq!(flows(&[tcp(0.0, 100, 1, SYN_ACK, 0), tcp(0.1, 100, 1, Packet::SYN, 0)])[0].source_port, 4001);
@@ -166,7 +167,7 @@ fn the_initiator_is_the_sender_of_the_syn() {
 }
 
 #[test]
-fn unidirectional_flows_are_two_records_and_one_fin_closes() {
+fn unidirectional_flows_have_two_records_and_end_with_one_fin() {
     let config = Config { key: KeyOptions { unidirectional: true, ..KeyOptions::default() }, ..config() };
     let packets = [tcp(0.0, 1, 100, FIN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
     let (flows, _) = meter(config, &packets);
@@ -176,7 +177,7 @@ fn unidirectional_flows_are_two_records_and_one_fin_closes() {
 }
 
 #[test]
-fn mixed_values_are_flagged_and_the_first_is_kept() {
+fn mixed_encapsulation_is_flagged_and_the_first_value_exported() {
     let mut packets = [udp(0.0, 1, 100), udp(1.0, 1, 100), udp(2.0, 100, 1)];
     packets[1].vlan = 7;
     packets[1].interface = 3;
@@ -188,7 +189,7 @@ fn mixed_values_are_flagged_and_the_first_is_kept() {
 }
 
 #[test]
-fn a_full_table_sums_the_excess_into_overflow_records() {
+fn full_cache_adds_new_flows_to_overflow_records() {
     let config = Config { flows: 2, ..config() };
     let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
     let (flows, _) = meter(config, &packets);
@@ -199,7 +200,7 @@ fn a_full_table_sums_the_excess_into_overflow_records() {
 }
 
 #[test]
-fn a_full_table_drops_and_counts() {
+fn full_cache_drops_and_counts_new_flows() {
     let config = Config { flows: 2, policy: CacheFullPolicy::Drop, ..config() };
     let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
     let (flows, meter) = meter(config, &packets);
@@ -207,25 +208,25 @@ fn a_full_table_drops_and_counts() {
 }
 
 #[test]
-fn eviction_takes_the_oldest_but_no_answered_flow_for_a_syn() {
+fn eviction_takes_the_oldest_flow_but_no_answered_one_for_a_syn() {
     let config = Config { flows: 2, policy: CacheFullPolicy::EvictOldestIdle, ..config() };
     let answered = [tcp(0.0, 1, 100, Packet::SYN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
     let scan: Vec<Packet> = (0..50).map(|i| tcp(1.0 + f64::from(i), 2 + i, 101, Packet::SYN, 0)).collect();
     let (flows, _) = meter(config, &[&answered[..], &scan[..]].concat());
-    let kept = flows.iter().find(|flow| flow.source_port == 4001).unwrap();
-    assert_eq!((kept.end_reason, kept.packets()), (EndReason::Forced, 2));
+    let established = flows.iter().find(|flow| flow.source_port == 4001).unwrap();
+    assert_eq!((established.end_reason, established.packets()), (EndReason::Forced, 2));
     assert_eq!(flows.iter().filter(|flow| flow.end_reason == EndReason::LackOfResources).count(), 49);
     // Data of a new flow may evict it.
     let (flows, _) = meter(config, &[&answered[..], &[udp(2.0, 3, 100), udp(3.0, 4, 100)]].concat());
     assert!(flows.iter().any(|flow| flow.source_port == 4001 && flow.end_reason == EndReason::LackOfResources));
-    // Only answered flows in the table: the SYN goes to an overflow record.
+    // The cache has answered flows only: the SYN is added to an overflow record.
     let one = Config { flows: 1, ..config };
     let (flows, _) = meter(one, &[&answered[..], &scan[..1]].concat());
     assert!(flows.iter().any(|flow| flow.approximate.0 == Approximate::OVERFLOW));
 }
 
 #[test]
-fn what_is_due_or_closing_makes_room_before_the_policy() {
+fn expired_and_closing_flows_are_replaced_before_the_policy_applies() {
     let config = Config { flows: 1, policy: CacheFullPolicy::Drop, ..config() };
     let (flows, meter) =
         meter(config, &[udp(0.0, 1, 100), udp(120.0, 2, 100), tcp(240.0, 3, 100, Packet::RST, 0), udp(240.5, 4, 100)]);
@@ -234,7 +235,7 @@ fn what_is_due_or_closing_makes_room_before_the_policy() {
 }
 
 #[test]
-fn a_step_back_is_noted_beyond_a_second_and_ends_nothing() {
+fn backward_step_of_more_than_a_second_is_counted_and_ends_nothing() {
     let (flows, meter) =
         meter(config(), &[udp(1000.0, 1, 100), udp(999.5, 1, 100), udp(10.0, 1, 100), udp(129.0, 1, 100)]);
     assert_eq!(meter.counters().anomalies.get(PacketAnomaly::ClockWentBack), 1);
@@ -243,14 +244,14 @@ fn a_step_back_is_noted_beyond_a_second_and_ends_nothing() {
 }
 
 #[test]
-fn after_a_step_back_timeouts_go_on_from_there() {
+fn after_a_backward_step_timeouts_go_on_from_there() {
     let flows = flows(&[udp(1000.0, 1, 100), udp(10.0, 2, 100), udp(129.0, 2, 100), udp(130.0, 1, 100)]);
     assert_eq!(flows.len(), 3);
     assert_eq!((flows[0].end_reason, flows[0].start_ns()), (EndReason::Idle, 1000 * S));
 }
 
 #[test]
-fn a_visit_from_the_future_does_not_hold_up_expiry() {
+fn packet_from_the_future_does_not_delay_expiry() {
     let mut meter = Meter::new(config());
     let mut out = Vec::new();
     meter.process(&[udp(4_000_000_000.0, 9, 100)], &mut out);
@@ -261,14 +262,14 @@ fn a_visit_from_the_future_does_not_hold_up_expiry() {
 }
 
 #[test]
-fn between_equal_endpoints_every_packet_is_the_initiators() {
+fn packets_between_equal_endpoints_are_all_forward() {
     let land = Packet { destination_port: 4001, ..tcp(0.0, 1, 1, SYN_ACK, 0) };
     let flows = flows(&[land, land]);
     assert_eq!((flows.len(), flows[0].forward.packets), (1, 2));
 }
 
 #[test]
-fn a_jump_of_the_clock_ends_records_a_few_at_a_time_and_all_of_them() {
+fn jump_of_the_clock_ends_all_records_a_few_at_a_time() {
     let mut meter = Meter::new(Config { flows: 4096, ..config() });
     let mut out = Vec::new();
     for number in 0..4000u32 {
@@ -284,7 +285,7 @@ fn a_jump_of_the_clock_ends_records_a_few_at_a_time_and_all_of_them() {
 }
 
 #[test]
-fn later_fragments_join_the_first_and_strangers_are_flagged() {
+fn later_fragments_join_the_flow_of_the_first_and_unknown_ones_are_flagged() {
     let first = Packet { flags: Flags(Flags::FRAGMENT_FIRST | Flags::PORTS), identification: 5, ..udp(0.0, 1, 100) };
     let later = Packet {
         flags: Flags(Flags::FRAGMENT_LATER),
@@ -293,8 +294,8 @@ fn later_fragments_join_the_first_and_strangers_are_flagged() {
         destination_port: 0,
         ..udp(0.1, 1, 100)
     };
-    let stranger = Packet { identification: 6, ..later };
-    let (flows, meter) = meter(config(), &[first, later, stranger]);
+    let unknown = Packet { identification: 6, ..later };
+    let (flows, meter) = meter(config(), &[first, later, unknown]);
     assert_eq!(flows.len(), 2);
     assert_eq!(flows.iter().find(|flow| flow.source_port == 4001).unwrap().packets(), 2);
     assert_eq!(flows.iter().find(|flow| flow.source_port == 0).unwrap().approximate.0, Approximate::FRAGMENTS);
@@ -302,7 +303,7 @@ fn later_fragments_join_the_first_and_strangers_are_flagged() {
 }
 
 #[test]
-fn layer_2_frames_are_flows_of_their_own() {
+fn layer_2_frames_have_flows_of_their_own() {
     let arp = Packet {
         network: Network::Layer2,
         source_port: 0x0806,
@@ -325,7 +326,7 @@ fn records_do_not_depend_on_the_secret() {
 }
 
 #[test]
-fn draining_in_steps_gives_the_same_records_as_at_once() {
+fn drain_in_steps_gives_the_same_records() {
     let packets: Vec<Packet> = (0..200).map(|i| udp(f64::from(i) * 3.0, i as u8 % 50, 100 + i as u8 % 2)).collect();
     let mut at_once = Meter::new(config());
     let mut in_steps = Meter::new(config());
@@ -338,10 +339,10 @@ fn draining_in_steps_gives_the_same_records_as_at_once() {
 }
 
 #[test]
-fn giants_and_lying_lengths_are_counted_like_any_packet() {
+fn jumbograms_and_wrong_lengths_are_counted_like_any_packet() {
     let giant = Packet { ip_bytes: 200_000, frame_bytes: 200_014, ..tcp(2., 1, 100, 0, 8) };
-    let lying = Packet { ip_bytes: 65_535, frame_bytes: 60, ..tcp(3., 1, 100, 0, 8) };
-    let packets = [tcp(0., 1, 100, Packet::SYN, 0), tcp(1., 100, 1, SYN_ACK, 0), giant, lying, tcp(7e5, 1, 100, 0, 1)];
+    let wrong = Packet { ip_bytes: 65_535, frame_bytes: 60, ..tcp(3., 1, 100, 0, 8) };
+    let packets = [tcp(0., 1, 100, Packet::SYN, 0), tcp(1., 100, 1, SYN_ACK, 0), giant, wrong, tcp(7e5, 1, 100, 0, 1)];
     let config = Config { idle_timeout_ns: u64::MAX, active_timeout_ns: u64::MAX, ..config() };
     let (flows, _) = meter(config, &packets);
     let [flow] = &flows[..] else { panic!("{flows:?}") };
@@ -357,8 +358,8 @@ fn giants_and_lying_lengths_are_counted_like_any_packet() {
 }
 
 #[test]
-fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
-    const ROOM: u32 = 4096;
+fn packets_without_full_counters_are_added_to_overflow_records() {
+    const CAPACITY: u32 = 4096;
     let giant = |host: u32, t: u64| Packet {
         source: ipv4_mapped((0x0a00_0000 + host).to_be_bytes()),
         time_ns: t,
@@ -366,16 +367,16 @@ fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
         frame_bytes: 100_014,
         ..udp(0., 1, 100)
     };
-    // Those that are wide stay so; a flow that was ordinary keeps what it had.
+    // A flow with full counters keeps them; one with compact counters keeps its record.
     let ordinary = |host: u32| Packet { ip_bytes: 100, frame_bytes: 114, ..giant(host, 0) };
-    let packets: Vec<Packet> = (0..=ROOM + 9)
-        .map(|host| if host == ROOM + 9 { ordinary(host) } else { giant(host, 0) })
-        .chain([giant(ROOM + 9, 1), giant(7, 1)])
+    let packets: Vec<Packet> = (0..=CAPACITY + 9)
+        .map(|host| if host == CAPACITY + 9 { ordinary(host) } else { giant(host, 0) })
+        .chain([giant(CAPACITY + 9, 1), giant(7, 1)])
         .collect();
     let (flows, meter) = meter(Config { flows: 10_000, ..config() }, &packets);
     let (sums, own): (Vec<&FlowRecord>, Vec<&FlowRecord>) =
         flows.iter().partition(|flow| flow.approximate.has(Approximate::OVERFLOW));
-    assert_eq!(own.len(), ROOM as usize + 1);
+    assert_eq!(own.len(), CAPACITY as usize + 1);
     assert_eq!(own.iter().filter(|flow| flow.forward.packets == 2).count(), 1, "number 7");
     assert_eq!(own.iter().filter(|flow| flow.forward.bytes == 100).count(), 1, "the ordinary one");
     assert_eq!(sums.iter().map(|flow| flow.packets()).sum::<u64>(), 9 + 1);
@@ -383,7 +384,7 @@ fn where_there_is_no_room_for_one_more_wide_record_its_packets_are_summed() {
 }
 
 #[test]
-fn a_flood_of_syns_takes_nothing_from_established_flows() {
+fn syn_flood_leaves_established_flows_exact() {
     const ESTABLISHED: u8 = 20;
     for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
         let mut packets = Vec::new();
@@ -408,13 +409,13 @@ fn a_flood_of_syns_takes_nothing_from_established_flows() {
         let dropped = meter.counters().dropped_packets;
         assert_eq!(dropped, if policy == CacheFullPolicy::Drop { 20_000 - 80 } else { 0 }, "{policy:?}");
         let summed = flows.iter().any(|flow| flow.approximate.has(Approximate::OVERFLOW));
-        // Where established flows stand side by side, a SYN finds nobody to evict.
+        // Among neighbouring slots with established flows a SYN finds none to evict.
         assert_eq!(summed, policy != CacheFullPolicy::Drop, "{policy:?}");
     }
 }
 
 #[test]
-fn a_flood_of_syns_takes_no_place_between_two_records() {
+fn syn_flood_leaves_flows_between_two_records() {
     for (policy, unidirectional) in [
         (CacheFullPolicy::Overflow, false),
         (CacheFullPolicy::EvictOldestIdle, false),
@@ -423,12 +424,12 @@ fn a_flood_of_syns_takes_no_place_between_two_records() {
         (CacheFullPolicy::Drop, true),
     ] {
         let key = KeyOptions { unidirectional, ..KeyOptions::default() };
-        let (mut packets, mut given) = (Vec::new(), 0);
+        let (mut packets, mut sent) = (Vec::new(), 0);
         for round in 0..40_u32 {
             let at = f64::from(round) / 10.;
             for host in 1..=20 {
                 packets.extend([tcp(at, host, 100, Packet::ACK, 100), tcp(at, 100, host, Packet::ACK, 0)]);
-                given += 2;
+                sent += 2;
             }
             for number in 0..500 {
                 let source = ipv4_mapped((0xc000_0000 + round * 500 + number).to_be_bytes());
@@ -439,7 +440,7 @@ fn a_flood_of_syns_takes_no_place_between_two_records() {
         let (flows, _) = meter(config, &packets);
         let kept = |flow: &&FlowRecord| flow.approximate.0 == 0 && flow.forward.tcp_flags & Packet::ACK != 0;
         let kept: u64 = flows.iter().filter(kept).map(FlowRecord::packets).sum();
-        assert_eq!(kept, given, "{policy:?} {key:?}");
+        assert_eq!(kept, sent, "{policy:?} {key:?}");
     }
 }
 
@@ -451,12 +452,13 @@ fn timeouts_hold_after_years() {
         let mut meter = Meter::new(Config { idle_timeout_ns: 60_000_000_000, ..config() });
         let mut out = Vec::new();
         for number in 0..30 {
-            // A flow of two packets, and another that keeps the hand going until the first one has expired.
+            // A flow of two packets, and another whose packets move the expiry cursor until the
+            // first one has expired.
             let begins = number * step_ns;
             let mut packets = vec![packet(begins, 1), packet(begins + 1, 1)];
             packets.extend((0..640).map(|second| packet(begins + second * 1_000_000_000, 2)));
             meter.process(&packets, &mut out);
-            // The long one has expired with the step.
+            // The second one expires with the step of time.
             let expired = out.iter().filter(|flow| flow.end_reason == EndReason::Idle).count();
             assert_eq!(expired as u64, number + 1 + number, "{step_ns} {number}");
         }
@@ -464,7 +466,7 @@ fn timeouts_hold_after_years() {
 }
 
 #[test]
-fn a_flow_ends_while_no_packets_come_however_few_there_are() {
+fn flow_ends_while_no_packets_arrive() {
     let mut meter = Meter::new(config());
     let mut out = Vec::new();
     meter.process(&[udp(1.0, 1, 100)], &mut out);

@@ -3,7 +3,7 @@
 use crate::ceiling::{Hashed, Null, Roofline};
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::index::place;
+use crate::index::bucket_of;
 use crate::load::{config, velan};
 use crate::measure::{Bench, Group, Run, Work, timed};
 use crate::meter::{Fused, Metering, Packets, decode};
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::path::Path;
 use weir_capture::Source;
-use weir_flow::{CacheFullPolicy, Config, Hpc, KeyHasher, KeyOptions};
+use weir_flow::{CacheFullPolicy, Config, KeyHasher, KeyOptions};
 use weir_host::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 use weir_packet::{Network, Packet, ipv4_mapped};
 use weir_text::units::number;
@@ -84,7 +84,7 @@ impl Keys {
 pub fn counted(hashes: &[u64], buckets: usize) -> Vec<u32> {
     let mut counted = vec![0; buckets];
     for hash in hashes {
-        counted[place(*hash, buckets)] += 1;
+        counted[bucket_of(*hash, buckets)] += 1;
     }
     counted
 }
@@ -288,7 +288,7 @@ fn attack(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error> {
 }
 
 /// Returns a packet of flow number `at`, from hosts of one network to one server.
-fn numbered(at: u64) -> Packet {
+pub fn numbered(at: u64) -> Packet {
     let address = (10_u32 << 24) | (at >> 16) as u32 & 0xff_ffff;
     Packet {
         source: ipv4_mapped(address.to_be_bytes()),
@@ -305,10 +305,10 @@ fn numbered(at: u64) -> Packet {
 }
 
 /// Returns `packets` packets of flows in random order, 100 ns apart.
-fn shuffled(keys: &[Packet], packets: usize) -> Packets {
+pub fn shuffled(keys: &[Packet], packets: usize) -> Packets {
     let mut random = weir_trafficgen::Random::new(1);
     let next = |at: usize| {
-        let key = keys[place(random.next_u64(), keys.len())];
+        let key = keys[bucket_of(random.next_u64(), keys.len())];
         Packet { time_ns: key.time_ns + 100 * at as u64, ..key }
     };
     Packets((0..packets).map(next).collect())
@@ -316,7 +316,7 @@ fn shuffled(keys: &[Packet], packets: usize) -> Packets {
 
 /// A meter with packets of its own.
 struct OwnPackets {
-    metering: Metering<Hpc>,
+    metering: Metering,
     packets: Packets,
 }
 

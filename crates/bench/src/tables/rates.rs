@@ -1,4 +1,4 @@
-//! Rates of the whole pipeline under loads from outside: CESNET's, many flows, new flows, internet mix.
+//! Rates of the whole pipeline: CESNET's loads, many flows, new flows, internet mix.
 
 use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
@@ -10,12 +10,12 @@ use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
 use weir_trafficgen::VELAN_PRESETS;
 
-/// Flows of the load that `flows` holds every row against.
+/// Flows of the load with which the table `flows` compares every row.
 const ANCHOR_FLOWS: usize = 100_000;
 const ANCHOR: &str = "weir, 100k flows";
 
-/// CESNET's Table I (Velan and Pus, 2015): twelve combinations of packet size and flow count; frames whole, trimmed
-/// to 64 octets, and as packets that were parsed before (their Unified Header).
+/// CESNET's Table I (Velan and Pus, 2015): twelve combinations of packet size and flow count.
+/// Frames are whole, trimmed to 64 octets, or decoded before (their Unified Header).
 pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load =
         "CESNET's loads: UDP over IPv4, one direction, random order, from memory. Parsed: the decoder is not timed";
@@ -43,7 +43,8 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// Says too how many of CESNET's 10 Gbit/s ports, at so many Mpps each, a core would serve.
+/// Adds the number of CESNET's 10 Gbit/s ports that a core would serve; the second field is the
+/// rate of a port, Mpps.
 struct Ports<W>(W, f64);
 
 impl<W: Work<Frames>> Work<Frames> for Ports<W> {
@@ -82,7 +83,8 @@ impl<W: Work<Frames>> Work<Frames> for Elsewhere<W> {
     }
 }
 
-/// The rate from a handful of flows to 16 million at a time, with none, 100 k and 1 M new ones per second of capture.
+/// From 128 to 16 million concurrent flows, with none, 100 k and 1 M new flows per second of
+/// capture.
 pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = format!(
         "{VELAN}. New flows take the place of the oldest; what is idle for as long as ten packets of a flow take on \
@@ -101,12 +103,13 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
         }
         let mut churned = Vec::new();
         for (new, series) in [(100_000, "weir, 100k new/s"), (1_000_000, "weir, 1M new/s")] {
-            // With fewer flows at a time the idle timeout alone would say how many records there are.
+            // With fewer concurrent flows the idle timeout alone would determine the number of
+            // records.
             if flows < bench.size(131_072, 16_384) {
                 continue;
             }
             let idle_timeout_ns = (10 * flows as u64 * 1_000_000_000 / RATE).max(200_000_000);
-            // What comes in half a second more waits for the hand.
+            // Flows of another half second wait for the expiry cursor.
             let config = Config {
                 idle_timeout_ns,
                 ..config(flows + (new * (idle_timeout_ns + 500_000_000) / 1_000_000_000) as usize)
@@ -140,7 +143,7 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// Conversations as the internet has them, in Gbit/s.
+/// A mix of conversations as on the internet, in Gbit/s.
 pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let flows = bench.size(300_000, 2_000);
     let load = format!(
@@ -154,8 +157,8 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
         if !bench.fits(packets * 1600, row, &mut table) {
             continue;
         }
-        // Measured when places are used again, so that the system has provided their memory: it takes longer to clear a
-        // page than to meter the packets of its flows.
+        // Measured once slots are reused, so that the system has provided their memory: clearing a
+        // page takes longer than metering the packets of its flows.
         let mut frames = Frames::continuing(&format!("mix,flows={flows}{snap}"), packets)?;
         let mut fused = Fused::new(Config { idle_timeout_ns: 10_000_000_000, ..config(8 * flows) })?;
         let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 25_000_000_000;
@@ -173,7 +176,7 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// Says too how many Gbit/s that is.
+/// Adds the rate in Gbit/s and the mean frame size.
 struct Rate<W>(W);
 
 impl<W: Work<Frames>> Work<Frames> for Rate<W> {

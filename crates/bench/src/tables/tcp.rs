@@ -1,4 +1,4 @@
-//! What TCP analysis costs: the meter with it and without, and the batch engine.
+//! The cost of TCP analysis: the meter with and without it, and the batch engine.
 
 use crate::Error;
 use crate::ceiling::{Decoded, Null};
@@ -7,19 +7,18 @@ use crate::load::{RATE, config};
 use crate::measure::{Bench, Group, Run, Work, timed};
 use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
-use weir_flow::{ALL, CONVERSATIONS, Config, Hpc};
+use weir_flow::Config;
 use weir_packet::{Flags, Packet, ipv4_mapped};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 
 const WITHOUT: &str = "no TCP analysis";
-/// The meter without TCP analysis.
-type Without = Metering<Hpc, { ALL & !CONVERSATIONS }>;
 
-/// Traffic as it is, decoded and metered; and segments of many connections in random order, decoded before.
+/// Frames of realistic traffic, decoded and metered; segments of many connections in random order,
+/// decoded before.
 pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "Frames: synth:mix and synth:lossy trimmed to 96 octets, decoder and meter, idle timeout 2 s. Segments: decoded before, \
-                connections in random order, 2 of 3 packets or more bring 1448 octets, the others acknowledge them, spaced at 20 \
-                Mpps; what differs is said of each";
+                connections in random order, two thirds of the packets or more carry 1448 octets, the others acknowledge them, \
+                spaced at 20 Mpps";
     let mut table = Table::new("tcp", "TCP analysis", "load", load);
     table.logarithmic = false;
     table.against = vec![WITHOUT];
@@ -51,9 +50,10 @@ fn frames(bench: &mut Bench<'_>, table: &mut Table, row: &str, load: &str, flows
         return Ok(());
     }
     let mut frames = Frames::continuing(load, packets)?;
-    // Places are used again soon, so that the system has provided their memory before it is measured.
+    // A short idle timeout reuses slots soon, so that the system provides their memory before the
+    // measured rounds.
     let config = Config { idle_timeout_ns: 2_000_000_000, ..config(8 * flows) };
-    let (mut without, mut with) = (Without::new(config)?, Metering::<Hpc>::new(config)?);
+    let (mut without, mut with) = (Metering::without_tcp_analysis(config)?, Metering::new(config)?);
     let until = frames.iter().next().map_or(0, |frame| frame.time_ns) + 15_000_000_000;
     while !bench.quick && frames.iter().next().is_some_and(|frame| frame.time_ns < until) {
         without.run(&mut frames)?;
@@ -76,9 +76,9 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
     }
     let config = Config { idle_timeout_ns: u64::MAX / 4, active_timeout_ns: u64::MAX / 4, ..config(flows) };
     let stream = |kind| Segments::new(flows, packets, kind);
-    let with = |kind| Ok::<_, Error>(Stream { segments: stream(kind), work: Metering::<Hpc>::new(config)? });
+    let with = |kind| Ok::<_, Error>(Stream { segments: stream(kind), work: Metering::new(config)? });
     let group = Group::new(row, 0.0)
-        .case(WITHOUT, Stream { segments: stream(Kind::Clean), work: Without::new(config)? })
+        .case(WITHOUT, Stream { segments: stream(Kind::Clean), work: Metering::without_tcp_analysis(config)? })
         .case("in order", with(Kind::Clean)?)
         .case("1 % lost", with(Kind::Lost)?)
         .case("each overlaps the last", with(Kind::Overlapping)?)
@@ -87,23 +87,24 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
     group.measure(bench, table, &mut (), |()| Ok(()))
 }
 
-/// What is wrong with the segments.
+/// Faults of the segments.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Nothing.
+    /// None.
     Clean,
-    /// Of a hundred one is lost, before the probe or behind it, and sent again when the connection's turn comes.
+    /// One segment in a hundred is lost, before or after the probe, and retransmitted by the next
+    /// packet of its connection.
     Lost,
-    /// Each begins ten octets before the end of the last.
+    /// Each overlaps the last one by ten octets.
     Overlapping,
-    /// Each leaves ten octets out, for good.
+    /// Each leaves a hole of ten octets, which is never filled.
     Holes,
 }
 
-/// Segments of many connections, and those that come next.
+/// A generator of segments of many connections.
 struct Segments {
     kind: Kind,
-    /// Per connection: the next sequence number, one to be sent again, and what was acknowledged.
+    /// Per connection: the next sequence number, one to retransmit, and the last acknowledgment.
     next: Vec<(u32, Option<u32>, u32)>,
     packets: Packets,
     random: u64,
@@ -116,7 +117,7 @@ impl Segments {
         Self { kind, next: vec![(1, None, 1); flows], packets, random: 0x1234_5678_9abc_def1, time_ns: 0 }
     }
 
-    /// Makes those of the next round.
+    /// Generates the segments of the next round.
     fn refill(&mut self) {
         for packet in &mut self.packets.0 {
             self.random ^= self.random << 13;
@@ -129,7 +130,7 @@ impl Segments {
             let number = (flow as u32).to_be_bytes();
             let client = (ipv4_mapped([10, number[1], number[2], number[3]]), 40_000);
             let server = (ipv4_mapped([192, 0, 2, number[0]]), 443);
-            // Nothing is acknowledged twice.
+            // No acknowledgment is sent twice.
             let brings = chance >= 100 || acknowledged == next;
             let (from, to) = if brings { (server, client) } else { (client, server) };
             *packet = Packet {
@@ -175,7 +176,7 @@ impl Segments {
     }
 }
 
-/// Work on segments of its own.
+/// A case with segments of its own.
 struct Stream<W> {
     segments: Segments,
     work: W,
@@ -192,7 +193,7 @@ impl<W: Work<Packets>> Work<()> for Stream<W> {
     }
 }
 
-/// The batch engine.
+/// The batch engine as a case.
 struct Batches {
     engine: Engine,
     given: u64,

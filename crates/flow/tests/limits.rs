@@ -1,4 +1,4 @@
-//! The meter at its edges: the ends of time, records that are wide, a full room for them, places that are used again.
+//! The meter at its limits: the ends of time, records with full counters, reused slots.
 
 use weir_flow::*;
 use weir_packet::{Packet, ipv4_mapped};
@@ -27,13 +27,13 @@ fn time_does_not_wrap() {
     assert_eq!((out[0].start_ns(), out[0].end_ns(), out[0].forward.iat_max_ns), (0, u64::MAX, u64::MAX));
 }
 #[test]
-fn what_is_left_after_a_partial_drain_can_go_on() {
+fn packets_after_a_partial_drain_are_metered() {
     let mut meter =
         Meter::new(Config { flows: 3, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() });
     let mut out = Vec::new();
     meter.process(&[udp(0, 1), udp(0, 2), udp(0, 3)], &mut out);
-    meter.process(&[udp(119, 2), udp(119, 3), udp(120, 3)], &mut out); // place 0 is freed by the hand
-    meter.drain_up_to(1, &mut out); // place 2 ends; place 0, free, is forgotten
+    meter.process(&[udp(119, 2), udp(119, 3), udp(120, 3)], &mut out); // the expiry cursor frees slot 0
+    meter.drain_up_to(1, &mut out); // slot 2 ends; slot 0, free, is given up
     meter.process(&[udp(120, 4), udp(120, 5), udp(120, 6)], &mut out);
     meter.drain(&mut out);
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 9);
@@ -41,7 +41,7 @@ fn what_is_left_after_a_partial_drain_can_go_on() {
 }
 
 const HOUR: u64 = 3600 * S;
-fn long() -> Config {
+fn without_timeouts() -> Config {
     Config {
         flows: 10_000,
         idle_timeout_ns: u64::MAX,
@@ -50,7 +50,7 @@ fn long() -> Config {
         ..Config::default()
     }
 }
-fn giant(host: u32) -> Packet {
+fn jumbogram(host: u32) -> Packet {
     Packet {
         source: ipv4_mapped((0x0a00_0000 + host).to_be_bytes()),
         ip_bytes: 100_000,
@@ -58,24 +58,24 @@ fn giant(host: u32) -> Packet {
         ..udp(0, 1)
     }
 }
-/// A step of more than 4.8 hours that finds no room changes nothing in the record it does not fit into.
+/// A gap of more than 4.8 hours needs full counters. Without them the record stays as it was.
 #[test]
-fn a_long_step_that_finds_no_room_leaves_the_record_as_it_was() {
-    let mut packets: Vec<Packet> = (0..4096).map(giant).collect();
-    let known = Packet { ip_bytes: 40, frame_bytes: 54, ..giant(9000) };
+fn long_gap_without_full_counters_leaves_the_record_as_it_was() {
+    let mut packets: Vec<Packet> = (0..4096).map(jumbogram).collect();
+    let known = Packet { ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };
     packets.extend([known, Packet { time_ns: 5 * HOUR, ..known }, Packet { time_ns: 5 * HOUR + 1, ..known }]);
-    let (mut meter, mut out) = (Meter::new(long()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
     meter.process(&packets, &mut out);
     meter.drain(&mut out);
     let own: Vec<&FlowRecord> = out.iter().filter(|f| f.source == known.source).collect();
     assert_eq!((own.len(), own[0].forward.packets, own[0].forward.bytes), (1, 1, 40));
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 4099);
 }
-/// The other direction of a wide one is ordinary and needs no room.
+/// The reverse direction of one with full counters stays compact.
 #[test]
-fn the_other_side_of_a_wide_one_needs_no_room() {
-    let mut packets: Vec<Packet> = (0..4096).map(giant).collect();
-    let g = giant(7);
+fn reverse_direction_of_one_with_full_counters_needs_none() {
+    let mut packets: Vec<Packet> = (0..4096).map(jumbogram).collect();
+    let g = jumbogram(7);
     packets.push(Packet {
         source: g.destination,
         destination: g.source,
@@ -85,71 +85,71 @@ fn the_other_side_of_a_wide_one_needs_no_room() {
         frame_bytes: 54,
         ..g
     });
-    let (mut meter, mut out) = (Meter::new(long()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
     meter.process(&packets, &mut out);
     meter.drain(&mut out);
     assert_eq!(out.len(), 4096);
     assert_eq!(out.iter().filter(|f| f.reverse.packets == 1).count(), 1);
 }
-/// Places whose tick is that of the clock leave too, in whole groups of 32.
+/// Slots whose due tick equals that of the clock expire too, in whole groups of 32.
 #[test]
-fn the_hand_finds_what_is_due_at_this_very_tick() {
+fn slot_expires_at_its_due_tick() {
     let idle_timeout_ns = 128 << 24;
-    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns, ..long() }), Vec::new());
-    let packets: Vec<Packet> = (0..63).map(|n| Packet { ip_bytes: 40, ..giant(n) }).collect();
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns, ..without_timeouts() }), Vec::new());
+    let packets: Vec<Packet> = (0..63).map(|n| Packet { ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
-    meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..giant(100) }], &mut out);
+    meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..jumbogram(100) }], &mut out);
     assert_eq!((out.len(), meter.live().flows), (63, 1));
 }
-/// Times that a capture clamps to the last moment (2554) are no reason to sum flows up.
+/// Captures clamp times beyond 2554 to the last representable one: flows there have records, too.
 #[test]
-fn many_flows_at_the_end_of_time() {
-    let (mut meter, mut out) = (Meter::new(long()), Vec::new());
-    let packets: Vec<Packet> = (0..5000).map(|n| Packet { time_ns: u64::MAX, ip_bytes: 40, ..giant(n) }).collect();
+fn flows_at_the_end_of_time_have_records() {
+    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
+    let packets: Vec<Packet> = (0..5000).map(|n| Packet { time_ns: u64::MAX, ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
     meter.drain(&mut out);
     assert_eq!(out.len(), 5000);
 }
-/// A known ordinary record takes an ordinary step past the last moment at which one may begin.
+/// Compact counters take ordinary gaps at the end of time.
 #[test]
-fn an_ordinary_step_at_the_end_of_time_needs_no_room() {
+fn ordinary_gap_at_the_end_of_time_needs_no_full_counters() {
     let first = u64::MAX - (1 << 48);
-    let mut packets: Vec<Packet> = (0..4096).map(|n| Packet { time_ns: first, ..giant(n) }).collect();
-    let known = Packet { time_ns: first, ip_bytes: 40, frame_bytes: 54, ..giant(9000) };
+    let mut packets: Vec<Packet> = (0..4096).map(|n| Packet { time_ns: first, ..jumbogram(n) }).collect();
+    let known = Packet { time_ns: first, ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };
     packets.extend([known, Packet { time_ns: first - 1, ..known }, Packet { time_ns: first + 5 * S, ..known }]);
-    let (mut meter, mut out) = (Meter::new(long()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
     meter.process(&packets, &mut out);
     meter.drain(&mut out);
     assert_eq!(out.iter().filter(|f| f.source == known.source).map(FlowRecord::packets).sum::<u64>(), 3);
 }
-/// A wide record that ends gives its room back, and leaves nothing to the next flow in its place.
+/// A record that ends frees its full counters, and leaves nothing to the next flow in its slot.
 #[test]
-fn wide_records_give_their_room_back() {
-    let config = Config { flows: 1, policy: CacheFullPolicy::EvictOldestIdle, ..long() };
+fn ended_records_free_their_full_counters() {
+    let config = Config { flows: 1, policy: CacheFullPolicy::EvictOldestIdle, ..without_timeouts() };
     let (mut meter, mut out) = (Meter::new(config), Vec::new());
     for host in 0..5000 {
-        meter.process(&[giant(host)], &mut out);
+        meter.process(&[jumbogram(host)], &mut out);
     }
     meter.drain(&mut out);
     assert_eq!(out.len(), 5000);
     assert!(out.iter().all(|f| f.forward.packets == 1 && !f.approximate.has(Approximate::OVERFLOW)));
 }
-/// What is due and was not yet found by the hand ends by its timeout at the end of input.
+/// Expired records that the cursor has not reached end by their timeout at the end of input.
 #[test]
-fn the_end_of_input_applies_the_timeouts_once_more() {
-    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 120 * S, ..long() }), Vec::new());
-    let packets: Vec<Packet> = (0..600).map(|n| Packet { ip_bytes: 40, ..giant(n) }).collect();
+fn drain_applies_the_timeouts() {
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 120 * S, ..without_timeouts() }), Vec::new());
+    let packets: Vec<Packet> = (0..600).map(|n| Packet { ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
-    meter.process(&[Packet { time_ns: 120 * S, ..giant(5000) }], &mut out);
+    meter.process(&[Packet { time_ns: 120 * S, ..jumbogram(5000) }], &mut out);
     assert_eq!(out.len(), 256);
     meter.drain(&mut out);
     assert_eq!(out.iter().filter(|f| f.end_reason == EndReason::Idle).count(), 600);
 }
-/// Two flows whose hashes look the same in the index and whose keys differ only in what was asked for on top.
+/// Two flows with equal tags in the index whose keys differ only in their extension.
 #[test]
-fn equal_tags_are_not_equal_keys() {
+fn flows_with_equal_tags_are_distinguished_by_their_keys() {
     let key = KeyOptions { interface: true, ..KeyOptions::default() };
-    let (mut meter, mut out) = (Meter::new(Config { flows: 2, key, ..long() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { flows: 2, key, ..without_timeouts() }), Vec::new());
     let of = |interface| Packet { interface, ..udp(0, 1) };
     let tag = |interface| KeyHasher::new(Some(1)).hash(&of(interface), key) as u16 | 1;
     let mut seen = std::collections::HashMap::new();
@@ -161,11 +161,11 @@ fn equal_tags_are_not_equal_keys() {
     out.sort_by_key(|flow| flow.interface);
     assert_eq!(out.iter().map(|flow| (flow.interface, flow.packets())).collect::<Vec<_>>(), [(one, 2), (other, 3)]);
 }
-/// After 575 years of steps forward the clock stands still.
+/// After 575 years of forward steps the clock stands still.
 #[test]
-fn the_clock_does_not_come_around() {
+fn clock_does_not_wrap() {
     let (mut meter, mut out) =
-        (Meter::new(Config { idle_timeout_ns: 120 * S, active_timeout_ns: 300 * S, ..long() }), Vec::new());
+        (Meter::new(Config { idle_timeout_ns: 120 * S, active_timeout_ns: 300 * S, ..without_timeouts() }), Vec::new());
     for time_ns in [0, u64::MAX - (1 << 49), 0, u64::MAX - (1 << 49), 0, 1 << 40] {
         meter.process(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
     }
@@ -173,9 +173,9 @@ fn the_clock_does_not_come_around() {
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 6);
 }
 #[test]
-fn both_tags_are_part_of_the_key() {
+fn both_vlan_tags_are_part_of_the_key() {
     let key = KeyOptions { vlan: true, ..KeyOptions::default() };
-    let (mut meter, mut out) = (Meter::new(Config { key, ..long() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { key, ..without_timeouts() }), Vec::new());
     let of = |inner_vlan| Packet { vlan: 7, inner_vlan, ..udp(0, 1) };
     meter.process(&[of(8), of(9)], &mut out);
     assert_eq!(meter.live().flows, 2);

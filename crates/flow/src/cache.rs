@@ -1,0 +1,171 @@
+//! The flow cache: slots of flows, found by key, freed when flows end.
+//!
+//! Lookup: [`FlowCache::find`], on the fast path [`FlowIndex::candidate`]. Insertion:
+//! [`FlowCache::insert`]. Expiry: `schedule` finds slots that are due, `timeouts` decides.
+//! Invariant: a slot below `used` is either in the index or in the free list, until a drain
+//! ([`FlowCache::truncate`]) gives up free slots.
+
+use crate::clock::Clock;
+use crate::expiry_schedule::{ExpirySchedule, SCANNED_SLOTS};
+use crate::flow_index::FlowIndex;
+use crate::hash::KeyHasher;
+use crate::instructions::prefetch;
+use crate::key::{Key, KeyExtension};
+use crate::memory::Memory;
+use crate::slot::FlowSlot;
+use crate::timeouts::Timeouts;
+use crate::{Config, bounded};
+use std::io;
+
+#[derive(Debug)]
+pub(crate) struct FlowCache {
+    pub slots: Memory<FlowSlot>,
+    /// Per slot, if the flow key has extensions; else empty.
+    pub extensions: Memory<KeyExtension>,
+    pub index: FlowIndex,
+    pub hasher: KeyHasher,
+    pub timeouts: Timeouts,
+    pub schedule: ExpirySchedule,
+    /// Slots that were used and are free; the last one is taken first.
+    free: Vec<u32>,
+    /// Slots that were ever used: those below.
+    used: u32,
+    /// Slots to examine and the hashes of their keys; empty between calls.
+    pub due: Vec<(u32, u64)>,
+    /// Slots that a later scan will probably find due.
+    pub upcoming: Vec<u32>,
+}
+
+impl FlowCache {
+    /// # Errors
+    /// The system has not that much memory.
+    pub fn new(config: &Config, now_ns: u64) -> io::Result<Self> {
+        let (flows, pages) = (config.flows as usize, config.tuning.pages);
+        Ok(Self {
+            free: bounded::vec_with_capacity(flows)?,
+            index: FlowIndex::new(flows, pages)?,
+            slots: Memory::new(flows, pages)?,
+            extensions: Memory::new(if config.key.extend_key() { flows } else { 0 }, pages)?,
+            schedule: ExpirySchedule::new(flows, pages, now_ns)?,
+            timeouts: Timeouts { idle_ns: config.idle_timeout_ns, active_ns: config.active_timeout_ns },
+            hasher: KeyHasher::new(config.secret),
+            used: 0,
+            due: bounded::vec_with_capacity(SCANNED_SLOTS)?,
+            upcoming: bounded::vec_with_capacity(SCANNED_SLOTS)?,
+        })
+    }
+
+    pub fn memory_bytes_for(config: &Config) -> usize {
+        let flows = config.flows as usize;
+        let extension = if config.key.extend_key() { size_of::<KeyExtension>() } else { 0 };
+        let per_flow = size_of::<FlowSlot>() + extension + size_of::<u32>();
+        FlowIndex::memory_bytes_for(flows) + flows * per_flow + ExpirySchedule::memory_bytes_for(flows)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let lists = ExpirySchedule::memory_bytes_for(self.slots.len()) + self.free.capacity() * size_of::<u32>();
+        self.index.memory_bytes() + self.slots.memory_bytes() + self.extensions.memory_bytes() + lists
+    }
+
+    /// Number of slots that were ever used: those below it.
+    #[inline(always)]
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The slot of a key.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, key: &Key) -> Option<u32> {
+        self.index.find(hash, |slot| {
+            let slot = slot as usize;
+            let extension = self.extensions.get(slot);
+            self.slots[slot].state.matches(key) && extension.is_none_or(|extension| *extension == key.extension)
+        })
+    }
+
+    /// Inserts a flow into a slot that [`FlowCache::take_free`] returned.
+    pub fn insert(&mut self, slot: u32, hash: u64, flow: FlowSlot, extension: KeyExtension) {
+        self.slots[slot as usize] = flow;
+        if let Some(own) = self.extensions.get_mut(slot as usize) {
+            *own = extension;
+        }
+        self.set_due(slot);
+        self.index.insert(hash, slot);
+    }
+
+    /// Removes a flow and frees its slot.
+    pub fn remove(&mut self, slot: u32, hash: u64) {
+        self.index.remove(hash, slot);
+        self.slots[slot as usize].state.set_free();
+        self.schedule.clear(slot);
+        self.free.push(slot);
+    }
+
+    /// Takes a free slot, if there is one.
+    pub fn take_free(&mut self) -> Option<u32> {
+        let unused = self.used < self.slots.len() as u32;
+        let slot = self.free.pop().or(unused.then_some(self.used))?;
+        self.used = self.used.max(slot + 1);
+        Some(slot)
+    }
+
+    pub fn has_free_listed(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// The slot that the `nth` call of [`FlowCache::take_free`] from now on returns, counted from
+    /// 1, if it returns one.
+    #[inline(always)]
+    pub fn nth_free(&self, nth: usize) -> u32 {
+        match self.free.len().checked_sub(nth) {
+            Some(at) => self.free[at],
+            None => self.used + (nth - 1 - self.free.len()) as u32,
+        }
+    }
+
+    /// Gives up the slots from `used` on, which hold no flows, and forgets which slots are free.
+    pub fn truncate(&mut self, used: u32) {
+        self.free.clear();
+        self.used = used;
+        self.schedule.reset_cursor();
+    }
+
+    /// Hash of the key of the flow in a slot.
+    pub fn hash_of(&self, slot: u32) -> u64 {
+        self.hasher.hash_key(&self.slots[slot as usize].state.key(self.extension(slot)))
+    }
+
+    pub fn extension(&self, slot: u32) -> KeyExtension {
+        self.extensions.get(slot as usize).copied().unwrap_or(KeyExtension::NONE)
+    }
+
+    /// Whether no packet came for the idle timeout.
+    pub fn is_idle(&self, slot: u32, clock: &Clock) -> bool {
+        self.timeouts.is_idle(&self.slots[slot as usize].state, clock)
+    }
+
+    /// Schedules the next examination of a slot.
+    pub fn set_due(&mut self, slot: u32) {
+        self.schedule.set(slot, self.timeouts.deadline_ns(&self.slots[slot as usize].state));
+    }
+
+    /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `due`.
+    #[inline(always)]
+    pub fn find_due(&mut self, clock: &Clock) {
+        self.schedule.recount_ticks(self.used, clock.now_ns);
+        self.schedule.scan(self.used, clock.now_ns, |slot| self.due.push((slot, 0)));
+    }
+
+    /// Changes the timeouts, also of present flows.
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.timeouts = timeouts;
+        self.schedule.set_all_due(self.used);
+    }
+
+    /// Starts to load the counters of a slot and its bucket in the index; the slot's state is in
+    /// the cache.
+    pub fn prefetch_for_removal(&self, slot: u32) {
+        self.slots[slot as usize].counters.iter().for_each(prefetch);
+        self.index.prefetch(self.hash_of(slot));
+    }
+}

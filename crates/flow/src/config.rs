@@ -1,0 +1,99 @@
+//! Settings of a meter. Records depend on neither the secret nor the tuning.
+
+/// Fields of the flow key beyond network, addresses, ports and protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyOptions {
+    /// Both VLAN identifiers.
+    pub vlan: bool,
+    /// The interface.
+    pub interface: bool,
+    /// The tunnel's type and identifier.
+    pub tunnel: bool,
+    /// Unidirectional flows: each direction has its own record.
+    pub unidirectional: bool,
+}
+
+impl KeyOptions {
+    /// Addresses, ports and protocol; both directions in one record.
+    pub(crate) const DEFAULT: Self = Self { vlan: false, interface: false, tunnel: false, unidirectional: false };
+
+    /// Whether the key has fields beyond addresses, ports and protocol.
+    #[inline(always)]
+    pub(crate) fn extend_key(self) -> bool {
+        self.vlan || self.interface || self.tunnel
+    }
+}
+
+/// What happens to a packet of a new flow when the flow cache is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheFullPolicy {
+    /// Add it to an overflow record.
+    #[default]
+    Overflow,
+    /// End the flow that has been idle for longest among the next 16 slots.
+    EvictOldestIdle,
+    /// Drop it and count it.
+    Drop,
+}
+
+/// Settings of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Slots in the flow cache, at least 1.
+    pub flows: u32,
+    /// Idle timeout, ns.
+    pub idle_timeout_ns: u64,
+    /// Active timeout, ns.
+    pub active_timeout_ns: u64,
+    /// The flow key.
+    pub key: KeyOptions,
+    /// What a full flow cache does with new flows.
+    pub policy: CacheFullPolicy,
+    /// Secret of the key hash; `None` takes one from the operating system.
+    pub secret: Option<u64>,
+    /// Use of memory and processor.
+    pub tuning: Tuning,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            flows: 1 << 20,
+            idle_timeout_ns: 120_000_000_000,
+            active_timeout_ns: 300_000_000_000,
+            key: KeyOptions::default(),
+            policy: CacheFullPolicy::Overflow,
+            secret: None,
+            tuning: Tuning::default(),
+        }
+    }
+}
+
+/// Use of memory and processor. The defaults were measured to be fastest (`docs/performance.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Packets whose memory is prefetched together, 1 to 64; 1 prefetches nothing.
+    pub prefetch_packets: usize,
+    /// Pages of the flow cache's memory.
+    pub pages: PageKind,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { prefetch_packets: 64, pages: PageKind::Transparent }
+    }
+}
+
+/// Kind of memory pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PageKind {
+    /// 4 KiB pages.
+    Small,
+    /// Transparent huge pages of 2 MiB, as far as the system has some.
+    #[default]
+    Transparent,
+    /// 2 MiB pages reserved beforehand (hugetlbfs); 4 KiB pages if there are not enough.
+    Hugetlb2M,
+    /// 1 GiB pages reserved beforehand (hugetlbfs); 4 KiB pages if there are not enough.
+    Hugetlb1G,
+}

@@ -1,0 +1,268 @@
+//! Encapsulation of the records in the cache: VLAN tags, MPLS labels, tunnels and interface.
+//!
+//! The table holds the values of a direction's first packet and compares later packets with them.
+//! Records whose packets have none of them and came in on the default interface have no entry:
+//! they touch none of this memory.
+
+use crate::config::PageKind;
+use crate::key::tunnel_id;
+use crate::memory::Memory;
+use crate::slot::SlotFlags;
+use crate::{Approximate, Direction};
+use bytemuck::Zeroable;
+use std::io;
+use std::mem::offset_of;
+use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
+
+/// Labels and tunnels by slot.
+#[derive(Debug)]
+pub(crate) struct EncapsulationTable {
+    labels: Memory<Labels>,
+    tunnels: Memory<[Tunnel; 2]>,
+    /// The interface of the meter's first packet.
+    default_interface: u32,
+    /// Word of label and interface of a packet from that interface without a label.
+    default_word: u64,
+}
+
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+struct Labels {
+    sides: [Label; 2],
+    /// The interface of the record's first packet.
+    interface: u32,
+}
+
+/// The encapsulation of a record on its way to another meter.
+#[derive(Debug)]
+pub(crate) struct Encapsulation {
+    labels: Labels,
+    tunnels: Option<[Tunnel; 2]>,
+}
+
+/// As in [`Packet`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
+#[repr(C)]
+struct Label {
+    vlan: u16,
+    inner_vlan: u16,
+    mpls: u32,
+}
+
+/// As in [`Packet`]; all zero without a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
+#[repr(C)]
+struct Tunnel {
+    /// Number of the [`TunnelType`].
+    kind: u8,
+    has_id: u8,
+    unused: u16,
+    id: u32,
+    outer: [[u8; 16]; 2],
+}
+
+impl Label {
+    const NONE: Self = Self { vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls: NO_LABEL };
+
+    #[inline(always)]
+    fn write_to(self, direction: &mut Direction) {
+        (direction.vlan, direction.inner_vlan, direction.mpls_label) = (self.vlan, self.inner_vlan, self.mpls);
+    }
+}
+
+impl Tunnel {
+    #[inline(always)]
+    fn write_to(self, direction: &mut Direction) {
+        direction.tunnel_type = TYPES[usize::from(self.kind)];
+        direction.tunnel_id = (self.has_id != 0).then_some(self.id);
+        [direction.outer_source, direction.outer_destination] = self.outer;
+    }
+}
+
+impl Encapsulation {
+    /// The interface of the record's first packet.
+    pub fn interface(&self) -> u32 {
+        self.labels.interface
+    }
+
+    /// Writes the encapsulation of one side into its record.
+    pub fn write_to(&self, side: usize, direction: &mut Direction) {
+        self.labels.sides[side].write_to(direction);
+        if let Some(tunnels) = self.tunnels {
+            tunnels[side].write_to(direction);
+        }
+    }
+}
+
+/// The word of a packet that holds its MPLS label and its interface.
+const LABEL_AND_INTERFACE: usize = offset_of!(Packet, mpls_label) / 8;
+const _: () =
+    assert!(offset_of!(Packet, mpls_label) % 8 == 0 && offset_of!(Packet, interface) == LABEL_AND_INTERFACE * 8 + 4);
+
+const TYPES: [TunnelType; 9] = [
+    TunnelType::None,
+    TunnelType::Gre,
+    TunnelType::Ipip,
+    TunnelType::SixInFour,
+    TunnelType::FourInSix,
+    TunnelType::SixInSix,
+    TunnelType::Vxlan,
+    TunnelType::Geneve,
+    TunnelType::Gtpu,
+];
+
+impl EncapsulationTable {
+    /// # Errors
+    /// The system has not that much memory.
+    pub fn new(flows: usize) -> io::Result<Self> {
+        // Few entries are touched: large pages would be mostly empty.
+        Ok(Self {
+            labels: Memory::new(flows, PageKind::Small)?,
+            tunnels: Memory::new(flows, PageKind::Small)?,
+            default_interface: 0,
+            default_word: 0,
+        })
+    }
+
+    /// Memory of labels and of tunnels, bytes.
+    pub fn memory_bytes_for(flows: usize) -> [usize; 2] {
+        [flows * size_of::<Labels>(), flows * size_of::<[Tunnel; 2]>()]
+    }
+
+    /// Memory of labels and of tunnels, bytes; the system provides what is touched.
+    pub fn memory_bytes(&self) -> [usize; 2] {
+        [self.labels.memory_bytes(), self.tunnels.memory_bytes()]
+    }
+
+    pub fn set_default_interface(&mut self, interface: u32) {
+        self.default_interface = interface;
+        self.default_word =
+            Packet { mpls_label: NO_LABEL, interface, ..Packet::default() }.words()[LABEL_AND_INTERFACE];
+    }
+
+    /// Whether a packet has no tags, labels or tunnel and came in on the default interface.
+    #[inline(always)]
+    pub fn is_default(&self, packet: &Packet) -> bool {
+        packet.vlan == NO_VLAN
+            && packet.tunnel_type == TunnelType::None
+            && packet.words()[LABEL_AND_INTERFACE] == self.default_word
+    }
+
+    /// Stores the encapsulation of the first packet of a record (`opens_record`) or direction
+    /// (`opens_direction`), else compares. Returns bits of [`Approximate`] for what differs.
+    pub fn add(
+        &mut self,
+        slot: usize,
+        side: usize,
+        flags: &mut SlotFlags,
+        opens_record: bool,
+        opens_direction: bool,
+        packet: &Packet,
+    ) -> u16 {
+        let labels = &mut self.labels[slot];
+        if !flags.has(SlotFlags::LABELLED) {
+            flags.0 |= SlotFlags::LABELLED;
+            *labels = Labels { sides: [Label::NONE; 2], interface: self.default_interface };
+        }
+        if opens_record {
+            labels.interface = packet.interface;
+        }
+        let mut approximate = 0;
+        if labels.interface != packet.interface {
+            approximate |= Approximate::MIXED_INTERFACE;
+        }
+        let label = Label { vlan: packet.vlan, inner_vlan: packet.inner_vlan, mpls: packet.mpls_label };
+        let first = &mut labels.sides[side];
+        if opens_direction {
+            *first = label;
+        }
+        if (first.vlan, first.inner_vlan) != (label.vlan, label.inner_vlan) {
+            approximate |= Approximate::MIXED_VLAN;
+        }
+        if first.mpls != label.mpls {
+            approximate |= Approximate::MIXED_MPLS;
+        }
+        if packet.tunnel_type != TunnelType::None || flags.has(SlotFlags::TUNNELLED) {
+            approximate |= self.add_tunnel(slot, side, flags, opens_direction, packet);
+        }
+        approximate
+    }
+
+    fn add_tunnel(
+        &mut self,
+        slot: usize,
+        side: usize,
+        flags: &mut SlotFlags,
+        opens_direction: bool,
+        packet: &Packet,
+    ) -> u16 {
+        let tunnels = &mut self.tunnels[slot];
+        if !flags.has(SlotFlags::TUNNELLED) {
+            flags.0 |= SlotFlags::TUNNELLED;
+            *tunnels = Zeroable::zeroed();
+        }
+        let id = tunnel_id(packet);
+        let tunnel = Tunnel {
+            kind: packet.tunnel_type as u8,
+            has_id: id.is_some().into(),
+            unused: 0,
+            id: id.unwrap_or(0),
+            outer: [packet.outer_source, packet.outer_destination],
+        };
+        if opens_direction {
+            tunnels[side] = tunnel;
+        }
+        if tunnels[side] == tunnel { 0 } else { Approximate::MIXED_TUNNEL }
+    }
+
+    /// Writes the encapsulation of one side into its record.
+    pub fn write_to(&self, slot: usize, side: usize, flags: SlotFlags, direction: &mut Direction) {
+        if flags.has(SlotFlags::LABELLED) {
+            self.labels[slot].sides[side].write_to(direction);
+        }
+        if flags.has(SlotFlags::TUNNELLED) {
+            self.tunnels[slot][side].write_to(direction);
+        }
+    }
+
+    /// The entry of a record, if it has one.
+    pub fn copy(&self, slot: usize, flags: SlotFlags) -> Option<Encapsulation> {
+        flags.has(SlotFlags::LABELLED).then(|| Encapsulation {
+            labels: self.labels[slot],
+            tunnels: flags.has(SlotFlags::TUNNELLED).then(|| self.tunnels[slot]),
+        })
+    }
+
+    /// Stores the entry of a migrated record. `interface` was the default in the meter it left.
+    pub fn put(&mut self, slot: usize, flags: &mut SlotFlags, encapsulation: Option<Encapsulation>, interface: u32) {
+        if let Some(Encapsulation { labels, tunnels }) = encapsulation {
+            self.labels[slot] = labels;
+            if let Some(tunnels) = tunnels {
+                self.tunnels[slot] = tunnels;
+            }
+        } else if interface != self.default_interface {
+            flags.0 |= SlotFlags::LABELLED;
+            self.labels[slot] = Labels { sides: [Label::NONE; 2], interface };
+        }
+    }
+
+    /// The interface of records without an entry.
+    pub fn default_interface(&self) -> u32 {
+        self.default_interface
+    }
+
+    /// The interface of the record's first packet.
+    pub fn interface(&self, slot: usize, flags: SlotFlags) -> u32 {
+        if flags.has(SlotFlags::LABELLED) { self.labels[slot].interface } else { self.default_interface }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnel_types_have_the_index_of_their_number() {
+        assert!(TYPES.iter().enumerate().all(|(number, &kind)| kind as usize == number));
+    }
+}

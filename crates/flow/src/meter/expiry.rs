@@ -1,0 +1,203 @@
+//! How records end: timeouts, the scan for expired slots, the drain at the end, and the export.
+
+use super::{GROUP, Meter};
+use crate::instructions::prefetch;
+use crate::key::Side;
+use crate::slot::{FlowKeyState, SlotFlags};
+use crate::{Approximate, Direction, EndReason, FlowRecord};
+use weir_packet::Packet;
+
+impl Meter {
+    /// Scans the next slots and ends what has expired there.
+    #[inline(always)]
+    pub(super) fn expire_next_slots(&mut self, out: &mut Vec<FlowRecord>) {
+        self.cache.find_due(&self.clock);
+        if !self.cache.due.is_empty() {
+            self.expire_due(out);
+        }
+        self.prefetch_upcoming();
+        if self.search.has_unsearched() {
+            self.search_beside_packets();
+        }
+        self.export_due_overflow(out);
+    }
+
+    /// Examines the slots that the scan found.
+    #[inline(never)]
+    fn expire_due(&mut self, out: &mut Vec<FlowRecord>) {
+        let mut due = std::mem::take(&mut self.cache.due);
+        for (slot, hash) in &mut due {
+            *hash = self.cache.hash_of(*slot);
+            self.cache.index.prefetch(*hash);
+        }
+        for (slot, hash) in due.drain(..) {
+            if !self.expire(slot, hash, out) {
+                self.cache.set_due(slot);
+            }
+        }
+        self.cache.due = due;
+    }
+
+    /// Prefetches what the scan after the next one will probably need, and more of what the next
+    /// one will. Affects only speed.
+    #[inline(always)]
+    fn prefetch_upcoming(&mut self) {
+        while let Some(slot) = self.cache.upcoming.pop() {
+            if self.cache.is_idle(slot, &self.clock) {
+                self.cache.prefetch_for_removal(slot);
+                if self.is_connection(slot) {
+                    self.tcp.prefetch(slot);
+                }
+            }
+        }
+        let (cache, now_ns) = (&mut self.cache, self.clock.now_ns);
+        cache.schedule.scan_ahead(cache.used(), now_ns, |slot| {
+            prefetch(&cache.slots[slot as usize].state);
+            cache.upcoming.push(slot);
+        });
+    }
+
+    /// Ends what has expired in a slot: its record, the flow, or both. Returns whether the slot is
+    /// free now.
+    pub(super) fn expire(&mut self, slot: u32, hash: u64, out: &mut Vec<FlowRecord>) -> bool {
+        if self.cache.timeouts.is_active_due(&self.cache.slots[slot as usize].state, &self.clock) {
+            self.end_record(slot, out);
+        }
+        let idle = self.cache.is_idle(slot, &self.clock);
+        if idle {
+            self.end_flow(slot, hash, EndReason::Idle, out);
+        }
+        idle
+    }
+
+    /// Whether a packet of its key belongs to the flow in a slot. If so, a record that has expired
+    /// is exported; if not, the flow is ended and the slot is free.
+    pub(super) fn accepts(&mut self, slot: u32, hash: u64, packet: &Packet, out: &mut Vec<FlowRecord>) -> bool {
+        if self.cache.slots[slot as usize].state.flags().has(SlotFlags::CLOSING) {
+            if packet.control & Packet::SYN == 0 && !self.cache.is_idle(slot, &self.clock) {
+                return true;
+            }
+            self.end_flow(slot, hash, EndReason::EndOfFlow, out);
+            return false;
+        }
+        !self.expire(slot, hash, out)
+    }
+
+    /// Ends up to `limit` records, so that draining needs no memory for all of them. Returns
+    /// whether records may be left. For the end of input: packets that are metered in between find
+    /// fewer slots, as free ones are given up.
+    pub fn drain_up_to(&mut self, limit: usize, out: &mut Vec<FlowRecord>) -> bool {
+        let enough = out.len().saturating_add(limit);
+        self.cache.truncate(self.cache.used());
+        while out.len() < enough && self.cache.used() > 0 {
+            let slot = self.cache.used() - 1;
+            if (slot as usize).is_multiple_of(GROUP) {
+                for ahead in slot.saturating_sub(GROUP as u32)..slot {
+                    self.cache.index.prefetch(self.cache.hash_of(ahead));
+                }
+            }
+            if !self.cache.slots[slot as usize].state.is_free() {
+                let hash = self.cache.hash_of(slot);
+                if !self.expire(slot, hash, out) {
+                    self.end_flow(slot, hash, EndReason::Forced, out);
+                }
+            }
+            self.cache.truncate(slot);
+        }
+        while out.len() < enough
+            && let Some(record) = self.overflow.take_oldest()
+        {
+            self.export_overflow(record, out);
+        }
+        out.len() >= enough
+    }
+
+    /// Ends a flow: exports its record, if it has one, and frees the slot. The record of a closing
+    /// connection has reason [`EndReason::EndOfFlow`], whatever `reason` is.
+    pub(super) fn end_flow(&mut self, slot: u32, hash: u64, reason: EndReason, out: &mut Vec<FlowRecord>) {
+        let flags = self.cache.slots[slot as usize].state.flags();
+        if !flags.has(SlotFlags::BETWEEN_RECORDS) {
+            let reason = if flags.has(SlotFlags::CLOSING) { EndReason::EndOfFlow } else { reason };
+            self.export_record(slot, reason, out);
+        }
+        if self.is_connection(slot) {
+            self.tcp.end_connection(slot);
+        }
+        self.cache.remove(slot, hash);
+    }
+
+    /// Ends a record by the active timeout. The flow stays for one idle timeout from then.
+    fn end_record(&mut self, slot: u32, out: &mut Vec<FlowRecord>) {
+        let analysed = !self.tcp.is_unanalysed(slot);
+        self.export_record(slot, EndReason::Active, out);
+        if self.is_connection(slot) {
+            self.tcp.end_record(slot, analysed, self.cache.slots[slot as usize].state.record_began_ns);
+        }
+        let state = &mut self.cache.slots[slot as usize].state;
+        state.set_flags(SlotFlags(state.flags().of_flow().0 | SlotFlags::BETWEEN_RECORDS));
+        state.idle_since_ns = state.record_began_ns + self.cache.timeouts.active_ns;
+        self.cache.set_due(slot);
+    }
+
+    /// Exports the record of a slot: appends it to `out`, the initiator as its source, and clears
+    /// what other tables hold of it.
+    fn export_record(&mut self, slot: u32, end_reason: EndReason, out: &mut Vec<FlowRecord>) {
+        let unanalysed = self.tcp.is_unanalysed(slot);
+        // A record has more than 1 KiB: it is written in place.
+        out.push(if self.is_connection(slot) && !unanalysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
+        let Some(record) = out.last_mut() else { return };
+        let state = self.cache.slots[slot as usize].state;
+        let initiator = state.write_key(record);
+        record.end_reason = end_reason;
+        if unanalysed {
+            record.approximate.0 |= Approximate::UNANALYSED;
+            self.tcp.clear_unanalysed(slot);
+        }
+        record.interface = self.encapsulation.interface(slot as usize, state.flags());
+        self.write_direction(slot, initiator, &state, &mut record.forward);
+        self.write_direction(slot, 1 - initiator, &state, &mut record.reverse);
+        if let Some(reports) = &mut record.tcp {
+            self.tcp.write_reports(slot, initiator, [record.forward.packets, record.reverse.packets], reports);
+        }
+        self.count_exported(record);
+    }
+
+    /// Writes one side of a record into an empty direction.
+    #[inline(always)]
+    fn write_direction(&mut self, slot: u32, side: Side, state: &FlowKeyState, direction: &mut Direction) {
+        let full =
+            if state.flags().has(SlotFlags::FULL_COUNTERS) { self.full_counters.remove(slot, side) } else { None };
+        let compact = &self.cache.slots[slot as usize].counters[side];
+        match full {
+            Some(full) => *direction = full,
+            None if compact.packets() == 0 => return,
+            None => compact.write_to(direction),
+        }
+        state.write_headers(side, direction);
+        self.encapsulation.write_to(slot as usize, side, state.flags(), direction);
+    }
+
+    /// Exports the overflow records that have reached the active timeout.
+    #[inline(always)]
+    pub(super) fn export_due_overflow(&mut self, out: &mut Vec<FlowRecord>) {
+        while let Some(record) = self.overflow.take_due(self.cache.timeouts.active_ns, self.clock.now_ns) {
+            self.export_overflow(record, out);
+        }
+    }
+
+    fn export_overflow(&mut self, record: FlowRecord, out: &mut Vec<FlowRecord>) {
+        self.count_exported(&record);
+        out.push(record);
+    }
+
+    fn count_exported(&mut self, record: &FlowRecord) {
+        self.live.flows -= 1;
+        self.live.packets -= record.packets();
+        self.live.bytes -= record.frame_bytes();
+    }
+
+    /// Whether a slot has a TCP connection.
+    pub(super) fn is_connection(&self, slot: u32) -> bool {
+        self.cache.slots[slot as usize].state.is_tcp()
+    }
+}

@@ -1,0 +1,163 @@
+//! Packets that need more than the fast path: first packets, fragments, encapsulation, full
+//! counters, expired records, SYN, FIN and RST.
+
+use super::Meter;
+use crate::compact_counters::CompactCounters;
+use crate::hash::HashedKey;
+use crate::key::{Key, Side};
+use crate::slot::{FlowSlot, SlotFlags, TCP};
+use crate::{Approximate, FlowRecord};
+use weir_ledger::PacketAnomaly;
+use weir_packet::{Flags, Packet};
+
+impl Meter {
+    /// Meters any packet.
+    #[inline(never)]
+    pub(super) fn process_slow(&mut self, hashed: &HashedKey, packet: &Packet, out: &mut Vec<FlowRecord>) {
+        let HashedKey { mut hash, mut side, mut ports_and_protocol } = *hashed;
+        let options = self.config.key;
+        let (mut packet, mut approximate) = (packet, 0);
+        let with_ports;
+        if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
+            let mut fragment = *packet;
+            if !self.resolve_fragment(&mut fragment) {
+                self.counters.anomalies.count(PacketAnomaly::FragmentUnattributed);
+                approximate = Approximate::FRAGMENTS;
+            }
+            with_ports = fragment;
+            packet = &with_ports;
+            HashedKey { hash, side, ports_and_protocol } = self.cache.hasher.hash_packet(packet, options);
+        }
+        let key = Key::new(packet, side, ports_and_protocol, options);
+        let known = self.cache.find(hash, &key);
+        // A packet that needs full counters opens no record if there are none left.
+        let has_full_counters = |slot| self.full_counters.contains(slot, side);
+        let refused = !CompactCounters::can_start(packet)
+            && self.full_counters.is_full()
+            && !known.is_some_and(has_full_counters);
+        let slot = if refused {
+            None
+        } else {
+            known.filter(|&slot| self.accepts(slot, hash, packet, out)).or_else(|| {
+                if !self.detail.small_flows && !self.small_flows.is_large(hash) {
+                    approximate |= Approximate::AGGREGATED;
+                    return None;
+                }
+                self.admit(&key, hash, side, packet, out)
+            })
+        };
+        match slot {
+            Some(slot) if self.count(slot, side, approximate, packet) => self.analyse(slot, side, packet),
+            _ => self.refuse(packet, approximate, out),
+        }
+    }
+
+    /// Remembers a first fragment, or gives a later one the ports of its flow. Returns false if the
+    /// flow of a later one is unknown.
+    fn resolve_fragment(&mut self, fragment: &mut Packet) -> bool {
+        if fragment.flags.has(Flags::LOOKED_UP) {
+            return !fragment.flags.has(Flags::FRAGMENT_LATER);
+        }
+        self.fragments.resolve(fragment, self.clock.now_ns)
+    }
+
+    /// Counts a packet in the record of a slot. Returns false if it needs full counters and there
+    /// are none left.
+    #[inline(always)]
+    fn count(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
+        let flow = &mut self.cache.slots[slot as usize];
+        let simple = approximate == 0 && !flow.state.flags().need_slow_path() && self.encapsulation.is_default(packet);
+        if simple && flow.add(side, packet) {
+            flow.state.idle_since_ns = self.clock.now_ns;
+            self.update_tcp_state(slot, side, packet);
+            return true;
+        }
+        self.count_any(slot, side, approximate, packet)
+    }
+
+    fn count_any(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
+        let flow = &mut self.cache.slots[slot as usize];
+        if flow.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
+            if packet.protocol == TCP {
+                self.tcp.start_record(slot, flow.state.record_began_ns);
+            }
+            flow.start_next_record(self.clock.now_ns);
+            self.cache.set_due(slot);
+            self.counters.created += 1;
+            self.live.flows += 1;
+        }
+        let packets = self.packets(slot);
+        let (opens_record, opens_direction) = (packets == [0; 2], packets[side] == 0);
+        let flow = &mut self.cache.slots[slot as usize];
+        let mut flags = flow.state.flags();
+        let is_full = flags.has(SlotFlags::FULL_COUNTERS) && self.full_counters.contains(slot, side);
+        if is_full || !flow.add(side, packet) {
+            let compact = std::mem::replace(&mut flow.counters[side], CompactCounters::EMPTY);
+            if !self.full_counters.add(slot, side, || compact.to_direction(), packet) {
+                flow.counters[side] = compact;
+                return false;
+            }
+            flags.0 |= SlotFlags::FULL_COUNTERS;
+            flow.state.add_headers(side, opens_direction, packet);
+        }
+        flags.0 |= 1 << (SlotFlags::SEEN_SHIFT + side as u32);
+        flags.add_approximate(approximate);
+        if flags.has(SlotFlags::LABELLED) || !self.encapsulation.is_default(packet) {
+            let mixed = self.encapsulation.add(slot as usize, side, &mut flags, opens_record, opens_direction, packet);
+            flags.add_approximate(mixed);
+        }
+        flow.state.set_flags(flags);
+        if !flags.has(SlotFlags::CLOSING) {
+            flow.state.idle_since_ns = self.clock.now_ns;
+            self.update_tcp_state(slot, side, packet);
+        }
+        true
+    }
+
+    /// Packets of both sides in the current record.
+    fn packets(&self, slot: u32) -> [u64; 2] {
+        let FlowSlot { state, counters } = &self.cache.slots[slot as usize];
+        let compact = [0, 1].map(|side| counters[side].packets());
+        if state.flags().has(SlotFlags::FULL_COUNTERS) {
+            return [0, 1].map(|side| compact[side] + self.full_counters.packets(slot, side));
+        }
+        compact
+    }
+
+    /// Analyses a packet that was counted, if it is TCP.
+    #[inline(never)]
+    pub(super) fn analyse(&mut self, slot: u32, side: Side, packet: &Packet) {
+        if packet.protocol == TCP {
+            self.tcp.add(slot, side, packet, self.cache.slots[slot as usize].state.record_began_ns);
+        }
+    }
+
+    /// Applies SYN, FIN and RST: who is the initiator, and whether the connection is closing.
+    #[inline(never)]
+    pub(super) fn update_tcp_state(&mut self, slot: u32, side: Side, packet: &Packet) {
+        let state = &mut self.cache.slots[slot as usize].state;
+        let mut flags = state.flags();
+        let one_way = self.config.key.unidirectional;
+        let syn = packet.control & Packet::SYN != 0;
+        if syn && !flags.has(SlotFlags::INITIATOR_FINAL) && !one_way && state.endpoint(0) != state.endpoint(1) {
+            let answers = packet.control & Packet::ACK != 0;
+            let initiator = side as u16 ^ u16::from(answers);
+            flags.0 = flags.0 & !(1 << SlotFlags::INITIATOR_SHIFT)
+                | initiator << SlotFlags::INITIATOR_SHIFT
+                | SlotFlags::INITIATOR_FINAL;
+        }
+        if packet.protocol == TCP {
+            if packet.control & Packet::FIN != 0 {
+                flags.0 |= 1 << (SlotFlags::FIN_SHIFT + side as u32);
+            }
+            let fins = flags.0 >> SlotFlags::FIN_SHIFT & 3;
+            if packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0) {
+                flags.0 |= SlotFlags::CLOSING;
+            }
+        }
+        state.set_flags(flags);
+        if flags.has(SlotFlags::CLOSING) {
+            self.cache.set_due(slot);
+        }
+    }
+}

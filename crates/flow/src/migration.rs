@@ -1,0 +1,179 @@
+//! Flows on their way to another meter, and the search for them (`meter/migration.rs`).
+
+use crate::clock::Clock;
+use crate::config::PageKind;
+use crate::encapsulation::Encapsulation;
+use crate::key::{KeyExtension, Side};
+use crate::memory::Memory;
+use crate::partition::BucketSet;
+use crate::slot::{FlowSlot, SlotFlags};
+use crate::{Approximate, Direction, EndReason, FlowRecord};
+use std::io;
+use weir_ledger::RecordTotals;
+use weir_tcp::{Connection, TcpAnomalies};
+
+/// A flow that has left one meter for another: [`crate::Meter::migrate_out`],
+/// [`crate::Meter::migrate_in`]. If it is dropped, its packets are in no record.
+#[derive(Debug)]
+pub struct MigratedFlow {
+    pub(crate) slot: FlowSlot,
+    /// [`Connection::NEW`] for other protocols.
+    pub(crate) connection: Connection,
+    pub(crate) anomalies: TcpAnomalies,
+    /// Whether the record missed the TCP analysis of a packet.
+    pub(crate) unanalysed: bool,
+    pub(crate) extension: KeyExtension,
+    /// Clock of the meter it left, to which its times refer.
+    pub(crate) clock: Clock,
+    /// Default interface of the meter it left.
+    pub(crate) interface: u32,
+    /// What few flows have.
+    pub(crate) rare: Option<Box<RareState>>,
+}
+
+const _: () = assert!(size_of::<MigratedFlow>() == 512);
+
+#[derive(Debug)]
+pub(crate) struct RareState {
+    pub encapsulation: Option<Encapsulation>,
+    /// Full counters per side.
+    pub counters: [Option<Direction>; 2],
+}
+
+impl MigratedFlow {
+    pub(crate) fn full_counters(&self, side: Side) -> Option<&Direction> {
+        self.rare.as_ref()?.counters[side].as_ref()
+    }
+
+    /// Its record with packets and octets; nothing between two records.
+    pub(crate) fn totals(&self) -> RecordTotals {
+        if self.slot.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
+            return RecordTotals::default();
+        }
+        let mut totals = RecordTotals { flows: 1, ..RecordTotals::default() };
+        for side in [0, 1] {
+            let compact = self.slot.counters[side].to_direction();
+            let direction = self.full_counters(side).unwrap_or(&compact);
+            totals.packets += direction.packets;
+            totals.bytes += direction.frame_bytes;
+        }
+        totals
+    }
+
+    /// The record of a flow for which the new meter has no memory; `None` between two records.
+    pub(crate) fn record(&self) -> Option<FlowRecord> {
+        let state = &self.slot.state;
+        if state.flags().has(SlotFlags::BETWEEN_RECORDS) {
+            return None;
+        }
+        let mut record = FlowRecord::NONE;
+        let initiator = state.write_key(&mut record);
+        let closing = state.flags().has(SlotFlags::CLOSING);
+        record.end_reason = if closing { EndReason::EndOfFlow } else { EndReason::LackOfResources };
+        let encapsulation = self.rare.as_ref().and_then(|rare| rare.encapsulation.as_ref());
+        record.interface = encapsulation.map_or(self.interface, Encapsulation::interface);
+        for (side, direction) in [(initiator, &mut record.forward), (1 - initiator, &mut record.reverse)] {
+            *direction = self.full_counters(side).copied().unwrap_or_else(|| self.slot.counters[side].to_direction());
+            if direction.packets > 0 {
+                state.write_headers(side, direction);
+                if let Some(encapsulation) = encapsulation {
+                    encapsulation.write_to(side, direction);
+                }
+            }
+        }
+        if self.unanalysed {
+            record.approximate.0 |= Approximate::UNANALYSED;
+        } else if state.is_tcp() {
+            let report = |side, packets| self.connection.report_detached(side, packets, &self.anomalies);
+            record.tcp =
+                Some([report(initiator, record.forward.packets), report(1 - initiator, record.reverse.packets)]);
+        }
+        Some(record)
+    }
+}
+
+/// The search for the flows of some buckets, and the list of slots that were found.
+#[derive(Debug)]
+pub(crate) struct MigrationSearch {
+    active: bool,
+    buckets: BucketSet,
+    /// Slots that are not searched yet. Flows that start during the search are listed when they do.
+    from: u32,
+    until: u32,
+    /// The slot that was listed last plus 1, or [`END`].
+    first: u32,
+    /// Per slot, the one that was listed before it in the same form; 0 if it is not listed.
+    next: Memory<u32>,
+}
+
+/// End of the list.
+const END: u32 = u32::MAX;
+
+impl MigrationSearch {
+    /// # Errors
+    /// The system has not that much memory.
+    pub fn new(slots: usize) -> io::Result<Self> {
+        // Small pages: only those of slots that are found are touched.
+        let next = Memory::new(slots, PageKind::Small)?;
+        Ok(Self { active: false, buckets: BucketSet::new(), from: 0, until: 0, first: END, next })
+    }
+
+    pub fn memory_bytes_for(slots: usize) -> usize {
+        slots * size_of::<u32>()
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.next.memory_bytes()
+    }
+
+    /// Starts a search of the slots below `until`; another one is cancelled.
+    pub fn start(&mut self, buckets: BucketSet, until: u32) {
+        self.cancel();
+        (self.active, self.buckets, self.until) = (true, buckets, until);
+    }
+
+    pub fn cancel(&mut self) {
+        while self.pop().is_some() {}
+        (self.active, self.from, self.until) = (false, 0, 0);
+    }
+
+    #[inline(always)]
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Whether slots are left to search.
+    #[inline(always)]
+    pub fn has_unsearched(&self) -> bool {
+        self.from < self.until
+    }
+
+    /// Takes up to `count` slots to search.
+    pub fn take_range(&mut self, count: u32) -> std::ops::Range<u32> {
+        let from = self.from;
+        self.from = self.until.min(from.saturating_add(count));
+        from..self.from
+    }
+
+    pub fn wants(&self, bucket: u16) -> bool {
+        self.buckets.contains(bucket)
+    }
+
+    /// Lists a slot, once.
+    pub fn push(&mut self, slot: u32) {
+        let next = &mut self.next[slot as usize];
+        if *next == 0 {
+            *next = std::mem::replace(&mut self.first, slot + 1);
+        }
+    }
+
+    /// Takes a slot from the list.
+    pub fn pop(&mut self) -> Option<u32> {
+        if self.first == END {
+            return None;
+        }
+        let slot = self.first - 1;
+        self.first = std::mem::take(&mut self.next[slot as usize]);
+        Some(slot)
+    }
+}

@@ -1,0 +1,301 @@
+//! A slot of the flow cache: three cache lines, of which an ordinary packet touches two.
+//!
+//! ```text
+//! state        flow key, flags, clock times, TTL and control bits of both directions
+//! counters[0]  counters of the packets that the low endpoint sent
+//! counters[1]  counters of the packets that the high endpoint sent
+//! ```
+//! Which endpoint is low is fixed per key and otherwise arbitrary ([`crate::key`]).
+
+use crate::compact_counters::CompactCounters;
+use crate::key::{Key, KeyExtension, Side};
+use crate::{Approximate, Direction, FlowRecord};
+use bytemuck::Zeroable;
+use weir_packet::{Network, Packet};
+
+/// IP protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
+
+/// A flow and its current record.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(crate) struct FlowSlot {
+    pub state: FlowKeyState,
+    pub counters: [CompactCounters; 2],
+}
+
+/// Key and state of a flow.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct FlowKeyState {
+    /// As in [`Key`].
+    pub addresses: [u64; 4],
+    /// As in [`Key`]; the 16 bits from bit 8 on, unused there, are [`SlotFlags`]. 0 in a free slot.
+    ports_protocol_flags: u64,
+    /// Clock time of the record's first packet; between two records, of the last record's first
+    /// packet.
+    pub record_began_ns: u64,
+    /// Clock time from which the idle timeout counts: the last packet; of a closing connection its
+    /// end; between two records the active deadline of the last one.
+    pub idle_since_ns: u64,
+    /// Per side: TCP control bits of all packets; of ICMP, which has none, type and code.
+    pub control: [u16; 2],
+    /// Per side: the smallest TTL and, from bit 8 on, the largest.
+    pub ttl: [u16; 2],
+}
+
+/// State of a flow and its record in single bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct SlotFlags(pub u16);
+
+/// Position of [`SlotFlags`] in their word.
+const FLAGS_SHIFT: u32 = 8;
+const FLAGS_MASK: u64 = 0xffff << FLAGS_SHIFT;
+
+impl SlotFlags {
+    /// The TCP connection ended by FIN or RST; late packets still belong to the record.
+    pub const CLOSING: u16 = 1;
+    /// The flow is between two records, after an active timeout.
+    pub const BETWEEN_RECORDS: u16 = 1 << 1;
+    /// Position of the bit for the side that is the initiator.
+    pub const INITIATOR_SHIFT: u32 = 2;
+    /// The initiator is final: a SYN was seen, or this is not the flow's first record.
+    pub const INITIATOR_FINAL: u16 = 1 << 3;
+    /// Position of two bits, one per side: a FIN was seen in this flow.
+    pub const FIN_SHIFT: u32 = 4;
+    /// Position of two bits, one per side: a packet was seen in this flow.
+    pub const SEEN_SHIFT: u32 = 6;
+    /// The encapsulation table has labels of the record.
+    pub const LABELLED: u16 = 1 << 8;
+    /// The encapsulation table has tunnels of the record.
+    pub const TUNNELLED: u16 = 1 << 9;
+    /// At least one side has full counters.
+    pub const FULL_COUNTERS: u16 = 1 << 10;
+    /// Position of the bits of [`Approximate`], without its lowest bit and those from the seventh
+    /// on.
+    const APPROXIMATE_SHIFT: u32 = 11;
+
+    /// With any of these, packets need more than [`CompactCounters`] and take the slow path.
+    const SLOW_PATH: u16 = Self::CLOSING | Self::BETWEEN_RECORDS | Self::LABELLED | Self::FULL_COUNTERS;
+    /// What belongs to the flow and not to one of its records.
+    const OF_FLOW: u16 = 1 << Self::INITIATOR_SHIFT | 3 << Self::FIN_SHIFT | 3 << Self::SEEN_SHIFT;
+
+    #[inline(always)]
+    pub fn has(self, flag: u16) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Whether packets need more than [`CompactCounters`].
+    pub fn need_slow_path(self) -> bool {
+        self.has(Self::SLOW_PATH)
+    }
+
+    /// Whether the slot has a record that is neither ended nor closing.
+    pub fn is_open(self) -> bool {
+        !self.has(Self::CLOSING | Self::BETWEEN_RECORDS)
+    }
+
+    /// The flags of the flow without those of its last record.
+    pub fn of_flow(self) -> Self {
+        Self(self.0 & Self::OF_FLOW | Self::INITIATOR_FINAL)
+    }
+
+    pub fn approximate(self) -> u16 {
+        (self.0 >> Self::APPROXIMATE_SHIFT) * 2
+    }
+
+    /// Adds bits of [`Approximate`].
+    #[inline(always)]
+    pub fn add_approximate(&mut self, approximate: u16) {
+        self.0 |= (approximate / 2) << Self::APPROXIMATE_SHIFT;
+    }
+}
+
+impl FlowKeyState {
+    /// State of a flow whose first packet `side` sends now.
+    pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
+        Self {
+            addresses: key.addresses,
+            ports_protocol_flags: key.ports_and_protocol | (side as u64) << (FLAGS_SHIFT + SlotFlags::INITIATOR_SHIFT),
+            record_began_ns: now_ns,
+            idle_since_ns: now_ns,
+            control: [0; 2],
+            ttl: [0; 2],
+        }
+    }
+
+    /// Whether this is the flow of a key (its extension aside) and packets may take the fast path.
+    #[inline(always)]
+    pub fn matches_fast(&self, key: &Key) -> bool {
+        self.matches_under(key, !FLAGS_MASK | (SlotFlags::SLOW_PATH as u64) << FLAGS_SHIFT)
+    }
+
+    /// Whether this is the flow of a key (its extension aside).
+    pub fn matches(&self, key: &Key) -> bool {
+        self.matches_under(key, !FLAGS_MASK)
+    }
+
+    #[inline(always)]
+    fn matches_under(&self, key: &Key, mask: u64) -> bool {
+        // Word by word: compilers compare two arrays as vectors, which made the meter a third
+        // slower.
+        let [a, b, c, d] = self.addresses;
+        let [e, f, g, h] = key.addresses;
+        (self.ports_protocol_flags ^ key.ports_and_protocol) & mask == 0 && b == f && d == h && a == e && c == g
+    }
+
+    /// The flow key with its extension.
+    pub fn key(&self, extension: KeyExtension) -> Key {
+        let ports_and_protocol = self.ports_protocol_flags & !FLAGS_MASK;
+        Key { addresses: self.addresses, ports_and_protocol, extension }
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.ports_protocol_flags == 0
+    }
+
+    /// Marks the slot as free.
+    pub fn set_free(&mut self) {
+        self.ports_protocol_flags = 0;
+    }
+
+    /// Address and port of one side.
+    pub fn endpoint(&self, side: Side) -> ([u8; 16], u16) {
+        let address = [self.addresses[2 * side], self.addresses[2 * side + 1]];
+        (bytemuck::must_cast(address), (self.ports_protocol_flags >> (32 + 16 * side)) as u16)
+    }
+
+    pub fn protocol(&self) -> u8 {
+        self.ports_protocol_flags as u8
+    }
+
+    pub fn is_tcp(&self) -> bool {
+        self.protocol() == TCP
+    }
+
+    pub fn network(&self) -> Network {
+        let number = (self.ports_protocol_flags >> 24) as u8;
+        [Network::Ipv6, Network::Layer2].into_iter().find(|&network| network as u8 == number).unwrap_or(Network::Ipv4)
+    }
+
+    #[inline(always)]
+    pub fn flags(&self) -> SlotFlags {
+        SlotFlags((self.ports_protocol_flags >> FLAGS_SHIFT) as u16)
+    }
+
+    #[inline(always)]
+    pub fn set_flags(&mut self, flags: SlotFlags) {
+        self.ports_protocol_flags = self.ports_protocol_flags & !FLAGS_MASK | u64::from(flags.0) << FLAGS_SHIFT;
+    }
+
+    #[inline(always)]
+    pub fn add_flags(&mut self, flags: u16) {
+        self.ports_protocol_flags |= u64::from(flags) << FLAGS_SHIFT;
+    }
+
+    /// Whether both sides sent packets, or one sent a TCP acknowledgment.
+    pub fn is_answered(&self) -> bool {
+        let acknowledged = self.is_tcp() && (self.control[0] | self.control[1]) & Packet::ACK != 0;
+        self.flags().0 >> SlotFlags::SEEN_SHIFT & 3 == 3 || acknowledged
+    }
+
+    /// Adds TTL and control bits of a packet, the `first` of its side or a later one.
+    #[inline(always)]
+    pub fn add_headers(&mut self, side: Side, first: bool, packet: &Packet) {
+        let ttl = u16::from(packet.ttl) * 0x101;
+        if first {
+            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp());
+            self.ttl[side] = ttl;
+            return;
+        }
+        self.control[side] |= packet.control;
+        // Mostly equal: the packets of a direction take one route.
+        if self.ttl[side] != ttl {
+            let [min, max] = self.ttl[side].to_le_bytes();
+            self.ttl[side] = u16::from_le_bytes([min.min(packet.ttl), max.max(packet.ttl)]);
+        }
+    }
+
+    /// Writes key and approximation of a record. Returns the side of its initiator, which is the
+    /// source.
+    #[inline(always)]
+    pub fn write_key(&self, record: &mut FlowRecord) -> Side {
+        let initiator = Side::from(self.flags().has(1 << SlotFlags::INITIATOR_SHIFT));
+        (record.source, record.source_port) = self.endpoint(initiator);
+        (record.destination, record.destination_port) = self.endpoint(1 - initiator);
+        record.protocol = self.protocol();
+        record.network = self.network();
+        record.approximate = Approximate(self.flags().approximate());
+        initiator
+    }
+
+    /// Writes TTL and control bits of one side.
+    #[inline(always)]
+    pub fn write_headers(&self, side: Side, direction: &mut Direction) {
+        [direction.ttl_min, direction.ttl_max] = self.ttl[side].to_le_bytes();
+        if self.is_tcp() {
+            direction.tcp_flags = self.control[side] & Packet::CONTROL;
+        } else {
+            direction.icmp = self.control[side].to_ne_bytes();
+        }
+    }
+}
+
+impl FlowSlot {
+    /// Cache line of `state`.
+    pub const STATE_LINE: usize = 0;
+
+    /// Cache line of the counters of a side.
+    #[inline(always)]
+    pub fn counters_line(side: Side) -> usize {
+        1 + side
+    }
+
+    /// A flow whose first packet `side` sends now, without packets yet.
+    pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
+        Self { state: FlowKeyState::new(key, side, now_ns), counters: [CompactCounters::EMPTY; 2] }
+    }
+
+    /// Starts the next record of a flow that is between two records.
+    pub fn start_next_record(&mut self, now_ns: u64) {
+        self.state.set_flags(self.state.flags().of_flow());
+        self.state.record_began_ns = now_ns;
+        self.state.control = [0; 2];
+        self.counters = [CompactCounters::EMPTY; 2];
+    }
+
+    /// Counts a packet. Returns false and changes nothing if it does not fit into
+    /// [`CompactCounters`].
+    #[inline(always)]
+    pub fn add(&mut self, side: Side, packet: &Packet) -> bool {
+        match self.counters[side].fast_gap_ns(packet) {
+            Some(gap_ns) => {
+                self.add_fast(side, gap_ns, packet);
+                true
+            }
+            None => self.add_slow(side, packet),
+        }
+    }
+
+    /// Counts a packet that came `gap_ns` after the latest one of its side:
+    /// [`CompactCounters::fast_gap_ns`].
+    #[inline(always)]
+    pub fn add_fast(&mut self, side: Side, gap_ns: u64, packet: &Packet) {
+        // The counters come last: they need all registers.
+        self.state.add_headers(side, false, packet);
+        self.counters[side].add_fast(gap_ns, packet);
+    }
+
+    #[inline(never)]
+    fn add_slow(&mut self, side: Side, packet: &Packet) -> bool {
+        let counters = &mut self.counters[side];
+        let first = counters.packets() == 0;
+        let fits = if first { counters.start(packet) } else { counters.add_slow(packet) };
+        if fits {
+            self.state.add_flags(1 << (SlotFlags::SEEN_SHIFT + side as u32));
+            self.state.add_headers(side, first, packet);
+        }
+        fits
+    }
+}

@@ -1,0 +1,170 @@
+//! TCP analysis of the flows in the cache: a connection per slot and the anomaly pool.
+//!
+//! A record is *analysed* if the analysis saw all its TCP packets. One that missed a packet, as the
+//! analysis was off or the flow is older than the analysis, has no TCP fields but its control bits.
+
+use crate::config::PageKind;
+use crate::instructions::prefetch;
+use crate::key::Side;
+use crate::memory::Memory;
+use crate::slot::FlowKeyState;
+use crate::slot_set::SlotSet;
+use std::io;
+use weir_packet::Packet;
+use weir_tcp::{AnomalyPool, Connection, TcpAnomalies, TcpReport};
+
+/// Capacity of the anomaly pool, in directions with anomalies: half the slots, within these bounds.
+const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
+
+#[derive(Debug)]
+pub(crate) struct TcpState {
+    /// Per slot; untouched memory in slots of other protocols.
+    connections: Memory<Connection>,
+    anomalies: AnomalyPool,
+    /// Slots with a record that missed the analysis of a packet.
+    unanalysed: SlotSet,
+    /// Clock time since which all packets are analysed. Records that began before are not analysed.
+    analysed_from_ns: u64,
+}
+
+impl TcpState {
+    /// # Errors
+    /// The system has not that much memory.
+    pub fn new(slots: usize, pages: PageKind) -> io::Result<Self> {
+        Ok(Self {
+            connections: Memory::new(slots, pages)?,
+            anomalies: AnomalyPool::new(anomaly_capacity(slots))?,
+            unanalysed: SlotSet::new(slots)?,
+            analysed_from_ns: 0,
+        })
+    }
+
+    pub fn memory_bytes_for(slots: usize) -> usize {
+        let anomalies = AnomalyPool::size_bytes_for(anomaly_capacity(slots));
+        slots * size_of::<Connection>() + anomalies + SlotSet::memory_bytes_for(slots)
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.connections.memory_bytes() + self.anomalies.size_bytes() + self.unanalysed.memory_bytes()
+    }
+
+    /// Announces that from `now_ns` on all packets are analysed.
+    pub fn resume_after(&mut self, now_ns: u64) {
+        self.analysed_from_ns = now_ns + 1;
+    }
+
+    /// Announces that packets may be left out from now on.
+    pub fn suspend(&mut self) {
+        self.analysed_from_ns = u64::MAX;
+    }
+
+    /// Starts to load what the fast path needs of a connection, or all of it for SYN, FIN and RST.
+    #[inline(always)]
+    pub fn prefetch_for(&self, slot: u32, side: Side, packet: &Packet) {
+        if let Some(connection) = self.connections.get(slot as usize) {
+            prefetch(connection.hot_line(side));
+            if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
+                prefetch_all(connection);
+            }
+        }
+    }
+
+    /// Starts to load all of a connection.
+    #[inline(always)]
+    pub fn prefetch(&self, slot: u32) {
+        prefetch_all(&self.connections[slot as usize]);
+    }
+
+    /// Analyses an ordinary segment. Returns false if it needs [`TcpState::add`].
+    #[inline(always)]
+    pub fn add_fast(&mut self, slot: u32, side: Side, packet: &Packet) -> bool {
+        let connection = self.connections.get_mut(slot as usize);
+        connection.is_some_and(|connection| connection.enter_fast(side, packet, &self.anomalies))
+    }
+
+    /// Analyses a packet of a record that began at `record_began_ns`.
+    #[inline(never)]
+    pub fn add(&mut self, slot: u32, side: Side, packet: &Packet, record_began_ns: u64) {
+        if record_began_ns < self.analysed_from_ns {
+            self.unanalysed.insert(slot);
+        } else {
+            self.connections[slot as usize].enter(side, packet, &mut self.anomalies);
+        }
+    }
+
+    /// Notes that a packet was left out.
+    #[inline(always)]
+    pub fn skip(&mut self, slot: u32) {
+        self.unanalysed.insert(slot);
+    }
+
+    /// Whether the current record missed the analysis of a packet.
+    pub fn is_unanalysed(&self, slot: u32) -> bool {
+        self.unanalysed.contains(slot)
+    }
+
+    /// Ends the analysis of a record.
+    pub fn clear_unanalysed(&mut self, slot: u32) {
+        self.unanalysed.remove(slot);
+    }
+
+    /// Writes the reports of a record, that of `initiator` first.
+    pub fn write_reports(&self, slot: u32, initiator: Side, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
+        let (connection, [forward, reverse]) = (&self.connections[slot as usize], reports);
+        connection.write_report(initiator, packets[0], &self.anomalies, forward);
+        connection.write_report(1 - initiator, packets[1], &self.anomalies, reverse);
+    }
+
+    /// Prepares a connection for its next record, after one that was `analysed` or not.
+    pub fn end_record(&mut self, slot: u32, analysed: bool, record_began_ns: u64) {
+        if analysed && record_began_ns >= self.analysed_from_ns {
+            self.connections[slot as usize].start_next_record(&mut self.anomalies);
+        } else {
+            // Its state is incomplete: the analysis starts as in the middle of a connection.
+            self.end_connection(slot);
+        }
+    }
+
+    /// Starts the next record of a connection whose last one began at `record_began_ns`.
+    pub fn start_record(&mut self, slot: u32, record_began_ns: u64) {
+        if record_began_ns < self.analysed_from_ns {
+            self.end_connection(slot);
+        }
+    }
+
+    /// Forgets a connection.
+    pub fn end_connection(&mut self, slot: u32) {
+        self.connections[slot as usize].reset(&mut self.anomalies);
+    }
+
+    /// Removes a connection that migrates to another meter. Returns it, its anomalies, and whether
+    /// the record missed the analysis of a packet.
+    pub fn take(&mut self, slot: u32, state: &FlowKeyState) -> (Connection, TcpAnomalies, bool) {
+        let mut connection = std::mem::replace(&mut self.connections[slot as usize], Connection::NEW);
+        let unanalysed = self.unanalysed.contains(slot) || state.record_began_ns < self.analysed_from_ns;
+        if unanalysed {
+            // Its state is incomplete.
+            connection.reset(&mut self.anomalies);
+            connection = Connection::NEW;
+        }
+        let anomalies = connection.detach_anomalies(&mut self.anomalies);
+        self.unanalysed.remove(slot);
+        (connection, anomalies, unanalysed)
+    }
+
+    /// Inserts a connection that migrated from another meter.
+    pub fn insert(&mut self, slot: u32, mut connection: Connection, anomalies: TcpAnomalies) {
+        connection.attach_anomalies(anomalies, &mut self.anomalies);
+        self.connections[slot as usize] = connection;
+    }
+}
+
+fn anomaly_capacity(slots: usize) -> usize {
+    (slots / 2).clamp(ANOMALIES[0], ANOMALIES[1]).min(2 * slots)
+}
+
+#[inline(always)]
+fn prefetch_all(connection: &Connection) {
+    let lines: &[[u64; 8]; 4] = bytemuck::must_cast_ref(connection);
+    lines.iter().for_each(prefetch);
+}
