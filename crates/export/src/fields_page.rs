@@ -27,7 +27,7 @@ pub fn fields_markdown() -> String {
 
 /// The fields for a terminal, one aligned line each.
 pub fn fields_text() -> String {
-    let mut text = format!("{:<18} {:<22} {:<8} {:<8} meaning\n", "field", "opposite direction", "type", "unit");
+    let mut text = format!("{:<18} {:<22} {:<8} {:<8} meaning\n", "field", "reverse direction", "type", "unit");
     for field in FIELDS {
         let reverse = field.reverse.unwrap_or("");
         writeln!(

@@ -73,7 +73,7 @@ pub(crate) enum Transport {
 /// A sink that writes messages with templates.
 pub(crate) struct TemplateSink {
     version: Version,
-    layout: RecordEncoder,
+    encoder: RecordEncoder,
     uniflow: bool,
     domain: u32,
     transport: Transport,
@@ -86,12 +86,13 @@ pub(crate) struct TemplateSink {
     /// The template that was used last.
     last: Option<(ElementSet, u16)>,
     /// Sets in the order of their template IDs.
-    order: Vec<ElementSet>,
+    template_order: Vec<ElementSet>,
     /// Time of the last transmission of templates and type information.
-    announced: Option<Instant>,
+    announced_at: Option<Instant>,
     /// Messages since the templates were sent.
     messages_since: u32,
-    lost_since: bool,
+    /// A message was lost since the last transmission of templates.
+    lost_since_announced: bool,
     uptime: SysUptime,
     /// Records of the current flow.
     buffer: RecordBuffer,
@@ -126,7 +127,7 @@ impl TemplateSink {
         };
         Self {
             version,
-            layout: RecordEncoder::new(format),
+            encoder: RecordEncoder::new(format),
             uniflow: options.uniflow || version == Version::Netflow9,
             domain: options.observation_domain,
             transport,
@@ -135,10 +136,10 @@ impl TemplateSink {
             sequence: 0,
             templates: HashMap::new(),
             last: None,
-            order: Vec::new(),
-            announced: None,
+            template_order: Vec::new(),
+            announced_at: None,
             messages_since: 0,
-            lost_since: false,
+            lost_since_announced: false,
             uptime: SysUptime::default(),
             buffer: RecordBuffer::new(),
             records: Vec::new(),
@@ -186,20 +187,20 @@ impl TemplateSink {
         self.buffer.clear();
         self.records.clear();
         if !self.uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
-            let elements = self.layout.encode(flow, false, boot_ms, &mut self.buffer);
-            if self.template(elements).is_some() || self.order.len() < MAX_BIFLOW_TEMPLATES {
+            let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
+            if self.template(elements).is_some() || self.template_order.len() < MAX_BIFLOW_TEMPLATES {
                 self.records.push((elements, self.buffer.octets().len()));
                 return;
             }
             self.buffer.clear();
         }
         if flow.reverse.packets == 0 {
-            let elements = self.layout.encode(flow, false, boot_ms, &mut self.buffer);
+            let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
             self.records.push((elements, self.buffer.octets().len()));
             return;
         }
         for (part, from_responder) in unidirectional(flow) {
-            let elements = self.layout.encode(&part, from_responder, boot_ms, &mut self.buffer);
+            let elements = self.encoder.encode(&part, from_responder, boot_ms, &mut self.buffer);
             self.records.push((elements, self.buffer.octets().len()));
         }
     }
@@ -218,11 +219,11 @@ impl TemplateSink {
 
     /// Adds a template for a set and sends it.
     fn add_template(&mut self, elements: ElementSet) -> Result<(), Error> {
-        let id = self.first_data_template_id() as usize + self.order.len();
+        let id = self.first_data_template_id() as usize + self.template_order.len();
         let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
         self.templates.insert(elements, id);
-        self.order.push(elements);
-        self.put(self.version.template_set(), &self.layout.template(id, elements))
+        self.template_order.push(elements);
+        self.put(self.version.template_set(), &self.encoder.template(id, elements))
     }
 
     const fn first_data_template_id(&self) -> u16 {
@@ -237,10 +238,10 @@ impl TemplateSink {
     fn announce_if_due(&mut self) -> Result<(), Error> {
         let udp = matches!(self.transport, Transport::Udp(_));
         // The clock is not read for a file.
-        let all = self.announced.is_none_or(|announced| {
+        let all = self.announced_at.is_none_or(|announced| {
             udp && {
                 let age = announced.elapsed();
-                age >= TEMPLATE_REFRESH || self.lost_since && age >= TEMPLATE_REFRESH_AFTER_LOSS
+                age >= TEMPLATE_REFRESH || self.lost_since_announced && age >= TEMPLATE_REFRESH_AFTER_LOSS
             }
         });
         let templates = all || udp && self.messages_since >= TEMPLATE_REFRESH_MESSAGES;
@@ -249,14 +250,14 @@ impl TemplateSink {
         }
         let mut result = self.send();
         if all {
-            (self.announced, self.lost_since) = (Some(Instant::now()), false);
+            (self.announced_at, self.lost_since_announced) = (Some(Instant::now()), false);
             if self.version == Version::Ipfix {
                 result = result.and(self.send_type_information());
             }
         }
         self.messages_since = 0;
-        for at in 0..self.order.len() {
-            let template = self.layout.template(self.first_data_template_id() + at as u16, self.order[at]);
+        for at in 0..self.template_order.len() {
+            let template = self.encoder.template(self.first_data_template_id() + at as u16, self.template_order[at]);
             result = result.and(self.put(self.version.template_set(), &template));
         }
         result
@@ -267,7 +268,7 @@ impl TemplateSink {
     /// data records as lost.
     fn send_type_information(&mut self) -> Result<(), Error> {
         let mut result = self.put(OPTIONS_TEMPLATE_SET, &type_information_template());
-        let types: Vec<Vec<u8>> = self.layout.type_information().collect();
+        let types: Vec<Vec<u8>> = self.encoder.type_information().collect();
         for record in types {
             result = result.and(self.put(FIRST_TEMPLATE_ID, &record));
         }
@@ -334,7 +335,7 @@ impl TemplateSink {
         match &mut self.transport {
             Transport::Udp(udp) => {
                 let sent = udp.send(octets, message.pending, &mut self.counters);
-                self.lost_since |= !sent.accepted || sent.refused_before;
+                self.lost_since_announced |= !sent.accepted || sent.refused_before;
                 self.message.reuse(message);
                 Ok(())
             }
@@ -379,7 +380,7 @@ impl Sink for TemplateSink {
     fn finish(&mut self) -> Result<(), Error> {
         let result = self.send();
         if let Transport::Udp(udp) = &mut self.transport {
-            self.lost_since |= udp.finish(&mut self.counters);
+            self.lost_since_announced |= udp.finish(&mut self.counters);
         }
         result
     }

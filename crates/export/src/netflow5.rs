@@ -61,10 +61,10 @@ impl Netflow5Sink {
             Network::Ipv6 => return self.counters.add_lost(ExportLossReason::NotIpv4, totals(flow)),
             Network::Layer2 => return self.counters.add_lost(ExportLossReason::NotIp, totals(flow)),
         }
-        let count: u64 = unidirectional(flow).map(|(part, _)| shares(&part.forward)).sum();
+        let count: u64 = unidirectional(flow).map(|(part, _)| split_count(&part.forward)).sum();
         let pending = PendingRecords::of_flow(flow, count);
         // 2 bits sampling mode (2: random) and 14 bits interval.
-        let sampling = flow.sampling.map_or(0, |[_, most]| 2 << 14 | most.min((1 << 14) - 1) as u16);
+        let sampling = flow.sampling.map_or(0, |[_, max]| 2 << 14 | max.min((1 << 14) - 1) as u16);
         if self.record_count() as u64 + count > self.max_records as u64
             || !self.uptime.fits(flow)
             || sampling != self.sampling
@@ -75,8 +75,8 @@ impl Netflow5Sink {
         self.uptime.include(flow, &mut self.counters);
         if count <= self.max_records as u64 {
             unidirectional(flow).for_each(|(part, _)| {
-                let shares = shares(&part.forward);
-                (0..shares).for_each(|number| self.append(&part, number, shares));
+                let split_count = split_count(&part.forward);
+                (0..split_count).for_each(|number| self.append(&part, number, split_count));
             });
             self.pending.merge(pending);
             return;
@@ -84,9 +84,9 @@ impl Netflow5Sink {
         let mut lost = None;
         let mut first = true;
         for (part, _) in unidirectional(flow) {
-            let shares = shares(&part.forward);
-            for number in 0..shares {
-                self.append(&part, number, shares);
+            let split_count = split_count(&part.forward);
+            for number in 0..split_count {
+                self.append(&part, number, split_count);
                 if self.record_count() == self.max_records {
                     self.send_one_of_several(&mut first, &mut lost);
                 }
@@ -118,8 +118,8 @@ impl Netflow5Sink {
         (self.octets.len() - HEADER_BYTES) / RECORD_BYTES
     }
 
-    /// Appends record `number` of the `shares` records of a unidirectional flow.
-    fn append(&mut self, flow: &FlowRecord, number: u64, shares: u64) {
+    /// Appends record `number` of the `split_count` records of a unidirectional flow.
+    fn append(&mut self, flow: &FlowRecord, number: u64, split_count: u64) {
         let direction = &flow.forward;
         let [.., s0, s1, s2, s3] = flow.source;
         let [.., d0, d1, d2, d3] = flow.destination;
@@ -130,7 +130,7 @@ impl Netflow5Sink {
         out.extend(u16::try_from(flow.interface).unwrap_or(0).to_be_bytes());
         out.extend([0, 0]);
         for sum in [direction.packets, direction.bytes] {
-            let share = sum / shares + u64::from(number < sum % shares);
+            let share = sum / split_count + u64::from(number < sum % split_count);
             out.extend(u32::try_from(share).expect("a share fits into 32 bits").to_be_bytes());
         }
         out.extend(uptime_ms(flow.start_ns(), self.uptime.boot_ms()).to_be_bytes());
@@ -187,7 +187,7 @@ impl Sink for Netflow5Sink {
 }
 
 /// The number of records that a direction is split into.
-fn shares(direction: &Direction) -> u64 {
+fn split_count(direction: &Direction) -> u64 {
     direction.packets.max(direction.bytes).div_ceil(MAX_COUNTER).max(1)
 }
 

@@ -17,8 +17,8 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 const MAX_ATTEMPTS: usize = 4;
 /// How long [`UdpOutput::finish`] waits for the refusal of the last datagram.
 const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
-/// UdpOutput that may leave without a pause between them: a third of what the default receive
-/// buffer of Linux (212 992 octets, about 2300 for each datagram of 1420) holds.
+/// Number of datagrams that may be sent without a pause: a third of what the default receive buffer
+/// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
 
 /// A connected UDP socket.
