@@ -3,8 +3,8 @@
 //! In: titles, axes, series of numbers. Out: an `<svg>` element for an HTML page, or, after
 //! [`standalone`], the text of an SVG file. Text has the class `ink` and grid lines have the class
 //! `grid`, so that a page can recolour them.
-//! It writes shapes and text only: no script, no font, no reference. That, tooltips and the classes
-//! are why it is no library: `plotters`, the one in wide use, has none of them.
+//! The SVG has no script, no font and no reference to another file.
+//! Why not the library `plotters`: its SVG has no tooltips and no classes.
 #![forbid(unsafe_code)]
 
 mod axis;

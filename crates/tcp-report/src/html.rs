@@ -67,7 +67,7 @@ impl CaptureReport {
         }
         let _ = write!(
             page,
-            "<p class=\"faint\">Weir {}, analysed on: {}. docs/tcp.md defines all terms.</p>\n</body>\n</html>\n",
+            "<p class=\"faint\">Weir {}, analysed on: {}. Terms: docs/tcp.md.</p>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION"),
             escape(&self.engine)
         );

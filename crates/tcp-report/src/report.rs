@@ -49,7 +49,7 @@ pub struct ReportOptions {
     pub top: usize,
 }
 
-/// Analyses packets until all are read.
+/// An analysis in progress: packets in, a [`CaptureReport`] at the end.
 pub struct Analysis {
     engine: Engine,
     /// Connections that ended in the last packets; empty between calls.
