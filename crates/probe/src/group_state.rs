@@ -35,7 +35,7 @@ pub(crate) struct GroupState {
     pub table_update: Mutex<TableUpdate>,
 }
 
-/// What the rebalancer asks of readers.
+/// The newest table, published by the rebalancer.
 pub(crate) struct TableUpdate {
     pub table: IndirectionTable,
     /// Number of the table; the same as before if the table has not changed.
@@ -90,7 +90,7 @@ pub(crate) struct Handoff {
     pub table: IndirectionTable,
 }
 
-/// The part of one meter in a migration.
+/// The task of one meter in a migration.
 pub(crate) enum MigrationTask {
     /// Pass flows to other meters.
     MigrateOut(Box<Handoff>),

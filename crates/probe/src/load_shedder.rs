@@ -56,7 +56,7 @@ impl LevelSettings {
 pub(crate) struct LoadShedder {
     level: u8,
     /// `None` if the level is fixed.
-    controller: Option<Controller>,
+    controller: Option<LevelController>,
     /// Time of the last update, ns; packets read and lost until then.
     updated_ns: u64,
     read: u64,
@@ -68,7 +68,7 @@ impl LoadShedder {
     pub fn new(overload: Overload) -> Self {
         let (level, controller) = match overload {
             Overload::Drop => (0, None),
-            Overload::Shed => (0, Some(Controller::new())),
+            Overload::Shed => (0, Some(LevelController::new())),
             Overload::Level(level) => (level, None),
         };
         Self { level, controller, updated_ns: 0, read: 0, lost: 0 }
@@ -117,7 +117,7 @@ impl Pressure {
 
 /// Raises the level by one per update under pressure, and lowers it by one after a hold time.
 #[derive(Clone, Copy, Debug)]
-struct Controller {
+struct LevelController {
     level: u8,
     /// When the time without pressure began.
     quiet_since_ns: Option<u64>,
@@ -127,7 +127,7 @@ struct Controller {
     lowered_ns: Option<u64>,
 }
 
-impl Controller {
+impl LevelController {
     fn new() -> Self {
         Self { level: 0, quiet_since_ns: None, hold_ns: HOLD_NS[0], lowered_ns: None }
     }
@@ -176,7 +176,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Ten updates a second for some seconds. Returns the level after each.
-    fn updates(controller: &mut Controller, from_s: u64, seconds: u64, pressure: Pressure) -> Vec<u8> {
+    fn updates(controller: &mut LevelController, from_s: u64, seconds: u64, pressure: Pressure) -> Vec<u8> {
         let update = |at| {
             controller.update(from_s * S + at * S / 10, pressure);
             controller.level
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn high_pressure_raises_the_level_by_one_per_update_up_to_the_maximum() {
-        let mut controller = Controller::new();
+        let mut controller = LevelController::new();
         let levels = updates(&mut controller, 0, 2, Pressure::High);
         assert_eq!(levels[..4], [1, 2, 3, 4]);
         assert_eq!(levels[19], MAX_LEVEL);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn low_pressure_never_causes_sampling() {
-        let mut controller = Controller::new();
+        let mut controller = LevelController::new();
         assert_eq!(updates(&mut controller, 0, 10, Pressure::Low)[..3], [1, 2, 2]);
         updates(&mut controller, 10, 1, Pressure::High);
         assert_eq!(updates(&mut controller, 11, 20, Pressure::Low), [MAX_LEVEL; 200], "nor do they lower the level");
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn level_decreases_every_five_seconds_without_pressure() {
-        let mut controller = Controller::new();
+        let mut controller = LevelController::new();
         updates(&mut controller, 0, 1, Pressure::High);
         assert_eq!(controller.level, 10);
         let levels = updates(&mut controller, 1, 60, Pressure::None);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn hold_time_doubles_when_the_level_rises_again_at_once() {
-        let (mut controller, mut now_s, mut holds_s) = (Controller::new(), 0, Vec::new());
+        let (mut controller, mut now_s, mut holds_s) = (LevelController::new(), 0, Vec::new());
         updates(&mut controller, 0, 1, Pressure::Low);
         for _ in 0..9 {
             let from_s = now_s;
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn level_decreases_although_the_clock_was_set_back() {
-        let mut controller = Controller::new();
+        let mut controller = LevelController::new();
         updates(&mut controller, 1000, 1, Pressure::Low);
         updates(&mut controller, 1001, 1, Pressure::None);
         updates(&mut controller, 0, 11, Pressure::None);

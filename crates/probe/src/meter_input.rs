@@ -1,5 +1,5 @@
-//! The receiving end of a meter: it takes packets from the queues of all readers, and plays the
-//! part of its meter in migrations (see [`crate::group_state`]).
+//! The receiving end of a meter: it takes packets from the queues of all readers, and carries out
+//! the tasks of its meter in migrations (see [`crate::group_state`]).
 
 use crate::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
 use crate::metering_stage::MeteringStage;
@@ -21,7 +21,7 @@ pub(crate) struct MeterInput {
     queues: Vec<PacketQueue>,
     /// Number of the last task seen.
     last_task: u64,
-    migration: Migration,
+    migration: MigrationState,
     /// Flows from other meters, and the channels to all meters.
     flows_in: Receiver<Vec<MigratedFlow>>,
     flows_out: Vec<Sender<Vec<MigratedFlow>>>,
@@ -37,7 +37,7 @@ struct PacketQueue {
 }
 
 /// The state of this meter in a migration.
-enum Migration {
+enum MigrationState {
     None,
     /// The flows are being collected.
     Collecting(Box<Handoff>),
@@ -57,7 +57,7 @@ impl MeterInput {
         flows_out: Vec<Sender<Vec<MigratedFlow>>>,
     ) -> Self {
         let (queues, received) = (Vec::new(), Vec::new());
-        Self { group, number, queues, last_task: 0, migration: Migration::None, flows_in, flows_out, received }
+        Self { group, number, queues, last_task: 0, migration: MigrationState::None, flows_in, flows_out, received }
     }
 
     /// Adds the queue of the next reader.
@@ -70,9 +70,9 @@ impl MeterInput {
     /// so that the clock of the meter may advance to that of the readers.
     pub fn process(&mut self, metering: &mut MeteringStage) -> (usize, bool) {
         let generation = match &self.migration {
-            Migration::None | Migration::Collecting(_) => None,
-            Migration::Out(handoff) => Some(handoff.generation),
-            Migration::In { generation, .. } => Some(*generation),
+            MigrationState::None | MigrationState::Collecting(_) => None,
+            MigrationState::Out(handoff) => Some(handoff.generation),
+            MigrationState::In { generation, .. } => Some(*generation),
         };
         let (mut sum, mut emptied) = (0, generation.is_none());
         for (reader, queue) in self.queues.iter_mut().enumerate() {
@@ -130,7 +130,7 @@ impl MeterInput {
         if state.tasks.load(Ordering::Relaxed) != self.last_task {
             self.take_task(metering);
         }
-        if !matches!(self.migration, Migration::None) {
+        if !matches!(self.migration, MigrationState::None) {
             self.continue_migration(metering);
         }
     }
@@ -143,15 +143,15 @@ impl MeterInput {
         match slot.task.take() {
             Some(MigrationTask::MigrateOut(handoff)) => {
                 metering.start_migration(handoff.buckets);
-                self.migration = Migration::Collecting(handoff);
+                self.migration = MigrationState::Collecting(handoff);
             }
             Some(MigrationTask::MigrateIn { generation, givers }) => {
-                self.migration = Migration::In { generation, givers };
+                self.migration = MigrationState::In { generation, givers };
                 state.ready.store(generation, Ordering::Release);
             }
             Some(MigrationTask::Cancel) => {
                 metering.cancel_migration();
-                self.migration = Migration::None;
+                self.migration = MigrationState::None;
                 self.received.clear();
             }
             None => {}
@@ -161,23 +161,23 @@ impl MeterInput {
     #[cold]
     fn continue_migration(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
-        let done = match std::mem::replace(&mut self.migration, Migration::None) {
-            Migration::None => return,
-            Migration::Collecting(handoff) if !metering.migration_ready() => {
-                self.migration = Migration::Collecting(handoff);
+        let done = match std::mem::replace(&mut self.migration, MigrationState::None) {
+            MigrationState::None => return,
+            MigrationState::Collecting(handoff) if !metering.migration_ready() => {
+                self.migration = MigrationState::Collecting(handoff);
                 return;
             }
-            Migration::Collecting(handoff) => {
+            MigrationState::Collecting(handoff) => {
                 let generation = handoff.generation;
-                self.migration = Migration::Out(handoff);
+                self.migration = MigrationState::Out(handoff);
                 state.ready.store(generation, Ordering::Release);
                 return;
             }
-            Migration::Out(handoff) if !self.has_processed_all_before(handoff.generation) => {
-                self.migration = Migration::Out(handoff);
+            MigrationState::Out(handoff) if !self.has_processed_all_before(handoff.generation) => {
+                self.migration = MigrationState::Out(handoff);
                 return;
             }
-            Migration::Out(handoff) => {
+            MigrationState::Out(handoff) => {
                 let taker = |bucket: u16| usize::from(handoff.table[usize::from(bucket)]);
                 let takers = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(taker);
                 let mut flows: BTreeMap<usize, Vec<MigratedFlow>> = takers.map(|meter| (meter, Vec::new())).collect();
@@ -188,10 +188,10 @@ impl MeterInput {
                 }
                 handoff.generation
             }
-            Migration::In { generation, givers } => {
+            MigrationState::In { generation, givers } => {
                 self.received.extend(self.flows_in.try_iter());
                 if self.received.len() < givers {
-                    self.migration = Migration::In { generation, givers };
+                    self.migration = MigrationState::In { generation, givers };
                     return;
                 }
                 self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
@@ -216,7 +216,7 @@ impl MeterInput {
             return false;
         }
         let mut slot = lock(&self.group.meters[self.number].task);
-        slot.is_closed = matches!(self.migration, Migration::None) && slot.task.is_none();
+        slot.is_closed = matches!(self.migration, MigrationState::None) && slot.task.is_none();
         slot.is_closed
     }
 }
