@@ -1,7 +1,8 @@
 //! The documents of the repository: line length, links, file names that they mention, and retired words.
 //!
 //! Input: every Markdown file, and the comments and strings of the Rust sources below `crates`. Output: one line per
-//! violation, `FILE:LINE: what is wrong`. It does not check grammar or facts.
+//! violation, `FILE:LINE: what is wrong`. Every page of `docs` is in the index of its folder. It does not check grammar
+//! or facts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -223,6 +224,18 @@ fn comments_and_strings(source: &str) -> String {
     text
 }
 
+/// Pages below `docs` that the README of their folder does not link to.
+fn unlisted_pages(pages: &[PathBuf]) -> Vec<String> {
+    let listed = |page: &Path, name: &str| {
+        let index = fs::read_to_string(page.with_file_name("README.md")).expect("the folder has a README.md");
+        name == "README.md" || index.contains(&format!("]({name})"))
+    };
+    let names =
+        pages.iter().map(|page| (page, page.file_name().and_then(|name| name.to_str()).expect("names are UTF-8")));
+    let unlisted = names.filter(|(page, name)| !listed(page, name));
+    unlisted.map(|(page, _)| format!("{}: the README.md beside it does not link to it", page.display())).collect()
+}
+
 fn report(root: &Path, page: &Path, found: Vec<(usize, String)>) -> Vec<String> {
     let name = page.strip_prefix(root).expect("the file is below the root").display();
     found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")).collect()
@@ -241,6 +254,7 @@ fn markdown_is_wrapped_linked_and_free_of_retired_words() {
         wrong.extend(report(&root, page, dead_links(page, &parts.prose)));
         wrong.extend(report(&root, page, missing_files(&root, &parts.inline_code)));
     }
+    wrong.extend(unlisted_pages(&files(&root.join("docs"), "md")));
     assert!(wrong.is_empty(), "{} violations:\n{}", wrong.len(), wrong.join("\n"));
 }
 

@@ -316,16 +316,16 @@ impl Before {
         let asked_for = other.duplicates >= 2 && other.acknowledgment() == packet.sequence;
         let data = packet.payload_bytes > 0;
         Some(match class {
-            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a copy",
+            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a duplicate",
             SegmentClass::OutOfWindow => "out of window",
             SegmentClass::Reset if data => "payload of a RST",
             _ if there(DUPLICATE) && !on_the_way => "nothing is on the way",
             _ if there(DUPLICATE) && !greatest => "repeats the last segment, not the greatest acknowledgment",
             _ if here(DUPLICATE) && !last => "repeats the greatest acknowledgment, not the last segment",
             _ if here(RETRANSMISSION) && there(OUT_OF_ORDER) && soon => "soon after the highest octet",
-            _ if here(OUT_OF_ORDER) && there(FAST) && asked_for => "asked for by duplicate acknowledgments",
+            _ if here(OUT_OF_ORDER) && there(FAST) && asked_for => "requested by duplicate acknowledgments",
             _ if here(RETRANSMISSION) && data && below(1) => "begins with the last octet",
-            SegmentClass::Syn if here(REUSED) && side.last.is_none() => "the other SYN of a stream that begins anew",
+            SegmentClass::Syn if here(REUSED) && side.last.is_none() => "the other SYN of a restarted stream",
             SegmentClass::Syn if ours & theirs & REUSED != 0 => "another SYN in the same stream",
             SegmentClass::Syn | SegmentClass::InOrder if own.next.is_none() => NO_OCTET,
             SegmentClass::Acknowledgment if there(HOLE) => NO_OCTET,
