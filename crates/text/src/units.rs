@@ -1,64 +1,92 @@
-//! Numbers as people write and read them: `90s`, `8M`, `12.3kB`, times of day.
+//! Numbers with units, as people write and read them: `90s`, `8M`, `12.3kB`, times of day.
+
+use jiff::Timestamp;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Largest size of a flow table.
+const MOST_FLOWS: u64 = 1 << 31;
 
-/// A time span: a number with `ms`, `s`, `m` or `h`; a plain number is seconds. In ns, above 0.
-pub fn parse_duration(text: &str) -> Result<u64, String> {
+/// Why a text is not a valid number or duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The suffix of a duration is unknown.
+    #[error("'{0}' is not a unit of time; use ms, s, m or h, as in 90s")]
+    TimeUnit(String),
+    /// The duration is 0.
+    #[error("must be longer than 0")]
+    ZeroDuration,
+    /// Not a decimal number with a unit of time.
+    #[error("not a duration; write for example 500ms, 120s or 5m")]
+    Duration,
+    /// The suffix of a number is unknown.
+    #[error("'{0}' is not a suffix; use k, M or G (decimal)")]
+    Suffix(String),
+    /// Not a decimal number, or too large.
+    #[error("not a number; write for example 65536 or 4M")]
+    Number,
+    /// The number is outside of this range.
+    #[error("must be from {least} to {most}")]
+    Range {
+        /// Smallest valid number.
+        least: u64,
+        /// Largest valid number.
+        most: u64,
+    },
+}
+
+/// Parses a duration in ns, longer than 0: a number with `ms`, `s`, `m` or `h`; without a unit, seconds.
+pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ns = match &text[digits.len()..] {
         "ms" => SECOND_NS / 1000,
         "" | "s" => SECOND_NS,
         "m" => 60 * SECOND_NS,
         "h" => 3600 * SECOND_NS,
-        other => return Err(format!("'{other}' is no unit of time; use ms, s, m or h, as in 90s")),
+        other => return Err(ParseError::TimeUnit(other.into())),
     };
     match scale(digits, unit_ns) {
-        Some(0) => Err("must be longer than 0".into()),
+        Some(0) => Err(ParseError::ZeroDuration),
         Some(ns) => Ok(ns),
-        None => Err("not a time span; write for example 500ms, 120s or 5m".into()),
+        None => Err(ParseError::Duration),
     }
 }
 
-/// Most flows that a table has room for.
-const MOST_FLOWS: u32 = 1 << 31;
-
-/// A number of flows with `k`, `M` or `G` (decimal), 1 at least.
-pub fn parse_flows(text: &str) -> Result<u32, String> {
-    match parse_count(text).map(u32::try_from) {
-        Ok(Ok(flows @ 1..=MOST_FLOWS)) => Ok(flows),
-        Err(why) if !why.starts_with("must") => Err(why),
-        _ => Err(format!("must be from 1 to {MOST_FLOWS}")),
-    }
+/// Parses a number of flows, at least 1, with the suffixes of [`parse_number`].
+pub fn parse_flows(text: &str) -> Result<u32, ParseError> {
+    parse_within(text, 1, MOST_FLOWS).map(|flows| flows as u32)
 }
 
-/// A number with `k`, `M` or `G` (decimal), 1 at least.
-pub fn parse_count(text: &str) -> Result<u64, String> {
+/// Parses a number, at least 1, with the suffixes of [`parse_number`].
+pub fn parse_count(text: &str) -> Result<u64, ParseError> {
+    parse_within(text, 1, u64::MAX)
+}
+
+/// Parses a number of list elements with the suffixes of [`parse_number`].
+pub fn parse_length(text: &str) -> Result<usize, ParseError> {
+    parse_within(text, 0, usize::MAX as u64).map(|length| length as usize)
+}
+
+fn parse_within(text: &str, least: u64, most: u64) -> Result<u64, ParseError> {
     match parse_number(text)? {
-        0 => Err("must be 1 at least".into()),
-        n => Ok(n),
+        number if (least..=most).contains(&number) => Ok(number),
+        _ => Err(ParseError::Range { least, most }),
     }
 }
 
-/// A number with `k`, `M` or `G` (decimal), or 0.
-pub fn parse_number(text: &str) -> Result<u64, String> {
+/// Parses a number with an optional decimal suffix: `k`, `M` or `G`.
+pub fn parse_number(text: &str) -> Result<u64, ParseError> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" => 1,
         "k" | "K" => 1000,
         "M" | "m" => 1_000_000,
         "G" | "g" => 1_000_000_000,
-        other => return Err(format!("'{other}' is no suffix; use k, M or G (decimal)")),
+        other => return Err(ParseError::Suffix(other.into())),
     };
-    scale(digits, factor).ok_or_else(|| "not a number; write for example 65536 or 4M".into())
+    scale(digits, factor).ok_or(ParseError::Number)
 }
 
-/// The same of as many things as a list can have.
-pub fn parse_length(text: &str) -> Result<usize, String> {
-    let count = parse_number(text)?;
-    usize::try_from(count).map_err(|_| format!("must be up to {}", usize::MAX))
-}
-
-/// A decimal number times a factor, exact; digits finer than 1 are cut off.
+/// Multiplies a decimal number by a factor, exactly. Digits below 1 are cut off.
 fn scale(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -70,24 +98,24 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(u64::try_from(fraction).ok()?)
 }
 
-/// A count in at most five places: exact below 10 000, else three digits and a decimal prefix (`12.3k`).
+/// A count in at most five characters: exact below 10 000, else three digits and a decimal prefix (`12.3k`).
 pub fn short(n: u64) -> String {
     let (digits, prefix) = prefixed(n);
     digits + prefix
 }
 
-/// A number of things, exact: `1 packet`, `12345 packets`.
+/// An exact number with its noun: `1 packet`, `12345 packets`.
 pub fn count(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A quantity for a sentence: `12.3 MB`.
+/// A quantity with its unit: `12.3 MB`.
 pub fn quantity(n: u64, unit: &str) -> String {
     let (digits, prefix) = prefixed(n);
     format!("{digits} {prefix}{unit}")
 }
 
-/// A rate for a sentence: `12.3 Mbit/s`, `0.25 packets/s`.
+/// A rate with its unit: `12.3 Mbit/s`, `0.25 packets/s`.
 pub fn rate(per_second: f64, unit: &str) -> String {
     if per_second < 99.95 { format!("{} {unit}", three_digits(per_second)) } else { quantity(per_second as u64, unit) }
 }
@@ -127,7 +155,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// A time span in at most seven places: `0s`, `12.3ms`, `1.50s`, `5m03s`, `2h03m`, `3d04h`.
+/// A duration in at most seven characters: `0s`, `12.3ms`, `1.50s`, `5m03s`, `2h03m`, `3d04h`.
 pub fn span(ns: u64) -> String {
     let seconds = ns / SECOND_NS;
     match ns {
@@ -144,33 +172,15 @@ pub fn span(ns: u64) -> String {
 
 /// Date and time of day in UTC, to the millisecond: (`2026-11-20`, `12:00:00.123`).
 pub fn utc(ns: u64) -> (String, String) {
-    let seconds = ns / SECOND_NS;
-    let (year, month, day) = civil(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    let milliseconds = ns % SECOND_NS / 1_000_000;
-    (format!("{year:04}-{month:02}-{day:02}"), format!("{hour:02}:{minute:02}:{second:02}.{milliseconds:03}"))
+    let time = Timestamp::from_nanosecond(ns.into()).expect("64 bits of ns end in the year 2554");
+    (time.strftime("%Y-%m-%d").to_string(), time.strftime("%H:%M:%S.%3f").to_string())
 }
 
-/// First and last time, and what lies between: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
+/// A period and its length: `2026-11-20 12:00:00.000 to 12:00:00.364 UTC (364ms)`.
 pub fn period(first_ns: u64, last_ns: u64) -> String {
     let ((day, time), (last_day, last_time)) = (utc(first_ns), utc(last_ns));
     let until = if day == last_day { last_time } else { format!("{last_day} {last_time}") };
     format!("{day} {time} to {until} UTC ({})", span(last_ns.saturating_sub(first_ns)))
-}
-
-/// Year, month and day of a day since 1970-01-01 in the Gregorian calendar. Years are counted from March,
-/// so that the leap day is the last day of a year.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // Days since 0000-03-01; 400 years have 146 097 days.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days, again and again.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = (era * 400 + year, month + 3);
-    if month > 12 { (year + 1, month - 12, day) } else { (year, month, day) }
 }
 
 #[cfg(test)]

@@ -1,19 +1,24 @@
-//! `weir bench`: the meter measured on this machine.
+//! `weir bench`: measures the meter on this machine.
 
 use crate::arguments::{Bench, BenchCommand, BenchLive};
-use crate::{Outcome, Refusal, print, say, units};
-use crate::{files, read};
+use crate::console::print;
+use crate::error::Error;
+use crate::files;
+use crate::run_status::RunStatus;
+use crate::signals::stop_signal;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use weir_bench::{Error, LiveOptions, LiveReport, Options, Report, TABLES};
+use tracing::{error, info};
+use weir_bench::{LiveOptions, LiveReport, Options, Report, TABLES};
+use weir_text::units;
 
-/// Where captures lie in a copy of the repository.
+/// Captures in a checkout of the repository.
 const CAPTURES: &str = "testdata/captures";
 
-/// Measures, and writes what came out.
-pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
+/// Measures, and writes the figures.
+pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     match &bench.command {
         Some(BenchCommand::Live(arguments)) => live(arguments),
         None => tables(bench),
@@ -21,7 +26,7 @@ pub fn run(bench: &Bench) -> Result<Outcome, Refusal> {
 }
 
 /// Measures live sources.
-fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
+fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     let options = LiveOptions {
         sources: arguments.sources.clone(),
         rounds: arguments.rounds.into(),
@@ -31,30 +36,32 @@ fn live(arguments: &BenchLive) -> Result<Outcome, Refusal> {
         soak_rate_share: f64::from(arguments.at) / 100.0,
         interval: Duration::from_nanos(arguments.interval),
         date: date(),
-        stop: read::stop_signal()?,
+        stop: stop_signal()?,
     };
-    let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut say, show);
-    let (report, outcome) = tell(arguments.json.as_deref(), measure, LiveReport::json)?;
-    let Some(report) = report else { return Ok(outcome) };
-    if report.passed() { Ok(outcome) } else { Err(Refusal("the long run lost packets, or its memory grew".into())) }
+    let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut log_line, show);
+    let (report, status) = measure_and_write(arguments.json.as_deref(), measure, LiveReport::json)?;
+    match report {
+        Some(report) if !report.passed() => Err(Error::Soak),
+        _ => Ok(status),
+    }
 }
 
 /// Measures tables.
-fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
+fn tables(bench: &Bench) -> Result<RunStatus, Error> {
     if bench.list {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
     }
-    if let Some(folder) = &bench.svg {
-        // Not after half an hour.
-        let trial = folder.join(".weir-bench");
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&trial, ""))
-            .and_then(|()| fs::remove_file(&trial))
-            .map_err(|error| Refusal(format!("{}: {error}{}", folder.display(), files::advice(&error))))?;
+    if let Some(directory) = &bench.svg {
+        // Fails now rather than after half an hour.
+        let probe = directory.join(".weir-bench");
+        fs::create_dir_all(directory)
+            .and_then(|()| fs::write(&probe, ""))
+            .and_then(|()| fs::remove_file(&probe))
+            .map_err(|error| Error::file(directory, error))?;
     }
-    if let Some(folder) = bench.captures.as_deref().filter(|folder| !folder.is_dir()) {
-        return Err(Refusal(format!("{}: no folder of captures", folder.display())));
+    if let Some(directory) = bench.captures.as_deref().filter(|directory| !directory.is_dir()) {
+        return Err(Error::NoDirectory(directory.display().to_string()));
     }
     let captures = Path::new(CAPTURES);
     let options = Options {
@@ -64,74 +71,71 @@ fn tables(bench: &Bench) -> Result<Outcome, Refusal> {
         captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
         date: date(),
     };
-    let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut say, show);
-    let (report, mut outcome) = tell(bench.json.as_deref(), measure, Report::json)?;
-    let Some(report) = report else { return Ok(outcome) };
-    if let Some(folder) = &bench.svg
-        && let Err(error) = weir_bench::write_plots(&report, folder)
+    let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut log_line, show);
+    let (report, mut status) = measure_and_write(bench.json.as_deref(), measure, Report::json)?;
+    let Some(report) = report else { return Ok(status) };
+    if let Some(directory) = &bench.svg
+        && let Err(error) = weir_bench::write_plots(&report, directory)
     {
-        say(&format!("{}: {error}{}", folder.display(), files::advice(&error)));
-        outcome = Outcome::Flawed;
+        error!(error = %Error::file(directory, error), "cannot write the plots");
+        status = RunStatus::Problems;
     }
-    Ok(outcome)
+    Ok(status)
 }
 
-/// Measures, tells as it goes, and writes the report: `None` of one that counts packets as lost, or was interrupted.
-fn tell<R>(
+/// Runs `measure`, prints its tables, and writes its report as JSON. The report is `None` if the figures are invalid or
+/// the measurement was interrupted.
+fn measure_and_write<R>(
     json: Option<&Path>,
-    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R, Error>,
-    as_json: fn(&R) -> String,
-) -> Result<(Option<R>, Outcome), Refusal> {
-    let file = open_json(json)?;
-    let (to_output, mut outcome) = (is_output(json), Outcome::Done);
+    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R, weir_bench::Error>,
+    to_json: fn(&R) -> String,
+) -> Result<(Option<R>, RunStatus), Error> {
+    let json_on_standard_output = json == Some(Path::new("-"));
+    let file = match json.filter(|_| !json_on_standard_output) {
+        // Before the measurement, which takes long.
+        Some(path) => Some((path, files::open_without_truncation(path)?)),
+        None => None,
+    };
+    let mut status = RunStatus::Success;
     let mut show = |text: &str| {
-        if !to_output && matches!(print(text.as_bytes()), Outcome::Flawed) {
-            outcome = Outcome::Flawed;
+        if !json_on_standard_output {
+            status = status.and(print(text.as_bytes()));
         }
     };
     let report = match measure(&mut show) {
         Ok(report) => report,
-        Err(error @ (Error::LostCount { .. } | Error::Interrupted)) => {
-            say(&error.to_string());
-            return Ok((None, Outcome::Flawed));
+        Err(error @ (weir_bench::Error::LostCount { .. } | weir_bench::Error::Interrupted)) => {
+            error!(%error, "no result");
+            return Ok((None, RunStatus::Problems));
         }
-        Err(error) => return Err(Refusal(error.to_string())),
+        Err(error) => return Err(Error::Bench(error)),
     };
-    if to_output {
-        outcome = print((as_json(&report) + "\n").as_bytes());
+    if json_on_standard_output {
+        status = print((to_json(&report) + "\n").as_bytes());
     }
-    if !write_json(file, &as_json(&report)) {
-        outcome = Outcome::Flawed;
+    if let Some((path, file)) = file {
+        status = status.and(write_json(path, file, &to_json(&report)));
     }
-    Ok((Some(report), outcome))
+    Ok((Some(report), status))
 }
 
-/// Today, and what time it is.
+fn log_line(line: &str) {
+    info!("{line}");
+}
+
+/// Date and time for the report.
 fn date() -> String {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let (day, time) = units::utc(now_ns);
     format!("{day} {} UTC", &time[..5])
 }
 
-fn is_output(json: Option<&Path>) -> bool {
-    json == Some(Path::new("-"))
-}
-
-/// Opens the file for a report before anything is measured, if it goes to one.
-fn open_json(path: Option<&Path>) -> Result<Option<(&Path, File)>, Refusal> {
-    path.filter(|path| !is_output(Some(path))).map(|path| Ok((path, files::open_for_later(path)?))).transpose()
-}
-
-/// Writes it. Whether that went well; if not, it was said.
-fn write_json(json: Option<(&Path, File)>, text: &str) -> bool {
-    let Some((path, mut file)) = json else { return true };
-    // A pipe has no length.
-    let emptied = if path.is_file() { file.set_len(0) } else { Ok(()) };
-    match emptied.and_then(|()| file.write_all(text.as_bytes())) {
-        Ok(()) => true,
-        Err(error) => {
-            say(&format!("{}: {error}{}", path.display(), files::advice(&error)));
-            false
-        }
+fn write_json(path: &Path, mut file: File, text: &str) -> RunStatus {
+    // A pipe cannot be truncated.
+    let truncated = if path.is_file() { file.set_len(0) } else { Ok(()) };
+    if let Err(error) = truncated.and_then(|()| file.write_all(text.as_bytes())) {
+        error!(error = %Error::file(path, error), "cannot write the report");
+        return RunStatus::Problems;
     }
+    RunStatus::Success
 }

@@ -1,21 +1,22 @@
-//! What was found of a machine, in words on a terminal.
+//! Findings about a machine as text, for `weir doctor` and `weir plan`.
 
-use std::fmt::Write;
+use crate::console::printable;
 use weir_host::{Finding, Machine, Nic, Severity};
+use weir_text::units;
 
-/// Columns that sentences fill; commands are not broken.
+/// Width of sentences. Commands are not wrapped.
 const COLUMNS: usize = 96;
-/// Commands of one finding that are shown.
+/// Most commands to show per finding.
 const COMMANDS_SHOWN: usize = 4;
 
-/// Findings of one kind below their heading; nothing if there are none.
+/// Findings of one severity below a heading; nothing if there are none.
 pub fn section(text: &mut String, findings: &[Finding], severity: Severity, heading: &str) {
-    let mut of_kind = findings.iter().filter(|finding| finding.severity == severity).peekable();
-    if of_kind.peek().is_none() {
+    let mut selected = findings.iter().filter(|finding| finding.severity == severity).peekable();
+    if selected.peek().is_none() {
         return;
     }
     line(text, &format!("\n{heading}"));
-    for finding in of_kind {
+    for finding in selected {
         wrapped(text, 2, &format!("{}: {}", finding.subject, finding.summary));
         if !finding.impact.is_empty() {
             wrapped(text, 6, &finding.impact);
@@ -27,7 +28,7 @@ pub fn section(text: &mut String, findings: &[Finding], severity: Severity, head
             line(text, &format!("      # {command}{fixed}"));
         }
         if let more @ 1.. = remedy.commands.len().saturating_sub(shown) {
-            line(text, &format!("      … and {more} more like these; --json has all"));
+            line(text, &format!("      … and {more} more similar commands; --json lists all"));
         }
         if !remedy.note.is_empty() {
             wrapped(text, 6, &remedy.note);
@@ -35,54 +36,41 @@ pub fn section(text: &mut String, findings: &[Finding], severity: Severity, head
     }
 }
 
-/// What the machine is, in a line.
-pub fn machine_in_short(machine: &Machine) -> String {
+/// The machine in one line.
+pub fn describe_machine(machine: &Machine) -> String {
     let cores = machine.cores(None).len();
     let counts = [(machine.nodes.len(), "node"), (cores, "core"), (machine.cpus.len(), "processor")];
-    let counts = counts
-        .map(|(n, thing)| if n == 0 { format!("{thing}s not known") } else { crate::units::count(n as u64, thing) });
-    let name = machine.processor.as_deref().unwrap_or("processor not known");
-    let kernel = machine.kernel.as_ref().map_or_else(|| "kernel not known".into(), |kernel| format!("Linux {kernel}"));
+    let counts =
+        counts.map(|(n, thing)| if n == 0 { format!("{thing}s unknown") } else { units::count(n as u64, thing) });
+    let name = machine.processor.as_deref().unwrap_or("processor unknown");
+    let kernel = machine.kernel.as_ref().map_or_else(|| "kernel unknown".into(), |kernel| format!("Linux {kernel}"));
     format!("{name}; {}; {kernel}", counts.join(", "))
 }
 
-/// What a card is, in a line.
-pub fn card_in_short(card: &Nic) -> String {
-    let speed = match card.speed_mbps {
+/// A NIC in one line.
+pub fn describe_nic(nic: &Nic) -> String {
+    let speed = match nic.speed_mbps {
         Some(megabits) if megabits >= 1000 && megabits % 100 == 0 => format!("{} Gbit/s", megabits as f64 / 1000.0),
         Some(megabits) => format!("{megabits} Mbit/s"),
-        None => "speed not known".into(),
+        None => "speed unknown".into(),
     };
-    let driver = card.driver.as_deref().unwrap_or("driver not known");
-    let place = card.pci.as_ref().map_or_else(|| "no slot".into(), |pci| format!("at {pci}"));
-    let node = card.node.map_or_else(String::new, |node| format!(" on node {node}"));
-    let link = card.link.map_or_else(String::new, |link| format!(", {link}"));
-    format!("{speed}, {driver}, {place}{node}{link}, {}", crate::units::count(card.queues.into(), "receive queue"))
+    let driver = nic.driver.as_deref().unwrap_or("driver unknown");
+    let place = nic.pci.as_ref().map_or_else(|| "no slot".into(), |pci| format!("at {pci}"));
+    let node = nic.node.map_or_else(String::new, |node| format!(" on node {node}"));
+    let link = nic.link.map_or_else(String::new, |link| format!(", {link}"));
+    format!("{speed}, {driver}, {place}{node}{link}, {}", units::count(nic.queues.into(), "receive queue"))
 }
 
-/// A line as it is; what would command the terminal is replaced.
+/// Appends a line without control characters.
 pub fn line(text: &mut String, line: &str) {
-    let clean = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
-    text.extend(line.chars().map(clean));
+    text.push_str(&printable(line));
     text.push('\n');
 }
 
-/// A sentence broken into lines; those after the first are indented by 4 more if it is a heading of its own.
+/// Appends a wrapped sentence. If `indent` is below 6, lines after the first are indented by 4 more.
 pub fn wrapped(text: &mut String, indent: usize, sentence: &str) {
-    let mut row = " ".repeat(indent);
-    let mut empty = true;
-    let further = if indent < 6 { indent + 4 } else { indent };
-    for word in sentence.split_whitespace() {
-        if !empty && row.chars().count() + 1 + word.chars().count() > COLUMNS {
-            line(text, &row);
-            row = " ".repeat(further);
-            empty = true;
-        }
-        if !empty {
-            row.push(' ');
-        }
-        write!(row, "{word}").expect("a text takes every word");
-        empty = false;
+    let continued = if indent < 6 { indent + 4 } else { indent };
+    for (at, row) in weir_text::wrap(sentence, COLUMNS - continued).iter().enumerate() {
+        line(text, &format!("{:1$}{row}", "", if at == 0 { indent } else { continued }));
     }
-    line(text, &row);
 }

@@ -1,24 +1,29 @@
-//! The one binary. It reads what the user wrote, opens sources and sinks, lets a pipeline run, and says
-//! what came of it: in words on the screen, in the ledger, and in the exit code.
+//! The command `weir`: parses the command line, opens sources and sinks, runs pipelines, and reports
+//! the result as text, as ledger and as exit code.
 //!
-//! Exit codes: 0 done; 1 wrong use, or input that cannot be read at all (nothing was metered); 2 finished,
-//! but some input was malformed or some record was not delivered.
-//! Always true: standard output carries what was asked for and nothing else; a reader that goes away
-//! (`| head`) ends the run quietly.
+//! Exit codes: 0 success; 1 usage error, or input that cannot be opened (nothing was metered);
+//! 2 finished, but some input was malformed or some records were not delivered.
+//! Libraries state what is wrong; advice for the user is added here (`error.rs`).
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod bench;
+mod console;
 mod doctor;
+mod error;
 mod files;
 mod findings;
+mod input;
+mod ledger_text;
 mod outputs;
 mod pages;
 mod plan;
 mod probe;
-mod progress;
 mod protocols;
 mod read;
+mod run_status;
+mod settings;
+mod signals;
 mod summary;
 mod synth;
 mod table;
@@ -26,88 +31,50 @@ mod tcp;
 
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use std::io::{self, BufWriter, Write};
+use console::log::{self, Prefix};
+use console::{eprint, print, print_error, printable};
 use std::process::ExitCode;
-use weir_text::units;
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// Everything was metered and delivered.
-    Done,
-    /// Finished, but some input was malformed or something was not delivered.
-    Flawed,
-}
-
-/// Why nothing was done: a line or more for the user.
-#[derive(Debug)]
-struct Refusal(String);
-
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // In colours it repeats what was written as it is.
+            // Clap repeats arguments in its message, with colours only if they are harmless.
             let is_plain = std::env::args_os().all(|argument| {
                 let argument = argument.to_string_lossy();
-                harmless(&argument) == argument
+                printable(&argument) == argument
             });
-            // Nobody is left to tell if this fails.
-            let _ = if is_plain { error.print() } else { tell(&error.render().to_string()) };
+            if is_plain {
+                let _ = error.print();
+            } else {
+                eprint(&error.render().to_string());
+            }
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    let result = match arguments.command {
-        Some(Command::Read(read)) => read::run(&read),
-        Some(Command::Probe(probe)) => probe::run(&probe),
-        Some(Command::Tcp(tcp)) => tcp::run(&tcp),
-        Some(Command::Synth(synth)) => synth::run(&synth),
-        Some(Command::Bench(bench)) => bench::run(&bench),
-        Some(Command::Doctor(doctor)) => doctor::run(&doctor),
-        Some(Command::Plan(plan)) => plan::run(&plan),
-        Some(Command::Fields(fields)) => pages::fields(&fields),
-        Some(Command::Completions(completions)) => pages::completions(&completions),
-        Some(Command::Man(man)) => pages::man(&man),
-        None => Ok(print(Arguments::command().render_help().to_string().as_bytes())),
+    let Some(command) = arguments.command else {
+        return print(Arguments::command().render_help().to_string().as_bytes()).into();
+    };
+    // `weir probe` starts the log when it has read its configuration file.
+    if !matches!(command, Command::Probe(_)) {
+        log::init(arguments.logging, command.is_quiet(), Prefix::Program);
+    }
+    let result = match command {
+        Command::Read(read) => read::run(&read),
+        Command::Probe(probe) => probe::run(&probe),
+        Command::Tcp(tcp) => tcp::run(&tcp),
+        Command::Synth(synth) => synth::run(&synth),
+        Command::Bench(bench) => bench::run(&bench),
+        Command::Doctor(doctor) => doctor::run(&doctor),
+        Command::Plan(plan) => plan::run(&plan),
+        Command::Fields(fields) => pages::fields(&fields),
+        Command::Completions(completions) => pages::completions(&completions),
+        Command::Man(man) => pages::man(&man),
     };
     match result {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Flawed) => ExitCode::from(2),
-        Err(Refusal(why)) => {
-            why.lines().for_each(say);
+        Ok(status) => status.into(),
+        Err(error) => {
+            print_error(&error.to_string());
             ExitCode::from(1)
         }
-    }
-}
-
-/// Says something on standard error, on one line. If nobody can hear it, the exit code still tells.
-fn say(line: &str) {
-    let _ = tell(&format!("weir: {}\n", line.replace('\n', "\u{fffd}")));
-}
-
-/// The same with a text of several lines.
-fn tell(text: &str) -> io::Result<()> {
-    io::stderr().write_all(harmless(text).as_bytes())
-}
-
-/// A text that drives no terminal, whatever names are in it: control characters but ends of lines are replaced.
-fn harmless(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() && letter != '\n' { '\u{fffd}' } else { letter }).collect()
-}
-
-/// Writes a whole text to standard output. A reader that had enough is no flaw.
-fn print(text: &[u8]) -> Outcome {
-    print_by(|output| output.write_all(text))
-}
-
-/// The same of what is written piece by piece.
-fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
-    let mut output = BufWriter::new(io::stdout().lock());
-    match write(&mut output).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            say(&format!("standard output: {error}{}", files::advice(&error)));
-            Outcome::Flawed
-        }
-        _ => Outcome::Done,
     }
 }

@@ -1,52 +1,63 @@
-//! What commands that meter have in common: where records go, and what a record is.
+//! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments::{self, KeyField, Metering, TableFull};
+use crate::arguments;
+use crate::console::{self, log};
+use crate::error::Error;
 use crate::files::{self, Target};
-use crate::summary::{self, Observed, Totals};
-use crate::{Outcome, Refusal, say};
-use std::fs::File;
-use std::io::Write;
+use crate::ledger_text::{self, has_problems};
+use crate::run_status::RunStatus;
+use crate::summary::{self, SummarySink, TrafficSummary};
+use crate::table::Table;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use weir_capture::PacketFilter;
-use weir_export::Sink;
-use weir_flow::{CacheFullPolicy, KeyOptions};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use weir_export::{ExportOptions, Sink};
 use weir_ledger::Ledger;
-use weir_probe::{Overload, SelfTrafficFilter, Settings, SinkChange};
+use weir_probe::SinkChange;
 
-/// The sinks, and what goes to standard output.
+/// Why the ledger can always be written as JSON.
+const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
+
+/// Outputs that the user asked for.
 pub struct Outputs {
     pub sinks: Vec<String>,
-    /// Everything that is written, as the user wrote it.
+    /// All outputs: the option as the user wrote it, and its target.
     pub targets: Vec<(String, Target)>,
     /// The sink on standard output.
     pub on_standard_output: Option<String>,
-    /// Where the ledger goes as JSON.
+    /// File of the ledger as JSON.
     stats: Option<PathBuf>,
 }
 
-/// The sinks, open, and what is told at the end.
-pub struct Opened {
+/// Opened outputs.
+pub struct OpenOutputs {
     sinks: Vec<Box<dyn Sink + Send>>,
-    totals: Arc<Mutex<Totals>>,
+    /// Summary of the records of the first sink.
+    summary: Arc<Mutex<TrafficSummary>>,
     stats: Option<File>,
 }
 
-/// What is told at the end of a run.
-pub struct Ending {
-    /// No summary.
+/// What is printed at the end of a run.
+pub struct ReportOptions {
+    /// Omits the summary.
     pub quiet: bool,
-    /// The ledger in words.
+    /// Adds the ledger.
     pub verbose: bool,
 }
 
 impl Outputs {
-    /// Of what the user asked for; nothing is a table on standard output.
-    pub fn of(outputs: &[String], stats: Option<&Path>) -> Self {
+    /// Outputs of `-o` and `--stats`. Without `-o`, a table on standard output.
+    pub fn new(sinks: &[String], stats: Option<&Path>) -> Self {
         let ledger_on_standard_output = stats == Some(Path::new("-"));
-        let sinks = match outputs {
-            // The ledger takes the table's place; there is still a sink, so that it can balance.
+        let sinks = match sinks {
+            // The ledger replaces the table. It balances only with a sink.
             [] if ledger_on_standard_output => vec!["table:/dev/null".into()],
             [] => vec!["table:-".into()],
             sinks => sinks.to_vec(),
@@ -55,145 +66,161 @@ impl Outputs {
         if let Some(path) = stats {
             targets.push((format!("--stats {}", path.display()), Target::of_path(path)));
         }
-        let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::Standard).cloned();
+        let on_standard_output = sinks.iter().find(|sink| Target::of_sink(sink) == Target::StandardOutput).cloned();
         Self { sinks, targets, on_standard_output, stats: stats.map(Path::to_path_buf) }
     }
 
-    /// Opens all of it. Pipes wait for who reads them, until `stop`.
-    pub fn open(&self, sinks: &arguments::Sinks, stop: &AtomicBool) -> Result<Opened, Refusal> {
-        let totals = Arc::new(Mutex::new(Totals::default()));
-        let wait = |sink: &String| files::wait_for_reader(sink, stop);
+    /// Whether a table goes to standard output.
+    pub fn table_on_standard_output(&self) -> bool {
+        self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
+    }
+
+    /// Opens all outputs. Waits for the readers of named pipes until `stop` is set.
+    pub fn open(&self, options: &arguments::Sinks, stop: &AtomicBool) -> Result<OpenOutputs, Error> {
+        let summary = Arc::new(Mutex::new(TrafficSummary::default()));
+        let wait = |sink: &String| wait_for_reader(sink, stop);
         let pipes = self.sinks.iter().map(wait).collect::<Result<Vec<_>, _>>()?;
-        let mut opened = self.sinks.iter().map(|sink| files::open_sink(sink, sinks)).collect::<Result<Vec<_>, _>>()?;
+        let mut sinks = self.sinks.iter().map(|sink| open_sink(sink, options)).collect::<Result<Vec<_>, _>>()?;
         drop(pipes);
-        let first = opened.remove(0);
-        opened.insert(0, Box::new(Observed { sink: first, totals: totals.clone() }));
+        let first = sinks.remove(0);
+        sinks.insert(0, Box::new(SummarySink { sink: first, summary: summary.clone() }));
         let stats = match &self.stats {
             Some(path) if path != Path::new("-") => Some(files::create(path)?),
             _ => None,
         };
-        Ok(Opened { sinks: opened, totals, stats })
+        Ok(OpenOutputs { sinks, summary, stats })
     }
 
-    /// Opens the sinks but for those that are `kept`, each under the number that it had. Records of the first that is opened are added
-    /// up, if that is asked for.
+    /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open. If `summary` is given, it
+    /// sums up the records of the first sink that is opened.
     ///
     /// # Errors
-    /// One cannot be opened; a pipe that nobody reads is not waited for.
+    /// A sink cannot be opened, or is a pipe without a reader.
     pub fn change_sinks(
         &self,
-        sinks: &arguments::Sinks,
-        kept: impl Fn(&String) -> Option<usize>,
-        mut totals: Option<&Arc<Mutex<Totals>>>,
-    ) -> Result<Vec<SinkChange>, Refusal> {
+        options: &arguments::Sinks,
+        position: impl Fn(&String) -> Option<usize>,
+        mut summary: Option<&Arc<Mutex<TrafficSummary>>>,
+    ) -> Result<Vec<SinkChange>, Error> {
         let open = |sink| {
-            if let Some(before) = kept(sink) {
-                return Ok(SinkChange::Keep(before));
+            if let Some(position) = position(sink) {
+                return Ok(SinkChange::Keep(position));
             }
-            let pipe = files::wait_for_reader(sink, &AtomicBool::new(true))?;
-            let opened = files::open_sink(sink, sinks)?;
+            let pipe = wait_for_reader(sink, &AtomicBool::new(true))?;
+            let sink = open_sink(sink, options)?;
             drop(pipe);
-            Ok(SinkChange::Open(match totals.take() {
-                Some(totals) => Box::new(Observed { sink: opened, totals: totals.clone() }),
-                None => opened,
+            Ok(SinkChange::Open(match summary.take() {
+                Some(summary) => Box::new(SummarySink { sink, summary: summary.clone() }),
+                None => sink,
             }))
         };
         self.sinks.iter().map(open).collect()
     }
 
-    /// Tells what a run came to: the summary behind the table if there is one, the ledger in words if it was asked for or has
-    /// something to say, and as JSON.
-    pub fn tell(&self, ledger: &Ledger, opened: Opened, ending: &Ending) -> Outcome {
-        let mut flawed = summary::flawed(ledger);
-        if !ending.quiet {
-            let text = summary::summary(ledger, &opened.totals.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Reports the result of a run: the summary (behind the table if there is one), the ledger as text if it was asked for or
+    /// shows problems, and the ledger as JSON.
+    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &ReportOptions) -> RunStatus {
+        let mut status = RunStatus::from_problems(has_problems(ledger));
+        if !options.quiet {
+            let text = summary::text(ledger, &open.summary.lock().unwrap_or_else(PoisonError::into_inner));
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
                 let gap = if ledger.flows_created > 0 { "\n" } else { "" };
-                flawed |= crate::print(format!("{gap}{}", crate::harmless(&text)).as_bytes()) == Outcome::Flawed;
-            } else {
-                let _ = crate::tell(&text);
+                status = status.and(console::print(format!("{gap}{}", console::printable(&text)).as_bytes()));
+            } else if !log::is_json() {
+                console::eprint(&text);
             }
         }
-        if ending.verbose || summary::flawed(ledger) {
-            let _ = crate::tell(&summary::ledger_in_words(ledger));
-        }
+        print_ledger(ledger, options.verbose);
         if let Some(path) = &self.stats {
-            flawed |= write_stats(ledger, path, opened.stats) == Outcome::Flawed;
+            status = status.and(write_stats(ledger, path, open.stats));
         }
-        if flawed { Outcome::Flawed } else { Outcome::Done }
-    }
-
-    /// Whether that is a table.
-    pub fn table_on_standard_output(&self) -> bool {
-        self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
+        status
     }
 }
 
-impl Opened {
-    /// The sinks, once.
+impl OpenOutputs {
+    /// Takes the sinks out, once.
     pub fn take_sinks(&mut self) -> Vec<Box<dyn Sink + Send>> {
         std::mem::take(&mut self.sinks)
     }
 
-    /// What the records of the first sink add up to.
-    pub fn totals(&self) -> &Arc<Mutex<Totals>> {
-        &self.totals
+    /// Summary of the records of the first sink.
+    pub fn summary(&self) -> &Arc<Mutex<TrafficSummary>> {
+        &self.summary
     }
 }
 
-/// What a pipeline is told.
-pub fn settings(metering: &Metering) -> Result<Settings, Refusal> {
-    let has = |part| metering.key.contains(&part);
-    let key = KeyOptions {
-        vlan: has(KeyField::Vlan),
-        interface: has(KeyField::Interface),
-        tunnel: has(KeyField::Tunnel),
-        unidirectional: metering.uniflow_key,
-    };
-    let policy = match metering.full {
-        TableFull::Overflow => CacheFullPolicy::Overflow,
-        TableFull::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
-        TableFull::Drop => CacheFullPolicy::Drop,
-    };
-    let default = weir_flow::Config::default();
-    let flows = metering.flows.unwrap_or(default.flows);
-    Ok(Settings {
-        busy_poll: false,
-        filter: filter(metering.filter.as_deref())?,
-        meter: weir_flow::Config {
-            flows,
-            idle_timeout_ns: metering.idle,
-            active_timeout_ns: metering.active,
-            key,
-            policy,
-            ..default
-        },
-        decode: weir_packet::DecodeOptions { decapsulate: metering.decap },
-        layer2: metering.layer2,
-        self_traffic: SelfTrafficFilter::default(),
-        // Of live traffic only, see `weir probe`.
-        overload: Overload::Drop,
-        sample_one_in: 1,
-    })
-}
-
-/// Compiles what `--filter` says.
-pub fn filter(expression: Option<&str>) -> Result<Option<PacketFilter>, Refusal> {
-    expression.map(PacketFilter::new).transpose().map_err(|error| Refusal(error.to_string()))
+/// Prints the ledger on standard error if `wanted` or if it shows problems. A JSON log gets it as an event.
+pub fn print_ledger(ledger: &Ledger, wanted: bool) {
+    let has_problems = has_problems(ledger);
+    if log::is_json() {
+        let packets = &ledger.packets;
+        let (received, metered) = (packets.received, packets.metered);
+        let ledger = serde_json::to_string(&ledger.json()).expect(LEDGER_IS_PLAIN);
+        if has_problems {
+            warn!(received, metered, ledger, "finished with problems");
+        } else {
+            info!(received, metered, ledger, "finished");
+        }
+    } else if wanted || has_problems {
+        console::eprint(&ledger_text::text(ledger));
+    }
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.
-pub(crate) fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> Outcome {
-    let mut json =
-        serde_json::to_vec_pretty(&ledger.json()).expect("the ledger has string keys and plain numbers only");
+pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatus {
+    let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
     json.push(b'\n');
-    let Some(mut file) = file else { return crate::print(&json) };
-    match file.write_all(&json) {
-        Ok(()) => Outcome::Done,
-        Err(error) => {
-            say(&format!("--stats {}: {error}{}", path.display(), files::advice(&error)));
-            Outcome::Flawed
+    let Some(mut file) = file else { return console::print(&json) };
+    let result = file.write_all(&json);
+    if let Err(error) = result {
+        error!(error = %Error::file(path, error), "cannot write the ledger");
+        return RunStatus::Problems;
+    }
+    RunStatus::Success
+}
+
+/// Opens a sink.
+fn open_sink(sink: &str, options: &arguments::Sinks) -> Result<Box<dyn Sink + Send>, Error> {
+    if let Some(path) = sink.strip_prefix("table:") {
+        return Ok(match Target::of_path(Path::new(path)) {
+            Target::File(_) if path.is_empty() => return Err(Error::NoTablePath(sink.into())),
+            Target::File(path) => Box::new(Table::new(sink, options.top, Box::new(files::create(&path)?), None)),
+            _ => Box::new(Table::new(sink, options.top, Box::new(io::stdout()), console::terminal_columns())),
+        });
+    }
+    let options = ExportOptions { uniflow: options.uniflow, observation_domain: options.domain };
+    Ok(weir_export::open(sink, &options)?)
+}
+
+/// Waits until a program reads the sink if it is a named pipe. Opening the pipe in the usual way would wait too, but not
+/// end at a signal. The returned file keeps the pipe open until the sink has opened it; else its reader would see its end.
+///
+/// # Errors
+/// `stop` is set before there is a reader.
+fn wait_for_reader(sink: &str, stop: &AtomicBool) -> Result<Option<File>, Error> {
+    const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+    const LOG_AFTER: Duration = Duration::from_secs(1);
+    let Target::File(path) = Target::of_sink(sink) else { return Ok(None) };
+    if !fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        return Ok(None);
+    }
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let (started, mut logged) = (Instant::now(), false);
+    loop {
+        match File::options().write(true).custom_flags(flags).open(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {}
+            // Other errors appear again when the sink opens the pipe.
+            opened => return Ok(opened.ok()),
         }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::NoPipeReader(sink.into()));
+        }
+        if !logged && started.elapsed() >= LOG_AFTER {
+            logged = true;
+            warn!(sink, "waiting for a program that reads this pipe");
+        }
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }

@@ -1,29 +1,35 @@
-//! `weir plan`: how much machine a link needs, whether this one has it, and which core does what.
+//! `weir plan`: the cores and memory that a probe needs for a link, whether this machine has them, and a CPU layout.
 
 use crate::arguments::Plan as Arguments;
-use crate::doctor::{interface, root};
-use crate::findings::{line, machine_in_short, section, wrapped};
-use crate::{Outcome, Refusal, print, units};
+use crate::console::print;
+use crate::doctor::{check_interface, open_root};
+use crate::error::{BenchReportProblem, Error};
+use crate::findings::{describe_machine, line, section};
+use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
 use weir_host::{Demand, LayoutMode, Machine, Plan, Severity, default_mpps_per_core, plan};
+use weir_text::units;
 
-/// Of what the meter does from memory, the part that is left when it also receives.
-const LEFT_FOR_METERING: f64 = 0.5;
+/// Share of the rate from memory that remains if the same core also receives the packets.
+const METERING_SHARE: f64 = 0.5;
 
-/// Plans, and tells.
-pub fn run(arguments: &Arguments) -> Result<Outcome, Refusal> {
-    let root = root(arguments.sysroot.as_deref())?;
+/// Plans, and prints the plan.
+pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
+    let root = open_root(arguments.sysroot.as_deref())?;
     let machine = Machine::read(&root, arguments.iface.as_slice());
     if let Some(name) = &arguments.iface {
-        interface(&machine, name)?;
+        check_interface(&machine, name)?;
     }
     let (mpps_per_core, source) = match (arguments.mpps_per_core, &arguments.bench) {
-        (Some(mpps), _) => (mpps, "as given".into()),
-        (None, Some(path)) => measured(path, arguments.flows.into())?,
+        (Some(mpps), _) => (mpps, "from --mpps-per-core".into()),
+        (None, Some(path)) => measured_mpps(path, arguments.flows.into())
+            .map_err(|problem| Error::BenchReport { path: path.display().to_string(), problem })?,
         (None, None) => (
             default_mpps_per_core(),
-            "half of 14.8, the internet mix of docs/performance.md; measure yours: weir bench mix --json FILE, then --bench FILE".into(),
+            "half of 14.8, the internet mix in docs/performance.md; to measure this machine: weir bench mix --json FILE, then \
+             --bench FILE"
+                .into(),
         ),
     };
     let demand = Demand {
@@ -40,17 +46,17 @@ pub fn run(arguments: &Arguments) -> Result<Outcome, Refusal> {
     } else {
         text(&machine, &plan, &source, arguments.verbose)
     };
-    let outcome = print(text.as_bytes());
-    Ok(if plan.fits() { outcome } else { Outcome::Flawed })
+    let printed = print(text.as_bytes());
+    Ok(RunStatus::from_problems(!plan.fits()).and(printed))
 }
 
-/// Mpps of a core from a report of `weir bench`: the internet mix of whole frames; else so many flows, or the next more.
-fn measured(path: &Path, flows: u64) -> Result<(f64, String), Refusal> {
-    let refuse = |why: String| Refusal(format!("--bench {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let report: Value = serde_json::from_str(&text).map_err(|error| refuse(format!("not JSON: {error}")))?;
+/// Rate of one core in million packets per second from a report of `weir bench`, and its origin. Uses the internet mix of whole
+/// frames; else the row with at least `flows` flows, or the last row.
+fn measured_mpps(path: &Path, flows: u64) -> Result<(f64, String), BenchReportProblem> {
+    let text = std::fs::read_to_string(path).map_err(BenchReportProblem::Read)?;
+    let report: Value = serde_json::from_str(&text).map_err(BenchReportProblem::Syntax)?;
     if report["conditions"]["quick"] == true {
-        return Err(refuse("made with --quick, which measures nothing".into()));
+        return Err(BenchReportProblem::Quick);
     }
     let figures = |name: &str| -> Vec<&Value> {
         let tables = report["tables"].as_array().into_iter().flatten().filter(|table| table["name"] == name);
@@ -59,35 +65,30 @@ fn measured(path: &Path, flows: u64) -> Result<(f64, String), Refusal> {
     };
     let mix = figures("mix").into_iter().find(|figure| figure["row"] == "whole");
     let rows = figures("flows");
-    let reaches = |figure: &&&Value| figure["x"].as_f64().is_some_and(|x| x >= flows as f64);
-    let figure = mix.or_else(|| rows.iter().find(reaches).or(rows.last()).copied());
+    let is_enough = |figure: &&&Value| figure["x"].as_f64().is_some_and(|x| x >= flows as f64);
+    let figure = mix.or_else(|| rows.iter().find(is_enough).or(rows.last()).copied());
     let mpps =
         figure.and_then(|figure| figure["mpps"]["median"].as_f64()).filter(|mpps| mpps.is_finite() && *mpps > 0.0);
-    let (Some(figure), Some(mpps)) = (figure, mpps) else {
-        return Err(refuse("no figures of the tables mix or flows (weir bench mix --json FILE)".into()));
-    };
+    let (Some(figure), Some(mpps)) = (figure, mpps) else { return Err(BenchReportProblem::NoFigures) };
     let table = if mix.is_some() { "mix" } else { "flows" };
     let row = figure["row"].as_str().unwrap_or("?");
-    Ok((
-        mpps * LEFT_FOR_METERING,
-        format!("half of {mpps:.1}, table {table}, row {row} of {}; the other half is for receiving", path.display()),
-    ))
+    let origin =
+        format!("half of {mpps:.1}, table {table}, row {row} of {}; receiving takes the other half", path.display());
+    Ok((mpps * METERING_SHARE, origin))
 }
 
 fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let mut text = String::new();
     let mut row = |name: &str, what: String| {
-        let mut rows = String::new();
-        wrapped(&mut rows, 0, &what);
-        for (at, rest) in rows.lines().map(str::trim).enumerate() {
+        for (at, rest) in weir_text::wrap(&what, 85).iter().enumerate() {
             line(&mut text, &format!("{:11}{rest}", if at == 0 { name } else { "" }));
         }
     };
     let Plan { demand, memory, export, layout, .. } = plan;
     let mega = |per_second: f64| format!("{:.2} M packets/s", per_second / 1e6);
     let gib = |octets: u64| format!("{:.2} GiB", octets as f64 / f64::from(1 << 30));
-    let records = format!("{} records a second", units::short(export.records_per_second as u64));
-    row("machine", machine_in_short(machine));
+    let records = format!("{} records per second", units::short(export.records_per_second as u64));
+    row("machine", describe_machine(machine));
     row(
         "demand",
         format!(
@@ -100,12 +101,12 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     );
     row("one core", format!("{:.1} M packets/s ({source})", demand.mpps_per_core));
     let each = if plan.pipelines > plan.needed_pipelines {
-        "as the card has so many receive queues"
+        "one for each receive queue of the NIC"
     } else {
-        "each with a receive queue"
+        "each with its own receive queue"
     };
     let needed = if plan.pipelines > plan.needed_pipelines {
-        format!(" ({} are needed)", plan.needed_pipelines)
+        format!(" ({} would be enough)", plan.needed_pipelines)
     } else {
         String::new()
     };
@@ -113,7 +114,7 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     row(
         "memory",
         format!(
-            "{}: flows {}, TCP {} (if all are TCP), TCP in trouble {} (if one flow of ten has a bad direction), packet buffers {}",
+            "{}: flows {}, TCP {} (if all flows are TCP), TCP anomalies {} (if one flow in ten has them), packet buffers {}",
             gib(memory.total_bytes),
             gib(memory.flow_bytes),
             gib(memory.tcp_bytes),
@@ -125,52 +126,52 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     row(
         "PCIe",
         format!(
-            "{} with headers of writes (24 octets for each 256) and a descriptor a frame",
+            "{} including write headers (24 octets per 256) and one descriptor per frame",
             units::rate(plan.bus_bits_per_second, "bit/s")
         ),
     );
-    let octets = |octets: f64| units::quantity(octets as u64, "B");
+    let bytes = |bytes: f64| units::quantity(bytes as u64, "B");
     row(
         "export",
         format!(
-            "{records}: {} as IPFIX; on disk {} a day as IPFIX, {} as CSV",
+            "{records}: {} as IPFIX; on disk {} per day as IPFIX, {} as CSV",
             units::rate(export.ipfix_bits_per_second, "bit/s"),
-            octets(export.ipfix_bytes_per_day),
-            octets(export.csv_bytes_per_day)
+            bytes(export.ipfix_bytes_per_day),
+            bytes(export.csv_bytes_per_day)
         ),
     );
-    let node = layout.node.map_or_else(|| "no known node".into(), |node| format!("node {node}"));
-    let card = plan.nic.as_deref().unwrap_or("no card");
+    let node = layout.node.map_or_else(|| "unknown node".into(), |node| format!("node {node}"));
+    let nic = plan.nic.as_deref().unwrap_or("no NIC");
     if layout.pipelines.is_empty() {
-        row("layout", format!("{card}: the cores are not known"));
+        row("layout", format!("{nic}: the cores are unknown"));
     } else {
         let shape = match layout.mode {
-            LayoutMode::Split => "split: capture alone on its core, meter and export on the next",
-            LayoutMode::Fused => "fused: capture and meter on one core, all exporters on another",
+            LayoutMode::Split => "split: capture on one core, metering and export on the next",
+            LayoutMode::Fused => "fused: capture and metering on one core, all exporters on another",
         };
         let fewer = match plan.pipelines - layout.pipelines.len() {
             0 => String::new(),
-            missing => format!("; {missing} of {} have no place", plan.pipelines),
+            missing => format!("; no core for {missing} of {} pipelines", plan.pipelines),
         };
-        row("layout", format!("{card}, {} of {node}, {shape}{fewer}", units::count(plan.cores as u64, "core")));
+        row("layout", format!("{nic}, {} of {node}, {shape}{fewer}", units::count(plan.cores as u64, "core")));
         for pipeline in &layout.pipelines {
             let (queue, capture, meter) = (pipeline.queue, pipeline.capture, pipeline.meter);
             row(
                 "",
                 format!(
-                    "queue {queue}: capture on processor {capture}, meter on {meter}, export on {}",
+                    "queue {queue}: capture on CPU {capture}, metering on CPU {meter}, export on CPU {}",
                     pipeline.export
                 ),
             );
         }
     }
-    section(&mut text, &plan.findings, Severity::Critical, "DOES NOT FIT");
-    section(&mut text, &plan.findings, Severity::Warning, "COULD BE BETTER");
-    section(&mut text, &plan.findings, Severity::Unknown, "NOT KNOWN");
+    section(&mut text, &plan.findings, Severity::Critical, "CRITICAL: the machine is too small");
+    section(&mut text, &plan.findings, Severity::Warning, "WARNING: costs performance, or will under load");
+    section(&mut text, &plan.findings, Severity::Unknown, "UNKNOWN");
     if verbose {
-        section(&mut text, &plan.findings, Severity::Ok, "FITS");
+        section(&mut text, &plan.findings, Severity::Ok, "OK");
     }
-    let verdict = if plan.fits() { "it fits, as far as is known" } else { "it does not fit" };
-    line(&mut text, &format!("\n{verdict}; weir doctor looks at the rest of the machine"));
+    let verdict = if plan.fits() { "the machine is large enough, as far as known" } else { "the machine is too small" };
+    line(&mut text, &format!("\n{verdict}; weir doctor checks its other settings"));
     text
 }

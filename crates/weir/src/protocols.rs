@@ -1,6 +1,6 @@
-//! Names of protocols for people. Numbers stay what records carry.
+//! Names of protocols for people. Flow records carry numbers.
 
-/// Name of an IP protocol (IANA "Protocol Numbers", in the short form that people use), or its number.
+/// Name of an IP protocol (IANA "Protocol Numbers", short common form), or its number.
 pub fn ip_protocol(number: u8) -> String {
     let name = match number {
         0 => "hopopt",
@@ -34,7 +34,7 @@ pub fn ip_protocol(number: u8) -> String {
     name.into()
 }
 
-/// Name of an EtherType (IEEE registry), or its number; 0 is a frame that has a length instead.
+/// Name of an EtherType (IEEE registry), or its number. 0 stands for 802.3 frames, which have a length instead.
 pub fn ethertype(number: u16) -> String {
     let name = match number {
         0 => "802.3",
@@ -58,4 +58,10 @@ pub fn ethertype(number: u16) -> String {
         other => return format!("0x{other:04x}"),
     };
     name.into()
+}
+
+/// Number and name of a link type: `link type 127 (IEEE802_11_RADIOTAP)`.
+pub fn link_type(number: u16) -> String {
+    let name = weir_packet::link_type_name(number).map_or_else(String::new, |name| format!(" ({name})"));
+    format!("link type {number}{name}")
 }

@@ -1,114 +1,84 @@
-//! `weir read`: sources through one pipeline into sinks, and what came of it.
+//! `weir read`: sources through one pipeline into sinks.
 
 use crate::arguments::Read;
+use crate::console::progress::Progress;
+use crate::error::{Error, sink_advice};
 use crate::files;
-use crate::outputs::{Ending, Outputs, settings};
-use crate::progress;
-use crate::summary;
-use crate::{Outcome, Refusal, say, units};
+use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
+use crate::outputs::{Outputs, ReportOptions};
+use crate::run_status::RunStatus;
+use crate::settings::{settings, table_memory_error};
+use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_capture::{FilterError, Input, Source};
+use tracing::{error, warn};
+use weir_capture::{Input, Source};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
 
-/// Bursts between looks at the outside: the signal, the sinks, the clock.
-pub(crate) const BURSTS_BETWEEN_LOOKS: u64 = 16;
-/// Damaged places that are told one by one.
-pub(crate) const DAMAGES_TOLD: u64 = 20;
-
-/// Opens everything, meters, and tells.
-pub fn run(read: &Read) -> Result<Outcome, Refusal> {
+/// Opens sources and sinks, meters, and reports.
+pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
-    check_sources(&sources, "read")?;
-    let outputs = Outputs::of(&read.sinks.outputs, read.stats.as_deref());
+    input::check_sources(&sources, "read")?;
+    let outputs = Outputs::new(&read.sinks.outputs, read.stats.as_deref());
     files::check_targets(&sources, &outputs.targets)?;
     let settings = settings(&read.metering)?;
-
-    // Tried before any output is opened, which would empty files for nothing.
-    <weir_flow::Meter>::try_new(settings.meter).map_err(|_| no_room(&settings.meter))?;
-    let stop = stop_signal()?;
-    let mut source = files::open_sources(&sources, &stop)?;
-    let mut opened = outputs.open(&read.sinks, &stop)?;
-    let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
-    let line = progress::Line::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter = Exporter::new(opened.take_sinks(), CpuAffinity::default(), BackPressure::Block)
-        .map_err(|error| Refusal(format!("cannot start a thread: {error}")))?;
     let config = settings.meter;
-    let pipeline = Pipeline::new(settings, exporter.handle());
-    let pipeline = pipeline.map_err(|_| no_room(&config))?;
-    // To be told to stop is the end of live traffic, not an interruption of it.
-    let interruption = if files::live(&sources).is_some() { Arc::default() } else { stop };
-    let run = meter(&mut source, pipeline, exporter, &interruption, line);
-    let mut flawed = run.flawed || summary::flawed(&run.ledger);
-    let reader_left = run.readers_left == run.ledger.sinks.len();
-    if run.abandoned && !reader_left {
-        say("no output is left: the rest of the input was not read");
+
+    // Before any output is opened: opening empties files.
+    <weir_flow::Meter>::try_new(config).map_err(|_| table_memory_error(&config))?;
+    let stop = stop_signal()?;
+    let mut source = input::open_sources(&sources, &stop)?;
+    let mut open = outputs.open(&read.sinks, &stop)?;
+    let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
+    let progress = Progress::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
+    let exporter =
+        Exporter::new(open.take_sinks(), CpuAffinity::default(), BackPressure::Block).map_err(Error::Thread)?;
+    let pipeline = Pipeline::new(settings, exporter.handle()).map_err(|_| table_memory_error(&config))?;
+    // A signal is the regular end of live traffic, and an interruption of everything else.
+    let interrupt = if input::live(&sources).is_some() { Arc::default() } else { stop };
+    let run = meter(&mut source, pipeline, exporter, &interrupt, progress);
+    let all_readers_left = run.closed_sinks == run.ledger.sinks.len();
+    if run.no_sink_left && !all_readers_left {
+        error!("all outputs have failed: the rest of the input was not read");
     }
 
-    let ending = Ending { quiet: read.quiet || reader_left, verbose: read.verbose };
-    flawed |= outputs.tell(&run.ledger, opened, &ending) == Outcome::Flawed;
-    Ok(if flawed { Outcome::Flawed } else { Outcome::Done })
+    let options = ReportOptions { quiet: read.quiet || all_readers_left, verbose: read.verbose };
+    let status = outputs.report(&run.ledger, open, &options);
+    Ok(RunStatus::from_problems(run.has_problems).and(status))
 }
 
-/// Refuses sources that a command cannot read.
-pub(crate) fn check_sources(sources: &[&OsStr], command: &str) -> Result<(), Refusal> {
-    if let Some(live) = files::live(sources).filter(|_| command == "tcp") {
-        let how = "record some of it first, with tcpdump -w, or meter it with weir read";
-        return Err(Refusal(format!("{live}: weir tcp reads captures, not live traffic; {how}")));
-    }
-    if sources.is_empty() {
-        let help = format!("(weir {command} --help)");
-        let what = if command == "probe" { "a source: -i af_packet:eth0, a capture" } else { "a capture file" };
-        return Err(Refusal(format!("nothing to read: name {what}, or - for standard input {help}")));
-    }
-    if sources.iter().filter(|&&source| source == "-").count() > 1 {
-        return Err(Refusal("standard input (-) can be read only once".into()));
-    }
-    Ok(())
-}
-
-/// Why metering could not begin.
-pub(crate) fn no_room(config: &weir_flow::Config) -> Refusal {
-    let flows = config.flows;
-    let octets = units::quantity(weir_flow::Meter::memory_bytes_for(config) as u64, "B");
-    Refusal(format!(
-        "--flows {flows}: a table of that size, with TCP analysis, may need up to {octets} of memory, which this machine does \
-         not give: choose fewer"
-    ))
-}
-
-/// What a run left behind.
+/// Result of a run.
 struct Run {
     ledger: Ledger,
-    /// Input was damaged or not read to its end, or a sink failed on the way.
-    flawed: bool,
-    /// It ended early because no sink was left.
-    abandoned: bool,
-    /// Sinks that ended because nobody reads them any more.
-    readers_left: usize,
+    /// Input was damaged or not read to its end, or a sink failed.
+    has_problems: bool,
+    /// The run ended early because no sink was left.
+    no_sink_left: bool,
+    /// Sinks whose reader has closed the pipe.
+    closed_sinks: usize,
 }
 
-/// Lets the source run through the pipeline to its end, or until a signal, or until no sink is left.
+/// Runs the source through the pipeline until its end, a signal, or until no sink is left.
 fn meter(
     source: &mut Input<'_>,
     mut pipeline: Pipeline,
     mut exporter: Exporter,
     stop: &AtomicBool,
-    mut line: progress::Line,
+    mut progress: Progress,
 ) -> Run {
-    let (mut damages, mut cut, mut unfiltered) = (0, false, false);
-    let (mut interrupted, mut abandoned) = (false, false);
-    let (mut readers_left, mut failed_sinks) = (0, 0);
-    let mut note = |errors: Vec<weir_export::Error>, line: &progress::Line| {
+    let (mut damage, mut is_truncated, mut filter_failed) = (DamageLog::default(), false, false);
+    let (mut interrupted, mut no_sink_left) = (false, false);
+    let (mut closed_sinks, mut failed_sinks) = (0, 0);
+    let mut log_sink_errors = |errors: Vec<weir_export::Error>| {
         for error in errors {
             if error.is_closed_pipe() {
-                readers_left += 1;
+                closed_sinks += 1;
             } else {
                 failed_sinks += 1;
-                line.say(&sink_trouble(&error));
+                log_sink_failure(&error);
             }
         }
     };
@@ -116,69 +86,46 @@ fn meter(
         match pipeline.process_burst(source) {
             Ok(true) => {}
             Ok(false) => break,
-            // A pipe that ends because of the signal may end within a packet.
+            // After a signal, a pipe may end within a packet.
             Err(_) if stop.load(Ordering::Relaxed) => {}
             Err(error) => {
-                damages += 1;
-                cut |= !matches!(error, weir_capture::Error::Live { .. });
-                if damages <= DAMAGES_TOLD {
-                    line.say(&error.to_string());
-                }
+                is_truncated |= !matches!(error, weir_capture::Error::Live { .. });
+                damage.log(&error);
             }
         }
-        if bursts % BURSTS_BETWEEN_LOOKS == 0 {
-            note(exporter.take_errors(), &line);
-            unfiltered |= tell(pipeline.take_filter_errors(), &line);
-            abandoned = exporter.all_sinks_failed();
+        if bursts % BURSTS_BETWEEN_CHECKS == 0 {
+            log_sink_errors(exporter.take_errors());
+            filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
+            no_sink_left = exporter.all_sinks_failed();
             interrupted = stop.load(Ordering::Relaxed);
-            if abandoned || interrupted {
+            if no_sink_left || interrupted {
                 break;
             }
-            line.update(source.progress(), || pipeline.account().ledger.packets.received);
+            progress.update(source.progress(), || pipeline.account().ledger.packets.received);
         }
     }
     interrupted |= stop.load(Ordering::Relaxed);
-    unfiltered |= tell(pipeline.take_filter_errors(), &line);
-    if cut {
-        line.say("what could be read was metered; if the file was cut while it was written or copied, copy it again");
+    filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
+    if is_truncated {
+        warn!(
+            "all readable packets were metered; if the file was truncated while being written or copied, copy it again"
+        );
     }
-    if damages > DAMAGES_TOLD {
-        line.say(&format!("{} more damaged places", damages - DAMAGES_TOLD));
-    }
+    damage.log_suppressed();
     if interrupted {
-        line.say("interrupted: the rest of the input was not read");
+        warn!("interrupted: the rest of the input was not read");
     }
     // The table is written when the pipeline finishes.
-    line.clear();
+    progress.clear();
     let account = pipeline.finish();
     exporter.finish();
-    note(exporter.take_errors(), &line);
+    log_sink_errors(exporter.take_errors());
     let ledger = exporter.ledger([account]);
-    Run { ledger, flawed: damages > 0 || interrupted || unfiltered || failed_sinks > 0, abandoned, readers_left }
+    let has_problems = damage.count() > 0 || interrupted || filter_failed || failed_sinks > 0;
+    Run { ledger, has_problems, no_sink_left, closed_sinks }
 }
 
-/// Tells of link types for which the filter means nothing, and whether there were any.
-fn tell(errors: Vec<FilterError>, line: &progress::Line) -> bool {
-    errors.iter().for_each(|error| line.say(&error.to_string()));
-    !errors.is_empty()
-}
-
-/// What to say of a sink that failed.
-pub(crate) fn sink_trouble(error: &weir_export::Error) -> String {
-    let what_to_do = match error {
-        weir_export::Error::Io { error, .. } => files::advice(error),
-        weir_export::Error::Spec { .. } => "",
-    };
-    format!("{error}{what_to_do}; what was not written is counted as lost")
-}
-
-/// Set by the first SIGINT or SIGTERM; the second one ends the program at once.
-pub(crate) fn stop_signal() -> Result<Arc<AtomicBool>, Refusal> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Refusal(format!("cannot listen for signals: {error}")))?;
-    }
-    Ok(stop)
+/// Logs that a sink has failed.
+pub fn log_sink_failure(error: &weir_export::Error) {
+    error!(error = format_args!("{error}{}", sink_advice(error)), "sink failed, unwritten records are counted as lost");
 }

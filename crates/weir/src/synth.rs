@@ -1,23 +1,25 @@
-//! `weir synth`: synthetic traffic into a capture file.
+//! `weir synth`: writes generated traffic to a capture file.
 
 use crate::arguments::Synth;
+use crate::console::progress::Progress;
+use crate::error::Error;
 use crate::files::{self, Target};
-use crate::{Outcome, Refusal, progress, say, units};
+use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use tracing::{error, info};
 use weir_capture::{PcapWriter, Source};
 
-/// Bursts between looks at the clock.
-const BURSTS_BETWEEN_LOOKS: u64 = 64;
-/// LINKTYPE_ETHERNET: all that is made is Ethernet.
+/// Bursts between two updates of the progress line.
+const BURSTS_BETWEEN_UPDATES: u64 = 64;
+/// LINKTYPE_ETHERNET.
 const ETHERNET_LINK: u16 = 1;
-/// No frame is longer.
 const SNAP_LENGTH: u32 = 65_535;
 
-/// Writes the capture, and the true flows if asked.
-pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
-    let specification = synth.spec.strip_prefix("synth:").unwrap_or(&synth.spec);
-    let mut source =
-        weir_trafficgen::TrafficGenerator::new(specification).map_err(|error| Refusal(error.to_string()))?;
+/// Writes the capture and, on request, the true flows.
+pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
+    let spec = synth.spec.strip_prefix("synth:").unwrap_or(&synth.spec);
+    let mut source = weir_trafficgen::TrafficGenerator::new(spec)?;
     if synth.truth.is_some() {
         source = source.with_expected_flows();
     }
@@ -29,9 +31,7 @@ pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
     files::check_targets(&[], &targets)?;
     let writer: Box<dyn Write> = match &output {
         Target::File(path) => Box::new(files::create(path)?),
-        _ if io::stdout().is_terminal() => {
-            return Err(Refusal("a capture is nothing for a terminal: name a file, or pipe it to a program".into()));
-        }
+        _ if io::stdout().is_terminal() => return Err(Error::CaptureToTerminal),
         _ => Box::new(io::stdout()),
     };
     let truth: Option<Box<dyn Write>> = match &synth.truth {
@@ -42,30 +42,26 @@ pub fn run(synth: &Synth) -> Result<Outcome, Refusal> {
         }),
     };
 
-    let mut line = progress::Line::new(synth.quiet);
-    let result = write_capture(&mut source, writer, &mut line);
-    line.clear();
-    let mut outcome = Outcome::Done;
+    let mut progress = Progress::new(synth.quiet);
+    let result = write_capture(&mut source, writer, &mut progress);
+    progress.clear();
+    let mut status = RunStatus::Success;
     match result {
-        Ok(packets) if !synth.quiet => {
-            say(&format!("{} written to {}", units::count(packets, "packet"), synth.output.display()));
-        }
-        Ok(_) => {}
-        Err(error) => outcome = failed(&synth.output, &error),
+        Ok(packets) => info!(packets, file = synth.output.display().to_string(), "capture written"),
+        Err(error) => status = log_incomplete(&synth.output, error),
     }
     if let (Some(mut truth), Some(path)) = (truth, &synth.truth)
         && let Err(error) =
             weir_trafficgen::write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut truth)
                 .and_then(|()| truth.flush())
-        && failed(path, &error) == Outcome::Flawed
     {
-        outcome = Outcome::Flawed;
+        status = status.and(log_incomplete(path, error));
     }
-    Ok(outcome)
+    Ok(status)
 }
 
-/// Copies the source into the capture file; the number of packets.
-fn write_capture(source: &mut dyn Source, writer: Box<dyn Write>, line: &mut progress::Line) -> io::Result<u64> {
+/// Copies the source to the capture file. Returns the number of packets.
+fn write_capture(source: &mut dyn Source, writer: Box<dyn Write>, progress: &mut Progress) -> io::Result<u64> {
     let mut writer = PcapWriter::new(writer, ETHERNET_LINK, SNAP_LENGTH)?;
     let mut packets = 0;
     for bursts in 1_u64.. {
@@ -75,19 +71,19 @@ fn write_capture(source: &mut dyn Source, writer: Box<dyn Write>, line: &mut pro
         }
         packets += burst.len() as u64;
         drop(burst);
-        if bursts % BURSTS_BETWEEN_LOOKS == 0 {
-            line.update(source.progress(), || packets);
+        if bursts % BURSTS_BETWEEN_UPDATES == 0 {
+            progress.update(source.progress(), || packets);
         }
     }
     writer.finish()?;
     Ok(packets)
 }
 
-/// Tells of a file that could not be written to its end; a reader that had enough is no flaw.
-fn failed(path: &std::path::Path, error: &io::Error) -> Outcome {
+/// Logs that a file is incomplete. A closed pipe is not an error.
+fn log_incomplete(path: &Path, error: io::Error) -> RunStatus {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Outcome::Done;
+        return RunStatus::Success;
     }
-    say(&format!("{}: {error}{}; the file is not complete", path.display(), files::advice(error)));
-    Outcome::Flawed
+    error!(error = %Error::file(path, error), "the file is incomplete");
+    RunStatus::Problems
 }

@@ -1,34 +1,32 @@
-//! The table for people: the largest flows, aligned.
+//! The sink `table:PATH`: the largest flows for people.
 //!
-//! In: every record of a run. Out: at the end, up to N lines, the largest first by IP bytes of both directions.
-//! Memory is that of the N largest (all of them for N = 0). A record counts as exported when the table was
-//! written, whether or not it is among the largest: the line below the table says how many are not.
+//! Input: all records of a run. Output: at the end, the N records with the most IP bytes of both directions, largest first. It keeps
+//! N records in memory (all if N is 0). A record counts as exported when the table is written, even if it is not among the N: the last
+//! line has the number of all flows.
 
-use crate::protocols;
+mod render;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Write};
 use weir_export::{Error, Sink};
-use weir_flow::{Direction, FlowRecord};
+use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
-use weir_packet::{NO_VLAN, Network};
-use weir_text::columns::{Column, lines};
-use weir_text::units;
 
-/// The sink behind `table:PATH`.
+/// Keeps the largest flows until the end.
 pub struct Table {
     largest: BinaryHeap<Reverse<Ranked>>,
-    /// How many to keep; `usize::MAX` for all.
-    keep: usize,
-    /// Records taken so far.
-    taken: RecordTotals,
+    /// Number of records to keep.
+    limit: usize,
+    /// All records so far.
+    received: RecordTotals,
     output: Box<dyn Write + Send>,
     /// Width of the terminal, if the table goes to one.
     columns: Option<usize>,
-    line: SinkCounters,
+    counters: SinkCounters,
 }
 
-/// Larger is shown first: more IP bytes, more bytes on the wire, earlier start, earlier end of the record.
+/// Order of the table: IP bytes, bytes on the wire, earlier start, earlier record.
 type Rank = (u64, u64, Reverse<u64>, Reverse<u64>);
 
 struct Ranked {
@@ -57,23 +55,23 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 impl Table {
-    /// A table of the `top` largest flows, 0 for all, in at most `columns` columns where that is possible.
+    /// A table of the `top` largest flows (0: all), folded to `columns` columns where possible.
     pub fn new(sink: &str, top: usize, output: Box<dyn Write + Send>, columns: Option<usize>) -> Self {
         Self {
             largest: BinaryHeap::new(),
-            keep: if top == 0 { usize::MAX } else { top },
-            taken: RecordTotals::default(),
+            limit: if top == 0 { usize::MAX } else { top },
+            received: RecordTotals::default(),
             output,
             columns,
-            line: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+            counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
     }
 
-    fn take(&mut self, flow: &FlowRecord) {
+    fn insert(&mut self, flow: &FlowRecord) {
         let bytes = flow.forward.bytes + flow.reverse.bytes;
-        let rank = (bytes, flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(self.taken.flows));
-        self.taken.add(flow.packets(), flow.frame_bytes());
-        if self.largest.len() < self.keep {
+        let rank = (bytes, flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(self.received.flows));
+        self.received.add(flow.packets(), flow.frame_bytes());
+        if self.largest.len() < self.limit {
             self.largest.push(Reverse(Ranked { rank, flow: *flow }));
         } else if let Some(mut smallest) = self.largest.peek_mut()
             && smallest.0.rank < rank
@@ -85,172 +83,47 @@ impl Table {
 
 impl Sink for Table {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        flows.iter().for_each(|flow| self.take(flow));
+        flows.iter().for_each(|flow| self.insert(flow));
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let taken = std::mem::take(&mut self.taken);
-        if taken.flows == 0 {
+        let received = std::mem::take(&mut self.received);
+        if received.flows == 0 {
             return Ok(());
         }
         let shown = std::mem::take(&mut self.largest).into_sorted_vec();
         let shown: Vec<FlowRecord> = shown.into_iter().map(|Reverse(ranked)| ranked.flow).collect();
-        let text = render(&shown, taken.flows, self.columns);
+        let text = render::table(&shown, received.flows, self.columns);
         match self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()) {
             Ok(()) => {
-                self.line.exported.merge(taken);
-                self.line.wire_records += shown.len() as u64;
-                self.line.octets += text.len() as u64;
+                self.counters.exported.merge(received);
+                self.counters.wire_records += shown.len() as u64;
+                self.counters.octets += text.len() as u64;
                 Ok(())
             }
             Err(error) => {
                 let closed = error.kind() == io::ErrorKind::BrokenPipe;
-                self.line.add_lost(
+                self.counters.add_lost(
                     if closed { ExportLossReason::OutputClosed } else { ExportLossReason::WriteFailed },
-                    taken,
+                    received,
                 );
-                Err(Error::Io { sink: self.line.sink.clone(), error })
+                Err(Error::Io { sink: self.counters.sink.clone(), error })
             }
         }
     }
 
     fn counters(&self) -> &SinkCounters {
-        &self.line
-    }
-}
-
-/// Columns that say who, before those that say how much.
-const WHO: usize = 6;
-
-/// The whole table as text.
-fn render(flows: &[FlowRecord], of_flows: u64, terminal_columns: Option<usize>) -> String {
-    let mut text = lines(&columns(flows), WHO, terminal_columns);
-    let hidden = of_flows - flows.len() as u64;
-    text += &match hidden {
-        0 => units::count(of_flows, "flow"),
-        _ => format!("{} of {of_flows} flows (--top 0 for all)", flows.len()),
-    };
-    text += ", by IP bytes of both directions; k, M and G are decimal\n";
-    text
-}
-
-fn columns(flows: &[FlowRecord]) -> Vec<Column> {
-    let each = |cell: fn(&FlowRecord) -> String| flows.iter().map(cell);
-    let count = |heading, figure: fn(&FlowRecord) -> u64| {
-        Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow))))
-    };
-    let octets = |heading, figure: fn(&FlowRecord) -> u64| {
-        Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow)) + "B"))
-    };
-    let mut columns = vec![
-        start(flows),
-        Column::new("lasted", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns())))),
-        Column::new("proto", false, each(protocol)),
-        Column::new("source", true, each(|flow| endpoint(flow, flow.source, flow.source_port))),
-        Column::new("→", false, each(|_| "→".into())),
-        Column::new("destination", false, each(|flow| endpoint(flow, flow.destination, flow.destination_port))),
-        count("pkts→", |flow| flow.forward.packets),
-        count("←pkts", |flow| flow.reverse.packets),
-        octets("bytes→", |flow| flow.forward.bytes),
-        octets("←bytes", |flow| flow.reverse.bytes),
-    ];
-    debug_assert_eq!(columns[WHO].heading, "pkts→");
-    let optional = [
-        Column::new("flags", false, each(flags)),
-        Column::new("end", false, each(|flow| flow.end_reason.name().into())),
-        Column::new("vlan", false, each(vlan)),
-        Column::new("tunnel", false, each(tunnel)),
-        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))),
-    ];
-    columns.extend(optional.into_iter().filter(Column::has_content));
-    columns
-}
-
-/// Times of day if all flows began on one day, which then is the heading.
-fn start(flows: &[FlowRecord]) -> Column {
-    let times: Vec<(String, String)> = flows.iter().map(|flow| units::utc(flow.start_ns())).collect();
-    match times.first() {
-        Some((day, _)) if times.iter().all(|(other, _)| other == day) => {
-            let heading = format!("{day} UTC");
-            Column::new(heading, true, times.into_iter().map(|(_, time)| time))
-        }
-        _ => Column::new("start (UTC)", true, times.into_iter().map(|(day, time)| format!("{day} {time}"))),
-    }
-}
-
-/// The direction whose packet came first, of those that have packets.
-fn leading(flow: &FlowRecord) -> &Direction {
-    if flow.forward.packets > 0 { &flow.forward } else { &flow.reverse }
-}
-
-fn protocol(flow: &FlowRecord) -> String {
-    let [kind, code] = leading(flow).icmp;
-    match flow.ethertype() {
-        Some(ethertype) => protocols::ethertype(ethertype),
-        None if flow.is_icmp() => format!("{} {kind}/{code}", protocols::ip_protocol(flow.protocol)),
-        None => protocols::ip_protocol(flow.protocol),
-    }
-}
-
-fn endpoint(flow: &FlowRecord, octets: [u8; 16], port: u16) -> String {
-    match weir_packet::ip_address(flow.network, octets) {
-        Some(address) if flow.has_ports() => std::net::SocketAddr::new(address, port).to_string(),
-        Some(address) => address.to_string(),
-        None => {
-            let hexadecimal: Vec<String> = octets[10..].iter().map(|octet| format!("{octet:02x}")).collect();
-            hexadecimal.join(":")
-        }
-    }
-}
-
-/// TCP control bits of both directions as letters, in the order in which a connection usually shows them.
-fn flags(flow: &FlowRecord) -> String {
-    if flow.protocol != 6 || flow.network == Network::Layer2 {
-        return String::new();
-    }
-    let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
-    let letters =
-        [(0x02, 'S'), (0x10, 'A'), (0x08, 'P'), (0x01, 'F'), (0x04, 'R'), (0x20, 'U'), (0x40, 'E'), (0x80, 'C')];
-    letters.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
-}
-
-fn vlan(flow: &FlowRecord) -> String {
-    let direction = leading(flow);
-    match (direction.vlan, direction.inner_vlan) {
-        (NO_VLAN, _) => String::new(),
-        (outer, NO_VLAN) => outer.to_string(),
-        (outer, inner) => format!("{outer}.{inner}"),
-    }
-}
-
-fn tunnel(flow: &FlowRecord) -> String {
-    let direction = leading(flow);
-    match (direction.tunnel_type.name(), direction.tunnel_id) {
-        (None, _) => String::new(),
-        (Some(name), None) => name.into(),
-        (Some(name), Some(identifier)) => format!("{name} {identifier}"),
+        &self.counters
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::render::tests::udp;
     use super::*;
     use std::sync::{Arc, Mutex};
-    use weir_flow::EndReason;
-    use weir_packet::ipv4_mapped;
-
-    fn udp(bytes: u64) -> FlowRecord {
-        FlowRecord {
-            source: ipv4_mapped([192, 0, 2, 1]),
-            destination: ipv4_mapped([198, 51, 100, 20]),
-            source_port: 5000,
-            destination_port: 53,
-            protocol: 17,
-            forward: Direction { packets: 1, bytes, frame_bytes: bytes + 14, ..Direction::default() },
-            ..FlowRecord::default()
-        }
-    }
+    use weir_packet::Network;
 
     #[derive(Clone, Default)]
     struct Page(Arc<Mutex<Vec<u8>>>);
@@ -275,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_are_shown_and_all_are_counted() {
+    fn table_lists_the_largest_flows_and_counts_all() {
         let flows: Vec<FlowRecord> = (1..=50).map(|n| udp((n * 7919) % 1000)).collect();
         let (text, line) = written(&flows, 3);
         let mut sizes: Vec<u64> = flows.iter().map(|flow| flow.forward.bytes).collect();
@@ -290,18 +163,18 @@ mod tests {
     }
 
     #[test]
-    fn zero_shows_all() {
+    fn top_0_lists_all_flows() {
         let flows = vec![udp(100); 30];
         assert_eq!(written(&flows, 0).0.lines().count(), 32);
     }
 
     #[test]
-    fn no_flows_are_no_table() {
+    fn no_flows_give_no_table() {
         assert_eq!(written(&[], 5).0, "");
     }
 
     #[test]
-    fn addresses_are_never_cut() {
+    fn addresses_are_never_truncated() {
         let mut flow = udp(100);
         flow.network = Network::Ipv6;
         flow.source = [0xab; 16];
@@ -310,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_say_nothing_are_left_out() {
+    fn empty_columns_are_left_out() {
         let (text, _) = written(&[udp(100)], 0);
         for heading in ["flags", "vlan", "tunnel", "approximate"] {
             assert!(!text.contains(heading), "{text}");
@@ -327,39 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_two_lines_per_flow() {
-        let wide = render(&[udp(100), udp(99)], 2, Some(200));
-        assert_eq!(wide, render(&[udp(100), udp(99)], 2, None));
-        assert_eq!(wide.lines().count(), 4);
-        let narrow = render(&[udp(100), udp(99)], 2, Some(70));
-        assert_eq!(narrow.lines().count(), 7);
-        assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
-    }
-
-    #[test]
-    fn a_two_way_tcp_flow_of_short_addresses_fits_100_columns() {
-        let mut flow = udp(9_999_999);
-        flow.protocol = 6;
-        flow.reverse = flow.forward;
-        flow.forward.tcp_flags = 0x1b;
-        flow.end_reason = EndReason::EndOfFlow;
-        let text = render(&[flow], 1, None);
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
-    }
-
-    #[test]
-    fn a_reverse_only_record_shows_what_its_reverse_direction_has() {
-        let mut flow = udp(0);
-        flow.protocol = 1;
-        flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
-        flow.forward = Direction::default();
-        let text = render(&[flow], 1, None);
-        assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
-    }
-
-    #[test]
-    fn a_table_that_cannot_be_written_is_lost_as_a_whole() {
+    fn records_are_lost_if_the_table_cannot_be_written() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -233,5 +233,5 @@ fn several_queues_are_refused_as_one_thread_reads() {
     }
     let (code, _, told) = parts(&weir(["read", "-i", "af_packet:right,queues=2"]));
     assert_eq!(code, 1);
-    assert!(told.contains("leave queues=N out"), "{told}");
+    assert!(told.contains("leave out queues=N"), "{told}");
 }

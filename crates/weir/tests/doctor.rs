@@ -84,7 +84,7 @@ fn on_a_recording_fix_only_says_what_it_would_do() {
     let machine = fixture("gro-on.txt");
     let (code, out, err) = parts(&weir(["doctor", "--fix", "--sysroot", machine.to_str().unwrap()]));
     assert_eq!((code, err.as_str()), (2, ""));
-    let (_, steps) = out.split_once("--fix would do, on that machine:\n").unwrap();
+    let (_, steps) = out.split_once("--fix on that machine would run:\n").unwrap();
     assert!(
         steps.starts_with("  # ethtool -G eth0 rx 8192\n  # ethtool -K eth0 gro off lro off rx-gro-hw off\n"),
         "{steps}"

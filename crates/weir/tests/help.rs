@@ -80,7 +80,7 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["doctor", "--fix", "--json"], "--fix"),
         (&["plan"], "--link"),
         (&["plan", "--link", "fast"], "suffix"),
-        (&["plan", "--link", "0"], "1 at least"),
+        (&["plan", "--link", "0"], "must be from 1"),
         (&["plan", "--link", "10G", "--packet", "63"], "63"),
         (&["plan", "--link", "10G", "--mpps-per-core", "0"], "0.001"),
         (&["plan", "--link", "10G", "--mpps-per-core", "NaN"], "0.001"),

@@ -131,13 +131,14 @@ fn overload_climbs_level_by_level_and_what_comes_when_it_is_over_is_exact() {
     let mut sent = 0;
     talk_of(1);
     // Each time it cannot read for a while, much is lost: a level a time.
-    for (level, says) in [(1, "no TCP analysis"), (2, "small new flows are summed"), (3, "one packet in 2 is metered")]
+    for (level, says) in
+        [(1, "no TCP analysis"), (2, "small new flows are aggregated"), (3, "one packet in 2 is metered")]
     {
         probe.signal(libc::SIGSTOP);
         (1000..1500).for_each(&mut talk_of);
         probe.signal(libc::SIGCONT);
         sent += 1000;
-        let change = format!("overload: level {level} since");
+        let change = format!("overload level raised pipeline=af_packet:right@0 level={level} ");
         until("it climbs", || probe.told().lines().any(|line| line.contains(&change) && line.contains(says)));
     }
     until("the line tells", || {
@@ -151,7 +152,9 @@ fn overload_climbs_level_by_level_and_what_comes_when_it_is_over_is_exact() {
     }
     // Five quiet seconds for each level, and longer if it had to climb again.
     until_within(10 * BOUND, "it comes down again", || {
-        probe.told().lines().any(|line| line.contains("the load is less: level 0 since") && line.contains("everything"))
+        probe.told().lines().any(|line| {
+            line.contains("overload level lowered") && line.contains("level=0") && line.contains("full detail")
+        })
     });
     talk_of(2);
     let (_, told, ledger) = probe.end();

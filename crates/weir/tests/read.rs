@@ -45,10 +45,10 @@ fn a_small_capture_is_a_table_and_a_summary() {
     let (code, out, err) = read(&path);
     assert_eq!((code, err.as_str()), (0, ""));
     let expected = "\
-2026-11-20 UTC lasted proto              source → destination      pkts→ ←pkts bytes→ ←bytes flags end
-  12:00:00.003 30.4ms tcp      192.0.2.10:40000 → 198.51.100.20:80     5     3   300B  1520B SAPF  end
-  12:00:00.000 2.00ms udp      192.0.2.10:50000 → 192.0.2.53:53        1     1    58B   120B       forced
-  12:00:01.000 10.0ms icmp 8/0       192.0.2.10 → 198.51.100.20        1     1    28B    28B       forced
+2026-11-20 UTC duration proto              source → destination      pkts→ ←pkts bytes→ ←bytes flags end
+  12:00:00.003   30.4ms tcp      192.0.2.10:40000 → 198.51.100.20:80     5     3   300B  1520B SAPF  end
+  12:00:00.000   2.00ms udp      192.0.2.10:50000 → 192.0.2.53:53        1     1    58B   120B       forced
+  12:00:01.000   10.0ms icmp 8/0       192.0.2.10 → 198.51.100.20        1     1    28B    28B       forced
 3 flows, by IP bytes of both directions; k, M and G are decimal
 
 packets    12 received, 12 metered
@@ -420,7 +420,7 @@ fn an_output_never_writes_over_an_input() {
     for output in [format!("table:{}", path.display()), format!("csv:{}", link.display())] {
         let (code, _, err) = parts(&weir(["read".as_ref(), path.as_os_str(), "-o".as_ref(), output.as_ref()]));
         assert_eq!(code, 1);
-        assert!(err.contains("write over"), "{err}");
+        assert!(err.contains("would overwrite it"), "{err}");
     }
     let (code, _, err) = parts(&weir(["read".as_ref(), path.as_os_str(), "--stats".as_ref(), path.as_os_str()]));
     assert_eq!(code, 1, "{err}");
@@ -466,7 +466,7 @@ fn the_summary_tells_of_tcp_that_was_not_read() {
         let load = format!("synth:lossy,flows=20,packets=3k,ipv6=100%,snap={snap}");
         let (code, out, _) = parts(&weir(["read", "-i", &load, "--top", "0"]));
         let line = out.lines().find(|line| line.starts_with("tcp "));
-        let unread = line.is_some_and(|line| line.contains("3000 packets without a whole header, not analysed"));
+        let unread = line.is_some_and(|line| line.contains("3000 packets without a whole TCP header, not analysed"));
         assert_eq!((code, unread), (0, told), "{line:?}");
     }
 }
@@ -564,7 +564,7 @@ fn what_a_format_cannot_carry_is_lost_with_its_reason() {
     let sink = format!("netflow5+udp://{}", collector.local_addr().unwrap());
     let (code, _, err) = parts(&weir(["read".as_ref(), path.as_os_str(), "-o".as_ref(), sink.as_ref()]));
     assert_eq!(code, 2);
-    assert!(err.contains("1 flow for netflow5") && err.contains("NetFlow v5 carries IPv4 only"), "{err}");
+    assert!(err.contains("1 flow for netflow5") && err.contains("NetFlow v5 supports IPv4 only"), "{err}");
 }
 
 #[test]
@@ -675,8 +675,8 @@ fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
         let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
         let (code, out, err) = parts(&weir);
         assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
-        let reason = "weir: --flows 100000: a table of that size, with TCP analysis, may need up to 176 MB of memory, \
-                      which this machine does not give: choose fewer\n";
+        let reason = "weir: --flows 100000: a flow table of this size with TCP analysis needs up to 176 MB, \
+                      which is not available; choose fewer flows\n";
         assert_eq!(err, reason, "{kilobytes}");
     }
 }

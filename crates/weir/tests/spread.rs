@@ -40,7 +40,7 @@ fn imbalances(told: &str) -> Vec<f64> {
 }
 
 fn moved(told: &str) -> u64 {
-    let of = |line: &str| line.split_once("above its share, ")?.1.split_once(" parts")?.0.parse().ok();
+    let of = |line: &str| line.split_once("above its share, ")?.1.split_once(" buckets")?.0.parse().ok();
     told.lines().filter_map(of).next_back().unwrap_or(0)
 }
 

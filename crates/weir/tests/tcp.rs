@@ -369,8 +369,8 @@ fn an_interrupted_run_explains_no_connection() {
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
     assert_eq!(
         err,
-        "weir: interrupted: the rest of the input was not read\n\
-         weir: --explain #1: nothing is explained, because the input was not read to its end\n"
+        "weir: warning: interrupted: the rest of the input was not read\n\
+         weir: error: --explain #1: nothing is explained, because the input was not read to its end\n"
     );
 }
 
@@ -390,7 +390,10 @@ fn an_interrupted_segment_list_is_not_compared() {
         weir.stdout.as_mut().unwrap().read_exact(&mut begin).unwrap();
         begin
     });
-    assert_eq!((code, err.as_str()), (2, "weir: --explain #1: interrupted: the list of segments is incomplete\n"));
+    assert_eq!(
+        (code, err.as_str()),
+        (2, "weir: error: --explain #1: interrupted: the list of segments is incomplete\n")
+    );
     assert!(out.ends_with("\ninterrupted: the list is incomplete and not compared with the batch engine\n"), "{out}");
 }
 
@@ -561,7 +564,7 @@ fn usage_errors_have_exit_code_1() {
         (&["tcp", "-", "--explain", "#1", "--json", "-"], "--json"),
         (&["tcp", "-", "--json", "-", "--csv", "-"], "mixed"),
         (&["tcp", "/nonexistent.pcap"], "is the name right"),
-        (&["tcp", "synth:lossy,packets=10", "--html", "/nonexistent/x.html"], "folder"),
+        (&["tcp", "synth:lossy,packets=10", "--html", "/nonexistent/x.html"], "directory"),
         (&["tcp", "-", "--colour"], "--colour"),
     ] {
         let (code, out, err) = parts(&weir(arguments));

@@ -8,8 +8,9 @@ mod network;
 use common::{Pcap, START, parts, udp, weir};
 use live::{Probe, flows};
 use network::{BOUND, LEFT, Sender, ip, network, network_of, until, until_wired};
+use std::fs::Permissions;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -63,9 +64,9 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
 #[test]
 fn where_threads_run_and_why_is_told_before_anything_is_opened() {
     for (arguments, told) in [
-        (&["-i", "af_packet:lo"][..], "on cores: wherever the system puts them (there is no card behind lo)\n"),
-        (&["-i", "af_packet:lo", "--cores", "0"], "a thread each, on cores: 0\n"),
-        (&["-i", "synth:mix"], "on cores: wherever the system puts them (captures need no card)\n"),
+        (&["-i", "af_packet:lo"][..], "on cores: any (there is no NIC behind lo)\n"),
+        (&["-i", "af_packet:lo", "--cores", "0"], "with one thread, on cores: 0\n"),
+        (&["-i", "synth:mix"], "on cores: any (captures need no NIC)\n"),
     ] {
         let (code, out, _) = parts(&weir(["probe", "--check"].iter().chain(arguments)));
         assert_eq!(code, 0);
@@ -129,11 +130,11 @@ fn an_interface_that_goes_down_changes_its_mtu_and_comes_back_keeps_its_flows() 
             until("they are metered", || probe.told().contains("flows 100 active"));
             let times = |what: &str| probe.told().matches(what).count();
             ip("link set right down");
-            until("it is told", || times("right is down or has no link; it is waited for") == round);
+            until("it is told", || times("interface is down or has no link, waiting for it interface=right") == round);
             ip(&format!("link set right mtu {}", 1500 + round));
             ip("link set right up");
             until_wired();
-            until("it is told", || times("right has a link again") == round);
+            until("it is told", || times("interface has a link again interface=right") == round);
         }
         send(&mut sender, 0..100);
         let (code, told, ledger) = probe.end();
@@ -243,6 +244,10 @@ fn a_service_manager_is_told_when_it_is_ready_how_it_goes_that_it_lives_and_that
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
+    // The probe notifies the service manager as user nobody.
+    for path in [folder.path(), &path] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    }
     manager.set_read_timeout(Some(BOUND)).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["probe", "-i", "-", "-q", "--interval", "100ms", "-o", "json:/dev/null"])
@@ -256,7 +261,7 @@ fn a_service_manager_is_told_when_it_is_ready_how_it_goes_that_it_lives_and_that
         let mut buffer = [0; 1000];
         loop {
             match manager.recv(&mut buffer) {
-                Ok(octets) => return String::from_utf8(buffer[..octets].to_vec()).unwrap(),
+                Ok(octets) => return String::from_utf8(buffer[..octets].to_vec()).unwrap().trim_end().to_owned(),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}"),
             }
         }

@@ -1,9 +1,9 @@
 //! Options of `weir bench` and `weir bench live`.
 
 use super::values::parse_seconds;
-use crate::units::parse_duration;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use weir_text::units::parse_duration;
 
 /// Benchmark Weir on this machine
 #[derive(Debug, Args)]

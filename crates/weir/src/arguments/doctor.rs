@@ -40,7 +40,7 @@ Examples:
   sudo weir doctor eth0 --fix                 apply the safe changes
   weir doctor --record machine.txt            record this machine, to check it elsewhere
   weir doctor --sysroot machine.txt           check a recorded machine
-  weir doctor --json | jq '.findings[] | select(.severity == \"wrong\").what'
+  weir doctor --json | jq '.findings[] | select(.severity == \"critical\").summary'
 
 Values that cannot be read are listed as unknown. NIC settings are read with ethtool (apt install
 ethtool). docs/doctor.md explains every check.

@@ -1,8 +1,8 @@
 //! Options that `weir read` and `weir probe` share: what a flow record is, and where records go.
 
 use super::{INPUT, METERING, OUTPUT};
-use crate::units::{parse_duration, parse_flows, parse_length};
 use clap::{Args, ValueEnum};
+use weir_text::units::{parse_duration, parse_flows, parse_length};
 
 /// Where flow records go.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]

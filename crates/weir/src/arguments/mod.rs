@@ -26,7 +26,7 @@ pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
 pub use values::Cores;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Headings of option groups in help texts.
 const INPUT: &str = "Input";
@@ -35,6 +35,7 @@ const METERING: &str = "Metering";
 const PERFORMANCE: &str = "Performance";
 const OVERLOAD: &str = "Overload";
 const OPERATION: &str = "Operation";
+const LOGGING: &str = "Logging";
 
 /// Exact flow records from network traffic: every packet and byte is accounted for.
 #[derive(Debug, Parser)]
@@ -42,6 +43,9 @@ const OPERATION: &str = "Operation";
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    #[command(flatten)]
+    pub logging: Logging,
 }
 
 const EXAMPLES: &str = "\
@@ -74,4 +78,47 @@ pub enum Command {
     Fields(Fields),
     Completions(Completions),
     Man(Man),
+}
+
+impl Command {
+    /// Whether the user wants no more than warnings and errors.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            Self::Read(read) => read.quiet,
+            Self::Probe(probe) => probe.quiet,
+            Self::Tcp(tcp) => tcp.quiet,
+            Self::Synth(synth) => synth.quiet,
+            _ => false,
+        }
+    }
+}
+
+/// Options of the log on standard error, for all commands.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = LOGGING)]
+pub struct Logging {
+    /// Log events of this severity and above [default: info; with --quiet: warn]
+    #[arg(long, value_name = "LEVEL", global = true)]
+    pub log_level: Option<LogLevel>,
+
+    /// Format of the log on standard error: text, or one JSON object per line
+    #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// Severity of a log event, most severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// Format of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
 }

@@ -1,9 +1,9 @@
 //! Options of `weir plan`.
 
 use super::values::parse_mpps;
-use crate::units::{parse_count, parse_flows};
 use clap::Args;
 use std::path::PathBuf;
+use weir_text::units::{parse_count, parse_flows};
 
 /// Calculate the cores and memory that a probe needs for a link
 #[derive(Debug, Args)]

@@ -2,11 +2,11 @@
 
 use super::values::{parse_cores, parse_overload, parse_sample};
 use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Sinks};
-use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weir_probe::Overload;
+use weir_text::units::parse_duration;
 
 /// Meter live traffic continuously and export flow records to collectors and files
 #[derive(Clone, Debug, Args)]
@@ -100,6 +100,13 @@ pub struct Probe {
     /// Print no statistics and no summary; log only warnings and errors
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
+}
+
+impl Probe {
+    /// Metering threads of `--layout spread`.
+    pub fn metering_threads(&self) -> u8 {
+        self.meters.unwrap_or(2)
+    }
 }
 
 /// Threads of a pipeline.

@@ -1,12 +1,12 @@
 //! Options of `weir tcp`.
 
 use super::{INPUT, OUTPUT};
-use crate::units::{parse_flows, parse_length, parse_number};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weir_tcp_report::SortOrder;
+use weir_text::units::{parse_flows, parse_length, parse_number};
 
 const ANALYSIS: &str = "Analysis";
 const LIST: &str = "Connection list";

@@ -1,15 +1,15 @@
 //! Option values that are more than a plain number or word.
 
-use crate::units::parse_number;
 use weir_probe::Overload;
+use weir_text::units::{ParseError, parse_number};
 
 /// Why an option value is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidValue {
     #[error("use shed, lose, or an overload level from 0 to {HIGHEST_LEVEL} (docs/overload.md)")]
     Overload,
-    #[error("{0}")]
-    Number(String),
+    #[error(transparent)]
+    Number(#[from] ParseError),
     #[error("use a number from 1 (all packets) to {LARGEST_POPULATION}")]
     Sample,
     #[error("'{0}' is neither a core number nor a range; write for example 2,3 or 2-5")]
@@ -36,7 +36,7 @@ pub fn parse_overload(text: &str) -> Result<Overload, InvalidValue> {
 
 /// Parses `--sample`: N of "one packet in N".
 pub fn parse_sample(text: &str) -> Result<u32, InvalidValue> {
-    match parse_number(text).map_err(InvalidValue::Number)? {
+    match parse_number(text)? {
         number @ 1..=LARGEST_POPULATION => Ok(number as u32),
         _ => Err(InvalidValue::Sample),
     }

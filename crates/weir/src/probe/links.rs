@@ -1,32 +1,36 @@
-//! Interfaces that go down or lose their cable, and come back: it is waited for them, and said so. (One that is removed is for its source to
-//! tell.)
+//! Watches the link state of interfaces. An interface without a link is waited for. (The source itself reports an
+//! interface that is removed.)
 
 use std::ffi::OsString;
+use tracing::{info, warn};
 
-/// The interfaces of all sources, and whether they had a link when they were looked at last.
-#[derive(Default)]
-pub struct Links(Vec<(String, bool)>);
+/// The interfaces of all sources and their last known link state.
+pub struct LinkMonitor(Vec<(String, bool)>);
 
-impl Links {
-    /// Looks at them for the first time.
-    pub fn of(inputs: &[OsString]) -> Self {
+impl LinkMonitor {
+    /// Reads the link state of the interfaces of `inputs`.
+    pub fn new(inputs: &[OsString]) -> Self {
         let live = inputs.iter().map(|input| input.to_string_lossy()).filter(|input| weir_capture::is_live(input));
         let mut devices: Vec<String> = live.flat_map(|input| weir_capture::devices(&input)).collect();
         devices.sort();
         devices.dedup();
-        let looked = devices.into_iter().filter_map(|device| Some((weir_capture::has_link(&device)?, device)));
-        Self(looked.map(|(link, device)| (device, link)).collect())
+        let state = |device: String| weir_capture::has_link(&device).map(|has_link| (device, has_link));
+        Self(devices.into_iter().filter_map(state).collect())
     }
 
-    /// What changed since they were looked at last, a line each.
-    pub fn changes(&mut self) -> Vec<String> {
-        let mut changes = Vec::new();
-        for (device, before) in &mut self.0 {
-            let Some(now) = weir_capture::has_link(device).filter(|now| now != before) else { continue };
-            *before = now;
-            let what = if now { "has a link again" } else { "is down or has no link; it is waited for" };
-            changes.push(format!("{device} {what}"));
+    /// Logs changes since the last call.
+    pub fn log_changes(&mut self) {
+        for (device, had_link) in &mut self.0 {
+            let Some(has_link) = weir_capture::has_link(device).filter(|has_link| has_link != had_link) else {
+                continue;
+            };
+            *had_link = has_link;
+            let interface = device.split_once(':').map_or(device.as_str(), |(_, interface)| interface);
+            if has_link {
+                info!(interface, "interface has a link again");
+            } else {
+                warn!(interface, "interface is down or has no link, waiting for it");
+            }
         }
-        changes
     }
 }

@@ -1,18 +1,19 @@
-//! What is given up under overload, in words.
+//! Overload levels as text, and the log of their changes (docs/overload.md).
 
-use crate::units;
+use tracing::{info, warn};
 use weir_ledger as ledger;
 use weir_probe::{LevelSettings, Overload, PipelineStatus};
+use weir_text::units;
 
-/// What would be done.
-pub fn plan(overload: Overload, sample: u32) -> String {
+/// The setting of `--overload` and `--sample`, for `--check`.
+pub fn setting(overload: Overload, sample: u32) -> String {
     let mut text = match overload {
-        Overload::Shed => "give up detail step by step, if the source is live (docs/overload.md)".into(),
-        Overload::Drop => "lose packets, and count them".into(),
-        Overload::Level(level) => format!("stay on level {level}: {}", measures(level, sample)),
+        Overload::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
+        Overload::Drop => "keep full detail, count lost packets".into(),
+        Overload::Level(level) => format!("stay at level {level}: {}", effect(level, sample)),
     };
     if sample > 1 {
-        text.push_str(&format!("; always one packet in {sample}"));
+        text.push_str(&format!("; always meter one packet in {sample}"));
     }
     text
 }
@@ -21,47 +22,42 @@ pub fn plan(overload: Overload, sample: u32) -> String {
 pub fn short(overload: &ledger::Overload) -> String {
     match overload.since_ns {
         0 => format!("level {}", overload.level),
-        since_ns => format!("level {} since {}", overload.level, time(since_ns)),
+        since_ns => format!("level {} since {}", overload.level, &units::utc(since_ns).1[..8]),
     }
 }
 
-/// What changed since it was told last, a line per pipeline.
-pub fn changes(told: &mut Vec<u8>, pipelines: &[PipelineStatus], sample: u32) -> Vec<String> {
-    // What a pipeline begins with is no change.
-    let begins = pipelines[told.len().min(pipelines.len())..].iter().map(|pipeline| {
+/// Logs pipelines whose level is not the one in `levels`, and updates `levels`.
+pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[PipelineStatus], sample: u32) {
+    // The level that a pipeline starts with is no change.
+    let new = pipelines[levels.len().min(pipelines.len())..].iter().map(|pipeline| {
         let overload = &pipeline.account.ledger.overload;
         if overload.since_ns == 0 { overload.level } else { 0 }
     });
-    told.extend(begins);
-    let of_each = told.iter_mut().zip(pipelines).filter_map(|(told, pipeline)| {
-        let overload = &pipeline.account.ledger.overload;
-        let before = std::mem::replace(told, overload.level);
-        let direction = if overload.level > before { "overload" } else { "the load is less" };
-        (before != overload.level).then(|| {
-            let (name, short) = (&pipeline.name, short(overload));
-            format!("{name}: {direction}: {short}, was {before}: {}", measures(overload.level, sample))
-        })
-    });
-    of_each.collect()
+    levels.extend(new);
+    for (last, pipeline) in levels.iter_mut().zip(pipelines) {
+        let level = pipeline.account.ledger.overload.level;
+        let before = std::mem::replace(last, level);
+        let (pipeline, effect) = (pipeline.name.as_str(), effect(level, sample));
+        if level > before {
+            warn!(pipeline, level, before, effect, "overload level raised");
+        } else if level < before {
+            info!(pipeline, level, before, effect, "overload level lowered");
+        }
+    }
 }
 
-/// What is metered on a level.
-fn measures(level: u8, sample: u32) -> String {
+/// What a level leaves out.
+fn effect(level: u8, sample: u32) -> String {
     let LevelSettings { detail, population } = LevelSettings::new(level, sample);
     let mut missing = Vec::new();
     if !detail.tcp_analysis {
         missing.push("no TCP analysis".to_owned());
     }
     if !detail.small_flows {
-        missing.push("small new flows are summed".into());
+        missing.push("small new flows are aggregated".into());
     }
     if population > 1 {
         missing.push(format!("one packet in {population} is metered"));
     }
-    if missing.is_empty() { "everything is metered".into() } else { missing.join(", ") }
-}
-
-fn time(ns: u64) -> String {
-    let (_, time) = units::utc(ns);
-    time[..8].into()
+    if missing.is_empty() { "full detail".into() } else { missing.join(", ") }
 }

@@ -1,96 +1,110 @@
-//! Where the threads of a probe run: on the cores that the user names; else beside the card, if it pays to choose; else wherever the
-//! system puts them.
+//! Cores of the probe's threads: those that the user names; else cores on the NUMA node of the NIC if there are
+//! enough; else no assignment, and the scheduler decides.
 
-use crate::Refusal;
 use crate::arguments::{Cores, Layout, Probe};
+use crate::error::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use weir_host::{SourceThreads, Sysroot};
 
-/// Cores for threads and sinks.
+/// Cores of capture, metering and export threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// One for each thread, in turn; none: all.
+    /// One core per thread, in turn; empty: no assignment.
     pub threads: Vec<usize>,
-    /// Those of the sinks; none: all.
+    /// Cores of the export threads; empty: no assignment.
     pub export: Vec<usize>,
-    /// Why these, or why none.
-    pub why: String,
+    /// Why these cores, or why no assignment.
+    pub reason: String,
+}
+
+/// Why no cores are assigned.
+#[derive(Debug, thiserror::Error)]
+enum NoAssignment {
+    #[error("captures need no NIC")]
+    Capture,
+    #[error(transparent)]
+    Affinity(#[from] rustix::io::Errno),
+    #[error(transparent)]
+    Host(#[from] weir_host::AssignmentError),
 }
 
 impl Placement {
-    /// For sources with so many queues each.
+    /// Chooses cores for sources with the given numbers of queues.
     pub fn choose(probe: &Probe, queues: &[usize]) -> Self {
         let named = |list: &Option<Cores>| list.as_ref().map_or_else(Vec::new, |cores| cores.0.clone());
         if probe.cores.is_some() || probe.export_cores.is_some() {
-            return Self { threads: named(&probe.cores), export: named(&probe.export_cores), why: String::new() };
+            return Self { threads: named(&probe.cores), export: named(&probe.export_cores), reason: String::new() };
         }
-        Self::beside_cards(&Sysroot::live(), probe, queues).unwrap_or_else(|why| Self { why, ..Self::default() })
+        Self::near_nics(&Sysroot::live(), probe, queues)
+            .unwrap_or_else(|reason| Self { reason: reason.to_string(), ..Self::default() })
     }
 
-    /// Before it is known how many queues there are.
-    pub fn not_yet(probe: &Probe) -> Self {
-        let why = "or beside the card, if there are enough for each of its queues";
+    /// The placement before the number of queues is known.
+    pub fn undecided(probe: &Probe) -> Self {
         match Self::choose(probe, &[]) {
-            unknown if probe.cores.is_none() && probe.export_cores.is_none() => Self { why: why.into(), ..unknown },
+            undecided if probe.cores.is_none() && probe.export_cores.is_none() => Self {
+                reason: "or on the NUMA node of the NIC, if it has enough cores for all queues".into(),
+                ..undecided
+            },
             named => named,
         }
     }
 
-    /// Cores of the cards' nodes, or why not.
-    fn beside_cards(root: &Sysroot, probe: &Probe, queues: &[usize]) -> Result<Self, String> {
-        let threads = if probe.layout == Layout::Split { 2 } else { 1 };
-        // Threads that meter for all stand beside the first card.
-        let meters = if probe.layout == Layout::Spread { super::meters(probe).into() } else { 0 };
-        let work = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
+    /// Assigns cores on the NUMA nodes of the NICs.
+    fn near_nics(root: &Sysroot, probe: &Probe, queues: &[usize]) -> Result<Self, NoAssignment> {
+        let threads_per_queue = if probe.layout == Layout::Split { 2 } else { 1 };
+        // Metering threads for all queues are placed with the first NIC.
+        let meters = if probe.layout == Layout::Spread { probe.metering_threads().into() } else { 0 };
+        let sources = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
             let devices = devices(input);
             if devices.is_empty() {
-                Err("captures need no card")
+                Err(NoAssignment::Capture)
             } else {
-                Ok(SourceThreads { devices, threads: threads * queues + if number == 0 { meters } else { 0 } })
+                let meters = if number == 0 { meters } else { 0 };
+                Ok(SourceThreads { devices, threads: threads_per_queue * queues + meters })
             }
         });
-        let work = work.collect::<Result<Vec<_>, _>>()?;
-        let allowed = sched_getaffinity(None).map_err(|error| error.to_string())?;
-        let chosen = weir_host::assign_cpus(root, &work, |cpu| allowed.is_set(cpu as usize))
-            .map_err(|reason| reason.to_string())?;
+        let sources = sources.collect::<Result<Vec<_>, _>>()?;
+        let allowed = sched_getaffinity(None)?;
+        let chosen = weir_host::assign_cpus(root, &sources, |cpu| allowed.is_set(cpu as usize))?;
         let as_cores = |cpus: &[u32]| cpus.iter().map(|&cpu| cpu as usize).collect::<Vec<_>>();
-        let nodes = chosen.sources.iter().zip(&work);
-        let why: Vec<String> =
-            nodes.map(|((node, _), work)| format!("{} is on node {node}", work.devices.join(" and "))).collect();
+        let nodes = chosen.sources.iter().zip(&sources);
+        let reason: Vec<String> =
+            nodes.map(|((node, _), source)| format!("{} is on node {node}", source.devices.join(" and "))).collect();
         let mut threads: Vec<usize> = chosen.sources.iter().flat_map(|(_, cpus)| as_cores(cpus)).collect();
         if let (Some(&readers), 1..) = (queues.first(), meters) {
-            // Those that read come first, of all sources.
+            // The capture threads of all sources come first.
             threads[readers..].rotate_left(meters);
         }
-        Ok(Self { threads, export: as_cores(&chosen.export), why: why.join(", ") })
+        Ok(Self { threads, export: as_cores(&chosen.export), reason: reason.join(", ") })
     }
 
-    /// The cores of the threads in words.
-    pub fn threads_in_words(&self) -> String {
-        self.in_words(&self.threads)
+    /// Cores of the capture and metering threads as text.
+    pub fn threads_text(&self) -> String {
+        self.with_reason(&self.threads)
     }
 
-    /// Those of the sinks.
-    pub fn export_in_words(&self) -> String {
-        self.in_words(&self.export)
+    /// Cores of the export threads as text.
+    pub fn export_text(&self) -> String {
+        self.with_reason(&self.export)
     }
 
-    /// Numbers of cores in words.
-    pub fn list(cores: &[usize]) -> String {
-        match cores {
-            [] => "wherever the system puts them".into(),
-            cores => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-        }
-    }
-
-    fn in_words(&self, cores: &[usize]) -> String {
-        let list = Self::list(cores);
-        if self.why.is_empty() { list } else { format!("{list} ({})", self.why) }
+    fn with_reason(&self, cores: &[usize]) -> String {
+        let list = list(cores);
+        if self.reason.is_empty() { list } else { format!("{list} ({})", self.reason) }
     }
 }
 
-/// What is read from: names of interfaces, or addresses on the bus. None of a capture.
+/// Core numbers as text.
+pub fn list(cores: &[usize]) -> String {
+    match cores {
+        [] => "any".into(),
+        cores => cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// Interface names or PCI addresses of a live source; empty for captures.
 fn devices(input: &OsStr) -> Vec<String> {
     let name = input.to_string_lossy();
     if !weir_capture::is_live(&name) {
@@ -101,8 +115,8 @@ fn devices(input: &OsStr) -> Vec<String> {
     weir_capture::devices(&name).into_iter().map(without_scheme).collect()
 }
 
-/// Queues that a source is asked to have, if its name says; else how many there are is known when it is open.
-pub fn queues_asked(input: &OsStr) -> Option<usize> {
+/// Number of queues in the source's settings; `None` if it is known only when the source is open.
+pub fn requested_queues(input: &OsStr) -> Option<usize> {
     let name = input.to_string_lossy();
     let value = name.split(',').find_map(|setting| setting.strip_prefix("queues="));
     let is_range = name.starts_with("af_xdp:");
@@ -114,9 +128,9 @@ pub fn queues_asked(input: &OsStr) -> Option<usize> {
     }
 }
 
-/// Opens a source, which takes memory, from the node where that memory is to be.
-pub fn beside<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
-    // DPDK sees to it by itself, and must not be kept from other cores.
+/// Runs `open`, which allocates the rings of a source, on the NUMA node where its threads will run.
+pub fn on_node_of<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
+    // DPDK places its memory itself, and needs access to the other cores.
     let is_dpdk = input.to_string_lossy().starts_with("dpdk:");
     let cores: Vec<usize> = match &probe.cores {
         _ if is_dpdk => Vec::new(),
@@ -128,10 +142,10 @@ pub fn beside<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
         }
     };
     let (Ok(before), false) = (sched_getaffinity(None), cores.is_empty()) else { return open() };
-    let mut there = CpuSet::new();
-    cores.into_iter().filter(|&core| core < CpuSet::MAX_CPU && before.is_set(core)).for_each(|core| there.set(core));
-    // If the system does not let it, the memory is elsewhere, and all goes on.
-    let moved = there.count() > 0 && sched_setaffinity(None, &there).is_ok();
+    let mut near = CpuSet::new();
+    cores.into_iter().filter(|&core| core < CpuSet::MAX_CPU && before.is_set(core)).for_each(|core| near.set(core));
+    // If this fails, the memory is on another node: slower, but correct.
+    let moved = near.count() > 0 && sched_setaffinity(None, &near).is_ok();
     let opened = open();
     if moved {
         let _ = sched_setaffinity(None, &before);
@@ -139,21 +153,18 @@ pub fn beside<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
     opened
 }
 
-/// Cores on which this program may run.
-pub fn cores_there() -> Vec<usize> {
-    let there = sched_getaffinity(None);
-    there.map_or_else(|_| vec![0], |there| (0..CpuSet::MAX_CPU).filter(|&core| there.is_set(core)).collect())
+/// Cores that this process may use.
+pub fn available_cores() -> Vec<usize> {
+    let available = sched_getaffinity(None);
+    available.map_or_else(|_| vec![0], |cores| (0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core)).collect())
 }
 
-/// Refuses cores on which this program may not run.
-pub fn check_cores(option: &str, list: Option<&Cores>) -> Result<(), Refusal> {
-    let (Ok(there), Some(Cores(cores))) = (sched_getaffinity(None), list) else { return Ok(()) };
-    let is_there = |core: usize| core < CpuSet::MAX_CPU && there.is_set(core);
-    match cores.iter().copied().find(|&core| !is_there(core)) {
-        Some(core) => Err(Refusal(format!(
-            "{option}: there is no core {core} that this program may run on; there are {} of them (nproc, lscpu -e)",
-            there.count()
-        ))),
+/// Checks that this process may use all cores of an option.
+pub fn check_cores(option: &'static str, list: Option<&Cores>) -> Result<(), Error> {
+    let (Ok(available), Some(Cores(cores))) = (sched_getaffinity(None), list) else { return Ok(()) };
+    let is_available = |core: usize| core < CpuSet::MAX_CPU && available.is_set(core);
+    match cores.iter().copied().find(|&core| !is_available(core)) {
+        Some(core) => Err(Error::CoreNotAvailable { option, core, available: available.count() as usize }),
         None => Ok(()),
     }
 }

@@ -1,0 +1,119 @@
+//! The log: `tracing` events on standard error, as text or as JSON.
+//!
+//! Text lines are for people: `weir: warning: MESSAGE: ERROR FIELD=VALUE ...`; those of `weir probe`
+//! begin with the time (UTC) instead of the program's name. JSON lines have the fields `timestamp`,
+//! `level`, `message` and those of the event. Without `init` nothing is logged.
+
+use crate::arguments::{LogFormat, LogLevel, Logging};
+use std::fmt::{self, Write as _};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// What stands before each line of the text format.
+#[derive(Clone, Copy)]
+pub enum Prefix {
+    /// `weir:`, for commands that end after their work.
+    Program,
+    /// Date and time in UTC, for commands that run for long.
+    Time,
+}
+
+/// Starts the log. Later calls have no effect. `quiet` lowers the default level to warnings.
+pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
+    let default = if quiet { LogLevel::Warn } else { LogLevel::Info };
+    let level = match logging.log_level.unwrap_or(default) {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr);
+    let _ = match logging.log_format {
+        LogFormat::Text => builder.event_format(TextFormat(prefix)).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_target(false).try_init(),
+    };
+}
+
+/// Whether the log is JSON. Then other text for people stays off standard error.
+pub fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Standard error. Each write is a whole line.
+struct Stderr;
+
+impl io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        super::eprint(&String::from_utf8_lossy(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct TextFormat(Prefix);
+
+impl<S, N> FormatEvent<S, N> for TextFormat
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        match self.0 {
+            Prefix::Program => write!(writer, "weir:")?,
+            Prefix::Time => SystemTime.format_time(&mut writer)?,
+        }
+        match *event.metadata().level() {
+            Level::ERROR => write!(writer, " error: ")?,
+            Level::WARN => write!(writer, " warning: ")?,
+            Level::INFO => write!(writer, " ")?,
+            _ => write!(writer, " debug: ")?,
+        }
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        let Parts { message, error, fields } = parts;
+        let colon = if error.is_empty() { "" } else { ": " };
+        let line = format!("{message}{colon}{error}{fields}");
+        writeln!(writer, "{}", line.replace('\n', "\u{fffd}"))
+    }
+}
+
+/// Message, field `error` and other fields of an event.
+#[derive(Default)]
+struct Parts {
+    message: String,
+    error: String,
+    /// ` NAME=VALUE` each.
+    fields: String,
+}
+
+impl Visit for Parts {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            "error" => write!(self.error, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let needs_quotes = value.is_empty() || value.contains([' ', '"', '=']);
+        let _ = match field.name() {
+            "message" | "error" => return self.record_debug(field, &format_args!("{value}")),
+            name if needs_quotes => write!(self.fields, " {name}={value:?}"),
+            name => write!(self.fields, " {name}={value}"),
+        };
+    }
+}

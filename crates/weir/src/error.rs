@@ -1,0 +1,222 @@
+//! Why a command failed (exit code 1). The libraries state what is wrong; this file adds what the
+//! user can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Reason why a command ended before its work began.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    // Command line and configuration file.
+    #[error("nothing to read: name {wanted}, or - for standard input (weir {command} --help)")]
+    NoInput { command: &'static str, wanted: &'static str },
+    #[error("standard input (-) can be read only once")]
+    StandardInputTwice,
+    #[error(
+        "{0}: weir tcp reads captures, not live traffic; record some traffic first (tcpdump -w), or meter it with weir read"
+    )]
+    TcpOfLiveTraffic(String),
+    #[error("{0}: live traffic is read alone; leave out the other inputs")]
+    LiveNotAlone(String),
+    #[error(
+        "{0}: weir read reads one receive queue; use weir probe, or leave out queues=N (with af_xdp: use queues=0)"
+    )]
+    SeveralQueues(String),
+    #[error("{0} is named twice: each of its packets would be counted twice; name it once")]
+    DuplicateSource(String),
+    #[error("--meters needs --layout spread: the other layouts have one metering thread per queue")]
+    MetersWithoutSpread,
+    #[error(
+        "{option}: core {core} is not available to this program, which may use {available} cores (see nproc, lscpu -e)"
+    )]
+    CoreNotAvailable { option: &'static str, core: usize, available: usize },
+    #[error("{output} is also the input {input} and would overwrite it; name another file")]
+    OverwritesInput { output: String, input: String },
+    #[error("{output} and {other} would be mixed in one file; give each a file of its own")]
+    SharedOutput { output: String, other: String },
+    #[error("{0}: name a file, or - for standard output")]
+    NoTablePath(String),
+    #[error("a capture is not readable on a terminal; name a file, or pipe it to a program")]
+    CaptureToTerminal,
+    #[error("{0}")]
+    Usage(#[from] clap::Error),
+    #[error("{path}: {error}")]
+    ConfigSyntax { path: String, error: toml::de::Error },
+    #[error("{path}: line {line}: {key}: {problem}")]
+    ConfigEntry { path: String, line: usize, key: String, problem: ConfigProblem },
+
+    // Files, sources and sinks.
+    #[error("{path}: {error}{}", advice(error))]
+    File { path: String, error: io::Error },
+    #[error("{0}: no such directory")]
+    NoDirectory(String),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Sources(Vec<SourceError>),
+    #[error(transparent)]
+    Live(weir_capture::Error),
+    #[error(transparent)]
+    Filter(#[from] weir_capture::FilterError),
+    #[error(transparent)]
+    Traffic(#[from] weir_capture::SettingsError),
+    #[error("{error}{}", sink_advice(.error))]
+    Sink {
+        #[from]
+        error: weir_export::Error,
+    },
+    #[error("{0}: no program reads this pipe")]
+    NoPipeReader(String),
+
+    // The system.
+    #[error(
+        "--flows {flows}: a flow table of this size with TCP analysis needs up to {memory}, which is not available; \
+         choose fewer flows"
+    )]
+    TableMemory { flows: u32, memory: String },
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    #[error("--user {0}: no such user; name another one, or root to keep all privileges (not recommended)")]
+    UnknownUser(String),
+    #[error("--user {0}: only root can become another user; leave out --user")]
+    NotRoot(String),
+    #[error("--user {user}: cannot {action}: {error}")]
+    Privileges { user: String, action: &'static str, error: io::Error },
+
+    // `weir probe`.
+    #[error("--autotune: {0} can be read only once; use a file or a live interface")]
+    AutotuneOfPipe(String),
+    #[error("autotune: {candidate}: {error}")]
+    AutotuneTrial { candidate: String, error: Box<Error> },
+    #[error("stopped during --autotune: nothing was metered")]
+    AutotuneStopped,
+    #[error("started without --config: there is no file to read again")]
+    ReloadWithoutConfig,
+    #[error(
+        "{sink} was already written; opening it again{reason} would empty it: give it another name or leave it unchanged"
+    )]
+    ReloadWouldTruncate { sink: String, reason: &'static str },
+
+    // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
+    #[error("no interface '{name}'; there is {existing}")]
+    UnknownInterface { name: String, existing: String },
+    #[error(transparent)]
+    Sysroot(#[from] weir_host::Error),
+    #[error("--bench {path}: {problem}")]
+    BenchReport { path: String, problem: BenchReportProblem },
+    #[error(transparent)]
+    Bench(weir_bench::Error),
+    #[error("the --soak run lost packets, or its memory grew")]
+    Soak,
+    #[error(transparent)]
+    Tcp(#[from] TcpError),
+}
+
+/// Why `weir tcp` failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpError {
+    #[error("--explain {key} reads the capture more than once, which is impossible with {pipe}; save it to a file")]
+    ExplainOfPipe { key: String, pipe: String },
+    #[error("--explain {key}: {error}{}{candidates}", connection_advice(.error))]
+    Connection { key: String, error: weir_tcp_report::LookupError, candidates: String },
+    #[error("--engine gpu: {0}; --engine auto continues without a GPU")]
+    Engine(weir_tcp_batch::DeviceUnavailable),
+    #[error("{}", memory_with_advice(.0))]
+    Memory(weir_tcp_report::MemoryError),
+}
+
+/// What is wrong with an entry of a configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigProblem {
+    #[error("unknown option")]
+    Unknown,
+    #[error("unknown option; did you mean {0}?")]
+    Misspelt(String),
+    #[error("use true or false")]
+    NoFlag,
+    #[error("{0} is not allowed here; use text or a number")]
+    WrongType(&'static str),
+    #[error("{0}")]
+    Value(String),
+}
+
+/// What is wrong with a file that should be a report of `weir bench --json`.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchReportProblem {
+    #[error(transparent)]
+    Read(io::Error),
+    #[error("not JSON: {0}")]
+    Syntax(serde_json::Error),
+    #[error("made with --quick, whose figures mean nothing; run weir bench without it")]
+    Quick,
+    #[error("no figures of the tables mix or flows; run weir bench mix --json FILE")]
+    NoFigures,
+}
+
+/// Why one source of several cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("synth:{spec}: {error}")]
+    Traffic { spec: String, error: weir_capture::SettingsError },
+    #[error("{}", capture_with_advice(.0))]
+    Capture(weir_capture::Error),
+}
+
+impl Error {
+    /// A file that cannot be opened, read or written.
+    pub fn file(path: impl Into<PathBuf>, error: io::Error) -> Self {
+        Self::File { path: path.into().display().to_string(), error }
+    }
+}
+
+/// What the user can do about a failed file operation; begins with punctuation.
+pub fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; you need permission for it",
+        io::ErrorKind::NotFound => "; does its directory exist?",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::StorageFull => "; free some space, or write elsewhere",
+        _ => "",
+    }
+}
+
+/// What the user can do about a sink that cannot be opened or written.
+pub fn sink_advice(error: &weir_export::Error) -> &'static str {
+    match error {
+        weir_export::Error::Io { error, .. } => advice(error),
+        weir_export::Error::Spec { invalid: weir_export::InvalidSink::Scheme, .. } => ", or table:PATH",
+        weir_export::Error::Spec { .. } => "",
+    }
+}
+
+fn capture_with_advice(error: &weir_capture::Error) -> String {
+    match error {
+        weir_capture::Error::Io { path, error: cause } if cause.kind() == io::ErrorKind::NotFound => {
+            if path.to_str().is_some_and(|path| path.starts_with("packets:")) {
+                let live = weir_capture::LIVE_SCHEMES.join(", ");
+                format!("{error}; is the name right? This version reads files, pipes, synthetic traffic and {live}")
+            } else {
+                format!("{error}; is the name right?")
+            }
+        }
+        weir_capture::Error::Io { error: cause, .. } => format!("{error}{}", advice(cause)),
+        _ => error.to_string(),
+    }
+}
+
+fn memory_with_advice(error: &weir_tcp_report::MemoryError) -> String {
+    match error {
+        weir_tcp_report::MemoryError::TooManyConnections { .. } => {
+            format!("--connections: {error}; choose fewer, split the capture, or filter fewer hosts or ports")
+        }
+        weir_tcp_report::MemoryError::TooLittle { .. } => error.to_string(),
+    }
+}
+
+fn connection_advice(error: &weir_tcp_report::LookupError) -> &'static str {
+    match error {
+        weir_tcp_report::LookupError::NotFound => "; weir tcp FILE --top 0 lists all",
+        weir_tcp_report::LookupError::Ambiguous { .. } => "; choose one by its number:",
+        _ => "",
+    }
+}

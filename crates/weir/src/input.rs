@@ -1,0 +1,211 @@
+//! Opens sources: captures, pipes, generated traffic, live interfaces.
+
+use crate::error::{Error, SourceError};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tracing::warn;
+use weir_capture::{Burst, FilterError, Input, LiveSource, Losses, Progress, Source};
+
+/// Bursts between two checks of signals, sinks and progress.
+pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
+
+/// Logs damaged input, each place up to a limit.
+#[derive(Default)]
+pub struct DamageLog {
+    count: u64,
+}
+
+impl DamageLog {
+    /// Places that are logged one by one.
+    const LIMIT: u64 = 20;
+
+    /// Counts a damaged place, and logs it below the limit.
+    pub fn log(&mut self, error: &weir_capture::Error) {
+        self.count += 1;
+        if self.count <= Self::LIMIT {
+            warn!(%error, "damaged input");
+        }
+    }
+
+    /// Logs how many places were not logged.
+    pub fn log_suppressed(&self) {
+        if self.count > Self::LIMIT {
+            warn!("{} more damaged places", self.count - Self::LIMIT);
+        }
+    }
+
+    /// Number of damaged places.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// Logs link types for which the filter expression has no meaning. Returns whether there are any.
+pub fn log_filter_errors(errors: &[FilterError]) -> bool {
+    errors.iter().for_each(|error| warn!(%error, "packets of this link type are filtered"));
+    !errors.is_empty()
+}
+
+/// Checks what a command is given to read. At most one source is standard input.
+pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Error> {
+    if let Some(live) = live(sources).filter(|_| command == "tcp") {
+        return Err(Error::TcpOfLiveTraffic(live.into()));
+    }
+    if sources.is_empty() {
+        let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
+        return Err(Error::NoInput { command, wanted });
+    }
+    if sources.iter().filter(|&&source| source == "-").count() > 1 {
+        return Err(Error::StandardInputTwice);
+    }
+    Ok(())
+}
+
+/// The first source that is live traffic.
+pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
+    sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
+}
+
+/// Opens every source and merges them in time order. Live traffic cannot be merged.
+///
+/// # Errors
+/// Lists all sources that cannot be opened.
+pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<'static>, Error> {
+    if let Some(live) = live(sources) {
+        return open_single_live(live, sources.len(), stop).map(Input::Live);
+    }
+    let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
+    let mut errors = Vec::new();
+    for &source in sources {
+        match open_source(source, stop) {
+            Ok(source) => opened.push(source),
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(Input::File(weir_capture::merge(opened))) } else { Err(Error::Sources(errors)) }
+}
+
+/// Opens the receive queues of live traffic.
+pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+    let queues = weir_capture::open_live(live).map_err(Error::Live)?;
+    if let Some(notice) = weir_capture::notice(live) {
+        warn!("{live}: {notice}");
+    }
+    Ok(queues)
+}
+
+/// Opens live traffic for a command that reads with one thread and ends it at `stop`.
+fn open_single_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn LiveSource + Send>, Error> {
+    if sources > 1 {
+        return Err(Error::LiveNotAlone(live.into()));
+    }
+    let mut queues = open_queues(live)?;
+    match (queues.pop(), queues.is_empty()) {
+        (Some(source), true) => Ok(Box::new(StoppableSource { source, stop: stop.clone() })),
+        _ => Err(Error::SeveralQueues(live.into())),
+    }
+}
+
+fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {
+    if let Some(spec) = source.to_str().and_then(|text| text.strip_prefix("synth:")) {
+        return match weir_trafficgen::TrafficGenerator::new(spec) {
+            Ok(synth) => Ok(Box::new(synth)),
+            Err(error) => Err(SourceError::Traffic { spec: spec.into(), error }),
+        };
+    }
+    let path = Path::new(source);
+    let opened = match open_pipe(path) {
+        Some(file) => weir_capture::from_reader(path, Box::new(Pipe { file, stop: stop.clone() })),
+        None => weir_capture::open(path),
+    };
+    opened.map_err(SourceError::Capture)
+}
+
+/// Whether a source is a pipe, which can be read only once.
+pub fn is_pipe(source: &OsStr) -> bool {
+    let path = Path::new(source);
+    path == Path::new("-") || fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
+}
+
+/// Opens standard input or a named pipe; `None` for files.
+fn open_pipe(path: &Path) -> Option<File> {
+    let file = if path == Path::new("-") {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else if is_pipe(path.as_os_str()) {
+        File::open(path)
+    } else {
+        return None;
+    };
+    file.ok().filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file()))
+}
+
+/// Live traffic that ends when `stop` is set.
+struct StoppableSource {
+    source: Box<dyn LiveSource + Send>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Source for StoppableSource {
+    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
+        if self.stop.load(Ordering::Relaxed) {
+            self.source.stop();
+        }
+        self.source.fill(burst)
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.progress()
+    }
+}
+
+impl LiveSource for StoppableSource {
+    fn set_poll_timeout(&mut self, timeout: Duration) {
+        self.source.set_poll_timeout(timeout);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.source.now_ns()
+    }
+
+    fn latest_ns(&self) -> u64 {
+        self.source.latest_ns()
+    }
+
+    fn losses(&mut self) -> Losses {
+        self.source.losses()
+    }
+
+    fn stop(&mut self) {
+        self.source.stop();
+    }
+}
+
+/// A pipe whose input ends when `stop` is set.
+struct Pipe {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        const STOP_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(0);
+            }
+            match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return self.file.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

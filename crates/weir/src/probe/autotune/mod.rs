@@ -1,0 +1,197 @@
+//! `weir probe --autotune`: measures alternative layouts, core assignments, ring block sizes, batch sizes and polling modes with the
+//! actual traffic, and continues with the best.
+//!
+//! Input: the options. Output: the options with the best alternatives. Each trial is a probe of its own without sinks. The candidates
+//! of one question take turns, and the median of their turns counts, because neither traffic nor machine is constant. The simplest
+//! candidate stays unless another one is clearly better.
+
+mod trial;
+
+use super::placement::available_cores;
+use super::start::{open_worker_groups, start};
+use crate::arguments::{Cores, Layout, Probe};
+use crate::error::Error;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tracing::{info, warn};
+use trial::{Trial, choose, measure, median};
+use weir_probe::{Overload, Settings};
+use weir_text::units;
+
+/// Turns of each candidate.
+const TURNS: u32 = 3;
+
+/// An alternative to measure.
+struct Candidate {
+    name: String,
+    probe: Probe,
+}
+
+/// Measures alternatives to the options of `probe`, and returns the best ones.
+///
+/// # Errors
+/// A source cannot be opened, or not again; or `stop` was set.
+pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Result<Probe, Error> {
+    if let Some(pipe) = probe.inputs.iter().find(|input| is_pipe(input)) {
+        return Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()));
+    }
+    let trial_ns = probe.autotune.unwrap_or(0);
+    let turn = Duration::from_nanos(trial_ns) / TURNS;
+    // Overload must show as loss, not as reduced detail.
+    let settings = &Settings { overload: Overload::Drop, ..settings.clone() };
+    let is_live = probe.inputs.iter().any(is_live);
+    let note = if is_live { "packets of the trials are in no record" } else { "metering starts afterwards" };
+    info!(trial = units::span(trial_ns), turns = TURNS, note, "autotune: start");
+    let mut best = probe.clone();
+    for question in [layouts, pinning, block_sizes, batch_sizes, polling] {
+        let candidates = question(&best);
+        if candidates.len() < 2 {
+            continue;
+        }
+        let trials = measure_all(&candidates, settings, turn, stop)?;
+        for (candidate, trial) in candidates.iter().zip(&trials) {
+            log_trial(&candidate.name, trial);
+        }
+        let (chosen, reason) = choose(&trials);
+        let Some(candidate) = candidates.into_iter().nth(chosen) else { continue };
+        info!(candidate = candidate.name, reason = reason.to_string(), "autotune: chosen");
+        best = candidate.probe;
+        if trials.iter().all(|trial| trial.is_too_small(turn)) {
+            let missing = if is_live { "too few packets arrived" } else { "the capture is too short" };
+            warn!(reason = missing, "autotune: no decision is possible, options are unchanged");
+            return Ok(Probe { autotune: None, ..probe.clone() });
+        }
+    }
+    info!(options = as_options(&best, probe), "autotune: finished");
+    Ok(Probe { autotune: None, ..best })
+}
+
+fn is_live(input: &OsString) -> bool {
+    weir_capture::is_live(&input.to_string_lossy())
+}
+
+fn is_pipe(input: &OsString) -> bool {
+    let is_file = !is_live(input) && !input.to_string_lossy().starts_with("synth:");
+    is_file && !std::fs::metadata(input).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// How packets are distributed over threads.
+fn layouts(probe: &Probe) -> Vec<Candidate> {
+    let spread_meters = available_cores().len().saturating_sub(1).clamp(2, 8) as u8;
+    let candidate = |layout, meters: Option<u8>| {
+        let name = match layout {
+            Layout::Fused => "--layout fused".into(),
+            Layout::Split => "--layout split".into(),
+            Layout::Spread => format!("--layout spread --meters {}", meters.unwrap_or_default()),
+        };
+        Candidate { name, probe: Probe { layout, meters, ..probe.clone() } }
+    };
+    let spread = candidate(Layout::Spread, probe.meters.or(Some(spread_meters)));
+    vec![candidate(Layout::Fused, None), candidate(Layout::Split, None), spread]
+}
+
+/// Each thread on its own core, or where the scheduler puts it.
+fn pinning(probe: &Probe) -> Vec<Candidate> {
+    if probe.cores.is_some() {
+        return Vec::new();
+    }
+    let cores = Cores(available_cores());
+    let pinned = format!("--cores {}", list(&cores));
+    vec![
+        Candidate { name: "no --cores".into(), probe: Probe { cores: None, ..probe.clone() } },
+        Candidate { name: pinned, probe: Probe { cores: Some(cores), ..probe.clone() } },
+    ]
+}
+
+/// Block sizes of the receive ring, whose total size stays the same. Large blocks are fuller, small ones arrive sooner.
+fn block_sizes(probe: &Probe) -> Vec<Candidate> {
+    const SIZES: [&str; 4] =
+        ["block=256k,blocks=256", "block=64k,blocks=1024", "block=1M,blocks=64", "block=4M,blocks=16"];
+    let is_tunable = |input: &OsString| {
+        let name = input.to_string_lossy();
+        name.starts_with("af_packet:") && !name.contains("block")
+    };
+    if !probe.inputs.iter().any(is_tunable) {
+        return Vec::new();
+    }
+    let candidate = |size: &&str| {
+        let with_size = |input: &OsString| {
+            if is_tunable(input) { format!("{},{size}", input.to_string_lossy()).into() } else { input.clone() }
+        };
+        let inputs = probe.inputs.iter().map(with_size).collect();
+        Candidate { name: format!("af_packet: {size}"), probe: Probe { inputs, ..probe.clone() } }
+    };
+    SIZES.iter().map(candidate).collect()
+}
+
+/// Packets whose flow table entries are prefetched together.
+fn batch_sizes(probe: &Probe) -> Vec<Candidate> {
+    let candidate = |batch: u8| Candidate { name: format!("--batch {batch}"), probe: Probe { batch, ..probe.clone() } };
+    [64, 32, 16].map(candidate).into()
+}
+
+/// Busy polling or sleeping.
+fn polling(probe: &Probe) -> Vec<Candidate> {
+    if !probe.inputs.iter().any(is_live) {
+        return Vec::new();
+    }
+    // The CPU time of a busy-polling thread does not show its spare capacity: it wins only by losing less.
+    let candidate =
+        |name: &str, busy_poll| Candidate { name: name.into(), probe: Probe { busy_poll, ..probe.clone() } };
+    vec![candidate("no --busy-poll", false), candidate("--busy-poll", true)]
+}
+
+/// Measures the candidates in turns; the median turn of each.
+fn measure_all(
+    candidates: &[Candidate],
+    settings: &Settings,
+    turn: Duration,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Trial>, Error> {
+    let mut turns = vec![Vec::new(); candidates.len()];
+    for _ in 0..TURNS {
+        for (candidate, turns) in candidates.iter().zip(&mut turns) {
+            let running = open_worker_groups(&candidate.probe, stop)
+                .and_then(|groups| start(&candidate.probe, settings, groups, Vec::new()))
+                .map_err(|error| Error::AutotuneTrial { candidate: candidate.name.clone(), error: error.into() })?;
+            let trial = measure(running, turn, stop);
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::AutotuneStopped);
+            }
+            turns.push(trial);
+        }
+    }
+    Ok(turns.into_iter().map(median).collect())
+}
+
+fn log_trial(candidate: &str, trial: &Trial) {
+    let rate = units::rate(trial.packets as f64 / trial.seconds.max(1e-9), "packets/s");
+    let lost = format!("{:.2} %", trial.lost_ppm() as f64 / 10_000.0);
+    let cpu_ns_per_packet = (1e9 * trial.cpu_seconds / trial.packets.max(1) as f64).round();
+    let capacity = units::rate(trial.capacity(), "packets/s");
+    info!(candidate, rate, lost, cpu_ns_per_packet, capacity, "autotune: measured");
+}
+
+/// The options in which `best` differs from `before`.
+fn as_options(best: &Probe, before: &Probe) -> String {
+    let mut options = Vec::new();
+    let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);
+    options.extend(changed_inputs.map(|(input, _)| format!("-i {}", input.to_string_lossy())));
+    options.push(match best.layout {
+        Layout::Fused => "--layout fused".into(),
+        Layout::Split => "--layout split".into(),
+        Layout::Spread => format!("--layout spread --meters {}", best.metering_threads()),
+    });
+    options.extend(best.cores.as_ref().map(|cores| format!("--cores {}", list(cores))));
+    options.push(format!("--batch {}", best.batch));
+    if best.busy_poll {
+        options.push("--busy-poll".into());
+    }
+    options.join(" ")
+}
+
+fn list(Cores(cores): &Cores) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,74 @@
+//! Checks of the configuration that open nothing, and the output of `--check`.
+
+use super::overload;
+use super::placement::{self, Placement};
+use crate::arguments::{Layout, Probe};
+use crate::error::Error;
+use crate::outputs::Outputs;
+use std::ffi::OsStr;
+use weir_probe::Settings;
+use weir_text::units;
+
+/// Rejects a source that is named twice, because its packets would be counted twice. Members of a fanout group share
+/// their packets, and generated traffic is generated for each source anew.
+pub fn duplicate_sources(inputs: &[&OsStr]) -> Result<(), Error> {
+    let mut named = Vec::new();
+    for input in inputs.iter().map(|input| input.to_string_lossy()) {
+        if input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout=")) {
+            continue;
+        }
+        let devices =
+            if weir_capture::is_live(&input) { weir_capture::devices(&input) } else { vec![input.into_owned()] };
+        for device in devices {
+            if named.contains(&device) {
+                return Err(Error::DuplicateSource(device));
+            }
+            named.push(device);
+        }
+    }
+    Ok(())
+}
+
+/// Describes what the probe would do: one fact per line.
+pub fn describe(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
+    let mut text = String::new();
+    let mut fact = |name: &str, value: String| text.push_str(&format!("{name:<10} {value}\n"));
+    for input in &probe.inputs {
+        fact("source", input.to_string_lossy().into_owned());
+    }
+    for sink in &outputs.sinks {
+        fact("sink", sink.clone());
+    }
+    let requested = probe.inputs.iter().map(|input| placement::requested_queues(input)).collect::<Option<Vec<_>>>();
+    let placement = match requested {
+        Some(queues) => Placement::choose(probe, &queues),
+        None => Placement::undecided(probe),
+    };
+    let pipelines = match probe.layout {
+        Layout::Fused => "one per receive queue, with one thread".into(),
+        Layout::Split => "one per receive queue, with a capture thread and a metering thread".into(),
+        Layout::Spread => format!(
+            "one for all receive queues, with a capture thread per queue and {} metering threads",
+            probe.metering_threads()
+        ),
+    };
+    fact("pipelines", format!("{pipelines}, on cores: {}", placement.threads_text()));
+    fact("export", format!("on cores: {}", placement.export_text()));
+    let meter = settings.meter;
+    let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
+    fact("flows", format!("{} per {per}", meter.flows));
+    if let Some(expression) = &probe.metering.filter {
+        fact("filter", expression.clone());
+    }
+    let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
+    fact("timeouts", format!("idle {idle}, active {active}"));
+    if let Some(ns) = probe.autotune {
+        let trial = units::span(ns);
+        fact("autotune", format!("first, {trial} per trial; may change layout, cores, batch size and polling"));
+    }
+    fact("polling", if probe.busy_poll { "busy".into() } else { "sleep while there are no packets".into() });
+    fact("batch", format!("{} packets", probe.batch));
+    fact("overload", overload::setting(settings.overload, settings.sample_one_in));
+    fact("user", format!("{} after sources and sinks are open, if started as root", probe.user));
+    text
+}

@@ -1,0 +1,94 @@
+//! SIGHUP: reads the configuration file again, and applies timeouts, filter and sinks to the running probe.
+
+use super::{config, merge_config, parse};
+use crate::arguments::{Probe, Sinks};
+use crate::error::Error;
+use crate::files::Target;
+use crate::outputs::Outputs;
+use crate::settings::settings;
+use crate::summary::TrafficSummary;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex};
+use tracing::{error, info, warn};
+use weir_text::units;
+
+/// Options that are applied without a restart.
+const RELOADABLE: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
+
+/// The configuration in effect.
+pub struct Reloader {
+    /// Arguments of the command line.
+    arguments: Vec<OsString>,
+    /// Arguments of the command line and of the file when the probe started.
+    started_with: Vec<OsString>,
+    /// Options in effect, as far as they are reloadable.
+    current: Probe,
+    /// Sinks that this run has opened.
+    opened: Vec<String>,
+    /// The sink whose records the summary counts.
+    summarized: Option<String>,
+}
+
+impl Reloader {
+    pub fn new(current: Probe, arguments: Vec<OsString>, started_with: Vec<OsString>, outputs: &Outputs) -> Self {
+        let (opened, summarized) = (outputs.sinks.clone(), outputs.sinks.first().cloned());
+        Self { arguments, started_with, current, opened, summarized }
+    }
+
+    /// Applies the file and logs the result. After an error the probe continues with its old configuration.
+    pub fn reload(&mut self, running: &mut weir_probe::Probe, summary: &Arc<Mutex<TrafficSummary>>) {
+        if let Err(error) = self.try_reload(running, summary) {
+            error!(
+                error = error.to_string().trim_end(),
+                "cannot reload the configuration, continuing with the old one"
+            );
+        }
+    }
+
+    fn try_reload(
+        &mut self,
+        running: &mut weir_probe::Probe,
+        summary: &Arc<Mutex<TrafficSummary>>,
+    ) -> Result<(), Error> {
+        let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
+        let merged = merge_config(&self.current, &self.arguments)?;
+        let (probe, _) = parse(&merged)?;
+        let outputs = Outputs::new(&probe.sinks.outputs, probe.stats.as_deref());
+        let before = Outputs::new(&self.current.sinks.outputs, self.current.stats.as_deref());
+        let settings = settings(&probe.metering)?;
+        let meter = settings.meter;
+        let same_options =
+            Sinks { outputs: self.current.sinks.outputs.clone(), ..probe.sinks.clone() } == self.current.sinks;
+        let position = |sink: &String| before.sinks.iter().position(|old| old == sink).filter(|_| same_options);
+        let is_new = |sink: &&String| position(sink).is_none();
+        let is_file = |sink: &&String| matches!(Target::of_sink(sink), Target::File(_));
+        let mut new_files = outputs.sinks.iter().filter(is_new).filter(is_file);
+        if let Some(sink) = new_files.find(|sink| self.opened.contains(sink)) {
+            let reason = if same_options { "" } else { " (top, uniflow or domain has changed)" };
+            return Err(Error::ReloadWouldTruncate { sink: sink.clone(), reason });
+        }
+        let stays_summarized =
+            self.summarized.as_ref().is_some_and(|sink| outputs.sinks.contains(sink) && !is_new(&sink));
+        let sinks = if same_options && outputs.sinks == before.sinks {
+            None
+        } else {
+            let summary = if stays_summarized { None } else { Some(summary) };
+            Some(outputs.change_sinks(&probe.sinks, position, summary)?)
+        };
+        running.reconfigure(settings, sinks).map_err(Error::Thread)?;
+        let mut ignored = config::differing(&self.started_with, &merged)?;
+        ignored.retain(|name| !RELOADABLE.contains(&name.as_str()));
+        if !ignored.is_empty() {
+            warn!(options = ignored.join(", "), "some changes need a restart and were not applied");
+        }
+        let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
+        let file = path.display().to_string();
+        info!(file, idle, active, sinks = outputs.sinks.join(", "), "configuration reloaded");
+        if !stays_summarized {
+            self.summarized = outputs.sinks.iter().find(is_new).cloned();
+        }
+        self.current.sinks = probe.sinks;
+        self.opened.extend(outputs.sinks);
+        Ok(())
+    }
+}

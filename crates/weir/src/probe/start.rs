@@ -1,0 +1,85 @@
+//! Opens the sources of a probe and starts its threads.
+
+use super::placement::{self, Placement};
+use super::privileges::PIPELINE_NICE;
+use crate::arguments::{Layout, Probe};
+use crate::error::Error;
+use crate::input;
+use crate::settings::table_memory_error;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use weir_capture::Input;
+use weir_export::Sink;
+use weir_flow::Tuning;
+use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroup};
+
+/// Export threads give way to capture and metering.
+const EXPORT_NICE: i32 = 5;
+
+/// Worker groups with open sources.
+pub struct OpenGroups {
+    pub groups: Vec<WorkerGroup>,
+    pub placement: Placement,
+}
+
+/// A running probe.
+pub struct Running {
+    pub probe: weir_probe::Probe,
+    /// At least one source is live.
+    pub is_live: bool,
+}
+
+/// Opens all sources. Each queue has a worker group, with `--layout spread` all queues have one group.
+pub fn open_worker_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<OpenGroups, Error> {
+    let (mut queues, mut counts) = (Vec::new(), Vec::new());
+    for input in &probe.inputs {
+        let name = input.to_string_lossy().into_owned();
+        let before = queues.len();
+        if weir_capture::is_live(&name) {
+            let sources = placement::on_node_of(probe, input, || input::open_queues(&name))?;
+            let short = name.split(',').next().unwrap_or(&name);
+            let named = |(number, source)| (format!("{short}@{number}"), Input::Live(source));
+            queues.extend(sources.into_iter().enumerate().map(named));
+        } else {
+            let source = input::open_sources(&[input], stop)?;
+            queues.push((name, source));
+        }
+        counts.push(queues.len() - before);
+    }
+    let placement = Placement::choose(probe, &counts);
+    // Each thread gets the next core; after the last core, the first one again.
+    let mut cores = placement.threads.iter().copied().cycle();
+    let mut affinity = || CpuAffinity { cores: cores.next().into_iter().collect(), nice: PIPELINE_NICE };
+    if probe.layout == Layout::Spread {
+        let name = match &queues[..] {
+            [(name, _)] => name.clone(),
+            queues => format!("{} queues", queues.len()),
+        };
+        let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity() }).collect();
+        let meters = (0..probe.metering_threads()).map(|_| affinity()).collect();
+        return Ok(OpenGroups { groups: vec![WorkerGroup { name, queues, meters }], placement });
+    }
+    let group = |(name, source)| {
+        let queues = vec![ReceiveQueue { source, affinity: affinity() }];
+        WorkerGroup { name, queues, meters: if probe.layout == Layout::Split { vec![affinity()] } else { vec![] } }
+    };
+    Ok(OpenGroups { groups: queues.into_iter().map(group).collect(), placement })
+}
+
+/// Starts capture, metering and export threads.
+pub fn start(
+    probe: &Probe,
+    settings: &Settings,
+    OpenGroups { groups, placement }: OpenGroups,
+    sinks: Vec<Box<dyn Sink + Send>>,
+) -> Result<Running, Error> {
+    let tuning = Tuning { prefetch_packets: probe.batch.into(), ..settings.meter.tuning };
+    let meter = weir_flow::Config { tuning, ..settings.meter };
+    let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
+    let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
+    let is_live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
+    // Captures wait for slow sinks; live traffic does not.
+    let back_pressure = if is_live { BackPressure::Drop } else { BackPressure::Block };
+    let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
+    Ok(Running { probe: probe.map_err(|_| table_memory_error(&meter))?, is_live })
+}

@@ -1,0 +1,196 @@
+//! Statistics of each interval, one line per pipeline: packets, flow records, drops, load.
+//!
+//! Rates and ended flows are those of the interval. Drops and lost records count from the start.
+
+use super::overload;
+use crate::console::{self, log};
+use std::fmt::Write;
+use tracing::info;
+use weir_ledger::Ledger;
+use weir_probe::PipelineStatus;
+use weir_text::units;
+
+/// Computes the statistics of an interval from the counters at its ends.
+#[derive(Default)]
+pub struct Statistics {
+    /// Counters at the end of the last interval.
+    last: Vec<Counters>,
+    /// CPU time of the export threads at the end of the last interval.
+    last_export_ns: Vec<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Counters {
+    packets: u64,
+    bytes: u64,
+    ended_flows: u64,
+    /// CPU time of each thread.
+    cpu_ns: Vec<u64>,
+}
+
+/// One line.
+struct Line<'a> {
+    name: &'a str,
+    interval: Counters,
+    ledger: &'a Ledger,
+    lost_records: u64,
+    /// Load, and what else is worth knowing about the pipeline.
+    state: String,
+}
+
+impl Statistics {
+    /// Prints the lines of an interval that ends at `now_ns` and is `seconds` long. Several pipelines have a sum line. The last line
+    /// has the load of the export threads, from their CPU time. A JSON log gets each line as an event.
+    pub fn print(
+        &mut self,
+        now_ns: u64,
+        seconds: f64,
+        ledger: &Ledger,
+        pipelines: &[PipelineStatus],
+        export_ns: Vec<u64>,
+    ) {
+        let lines = self.lines(seconds, ledger, pipelines, export_ns);
+        if log::is_json() {
+            lines.iter().for_each(|line| line.log(seconds));
+            return;
+        }
+        let (_, time) = units::utc(now_ns);
+        let width = pipelines.iter().map(|pipeline| pipeline.name.len()).max().unwrap_or(0).max(3);
+        let mut text = String::new();
+        lines.iter().for_each(|line| line.write(&mut text, &time[..8], width, seconds));
+        console::eprint(&text);
+    }
+
+    fn lines<'a>(
+        &mut self,
+        seconds: f64,
+        ledger: &'a Ledger,
+        pipelines: &'a [PipelineStatus],
+        export_ns: Vec<u64>,
+    ) -> Vec<Line<'a>> {
+        // After a reload other export threads may be at the same index. They start at 0.
+        self.last_export_ns.resize(export_ns.len(), 0);
+        let interval_ns = export_ns.iter().zip(&self.last_export_ns).map(|(now, last)| now.saturating_sub(*last));
+        let export_load = loads(&interval_ns.collect::<Vec<_>>(), seconds);
+        self.last_export_ns = export_ns;
+        self.last.resize(pipelines.len(), Counters::default());
+        let (mut lines, mut sum) = (Vec::new(), Counters::default());
+        for (pipeline, last) in pipelines.iter().zip(&mut self.last) {
+            let account = &pipeline.account;
+            let now = Counters {
+                packets: account.ledger.packets.received,
+                bytes: account.ledger.bytes.received,
+                ended_flows: account.sent.flows + account.lost.flows,
+                cpu_ns: pipeline.cpu_time_ns.clone(),
+            };
+            let interval = now.since(last);
+            *last = now;
+            sum.add(&interval);
+            let mut state = state(pipeline, &interval, seconds);
+            if pipelines.len() == 1 {
+                state = format!("{state}, outputs {export_load}");
+            }
+            let (name, lost_records) = (pipeline.name.as_str(), account.lost.flows);
+            lines.push(Line { name, interval, ledger: &account.ledger, lost_records, state });
+        }
+        if pipelines.len() > 1 {
+            let lost_records = pipelines.iter().map(|pipeline| pipeline.account.lost.flows).sum();
+            let state = format!("outputs {export_load}");
+            lines.push(Line { name: "all", interval: sum, ledger, lost_records, state });
+        }
+        lines
+    }
+}
+
+/// A status line for the service manager.
+pub fn status(ledger: &Ledger) -> String {
+    let packets = &ledger.packets;
+    let dropped = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full;
+    let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum::<u64>();
+    let (received, active) = (packets.received, ledger.live.flows);
+    format!("{received} packets received, {dropped} of them dropped; {active} flows active, {lost} records lost")
+}
+
+fn state(pipeline: &PipelineStatus, interval: &Counters, seconds: f64) -> String {
+    let mut state = match (pipeline.finished, pipeline.timed_out) {
+        (true, _) => return "ended".into(),
+        (_, true) => "no response: waiting for a pipe, or blocked".into(),
+        _ => format!("load {}", loads(&interval.cpu_ns, seconds)),
+    };
+    if let Some(balance) = pipeline.balance {
+        let percent = balance.imbalance_permille as f64 / 10.0;
+        let moved = balance.moved_buckets;
+        let _ = write!(state, ", busiest meter {percent:.1} % above its share, {moved} buckets moved");
+    }
+    state
+}
+
+/// Load of each thread: `43 % and 2 %`.
+fn loads(cpu_ns: &[u64], seconds: f64) -> String {
+    let load = |ns: &u64| format!("{:.0} %", 100.0 * *ns as f64 / 1e9 / seconds);
+    cpu_ns.iter().map(load).collect::<Vec<_>>().join(" and ")
+}
+
+impl Counters {
+    fn since(&self, last: &Self) -> Self {
+        let last_cpu_ns = |thread: usize| last.cpu_ns.get(thread).copied().unwrap_or(0);
+        let cpu_ns = self.cpu_ns.iter().enumerate();
+        Self {
+            packets: self.packets.saturating_sub(last.packets),
+            bytes: self.bytes.saturating_sub(last.bytes),
+            ended_flows: self.ended_flows.saturating_sub(last.ended_flows),
+            cpu_ns: cpu_ns.map(|(thread, ns)| ns.saturating_sub(last_cpu_ns(thread))).collect(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.ended_flows += other.ended_flows;
+    }
+}
+
+impl Line<'_> {
+    /// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 NIC 0 kernel 0 ring 0 table | load 43 %, outputs 2 %`
+    fn write(&self, text: &mut String, time: &str, width: usize, seconds: f64) {
+        let packets = units::rate(self.interval.packets as f64 / seconds, "packets/s");
+        let bits = units::rate(8.0 * self.interval.bytes as f64 / seconds, "bit/s");
+        let counters = &self.ledger.packets;
+        let _ = write!(
+            text,
+            "{time} {:width$} {packets:>15} {bits:>12} | flows {} active {} ended {} lost | drops {} NIC {} kernel {} \
+             ring {} table",
+            self.name,
+            self.ledger.live.flows,
+            self.interval.ended_flows,
+            self.lost_records,
+            counters.dropped_nic,
+            counters.dropped_kernel,
+            counters.dropped_ring,
+            counters.dropped_table_full,
+        );
+        if self.ledger.overload.level > 0 {
+            let _ = write!(text, " | {}", overload::short(&self.ledger.overload));
+        }
+        let _ = writeln!(text, " | {}", self.state);
+    }
+
+    fn log(&self, seconds: f64) {
+        let counters = &self.ledger.packets;
+        info!(
+            pipeline = self.name,
+            packets_per_second = self.interval.packets as f64 / seconds,
+            bits_per_second = 8.0 * self.interval.bytes as f64 / seconds,
+            active_flows = self.ledger.live.flows,
+            ended_flows = self.interval.ended_flows,
+            lost_records = self.lost_records,
+            dropped_nic = counters.dropped_nic,
+            dropped_kernel = counters.dropped_kernel,
+            dropped_ring = counters.dropped_ring,
+            dropped_table_full = counters.dropped_table_full,
+            overload_level = self.ledger.overload.level,
+            state = self.state,
+            "statistics"
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! How a command that ran to its end has ended.
+
+use std::process::ExitCode;
+
+/// Result of a command that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunStatus {
+    /// Everything was metered and delivered; no problems were found.
+    Success,
+    /// Finished, but input was malformed, something was not delivered, or problems were found.
+    Problems,
+}
+
+impl RunStatus {
+    /// `Success` if both are.
+    pub fn and(self, other: Self) -> Self {
+        if self == Self::Success { other } else { self }
+    }
+
+    /// `Problems` if `problems` is true.
+    pub fn from_problems(problems: bool) -> Self {
+        if problems { Self::Problems } else { Self::Success }
+    }
+}
+
+impl From<RunStatus> for ExitCode {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Success => Self::SUCCESS,
+            RunStatus::Problems => Self::from(2),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Renders flow records as an aligned table.
+
+use crate::protocols;
+use weir_flow::{Direction, FlowRecord};
+use weir_packet::{NO_VLAN, Network};
+use weir_text::columns::{Column, lines};
+use weir_text::units;
+
+/// Leading columns that identify a flow. The others are its counters.
+const KEY_COLUMNS: usize = 6;
+
+/// The table as text: `flows` are the largest of `all_flows`.
+pub fn table(flows: &[FlowRecord], all_flows: u64, terminal_columns: Option<usize>) -> String {
+    let mut text = lines(&columns(flows), KEY_COLUMNS, terminal_columns);
+    let hidden = all_flows - flows.len() as u64;
+    text += &match hidden {
+        0 => units::count(all_flows, "flow"),
+        _ => format!("{} of {all_flows} flows (--top 0 for all)", flows.len()),
+    };
+    text += ", by IP bytes of both directions; k, M and G are decimal\n";
+    text
+}
+
+fn columns(flows: &[FlowRecord]) -> Vec<Column> {
+    let each = |cell: fn(&FlowRecord) -> String| flows.iter().map(cell);
+    let count = |heading, figure: fn(&FlowRecord) -> u64| {
+        Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow))))
+    };
+    let octets = |heading, figure: fn(&FlowRecord) -> u64| {
+        Column::new(heading, true, flows.iter().map(|flow| units::short(figure(flow)) + "B"))
+    };
+    let mut columns = vec![
+        start_column(flows),
+        Column::new("duration", true, each(|flow| units::span(flow.end_ns().saturating_sub(flow.start_ns())))),
+        Column::new("proto", false, each(protocol)),
+        Column::new("source", true, each(|flow| endpoint(flow, flow.source, flow.source_port))),
+        Column::new("→", false, each(|_| "→".into())),
+        Column::new("destination", false, each(|flow| endpoint(flow, flow.destination, flow.destination_port))),
+        count("pkts→", |flow| flow.forward.packets),
+        count("←pkts", |flow| flow.reverse.packets),
+        octets("bytes→", |flow| flow.forward.bytes),
+        octets("←bytes", |flow| flow.reverse.bytes),
+    ];
+    debug_assert_eq!(columns[KEY_COLUMNS].heading, "pkts→");
+    let optional = [
+        Column::new("flags", false, each(flags)),
+        Column::new("end", false, each(|flow| flow.end_reason.name().into())),
+        Column::new("vlan", false, each(vlan)),
+        Column::new("tunnel", false, each(tunnel)),
+        Column::new("approximate", false, each(|flow| flow.approximate.names().collect::<Vec<_>>().join(","))),
+    ];
+    columns.extend(optional.into_iter().filter(Column::has_content));
+    columns
+}
+
+/// Start times. If all are of one day, the day is the heading.
+fn start_column(flows: &[FlowRecord]) -> Column {
+    let times: Vec<(String, String)> = flows.iter().map(|flow| units::utc(flow.start_ns())).collect();
+    match times.first() {
+        Some((day, _)) if times.iter().all(|(other, _)| other == day) => {
+            let heading = format!("{day} UTC");
+            Column::new(heading, true, times.into_iter().map(|(_, time)| time))
+        }
+        _ => Column::new("start (UTC)", true, times.into_iter().map(|(day, time)| format!("{day} {time}"))),
+    }
+}
+
+/// The forward direction, or the reverse one if only that has packets.
+fn first_direction(flow: &FlowRecord) -> &Direction {
+    if flow.forward.packets > 0 { &flow.forward } else { &flow.reverse }
+}
+
+fn protocol(flow: &FlowRecord) -> String {
+    let [kind, code] = first_direction(flow).icmp;
+    match flow.ethertype() {
+        Some(ethertype) => protocols::ethertype(ethertype),
+        None if flow.is_icmp() => format!("{} {kind}/{code}", protocols::ip_protocol(flow.protocol)),
+        None => protocols::ip_protocol(flow.protocol),
+    }
+}
+
+fn endpoint(flow: &FlowRecord, octets: [u8; 16], port: u16) -> String {
+    match weir_packet::ip_address(flow.network, octets) {
+        Some(address) if flow.has_ports() => std::net::SocketAddr::new(address, port).to_string(),
+        Some(address) => address.to_string(),
+        None => {
+            let hexadecimal: Vec<String> = octets[10..].iter().map(|octet| format!("{octet:02x}")).collect();
+            hexadecimal.join(":")
+        }
+    }
+}
+
+/// TCP control bits of both directions as letters, in the usual order of a connection.
+fn flags(flow: &FlowRecord) -> String {
+    if flow.protocol != 6 || flow.network == Network::Layer2 {
+        return String::new();
+    }
+    let bits = flow.forward.tcp_flags | flow.reverse.tcp_flags;
+    let letters =
+        [(0x02, 'S'), (0x10, 'A'), (0x08, 'P'), (0x01, 'F'), (0x04, 'R'), (0x20, 'U'), (0x40, 'E'), (0x80, 'C')];
+    letters.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
+}
+
+fn vlan(flow: &FlowRecord) -> String {
+    let direction = first_direction(flow);
+    match (direction.vlan, direction.inner_vlan) {
+        (NO_VLAN, _) => String::new(),
+        (outer, NO_VLAN) => outer.to_string(),
+        (outer, inner) => format!("{outer}.{inner}"),
+    }
+}
+
+fn tunnel(flow: &FlowRecord) -> String {
+    let direction = first_direction(flow);
+    match (direction.tunnel_type.name(), direction.tunnel_id) {
+        (None, _) => String::new(),
+        (Some(name), None) => name.into(),
+        (Some(name), Some(identifier)) => format!("{name} {identifier}"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use weir_flow::EndReason;
+    use weir_packet::ipv4_mapped;
+
+    /// A record of one UDP packet.
+    pub fn udp(bytes: u64) -> FlowRecord {
+        FlowRecord {
+            source: ipv4_mapped([192, 0, 2, 1]),
+            destination: ipv4_mapped([198, 51, 100, 20]),
+            source_port: 5000,
+            destination_port: 53,
+            protocol: 17,
+            forward: Direction { packets: 1, bytes, frame_bytes: bytes + 14, ..Direction::default() },
+            ..FlowRecord::default()
+        }
+    }
+
+    #[test]
+    fn narrow_terminal_has_two_lines_per_flow() {
+        let wide = table(&[udp(100), udp(99)], 2, Some(200));
+        assert_eq!(wide, table(&[udp(100), udp(99)], 2, None));
+        assert_eq!(wide.lines().count(), 4);
+        let narrow = table(&[udp(100), udp(99)], 2, Some(70));
+        assert_eq!(narrow.lines().count(), 7);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
+    }
+
+    #[test]
+    fn bidirectional_tcp_flow_with_short_addresses_fits_100_columns() {
+        let mut flow = udp(9_999_999);
+        flow.protocol = 6;
+        flow.reverse = flow.forward;
+        flow.forward.tcp_flags = 0x1b;
+        flow.end_reason = EndReason::EndOfFlow;
+        let text = table(&[flow], 1, None);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.contains(" SAPF ") && text.contains(" end\n"), "{text}");
+    }
+
+    #[test]
+    fn reverse_only_record_shows_its_reverse_direction() {
+        let mut flow = udp(0);
+        flow.protocol = 1;
+        flow.reverse = Direction { packets: 1, icmp: [3, 1], vlan: 7, ..flow.forward };
+        flow.forward = Direction::default();
+        let text = table(&[flow], 1, None);
+        assert!(text.contains("icmp 3/1") && text.contains(" 7\n"), "{text}");
+    }
+}
