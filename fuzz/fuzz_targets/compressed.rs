@@ -1,9 +1,9 @@
-//! gzip and zstd streams: the octets behind a magic number.
+//! gzip and zstd streams: the input follows a magic number.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-/// Compression makes much of little, but no more than this, or reading takes too long.
+/// Limit of frames and errors: a small input may decompress to many.
 const LIMIT: usize = 1 << 24;
 
 fuzz_target!(|input: (bool, &[u8])| {

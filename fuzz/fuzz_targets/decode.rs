@@ -1,4 +1,4 @@
-//! The decoder: any octets, as any link type, with and without decapsulation.
+//! The decoder: any bytes, as any link type, with and without decapsulation.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! pcap: the first octets choose the variant, the rest follows the file header.
+//! pcap: the first bytes select the variant, the rest follows the file header.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,6 +11,6 @@ fuzz_target!(|input: (u8, u8, &[u8])| {
         _ => (magic.to_be_bytes(), if variant & 0x40 == 0 { [0, 2, 0, 4] } else { [0, 2, 0, 2] }),
     };
     let bytes = [&magic[..], &version, rest].concat();
-    // A record has 16 octets at least; the end may be told as well.
+    // A record has at least 16 bytes; the end may add an error.
     weir_fuzz::read_every_way(&bytes, piece.into(), bytes.len() / 16 + 1);
 });

@@ -1,4 +1,4 @@
-//! pcapng, or anything else that is not compressed: the octets as they are.
+//! pcapng, or anything else that is not compressed: the input unchanged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,6 +8,6 @@ fuzz_target!(|input: (u8, &[u8])| {
     if let [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] | [0x50..=0x5f, 0x2a, ..] = bytes {
         return;
     }
-    // A block has 12 octets at least; the end may be told as well.
+    // A block has at least 12 bytes; the end may add an error.
     weir_fuzz::read_every_way(bytes, piece.into(), bytes.len() / 12 + 1);
 });

@@ -1,7 +1,7 @@
-//! What the fuzz targets have in common: reading a capture to its end, in every way there is.
+//! Shared by the fuzz targets: reads a capture to its end from memory, from a stream and merged.
 //!
-//! Always true: whatever the octets are, memory and stream give the same frames and the same errors in the same
-//! order, the number of both is bounded by the input, and nothing panics.
+//! Invariants, for any input: memory and stream give the same frames and the same errors in the
+//! same order, the input limits the number of both, and nothing panics.
 #![forbid(unsafe_code)]
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,30 +9,31 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use weir_capture::{Error, Source, from_bytes, from_reader, merge};
 
-/// What a source said: frames as a digest of all there is to them, errors in words with their place among the frames.
+/// Everything that a source delivers: number and digest of its frames, and its errors with the
+/// number of frames before each.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Content {
     frames: usize,
     digest: u64,
     errors: Vec<(usize, String)>,
 }
 
-/// Hands over at most so many octets at a time.
+/// A reader that returns at most `piece_bytes` per call.
 struct Pieces {
     bytes: Cursor<Vec<u8>>,
-    octets: usize,
+    piece_bytes: usize,
 }
 
 impl Read for Pieces {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let most = into.len().min(self.octets);
+        let most = into.len().min(self.piece_bytes);
         self.bytes.read(&mut into[..most])
     }
 }
 
-/// Everything that a source says, at most `limit` frames and errors.
-fn tell(source: &mut dyn Source, limit: usize) -> Told {
-    let mut told = Told::default();
+/// Reads a source to its end, which must come after at most `limit` frames and errors.
+fn content(source: &mut dyn Source, limit: usize) -> Content {
+    let mut content = Content::default();
     let mut hasher = DefaultHasher::new();
     loop {
         match source.burst() {
@@ -41,35 +42,35 @@ fn tell(source: &mut dyn Source, limit: usize) -> Told {
                 assert!(!burst.is_empty());
                 for frame in &burst {
                     assert!(frame.wire_bytes as usize >= frame.bytes.len());
-                    let facts = (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_clamped, frame.interface);
-                    (frame.bytes, facts).hash(&mut hasher);
+                    let fields = (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_clamped, frame.interface);
+                    (frame.bytes, fields).hash(&mut hasher);
                 }
-                told.frames += burst.len();
+                content.frames += burst.len();
             }
-            Err(error) => told.errors.push((told.frames, error.to_string())),
+            Err(error) => content.errors.push((content.frames, error.to_string())),
         }
-        assert!(told.frames + told.errors.len() <= limit, "more is told than the input can hold");
+        assert!(content.frames + content.errors.len() <= limit, "more frames than the input can hold");
     }
     assert!(source.burst().is_ok_and(|burst| burst.is_none()), "the end stays the end");
-    told.digest = hasher.finish();
-    told
+    content.digest = hasher.finish();
+    content
 }
 
-/// Reads a capture as a whole and in pieces, and compares.
+/// Reads a capture from memory, from a stream in pieces, and both merged, and compares the results.
 pub fn read_every_way(bytes: &[u8], piece: usize, limit: usize) {
     let name = Path::new("input");
     let stream = || {
-        let pieces = Pieces { bytes: Cursor::new(bytes.to_vec()), octets: piece.max(1) };
+        let pieces = Pieces { bytes: Cursor::new(bytes.to_vec()), piece_bytes: piece.max(1) };
         from_reader(name, Box::new(pieces))
     };
     match (from_bytes(name, bytes.to_vec()), stream()) {
         (Ok(mut whole), Ok(mut pieces)) => {
-            let told = tell(&mut *whole, limit);
-            assert_eq!(told, tell(&mut *pieces, limit));
+            let expected = content(&mut *whole, limit);
+            assert_eq!(expected, content(&mut *pieces, limit));
             let pair = [from_bytes(name, bytes.to_vec()), stream()].map(|source| source.expect("it opened before"));
-            let merged = tell(&mut *merge(pair.into()), 2 * limit);
-            assert_eq!(merged.frames, 2 * told.frames);
-            assert_eq!(merged.errors.len(), 2 * told.errors.len());
+            let merged = content(&mut *merge(pair.into()), 2 * limit);
+            assert_eq!(merged.frames, 2 * expected.frames);
+            assert_eq!(merged.errors.len(), 2 * expected.errors.len());
         }
         (Err(whole), Err(pieces)) => {
             assert_eq!(whole.to_string(), pieces.to_string());

@@ -11,7 +11,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for frame in &burst {
             frames += 1;
             wire_bytes += u64::from(frame.wire_bytes);
-            // Addresses and ports of an untagged IPv4 frame lie at 26..38; only the touch matters here.
+            // Addresses and ports of an untagged IPv4 frame lie at 26..38; only the touch matters
+            // here.
             for word in frame.bytes.get(8..40).unwrap_or_default().chunks_exact(8) {
                 let word = u64::from_le_bytes(word.try_into()?);
                 hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,17 +1,19 @@
 //! Losses of an interface by its own counters (rtnetlink).
 //!
-//! `rx_missed_errors` (no receive buffer) and `rx_fifo_errors` (FIFO overrun) count intact packets that only the NIC
-//! saw. Not counted are damaged frames (`rx_crc_errors`, `rx_length_errors`, `rx_frame_errors`), because they are
-//! no packets, and `rx_over_errors`, in which drivers repeat one of the first two. `rx_dropped` counts what the
-//! kernel dropped between driver and stack, and also packets that no protocol handler takes after AF_PACKET has
-//! seen them; so it is a loss only if no packet reaches the stack.
-//! (/sys/class/net has the same counters, but for the network namespace in which /sys was mounted.)
+//! `rx_missed_errors` (no receive buffer) and `rx_fifo_errors` (FIFO overrun) count intact packets
+//! that only the NIC saw. Not counted are damaged frames (`rx_crc_errors`, `rx_length_errors`,
+//! `rx_frame_errors`), because they are no packets, and `rx_over_errors`, in which drivers repeat
+//! one of the first two. `rx_dropped` counts what the kernel dropped between driver and stack, and
+//! also packets that no protocol handler takes after AF_PACKET has seen them; so it is a loss only
+//! if no packet reaches the stack. (/sys/class/net has the same counters, but for the network
+//! namespace in which /sys was mounted.)
 
 use crate::system;
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-/// Message types and flags of `linux/rtnetlink.h` and `linux/if_link.h`: statistics of an interface, 64 bits.
+/// Message types and flags of `linux/rtnetlink.h` and `linux/if_link.h`: statistics of an
+/// interface, 64 bits.
 const GET_STATS: u16 = 94;
 const NEW_STATS: u16 = 92;
 const LINK_64: u16 = 1;
@@ -54,8 +56,8 @@ impl InterfaceCounters {
         Ok(counters)
     }
 
-    /// Returns the packets lost since then; never fewer than at the previous call, even after the interface was
-    /// removed.
+    /// Returns the packets lost since then; never fewer than at the previous call, even after the
+    /// interface was removed.
     pub fn lost(&mut self) -> InterfaceLosses {
         if !self.frozen
             && let Ok(now) = self.query()

@@ -1,8 +1,8 @@
 //! Decompresses gzip (RFC 1952) and Zstandard (RFC 8878) streams.
 //!
-//! In: a compressed stream. Out: its content, across all members or frames.
-//! Invariants: checksums are verified, and an end inside a member or frame is an error. Errors of the
-//! underlying reader pass through unchanged; all others are an [`io::Error`] that holds a [`StreamError`].
+//! In: a compressed stream. Out: its content, across all members or frames. Invariants: checksums
+//! are verified, and an end inside a member or frame is an error. Errors of the underlying reader
+//! pass through unchanged; all others are an [`io::Error`] that holds a [`StreamError`].
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors::FrameDecoderError};
@@ -54,8 +54,8 @@ impl From<StreamError> for io::Error {
 }
 
 impl Compression {
-    /// Recognizes a compressed stream by its first bytes. A Zstandard stream may begin with skippable
-    /// frames.
+    /// Recognizes a compressed stream by its first bytes. A Zstandard stream may begin with
+    /// skippable frames.
     pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         match head {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -94,8 +94,8 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// Largest window of a Zstandard frame: the default limit of the `zstd` command, and the window that
-/// `zstd --long` writes.
+/// Largest window of a Zstandard frame: the default limit of the `zstd` command, and the window
+/// that `zstd --long` writes.
 const MAX_WINDOW_BYTES: u64 = 128 * 1024 * 1024;
 /// Size of a Zstandard frame header: magic number, descriptor, window, dictionary and content size.
 const MAX_HEADER_BYTES: usize = 18;
@@ -139,8 +139,8 @@ impl<R: BufRead> Read for Zstd<R> {
 impl<R: BufRead> Zstd<R> {
     /// Reads the header of the next frame. Returns false after a skippable frame.
     ///
-    /// The decoder parses the header again. It is parsed here because the decoder limits the window of
-    /// some frames only, and to less than the `zstd` command does.
+    /// The decoder parses the header again. It is parsed here because the decoder limits the window
+    /// of some frames only, and to less than the `zstd` command does.
     fn begin_frame(&mut self) -> io::Result<bool> {
         let mut header = [0; MAX_HEADER_BYTES];
         let magic = &mut header[..4];

@@ -1,9 +1,8 @@
 //! Sources of frames: capture files and live traffic, delivered in bursts.
 //!
-//! In: capture files, pipes, network interfaces. Out: [`Burst`]s of [`Frame`]s: bytes, time, length on the
-//! wire, link type, interface.
-//! Invariants: every record of the input becomes one frame, or one [`Error`] with its place; frames before
-//! damage are delivered. This crate parses no packet.
+//! In: capture files, pipes, network interfaces. Out: [`Burst`]s of [`Frame`]s: bytes, time, length
+//! on the wire, link type, interface. Invariants: every record of the input becomes one frame, or
+//! one [`Error`] with its place; frames before damage are delivered. This crate parses no packet.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod af_packet;

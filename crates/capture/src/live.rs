@@ -4,8 +4,8 @@
 //! SCHEME:NAME[,key=value]...       af_packet:eth0,queues=4       dpdk:0000:17:00.0,queues=8
 //! SCHEME:NAME+NAME[,...]           af_packet:eth0+eth1: the two directions of a network tap, merged
 //! ```
-//! Out: one [`LiveSource`] per receive queue, each to be read by its own thread. Both directions of a flow
-//! are delivered by the same one.
+//! Out: one [`LiveSource`] per receive queue, each to be read by its own thread. Both directions of
+//! a flow are delivered by the same one.
 
 use crate::live_error::LiveError;
 use crate::tap::{self, Tap};
@@ -41,8 +41,8 @@ pub fn open_live(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error>
     Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn LiveSource + Send>).collect())
 }
 
-/// Returns the devices of a live source without settings: `af_packet:eth0` for `af_packet:eth0,queues=4`;
-/// several for a tap.
+/// Returns the devices of a live source without settings: `af_packet:eth0` for
+/// `af_packet:eth0,queues=4`; several for a tap.
 pub fn devices(source: &str) -> Vec<String> {
     let without_settings = |name: String| name.split(',').next().unwrap_or_default().to_owned();
     interface_sources(source).into_iter().map(without_settings).collect()
@@ -59,8 +59,8 @@ fn interface_sources(source: &str) -> Vec<String> {
     interfaces.split('+').map(|interface| format!("{scheme}:{interface}{settings}")).collect()
 }
 
-/// Returns whether the interface of one of the [`devices`] is up and has a link; `None` if it does not
-/// exist or is not the kernel's.
+/// Returns whether the interface of one of the [`devices`] is up and has a link; `None` if it does
+/// not exist or is not the kernel's.
 pub fn has_link(device: &str) -> Option<bool> {
     match device.split_once(':') {
         Some((_, interface)) if !device.starts_with(DPDK) => system::has_link(interface).ok(),

@@ -1,13 +1,13 @@
 //! Memory-mapped files, and prefetching.
 //!
-//! A mapped file is read without a copy and without a system call per packet. In return, other processes
-//! can change the file while it is read:
-//! * *Truncated*: reading the missing part raises `SIGBUS`, which ends the process. Captures are written once
-//!   and grow at the end; read a file that is rotated by truncation through a pipe (`cat file | weir read -`),
-//!   which reports the cut like any other.
+//! A mapped file is read without a copy and without a system call per packet. In return, other
+//! processes can change the file while it is read:
+//! * *Truncated*: reading the missing part raises `SIGBUS`, which ends the process. Captures are
+//!   written once and grow at the end; read a file that is rotated by truncation through a pipe
+//!   (`cat file | weir read -`), which reports the cut like any other.
 //! * *Extended*: the map ends where the file ended when it was opened.
-//! * *Overwritten*: frames may hold old or new bytes. Every length is loaded once, compared with the size of
-//!   the map, and then used, so a frame never exceeds the map.
+//! * *Overwritten*: frames may hold old or new bytes. Every length is loaded once, compared with
+//!   the size of the map, and then used, so a frame never exceeds the map.
 
 use std::fs::File;
 use std::io;
@@ -22,10 +22,11 @@ impl Map {
     /// The operating system cannot map the file.
     #[allow(unsafe_code)]
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        // SAFETY: the map is private to this process and read-only, and lives as long as every slice of it. The
-        // call cannot prove that no other process changes the file; the module documentation describes that
-        // case. No value read from the map is used as a proof about another read of it: parsers copy header
-        // fields, check the copies, and take slices within the map's fixed length.
+        // SAFETY: the map is private to this process and read-only, and lives as long as every
+        // slice of it. The call cannot prove that no other process changes the file; the module
+        // documentation describes that case. No value read from the map is used as a proof about
+        // another read of it: parsers copy header fields, check the copies, and take slices within
+        // the map's fixed length.
         let map = unsafe { memmap2::Mmap::map(file)? };
         // The advice only affects speed, so a refusal is ignored.
         #[cfg(unix)]

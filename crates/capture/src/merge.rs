@@ -4,10 +4,10 @@
 //! fetch: copy one burst of every input whose frames are used up
 //! fill:  take the oldest of the inputs' next frames, until the burst is full or an input is used up
 //! ```
-//! Invariants: the next frame is the oldest of all inputs' next frames; of frames with equal times, that of
-//! the input named first. Within an input the order does not change, even where its time goes back:
-//! nothing is sorted.
-//! Cost: a copy of each frame, and a heap with one entry per input. A single input is not copied.
+//! Invariants: the next frame is the oldest of all inputs' next frames; of frames with equal times,
+//! that of the input named first. Within an input the order does not change, even where its time
+//! goes back: nothing is sorted. Cost: a copy of each frame, and a heap with one entry per input. A
+//! single input is not copied.
 
 use crate::{BURST, Burst, Error, Frame, Progress, Source};
 use std::cmp::Reverse;
@@ -15,9 +15,9 @@ use std::collections::{BinaryHeap, HashMap};
 
 /// Merges inputs into one source in time order. A single input is returned as it is.
 ///
-/// Interfaces of different inputs stay distinct: they are numbered from 0 in the order of their first frames
-/// in the merged source. Damage in one input is reported once; the others continue, and so does that one
-/// where possible.
+/// Interfaces of different inputs stay distinct: they are numbered from 0 in the order of their
+/// first frames in the merged source. Damage in one input is reported once; the others continue,
+/// and so does that one where possible.
 pub fn merge(mut inputs: Vec<Box<dyn Source + Send>>) -> Box<dyn Source + Send> {
     match inputs.pop() {
         Some(only) if inputs.is_empty() => only,
@@ -33,8 +33,8 @@ pub fn merge(mut inputs: Vec<Box<dyn Source + Send>>) -> Box<dyn Source + Send> 
 /// Inputs, and the times of their next frames.
 struct Merge {
     inputs: Vec<BufferedInput>,
-    /// Inputs whose next frame is not known, so that nothing may be delivered before they are read; the
-    /// next one to read is last.
+    /// Inputs whose next frame is not known, so that nothing may be delivered before they are read;
+    /// the next one to read is last.
     empty: Vec<usize>,
     /// Time of the next frame of every other input that has not ended, oldest on top.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
@@ -87,8 +87,8 @@ impl Source for Merge {
             }
             self.empty.pop();
         }
-        // Frames of this burst in order: input, index and interface. Their bytes are borrowed at the end, when
-        // the inputs are not changed any more.
+        // Frames of this burst in order: input, index and interface. Their bytes are borrowed at
+        // the end, when the inputs are not changed any more.
         let mut chosen = arrayvec::ArrayVec::<(usize, usize, u32), BURST>::new();
         while !chosen.is_full()
             && self.empty.is_empty()

@@ -18,12 +18,12 @@ const MAGIC_BYTES: usize = 24;
 /// Bytes that suffice to describe any other content.
 const SAMPLE_BYTES: usize = 64;
 
-/// Opens a capture file: pcap or pcapng, plain or compressed with gzip or Zstandard. `-` is standard
-/// input.
+/// Opens a capture file: pcap or pcapng, plain or compressed with gzip or Zstandard. `-` is
+/// standard input.
 ///
-/// A plain file is mapped into memory. Do not truncate it while it is read: the operating system ends a
-/// process that touches the missing part. Pipes and compressed files are read through a buffer of
-/// bounded size.
+/// A plain file is mapped into memory. Do not truncate it while it is read: the operating system
+/// ends a process that touches the missing part. Pipes and compressed files are read through a
+/// buffer of bounded size.
 ///
 /// # Errors
 /// [`Error::Io`] if it cannot be opened or read, [`Error::NotACapture`] if it has another format.
@@ -181,9 +181,9 @@ fn is_text(head: &[u8]) -> bool {
     !text.is_empty() && text.chars().all(|character| !character.is_control() || character.is_ascii_whitespace())
 }
 
-/// Whether the bytes can be the first record of the Extensible Record Format, which has no magic number:
-/// seconds in bytes 4-7 (little-endian), a type up to 48, and a length (big-endian) of at least the
-/// record's own header.
+/// Whether the bytes can be the first record of the Extensible Record Format, which has no magic
+/// number: seconds in bytes 4-7 (little-endian), a type up to 48, and a length (big-endian) of at
+/// least the record's own header.
 fn is_erf(head: &[u8]) -> bool {
     let [_, _, _, _, a, b, c, d, kind, _, high, low, ..] = *head else { return false };
     // 1995 to 2050: such NICs have existed since 1995.

@@ -1,22 +1,25 @@
 //! pcap files (draft-ietf-opsawg-pcap), as tcpdump writes them since 1988.
 //!
-//! In: a file header of 24 bytes, then records: a header of 16 bytes and the captured bytes. All variants
-//! are supported: both byte orders; micro- and nanoseconds; the "modified" records of 24 bytes that
-//! Alexey Kuznetzov's patch to libpcap wrote (Red Hat 6.1); swapped lengths before version 2.4.
+//! In: a file header of 24 bytes, then records: a header of 16 bytes and the captured bytes. All
+//! variants are supported: both byte orders; micro- and nanoseconds; the "modified" records of 24
+//! bytes that Alexey Kuznetzov's patch to libpcap wrote (Red Hat 6.1); swapped lengths before
+//! version 2.4.
 //!
 //! Invariants: the time of a frame is the sum of seconds and fraction, even where the fraction is a
-//! second or more, as many tools write it; the seconds are unsigned, so every time is between 1970 and
+//! second or more, as many tools write it; the seconds are unsigned, so every time is between 1970
+//! and
 //! 2106. An impossible record ends the file, because nothing says where the next one begins.
 //!
-//! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither reports the
-//! place of damage.
+//! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither
+//! reports the place of damage.
 
 use crate::error::{Damage, FormatError};
 use crate::map::prefetch;
 use crate::reader::{Format, MAX_CAPTURED, Step};
 use crate::{Burst, Frame};
 
-/// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next header.
+/// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next
+/// header.
 const PREFETCH_BYTES: usize = 2048;
 
 /// Bytes of the file header.

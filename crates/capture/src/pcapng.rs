@@ -1,16 +1,18 @@
 //! pcapng files (draft-ietf-opsawg-pcapng).
 //!
-//! In: sections, each with its own byte order and interfaces, made of blocks that carry their length.
-//! Out: frames of enhanced, simple and obsolete packet blocks; every other block is skipped.
+//! In: sections, each with its own byte order and interfaces, made of blocks that carry their
+//! length. Out: frames of enhanced, simple and obsolete packet blocks; every other block is
+//! skipped.
 //!
-//! Invariants: damage inside a block costs that block alone, because its length leads to the next one; an
-//! impossible length ends the file. A damaged interface block still takes its number, so that no packet is
-//! attributed to another interface. Interfaces are numbered across the whole file: those of a later section
-//! follow those of the earlier ones. Of the options, only the resolution and the offset of an interface's
-//! times are read.
+//! Invariants: damage inside a block costs that block alone, because its length leads to the next
+//! one; an impossible length ends the file. A damaged interface block still takes its number, so
+//! that no packet is attributed to another interface. Interfaces are numbered across the whole
+//! file: those of a later section follow those of the earlier ones. Of the options, only the
+//! resolution and the offset of an interface's times are read.
 //!
-//! Why no library: the crate pcap-parser allocates a vector of options per packet and reports neither the
-//! place of damage in a block nor the way past it. The tests compare this module with it.
+//! Why no library: the crate pcap-parser allocates a vector of options per packet and reports
+//! neither the place of damage in a block nor the way past it. The tests compare this module with
+//! it.
 
 use crate::Frame;
 use crate::error::Damage;
@@ -58,7 +60,8 @@ impl Resolution {
         match power {
             _ if value & 0x80 != 0 => Self::Binary(power),
             0..=9 => Self::Coarse(10_u64.pow(u32::from(9 - power))),
-            // 2^64 units finer than 10^-28 s are less than a nanosecond: any divisor that large gives 0.
+            // 2^64 units finer than 10^-28 s are less than a nanosecond: any divisor that large
+            // gives 0.
             _ => Self::Fine(10_u64.checked_pow(u32::from(power - 9)).unwrap_or(u64::MAX)),
         }
     }
@@ -242,7 +245,8 @@ impl Pcapng {
         self.timed(u32::from(self.order.half(header, 0)), header, data)
     }
 
-    /// A packet with a time: the two kinds of block differ only in the size of the interface number.
+    /// A packet with a time: the two kinds of block differ only in the size of the interface
+    /// number.
     #[inline]
     fn timed<'a>(&mut self, interface: u32, header: &[u8; 20], data: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let word = |at: usize| self.order.word(header, at);
@@ -288,7 +292,8 @@ impl Format for Pcapng {
     fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(head) = rest.first_chunk::<8>() else { return Step::More };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
-        // The type of a section header is the same in both byte orders; the block sets the order of what follows.
+        // The type of a section header is the same in both byte orders; the block sets the order of
+        // what follows.
         let (kind, order) = if kind == SECTION_HEADER {
             let Some(start) = rest.first_chunk::<BLOCK_FRAME>() else { return Step::More };
             match ByteOrder::detect([start[8], start[9], start[10], start[11]]) {
@@ -308,8 +313,8 @@ impl Format for Pcapng {
         let tail = order.word(tail, 0) as usize;
         let intact = tail == length;
 
-        // Sections and interfaces count even if their two lengths differ: without them, the packets that
-        // follow would be read wrongly.
+        // Sections and interfaces count even if their two lengths differ: without them, the packets
+        // that follow would be read wrongly.
         let result = match kind {
             SECTION_HEADER => self.section(order, body),
             _ if self.unsupported => Ok(()),

@@ -5,21 +5,21 @@
 //! fill:   from there on, take packets while they are whole in the window
 //! ```
 //! Budget: one header read per frame; no copy, no allocation. A system call only where a stream's
-//! window runs dry, and never for a mapped file. A format sees the bytes from the cursor on and says
-//! what is there; it knows nothing of windows, so mapped and streamed input cannot differ.
+//! window runs dry, and never for a mapped file. A format sees the bytes from the cursor on and
+//! says what is there; it knows nothing of windows, so mapped and streamed input cannot differ.
 
 use crate::error::Damage;
 use crate::window::{ReadError, Window};
 use crate::{Burst, Error, Frame, Progress, Source};
 use std::path::PathBuf;
 
-/// Largest captured length that is accepted. D-Bus and USB captures allow packets of 128 MiB. The snap
-/// length in the file header is no bound: many writers set it to 0 or to less than their packets have.
-/// A random length word exceeds this bound 15 times out of 16.
+/// Largest captured length that is accepted. D-Bus and USB captures allow packets of 128 MiB. The
+/// snap length in the file header is no bound: many writers set it to 0 or to less than their
+/// packets have. A random length word exceeds this bound 15 times out of 16.
 pub(crate) const MAX_CAPTURED: u32 = 256 * 1024 * 1024;
 
-/// A burst ends with the frame that reaches this size, so that a burst fits into the cache and merging
-/// copies little.
+/// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
+/// merging copies little.
 const BURST_BYTES: usize = 256 * 1024;
 
 /// What is at the cursor.
@@ -41,8 +41,9 @@ pub(crate) enum Step<'a> {
 
 /// A capture format.
 pub(crate) trait Format {
-    /// Reads frames from the start of `rest`, which has at most [`BURST_BYTES`], as long as they have
-    /// the most common form, and returns the bytes of their records. [`Format::next`] continues.
+    /// Reads frames from the start of `rest`, which has at most [`BURST_BYTES`], as long as they
+    /// have the most common form, and returns the bytes of their records. [`Format::next`]
+    /// continues.
     fn plain<'a>(&self, _rest: &'a [u8], _burst: &mut Burst<'a>) -> usize {
         0
     }

@@ -1,4 +1,5 @@
-//! Parses the `key=value` settings of sources: `af_packet:eth0,queues=4` or `velan,flows=131072,size=64`.
+//! Parses the `key=value` settings of sources: `af_packet:eth0,queues=4` or
+//! `velan,flows=131072,size=64`.
 
 /// A wrong setting, with the possible ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,8 +108,8 @@ impl<'a> SourceSettings<'a> {
         )
     }
 
-    /// Returns a size in bytes within bounds; the suffixes KiB, MiB and GiB, and k, M and G, are powers of
-    /// 1024.
+    /// Returns a size in bytes within bounds; the suffixes KiB, MiB and GiB, and k, M and G, are
+    /// powers of 1024.
     ///
     /// # Errors
     /// It is no such size.

@@ -1,8 +1,8 @@
 //! Safe wrappers of the system calls that ask about interfaces and configure sockets.
 //!
-//! Why this is sound: every call gets memory of a value that lives across the call, with its size, or a
-//! structure with a pointer to such a value. The kernel writes back plain numbers, for which every bit
-//! pattern is valid. No pointer is kept.
+//! Why this is sound: every call gets memory of a value that lives across the call, with its size,
+//! or a structure with a pointer to such a value. The kernel writes back plain numbers, for which
+//! every bit pattern is valid. No pointer is kept.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
@@ -44,8 +44,8 @@ pub(crate) fn interface_index(name: &str) -> Option<u32> {
 /// Returns the names of all interfaces of this network namespace.
 pub(crate) fn interface_names() -> Vec<String> {
     let mut names = Vec::new();
-    // SAFETY: the list ends with an entry without a name, its names end with 0, and it is freed once, after
-    // the last use.
+    // SAFETY: the list ends with an entry without a name, its names end with 0, and it is freed
+    // once, after the last use.
     unsafe {
         let list = libc::if_nameindex();
         let mut entry = list;
@@ -148,8 +148,8 @@ fn interface_request(name: &str) -> io::Result<libc::ifreq> {
 fn query_interface(command: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     // Any socket will do, and this one needs no permission.
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM)?;
-    // SAFETY: the request lives across the call, and so does what it points to, which is what this command
-    // takes.
+    // SAFETY: the request lives across the call, and so does what it points to, which is what this
+    // command takes.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), command as _, std::ptr::from_mut(request)) })
 }
 
@@ -218,8 +218,8 @@ unsafe impl Plain for libc::xdp_statistics {}
 /// # Errors
 /// The kernel refuses the query.
 pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: c_int, option: c_int) -> io::Result<T> {
-    // SAFETY: by its trait, 0 and everything that the kernel writes are valid; it writes no more than the
-    // given length.
+    // SAFETY: by its trait, 0 and everything that the kernel writes are valid; it writes no more
+    // than the given length.
     unsafe {
         let mut value: T = mem::zeroed();
         let mut bytes = size_of::<T>() as libc::socklen_t;

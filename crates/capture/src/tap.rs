@@ -1,13 +1,15 @@
-//! Several interfaces as one source, for drivers that stamp frames on delivery (AF_XDP, DPDK). A network tap
-//! delivers each direction of a link on its own interface, and a flow has both directions.
+//! Several interfaces as one source, for drivers that stamp frames on delivery (AF_XDP, DPDK). A
+//! network tap delivers each direction of a link on its own interface, and a flow has both
+//! directions.
 //!
 //! ```text
 //! af_xdp:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
-//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in order, and the
-//! times of all frames ascend. The order of frames that arrived at two interfaces between two polls is
-//! unknown. Counters of each direction do not depend on it; TCP analysis that compares both directions may
-//! (round-trip times, spurious retransmissions, duplicate acknowledgments, window probes).
+//! In: a live source per interface. Out: their bursts in turn. Frames of one interface stay in
+//! order, and the times of all frames ascend. The order of frames that arrived at two interfaces
+//! between two polls is unknown. Counters of each direction do not depend on it; TCP analysis that
+//! compares both directions may (round-trip times, spurious retransmissions, duplicate
+//! acknowledgments, window probes).
 
 use crate::live_error::LiveError;
 use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};

@@ -43,8 +43,8 @@ impl AsRef<[u8]> for Whole {
     }
 }
 
-/// A window over a stream. It holds at most the rest of one record and one more read, and doubles when
-/// a record does not fit: never more than twice the largest record that the formats allow.
+/// A window over a stream. It holds at most the rest of one record and one more read, and doubles
+/// when a record does not fit: never more than twice the largest record that the formats allow.
 pub(crate) struct Stream {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -134,8 +134,8 @@ impl Window {
         }
     }
 
-    /// Reads until the window, nothing of which has been consumed, holds this number of bytes, or all
-    /// of a shorter input.
+    /// Reads until the window, nothing of which has been consumed, holds this number of bytes, or
+    /// all of a shorter input.
     pub(crate) fn fill(&mut self, bytes: usize) -> Result<(), ReadError> {
         while self.bytes().len() < bytes && self.more(&mut 0)? {}
         Ok(())

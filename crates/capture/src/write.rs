@@ -1,4 +1,5 @@
-//! Writes pcap files (draft-ietf-opsawg-pcap) with nanosecond times, little-endian on every machine.
+//! Writes pcap files (draft-ietf-opsawg-pcap) with nanosecond times, little-endian on every
+//! machine.
 
 use crate::source::Frame;
 use std::io::{self, BufWriter, Write};
@@ -9,7 +10,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Writes frames to a pcap file through a buffer.
 ///
-/// Call [`PcapWriter::finish`] at the end: dropping the writer writes the buffer, too, but ignores errors.
+/// Call [`PcapWriter::finish`] at the end: dropping the writer writes the buffer, too, but ignores
+/// errors.
 pub struct PcapWriter<W: Write> {
     output: BufWriter<W>,
     link_type: u16,
@@ -34,7 +36,8 @@ impl<W: Write> PcapWriter<W> {
     /// Writes one frame, cut to the snap length.
     ///
     /// # Errors
-    /// The output cannot be written; `InvalidInput` for a frame of another link type or a time after 2106.
+    /// The output cannot be written; `InvalidInput` for a frame of another link type or a time
+    /// after 2106.
     pub fn write(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let refuse = |error| Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         if frame.link_type != self.link_type {

@@ -1,5 +1,5 @@
-//! Live traffic by AF_PACKET, between interfaces made for the test: what is handed over is what was sent, and what is not is
-//! counted, to the packet.
+//! Live traffic by AF_PACKET, between interfaces made for the test: every sent frame is either
+//! delivered or counted as lost.
 
 mod network;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Instant;
 use weir_capture::{Error, LiveError, LiveSource, open_live};
 
-/// A frame as it was handed over.
+/// A delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     bytes: Vec<u8>,
@@ -75,11 +75,11 @@ fn rest(source: &mut Live) -> Vec<Seen> {
     seen
 }
 
-/// Takes from a source until so many frames have come.
+/// Takes from a source until this number of frames was read.
 fn take_until(source: &mut Live, frames: usize) -> Vec<Seen> {
     let (mut seen, started) = (Vec::new(), Instant::now());
     while seen.len() < frames {
-        assert!(take(source, &mut seen), "a source that nobody stopped does not end");
+        assert!(take(source, &mut seen), "a source that was not stopped does not end");
         assert!(started.elapsed() < BOUND, "{} of {frames} frames came", seen.len());
     }
     seen
@@ -130,7 +130,7 @@ fn captured() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_frame_arrives_as_it_was_sent_in_order_with_its_vlan_tags() {
+fn every_frame_is_delivered_unchanged_in_order_with_its_vlan_tags() {
     if !network() {
         return;
     }
@@ -151,7 +151,7 @@ fn every_frame_arrives_as_it_was_sent_in_order_with_its_vlan_tags() {
 }
 
 #[test]
-fn an_interface_gives_what_it_sends_as_well_as_what_it_receives() {
+fn sent_and_received_frames_are_captured() {
     if !network() {
         return;
     }
@@ -168,7 +168,7 @@ fn an_interface_gives_what_it_sends_as_well_as_what_it_receives() {
 }
 
 #[test]
-fn directions_fragments_and_what_is_tagged_of_two_addresses_meet_in_one_queue() {
+fn directions_fragments_and_tagged_frames_of_two_addresses_reach_one_queue() {
     if !network() {
         return;
     }
@@ -215,7 +215,8 @@ fn directions_fragments_and_what_is_tagged_of_two_addresses_meet_in_one_queue() 
     assert!(homes.values().all(|queues| queues.len() == 1), "{homes:?}");
     assert!(handed.iter().all(|&frames| frames > 0), "all queues have something: {handed:?}");
     assert_eq!(without_ip, [3, 0, 0, 0]);
-    // The other way round the kernel shows frames from another place on: what is sent goes where what is received goes.
+    // The other way round the kernel shows frames from another place on: what is sent goes where
+    // what is received goes.
     drop(queues);
     let mut queues = open("af_packet:left,queues=4,blocks=16");
     let mut other_way = Sender::new(RIGHT);
@@ -231,7 +232,7 @@ fn directions_fragments_and_what_is_tagged_of_two_addresses_meet_in_one_queue() 
 }
 
 #[test]
-fn what_the_ring_has_no_room_for_is_counted_to_the_packet() {
+fn packets_dropped_by_a_full_ring_are_counted_exactly() {
     if !network() {
         return;
     }
@@ -257,18 +258,18 @@ fn what_the_ring_has_no_room_for_is_counted_to_the_packet() {
         for source in &mut sources {
             let before = source.losses().kernel;
             rest(source);
-            assert!(source.losses().kernel >= before, "losses are told since the beginning");
+            assert!(source.losses().kernel >= before, "losses are reported since the beginning");
             account[0] += source.progress().done_bytes / 62;
             account[1] += source.losses().kernel;
             assert_eq!([source.losses().nic, source.losses().ring], [0, 0]);
         }
         assert!(account[1] > SENT / 2, "the ring was too small on purpose: {account:?}");
-        assert_eq!(account[0] + account[1], SENT, "{queues} queues: handed over and dropped: {account:?}");
+        assert_eq!(account[0] + account[1], SENT, "{queues} queues: delivered and dropped: {account:?}");
     }
 }
 
 #[test]
-fn what_comes_while_a_source_is_stopped_is_handed_over_or_not_counted() {
+fn frames_that_arrive_during_stop_are_delivered_or_not_counted() {
     if !network() {
         return;
     }
@@ -281,7 +282,7 @@ fn what_comes_while_a_source_is_stopped_is_handed_over_or_not_counted() {
             }
         });
         take_until(&mut source, 100);
-        // The source itself fails if the kernel counted more than it handed over.
+        // The source itself fails if the kernel counted more than it delivered.
         let seen = rest(&mut source);
         let numbers: Vec<u32> =
             seen.iter().map(|seen| u32::from_be_bytes(*seen.bytes[14..].first_chunk().unwrap())).collect();
@@ -292,7 +293,7 @@ fn what_comes_while_a_source_is_stopped_is_handed_over_or_not_counted() {
 }
 
 #[test]
-fn a_frame_on_a_quiet_link_comes_without_others_behind_it() {
+fn frame_on_an_idle_link_is_delivered_without_later_frames() {
     if !network() {
         return;
     }
@@ -309,7 +310,7 @@ fn a_frame_on_a_quiet_link_comes_without_others_behind_it() {
 }
 
 #[test]
-fn a_snap_length_cuts_frames_and_a_small_block_too_with_their_true_length_told() {
+fn snap_length_and_small_blocks_cut_frames_but_keep_their_length_on_the_wire() {
     if !network() {
         return;
     }
@@ -340,7 +341,7 @@ fn a_snap_length_cuts_frames_and_a_small_block_too_with_their_true_length_told()
 }
 
 #[test]
-fn the_loopback_interface_gives_each_packet_once() {
+fn loopback_interface_delivers_each_packet_once() {
     if !network() {
         return;
     }
@@ -359,7 +360,7 @@ fn the_loopback_interface_gives_each_packet_once() {
 }
 
 #[test]
-fn what_the_host_has_not_cut_into_segments_comes_whole() {
+fn unsegmented_packets_of_the_host_are_delivered_whole() {
     if !network() {
         return;
     }
@@ -395,7 +396,7 @@ fn what_the_host_has_not_cut_into_segments_comes_whole() {
 }
 
 #[test]
-fn a_tunnel_gives_raw_ip() {
+fn tunnel_interface_delivers_raw_ip() {
     if !network() {
         return;
     }
@@ -424,7 +425,7 @@ fn a_tunnel_gives_raw_ip() {
 }
 
 #[test]
-fn an_interface_may_go_down_come_up_change_its_mtu_and_in_the_end_be_removed() {
+fn interface_may_go_down_and_up_and_change_its_mtu_until_it_is_removed() {
     if !network() {
         return;
     }
@@ -482,7 +483,7 @@ fn number_of(interface: &str) -> u32 {
 }
 
 #[test]
-fn frames_of_a_tap_come_in_the_order_of_their_times_with_the_number_of_their_interface() {
+fn tap_delivers_frames_in_time_order_with_their_interface_index() {
     if !network() {
         return;
     }
@@ -504,7 +505,7 @@ fn frames_of_a_tap_come_in_the_order_of_their_times_with_the_number_of_their_int
 }
 
 #[test]
-fn a_direction_of_a_tap_that_is_quiet_or_removed_holds_the_other_up_for_a_moment_only() {
+fn idle_or_removed_interface_of_a_tap_delays_the_other_only_briefly() {
     if !network() {
         return;
     }
@@ -529,7 +530,7 @@ fn a_direction_of_a_tap_that_is_quiet_or_removed_holds_the_other_up_for_a_moment
 }
 
 #[test]
-fn programs_that_name_the_same_group_share_the_traffic() {
+fn sources_of_one_fanout_group_share_the_traffic() {
     if !network() {
         return;
     }
@@ -548,7 +549,7 @@ fn programs_that_name_the_same_group_share_the_traffic() {
 }
 
 #[test]
-fn promiscuous_mode_is_on_unless_told_otherwise_and_ends_with_the_source() {
+fn promiscuous_mode_is_on_by_default_and_ends_with_the_source() {
     if !network() {
         return;
     }
@@ -567,7 +568,7 @@ fn promiscuous_mode_is_on_unless_told_otherwise_and_ends_with_the_source() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_refused_with_what_to_do() {
+fn sources_that_cannot_be_opened_are_refused_with_the_remedy() {
     if !network() {
         return;
     }
@@ -582,7 +583,7 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn without_the_permission_the_capability_is_named() {
+fn missing_capability_is_named() {
     let told = std::thread::spawn(|| {
         // Of this thread alone. Version 3 of the structure, and no capability.
         let header: [u32; 2] = [0x2008_0522, 0];

@@ -1,5 +1,5 @@
-//! Live traffic by AF_XDP, between interfaces made for the test: what is handed over is what was sent, and what is not is
-//! counted, to the packet.
+//! Live traffic by AF_XDP, between interfaces made for the test: every sent frame is either
+//! delivered or counted as lost.
 
 mod network;
 
@@ -16,9 +16,10 @@ use weir_capture::{Burst, LiveSource, Losses, open_live};
 
 type Sources = Vec<Box<dyn LiveSource + Send>>;
 
-/// Takes the test into a network with so many queues, alone: a process that another test starts would have a copy of what is open here
-/// until it is on its way, so that a program stays at its interface. `None`, with a loud reason, where that is not
-/// permitted, or the kernel or container has no AF_XDP.
+/// Takes the test into a network with so many queues, alone: a process that another test starts
+/// would have a copy of what is open here until it is on its way, so that a program stays at its
+/// interface. `None`, with a loud reason, where that is not permitted, or the kernel or container
+/// has no AF_XDP.
 fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,8 +166,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Reads every queue on a thread of its own while `body` runs, which may look at how many frames have come; then
-/// stops all, and reads them to the end.
+/// Reads every queue on a thread of its own while `body` runs, which may look at how many frames
+/// have come; then stops all, and reads them to the end.
 fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
     let (come, stop) = (Come::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -265,7 +266,7 @@ fn once_each(seen: &Seen, frames: u64, snap: Option<usize>, case: &str) {
 const PLACES: [&str; 2] = ["native", "generic"];
 
 #[test]
-fn every_packet_arrives_once_through_four_queues() {
+fn every_packet_of_four_queues_is_delivered_once() {
     let Some(_alone) = network(4) else { return };
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,mode=copy,attach={place}"));
@@ -277,7 +278,7 @@ fn every_packet_arrives_once_through_four_queues() {
 }
 
 #[test]
-fn every_packet_arrives_once_through_one_queue() {
+fn every_packet_of_one_queue_is_delivered_once() {
     let Some(_alone) = network(1) else { return };
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,attach={place},frames=256"));
@@ -288,7 +289,7 @@ fn every_packet_arrives_once_through_one_queue() {
 }
 
 #[test]
-fn what_is_cut_keeps_its_length_on_the_wire() {
+fn cut_frames_keep_their_length_on_the_wire() {
     let Some(_alone) = network(4) else { return };
     for place in PLACES {
         for snap in [64, 128, 1459] {
@@ -300,7 +301,7 @@ fn what_is_cut_keeps_its_length_on_the_wire() {
 }
 
 #[test]
-fn queues_that_are_not_read_go_on_to_the_stack() {
+fn frames_of_unselected_queues_reach_the_stack() {
     let Some(_alone) = network(4) else { return };
     for (place, more) in [("native", ""), ("generic", ""), ("native", ",snap=64"), ("generic", ",snap=64")] {
         let sources = open(&format!("af_xdp:right,queues=1-2,attach={place}{more}"));
@@ -342,13 +343,14 @@ fn driver_on_threads() -> bool {
 }
 
 #[test]
-fn what_an_overload_loses_is_counted_to_the_packet() {
+fn losses_under_overload_are_counted_exactly() {
     let Some(_alone) = network(4) else { return };
     for (place, on_threads) in [("native", false), ("native", true), ("generic", false)] {
         for queues in ["", ",queues=0"] {
             // Nobody reads meanwhile, and there is room for 128 frames of each queue.
             let sources = open(&format!("af_xdp:right,attach={place},frames=128{queues}"));
-            // Where the driver works on a thread of its own, its queue runs over, too, and it refuses what is sent.
+            // Where the driver works on a thread of its own, its queue runs over, too, and it
+            // refuses what is sent.
             if on_threads && !driver_on_threads() {
                 continue;
             }
@@ -359,12 +361,12 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
             for number in 0..20_000 {
                 *(if left.send(&frame(number, octets_of(number))) { &mut sent } else { &mut refused }) += 1;
             }
-            // Behind the driver, what the sender's device refuses was refused by the queue before the program: the
-            // kernel's loss, if the whole interface is read.
+            // Behind the driver, what the sender's device refuses was refused by the queue before
+            // the program: the kernel's loss, if the whole interface is read.
             let all = if place == "generic" && !one { sent + refused } else { sent };
             let mut passed = 0;
             let seen = read(sources, |come| {
-                until("all have come or are told as lost", || {
+                until("all have come or are reported as lost", || {
                     passed += stack.received().len() as u64;
                     come.frames() + come.lost() + passed >= all
                 });
@@ -375,7 +377,8 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
                 seen.queues, seen.losses
             );
             assert_eq!(seen.errors, Vec::<String>::new());
-            // A driver's thread that hardly runs refuses nearly all, and the little that it takes may find room.
+            // A driver's thread that hardly runs refuses nearly all, and the little that it takes
+            // may find room.
             assert!(seen.losses.kernel > 0 || on_threads && refused > 0, "{case}");
             assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
             eprintln!("{case}");
@@ -386,7 +389,7 @@ fn what_an_overload_loses_is_counted_to_the_packet() {
 }
 
 #[test]
-fn the_program_goes_with_its_sources() {
+fn program_is_detached_with_its_sources() {
     let Some(_alone) = network(4) else { return };
     let attached = || ip("link show dev right").contains("xdp");
     for place in PLACES {
@@ -395,7 +398,7 @@ fn the_program_goes_with_its_sources() {
         assert!(refused("af_xdp:right").contains("another XDP program"), "{}", refused("af_xdp:right"));
         drop(sources);
         assert!(!attached());
-        // Stopped, they hand over what has come, and packets go on to the stack.
+        // Stopped, they deliver what has come, and packets go on to the stack.
         let mut sources = open(&format!("af_xdp:right,attach={place}"));
         let (left, stack) = (Raw::at(LEFT, 0), Raw::at(RIGHT, libc::ETH_P_IP));
         (0..100).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
@@ -419,7 +422,7 @@ fn the_program_goes_with_its_sources() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn sources_that_cannot_be_opened_are_refused_with_the_cause() {
     let Some(_alone) = network(4) else { return };
     drop(open("af_xdp:right"));
     for (source, why) in [
@@ -461,7 +464,7 @@ fn keep_capabilities(kept: &[u32]) {
 }
 
 #[test]
-fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
+fn missing_capabilities_are_named_and_sufficient() {
     const NET_ADMIN: u32 = 12;
     const NET_RAW: u32 = 13;
     const BPF: u32 = 39;
@@ -484,7 +487,7 @@ fn without_capabilities_it_says_which_it_takes_and_those_suffice() {
 }
 
 #[test]
-fn an_interface_that_goes_down_and_comes_back_is_read_on() {
+fn interface_that_goes_down_and_up_continues() {
     let Some(_alone) = network(4) else { return };
     for place in PLACES {
         let seen = read(open(&format!("af_xdp:right,attach={place}")), |come| {
@@ -501,7 +504,7 @@ fn an_interface_that_goes_down_and_comes_back_is_read_on() {
 }
 
 #[test]
-fn an_interface_that_is_removed_ends_its_sources_with_an_error() {
+fn removed_interface_ends_its_sources_with_an_error() {
     let Some(_alone) = network(4) else { return };
     let seen = read(open("af_xdp:right"), |come| {
         send_slowly(0..1000, come);

@@ -9,7 +9,8 @@ type BpfFilter = unsafe extern "C" fn(*const BpfInstruction, *const u8, c_uint, 
 
 /// libpcap's interpreter; `None`, loudly, where there is none.
 fn theirs() -> Option<(Library, BpfFilter)> {
-    // SAFETY: loading libpcap asks nothing of the program, and the function has the type of pcap/bpf.h.
+    // SAFETY: loading libpcap asks nothing of the program, and the function has the type of
+    // pcap/bpf.h.
     let loaded = unsafe {
         Library::new("libpcap.so.0.8").or_else(|_| Library::new("libpcap.so.1")).and_then(|library| {
             library.get::<BpfFilter>(b"bpf_filter\0").map(|function| *function).map(|f| (library, f))
@@ -22,7 +23,8 @@ fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> BpfIn
     BpfInstruction { code, jump_true, jump_false, constant }
 }
 
-/// An instruction that has `behind` others behind it. Loads reach a little beyond the longest frame.
+/// An instruction that has `behind` others behind it. Loads reach a little beyond the longest
+/// frame.
 fn any_instruction(behind: u8) -> impl Strategy<Value = BpfInstruction> {
     let select = proptest::sample::select::<u16>;
     let value = || prop_oneof![0..100_u32, any::<u32>(), Just(u32::MAX)];
@@ -45,7 +47,8 @@ fn any_instruction(behind: u8) -> impl Strategy<Value = BpfInstruction> {
     ]
 }
 
-/// A program that sets every scratch word (theirs does not), does something, and returns a bit of what came of it.
+/// A program that sets every scratch word (theirs does not), does something, and returns a bit of
+/// what came of it.
 fn any_program() -> impl Strategy<Value = Vec<BpfInstruction>> {
     let body =
         (0..40_u8).prop_flat_map(|length| (0..length).map(|at| any_instruction(length - at)).collect::<Vec<_>>());
@@ -67,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn every_program_keeps_what_libpcap_keeps(
+    fn every_program_matches_the_frames_that_libpcap_matches(
         program in any_program(),
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
         more in 0..2000_u32,
@@ -75,13 +78,14 @@ proptest! {
         let Some((_library, bpf_filter)) = theirs() else { return Ok(()) };
         let wire_bytes = bytes.len() as u32 + more;
         let filter = CompiledFilter::from_instructions(&program).expect("it is one that runs");
-        // SAFETY: the program was checked, and so was that it ends; the octets are as many as is said.
+        // SAFETY: the program was checked, and so was that it ends; the octets are as many as is
+        // said.
         let kept = unsafe { bpf_filter(program.as_ptr(), bytes.as_ptr(), wire_bytes, bytes.len() as c_uint) };
         prop_assert_eq!(filter.matches(&bytes, wire_bytes), kept > 0);
     }
 
     #[test]
-    fn no_instructions_at_all_can_make_it_panic_or_hang(
+    fn random_instructions_neither_panic_nor_hang(
         program in proptest::collection::vec(
             any::<(u16, u8, u8, u32)>().prop_map(|(code, t, f, k)| instruction(code & 0xff, t & 7, f & 7, k & 0x1f)),
             0..20,
@@ -107,7 +111,7 @@ fn frame(link_type: u16, bytes: &[u8]) -> Frame<'_> {
 }
 
 #[test]
-fn an_expression_that_does_not_compile_is_told_in_libpcaps_words() {
+fn expression_that_does_not_compile_is_refused_with_libpcaps_message() {
     match CompiledFilter::compile("host and and", 1, CompiledFilter::WHOLE) {
         Err(error) if no_library(&error) => {}
         Err(error) => assert!(error.to_string().contains("syntax error"), "{error}"),
@@ -116,7 +120,7 @@ fn an_expression_that_does_not_compile_is_told_in_libpcaps_words() {
 }
 
 #[test]
-fn a_program_with_a_loop_is_refused() {
+fn program_with_a_loop_is_refused() {
     match CompiledFilter::compile("ip6 protochain 6", 1, CompiledFilter::WHOLE) {
         Err(error) if no_library(&error) => {}
         Err(error) => assert!(matches!(error, FilterError::Program { .. }), "{error}"),
@@ -125,7 +129,7 @@ fn a_program_with_a_loop_is_refused() {
 }
 
 #[test]
-fn each_link_type_is_filtered_by_a_program_of_its_own() {
+fn each_link_type_has_its_own_program() {
     let mut selector = match PacketFilter::new("udp port 53") {
         Err(error) if no_library(&error) => return,
         selector => selector.unwrap(),
@@ -145,7 +149,7 @@ fn each_link_type_is_filtered_by_a_program_of_its_own() {
 }
 
 #[test]
-fn a_link_type_for_which_it_means_nothing_is_told_once_and_nothing_of_it_is_kept() {
+fn link_type_without_meaning_is_reported_once_and_its_frames_are_dropped() {
     let mut selector = match PacketFilter::new("vlan 5") {
         Err(error) if no_library(&error) => return,
         selector => selector.unwrap(),

@@ -1,4 +1,4 @@
-//! What really was in the synthetic traffic, flow by flow, for whoever wants to check a meter.
+//! The expected flow records (ground truth) of generated traffic.
 
 use crate::expected_tcp::ExpectedTcp;
 use crate::frame::Endpoint;
@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-/// One flow as it was generated.
+/// A flow as it was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedFlow {
-    /// Address of the initiator: the sender of the first packet (for TCP that is the SYN).
+    /// Address of the initiator, the sender of the first packet (for TCP the SYN).
     pub source: IpAddr,
     /// Address of the responder.
     pub destination: IpAddr,
@@ -26,7 +26,7 @@ pub struct ExpectedFlow {
 }
 
 impl ExpectedFlow {
-    /// Between these ends, initiator first, without packets yet.
+    /// A flow without packets between two endpoints, initiator first.
     pub(super) fn new(ends: [Endpoint; 2], ipv6: bool, protocol: u8) -> Self {
         Self {
             source: ends[0].ip(ipv6),
@@ -40,26 +40,26 @@ impl ExpectedFlow {
     }
 }
 
-/// One direction of a [`ExpectedFlow`]. The times mean nothing while `packets` is 0.
+/// One direction of an [`ExpectedFlow`]. The times are undefined while `packets` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedDirection {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// IP octets (IPv4 total length; 40 + IPv6 payload length).
     pub bytes: u64,
-    /// Octets of the frames on the wire, without FCS.
+    /// Bytes of the frames on the wire, without FCS.
     pub frame_bytes: u64,
-    /// Time of the first packet, nanoseconds since 1970 UTC.
+    /// Time of the first packet, ns since 1970 UTC.
     pub first_ns: u64,
-    /// Time of the last packet.
+    /// Time of the last packet, ns since 1970 UTC.
     pub last_ns: u64,
-    /// TCP control bits of all packets together; 0 for UDP.
+    /// Union of the TCP control bits of all packets; 0 for UDP.
     pub tcp_flags: u16,
 }
 
 impl ExpectedDirection {
-    /// Enters one packet. Packets come in the order of their times.
-    pub(super) fn enter(&mut self, time_ns: u64, ip_bytes: u32, frame_bytes: u32, tcp_flags: u8) {
+    /// Counts a packet. Packets are in time order.
+    pub(super) fn count(&mut self, time_ns: u64, ip_bytes: u32, frame_bytes: u32, tcp_flags: u8) {
         if self.packets == 0 {
             self.first_ns = time_ns;
         }
@@ -71,40 +71,41 @@ impl ExpectedDirection {
     }
 }
 
-/// The flows so far, in the order of their first packets.
+/// The expected flows so far, in the order of their first packets.
 #[derive(Default)]
 pub(super) struct ExpectedFlows {
     pub(super) flows: Vec<ExpectedFlow>,
-    /// What happened to each of them, if the load is `lossy`; forward, reverse.
+    /// TCP counters of each flow, forward and reverse, if the profile is `lossy`.
     pub(super) tcp: Vec<[ExpectedTcp; 2]>,
-    /// Where the flow of a number lies, for a load that meets its flows in any order.
-    places: HashMap<u32, usize>,
+    /// Index of a flow by its number, for a profile that generates flows in any order.
+    indexes: HashMap<u32, usize>,
 }
 
 impl ExpectedFlows {
-    /// Adds a flow without packets; where it lies from now on.
-    pub(super) fn open(&mut self, flow: ExpectedFlow) -> usize {
+    /// Adds a flow and returns its index.
+    pub(super) fn add(&mut self, flow: ExpectedFlow) -> usize {
         self.flows.push(flow);
         self.flows.len() - 1
     }
 
-    /// The flow of a number, made by `new` when it is met for the first time.
-    pub(super) fn numbered(&mut self, number: u32, new: impl FnOnce() -> ExpectedFlow) -> &mut ExpectedFlow {
-        let place = *self.places.entry(number).or_insert_with(|| {
+    /// Returns the flow of a number, which `new` creates at its first packet.
+    pub(super) fn by_number(&mut self, number: u32, new: impl FnOnce() -> ExpectedFlow) -> &mut ExpectedFlow {
+        let index = *self.indexes.entry(number).or_insert_with(|| {
             self.flows.push(new());
             self.flows.len() - 1
         });
-        &mut self.flows[place]
+        &mut self.flows[index]
     }
 }
 
-/// Writes flows as CSV, one line each behind a line of column names. `start_ns` and `end_ns` are those of both
-/// directions together; what does not apply (TCP flags of UDP, times of a direction without packets) is empty.
-/// With `tcp`, one entry per flow as of [`TrafficGenerator::true_tcp`](super::TrafficGenerator::true_tcp), all of its numbers follow: those
-/// of the direction from the initiator as `tcp_NAME`, then those of the other as `rev_tcp_NAME`.
+/// Writes flows as CSV: a header line, then one line per flow. `start_ns` and `end_ns` are those of
+/// both directions; fields that do not apply (TCP flags of UDP, times of a direction without
+/// packets) are empty. `tcp` is the result of
+/// [`TrafficGenerator::expected_tcp`](super::TrafficGenerator::expected_tcp); its counters follow
+/// in the columns `tcp_NAME` (forward) and `rev_tcp_NAME` (reverse).
 ///
 /// # Errors
-/// What the output says.
+/// The output cannot be written.
 pub fn write_expected_flows(
     flows: &[ExpectedFlow],
     tcp: &[[ExpectedTcp; 2]],

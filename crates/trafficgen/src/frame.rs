@@ -1,21 +1,22 @@
-//! Frames made of nothing: Ethernet, IPv4 or IPv6, TCP or UDP, with right checksums. All but the first octets of a
-//! payload are zeros: they add nothing to a checksum and so cost nothing.
+//! Writes frames: Ethernet, IPv4 or IPv6, TCP or UDP, with correct checksums. All but the first
+//! bytes of a payload are zeros, which do not change a checksum and so cost nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_capture::BURST;
 
-/// Octets of the longest headers and what opens the payload: Ethernet, IPv6, TCP with the options of a SYN, 4.
+/// Bytes of the longest headers and the first payload bytes: Ethernet, IPv6, TCP with the options
+/// of a SYN, 4.
 const HEADERS: usize = 96;
-/// Octets of an Ethernet header.
+/// Bytes of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
-/// The shortest frame on the wire, without FCS: what is shorter is padded.
+/// Shortest frame on the wire without FCS, in bytes; shorter frames are padded.
 const SHORTEST: usize = 60;
-/// What a SYN offers: segment size (filled in), window scale 7, SACK.
+/// Options of a SYN: segment size (filled in), window scale 7, SACK permitted.
 const SYN_OPTIONS: [u8; 12] = [2, 4, 0, 0, 1, 3, 3, 7, 1, 1, 4, 2];
 
-/// What a SYN announces, in octets.
+/// Window of a SYN, in octets.
 const SYN_WINDOW: u16 = 64_240;
-/// About the same behind the handshake: in units of 128 octets, by the window scale.
+/// About the same window after the handshake, in units of 128 octets by the window scale.
 pub(super) const WINDOW: u16 = 502;
 
 pub(super) const TCP: u8 = 6;
@@ -27,18 +28,18 @@ pub(super) const RST: u8 = 0x04;
 pub(super) const PSH: u8 = 0x08;
 pub(super) const ACK: u8 = 0x10;
 
-/// One frame in memory. 25 cache lines, an odd number, so that the beginnings of a burst's frames do not
-/// compete for the same sets of the cache.
+/// Memory of one frame. It has 25 cache lines, an odd number, so that the starts of a burst's
+/// frames do not compete for the same cache sets.
 pub(super) struct Slot {
     pub(super) time_ns: u64,
     pub(super) wire_bytes: u32,
-    /// Zeros behind the headers and what opens the payload.
+    /// Zeros after the headers and the first payload bytes.
     pub(super) octets: [u8; 1588],
 }
 
 const _: () = assert!(size_of::<Slot>() == 25 * 64);
 
-/// Room for one burst.
+/// Memory for one burst.
 pub(super) fn slots() -> Box<[Slot]> {
     (0..BURST).map(|_| Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] }).collect()
 }
@@ -60,12 +61,12 @@ impl Endpoint {
     }
 }
 
-/// What the headers of one packet shall say.
+/// Header fields of one packet.
 pub(super) struct Headers {
     pub(super) ipv6: bool,
     pub(super) source: Endpoint,
     pub(super) destination: Endpoint,
-    /// Last octet of the source's MAC address; the destination's has the other of 0 and 1.
+    /// Last byte of the source's MAC address, 0 or 1; the destination has the other one.
     pub(super) source_side: u8,
     pub(super) ttl: u8,
     /// IPv4 only.
@@ -77,14 +78,15 @@ pub(super) struct Headers {
     pub(super) opening: [u8; 4],
 }
 
-/// The transport header's part.
+/// Fields of the transport header.
 pub(super) enum Transport {
     Udp,
     Tcp { sequence: u32, acknowledgment: u32, flags: u8, window: u16 },
 }
 
 impl Headers {
-    /// Writes the frame into a slot and sets its length on the wire. Returns the octets of the IP packet.
+    /// Writes the frame into a slot and sets its length on the wire. Returns the length of the IP
+    /// packet in bytes.
     #[inline]
     pub(super) fn write(&self, slot: &mut Slot) -> u32 {
         let octets = slot.octets.first_chunk_mut::<HEADERS>().expect("a slot is longer than the headers");
@@ -166,20 +168,20 @@ pub(super) const fn segment_bytes(ipv6: bool) -> u16 {
     if ipv6 { 1440 } else { 1460 }
 }
 
-/// The 16-bit words of some octets added up, for the checksum of RFC 1071. The number of octets is even.
+/// Returns the sum of the 16-bit words of an even number of bytes, for the checksum of RFC 1071.
 #[inline]
 pub(super) fn sum(octets: &[u8]) -> u32 {
     octets.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
 }
 
-/// The checksum of a sum of words.
+/// Returns the checksum of a sum of words.
 #[inline]
 pub(super) fn finish(sum: u32) -> u16 {
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// In UDP 0 means that there is no checksum, and what comes out as 0 is written as all ones (RFC 768).
+/// Returns the UDP checksum: 0 would mean that there is none, so it is sent as all ones (RFC 768).
 #[inline]
 pub(super) fn udp_checksum(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }

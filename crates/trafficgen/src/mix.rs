@@ -1,14 +1,16 @@
-//! Something like the Internet: conversations over TCP and UDP, of heavy-tailed lengths, both ways.
+//! The profile `mix`: Internet-like TCP and UDP conversations of heavy-tailed lengths in both
+//! directions.
 //!
 //! ```text
-//! a participant is always in some conversation; on its turn it sends one packet and says when it is next:
+//! a participant is always in a conversation; at its event it sends one packet and schedules the next event:
 //!     TCP: handshake, then rounds, then FIN or RST          UDP: rounds
-//!     a round: a request one way; segments the other way, acknowledged on the way
-//! between rounds a conversation pauses, so long that it lasts as long as was drawn for it;
-//! when it is over, the participant begins another one, with addresses and ports never used before
+//!     a round: a request in one direction; segments in the other, acknowledged in between
+//! between rounds a conversation pauses, so that it has its random duration
+//! when it ends, the participant begins another one, with addresses and ports never used before
 //! ```
-//! How long conversations last is drawn without memory (exponential, mean `flows / new`), so that new ones begin at
-//! the stated rate from the moment on when all participants have begun. Nothing is lost, repeated or out of order.
+//! The durations are exponentially distributed with the mean `flows / new`, so that new
+//! conversations begin at the given rate once all participants have begun. Nothing is lost,
+//! duplicated or reordered.
 
 use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
@@ -20,38 +22,40 @@ use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
 
-/// Shape of the distribution of segments per conversation: the smaller, the more the elephants carry.
+/// Shape of the Pareto distribution of segments per conversation; a smaller shape gives more
+/// elephant flows.
 const SHAPE: f64 = 1.1;
-/// Packets in a conversation, on the average. Only the speed of the schedule depends on it.
+/// Average packets per conversation; affects only the speed of the schedule.
 const PACKETS_PER_FLOW: u64 = 35;
-/// New conversations per second and participant, at most: below a tenth of a second elephants do not fit.
-const MOST_TURNOVER: u64 = 10;
-/// A conversation lasts at least so long for each of its packets: a full segment takes a gigabit link 12 us.
-const LEAST_NS_PER_PACKET: u64 = 48_000;
+/// Largest rate of new conversations per participant: elephant flows need 0.1 s.
+const MAX_TURNOVER: u64 = 10;
+/// Shortest duration per packet of a conversation, ns; a full segment takes 12 us on a gigabit
+/// link.
+const MIN_NS_PER_PACKET: u64 = 48_000;
 
 const DNS: u16 = 53;
-/// Mail: what the initiator sends is more than what it gets.
+/// Mail: the initiator sends more than it receives.
 const SMTP: u16 = 25;
 
-/// What is spoken on a port.
+/// The traffic of a port.
 struct Service {
     protocol: u8,
     port: u16,
-    /// How common it is among those of its protocol.
+    /// Relative frequency among the services of its protocol.
     weight: u32,
-    /// Octets of a request.
+    /// Payload bytes of a request, shortest and longest.
     request: [u32; 2],
-    /// Octets of the last segment of a round.
+    /// Payload bytes of the last segment of a round.
     last: [u32; 2],
-    /// Octets of the other segments; 0 is what fits.
+    /// Payload bytes of the other segments; 0: as many as fit.
     full: u16,
-    /// Segments in a round, at most.
+    /// Largest number of segments in a round.
     round: [u32; 2],
-    /// Segments in the conversation, heavy-tailed between these.
+    /// Segments in a conversation, with a bounded Pareto distribution.
     segments: [u32; 2],
-    /// Segments until an acknowledgment; 0 is never. TCP acknowledges the end of a round always.
+    /// Segments per acknowledgment; 0: none. The end of a TCP round is always acknowledged.
     acknowledge: u8,
-    /// Octets of the payload of an acknowledgment: none in TCP.
+    /// Payload bytes of an acknowledgment; 0 in TCP.
     acknowledgment: u16,
 }
 
@@ -105,11 +109,11 @@ const SERVICES: [Service; 10] = [
     Service { port: 3478, weight: 10, request: [160, 180], last: [160, 1000], segments: [10, 400], ..NAMES },
 ];
 
-/// What a conversation does next.
+/// The next step of a conversation.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
-    /// Is over; another one begins in its place.
-    Over,
+    /// It has ended; another one begins in its place.
+    Ended,
     Syn,
     SynAck,
     HandshakeAck,
@@ -117,31 +121,31 @@ enum Step {
     Segment,
     Acknowledge,
     Fin,
-    /// The other side's acknowledgment of the FIN, alone.
-    FinSeen,
-    /// The other side's FIN.
-    OtherFin,
+    /// The peer's pure acknowledgment of the FIN.
+    FinAck,
+    /// The peer's FIN.
+    PeerFin,
     LastAck,
     Reset,
 }
 
-/// One conversation. Side 0 is the initiator.
+/// A conversation. Side 0 is the initiator.
 #[derive(Clone, Copy)]
 struct Conversation {
     ends: [Endpoint; 2],
-    /// When the last pause shall be over.
+    /// Time at which the last pause ends.
     until_ns: u64,
-    /// Where it lies in the expected, if that was kept when it began; else nowhere.
-    place: usize,
+    /// Index of its expected flow; `usize::MAX` if expected flows are not recorded.
+    index: usize,
     /// Next sequence number of each side.
     sequence: [u32; 2],
-    /// From the middle to each side and back.
+    /// Round-trip time from the probe to each side.
     round_trip_ns: [u32; 2],
-    /// Between packets of one side.
+    /// Interval between packets of one side.
     pace_ns: u32,
-    /// Segments in each round but the last.
+    /// Segments in each round except the last.
     round: u32,
-    /// Segments to come, in this round and in all.
+    /// Remaining segments, in this round and in all.
     round_left: u32,
     segments_left: u32,
     pauses_left: u32,
@@ -150,25 +154,25 @@ struct Conversation {
     step: Step,
     unacknowledged: u8,
     ipv6: bool,
-    /// The side that sends the segments.
+    /// Side that sends the segments.
     talker: u8,
-    /// The side that ends it.
+    /// Side that closes the connection.
     closer: u8,
-    /// It ends with a RST.
+    /// It ends with RST.
     resets: bool,
-    /// The other side answers a FIN with an acknowledgment and its own FIN at once.
-    joins_fin: bool,
+    /// The peer answers a FIN with one segment: acknowledgment and FIN.
+    combines_fin: bool,
     ttl: [u8; 2],
 }
 
-/// One packet that a conversation has decided on.
-struct Said {
+/// A packet that a conversation sends.
+struct Segment {
     side: u8,
     flags: u8,
     payload: u16,
-    /// The first octets of the payload.
+    /// First bytes of the payload.
     opening: [u8; 4],
-    /// The sequence number moves on by this much.
+    /// Increase of the sequence number.
     advance: u32,
 }
 
@@ -187,17 +191,17 @@ pub(super) struct Mix {
 }
 
 impl Mix {
-    /// Reads the specification behind `mix,`; the load and the snap length.
+    /// Parses the settings after `mix,`. Returns the profile and the snap length.
     pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
         let values = SourceSettings::parse("mix", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 24])?.unwrap_or(10_000);
-        let new = values.number("new", [1, MOST_TURNOVER * flows])?.unwrap_or_else(|| (flows / 10).max(1));
+        let new = values.number("new", [1, MAX_TURNOVER * flows])?.unwrap_or_else(|| (flows / 10).max(1));
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
         let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
         let ramp_ns = values.duration_ns("ramp", [0, 3600 * SECOND_NS])?.unwrap_or(SECOND_NS);
         let mut mix = Self {
             random: Random::new(seed),
-            // A few packets in a bucket of the schedule.
+            // A few packets per bucket of the schedule.
             schedule: Schedule::new(flows as u32, 8 * SECOND_NS / (new * PACKETS_PER_FLOW), START_NS),
             conversations: vec![Conversation::UNUSED; flows as usize].into(),
             bounds: Bounds::read(&values, 1_000_000)?,
@@ -216,7 +220,7 @@ impl Mix {
         Ok((mix, snap))
     }
 
-    /// Fills slots from the first on; how many.
+    /// Fills slots from the first on and returns their number.
     pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
         for (filled, slot) in slots.iter_mut().enumerate() {
             if self.bounds.packets == self.sent {
@@ -227,22 +231,22 @@ impl Mix {
                 self.bounds.packets = self.sent;
                 return filled;
             }
-            if self.conversations[participant as usize].step == Step::Over {
+            if self.conversations[participant as usize].step == Step::Ended {
                 let mut conversation = self.open(time_ns);
                 if let Some(expected) = expected.as_deref_mut() {
-                    conversation.place = expected.open(conversation.expected_flow());
+                    conversation.index = expected.add(conversation.expected_flow());
                 }
                 self.conversations[participant as usize] = conversation;
             }
             let conversation = &mut self.conversations[participant as usize];
-            let (said, wait_ns) = conversation.speak(time_ns, &mut self.random);
+            let (segment, wait_ns) = conversation.next_segment(time_ns, &mut self.random);
             slot.time_ns = time_ns;
-            let ip_bytes = conversation.write(&said, slot);
-            if let Some(flow) = expected.as_deref_mut().and_then(|expected| expected.flows.get_mut(conversation.place))
+            let ip_bytes = conversation.write(&segment, slot);
+            if let Some(flow) = expected.as_deref_mut().and_then(|expected| expected.flows.get_mut(conversation.index))
             {
-                let direction = if said.side == 0 { &mut flow.forward } else { &mut flow.reverse };
-                let flags = if conversation.tcp() { said.flags } else { 0 };
-                direction.enter(time_ns, ip_bytes, slot.wire_bytes, flags);
+                let direction = if segment.side == 0 { &mut flow.forward } else { &mut flow.reverse };
+                let flags = if conversation.is_tcp() { segment.flags } else { 0 };
+                direction.count(time_ns, ip_bytes, slot.wire_bytes, flags);
             }
             self.schedule.set(participant, time_ns + wait_ns.max(1));
             self.sent += 1;
@@ -250,7 +254,7 @@ impl Mix {
         slots.len()
     }
 
-    /// Draws everything about a new conversation.
+    /// Creates a random conversation.
     fn open(&mut self, now_ns: u64) -> Conversation {
         let number = self.opened;
         self.opened += 1;
@@ -262,15 +266,16 @@ impl Mix {
         let segments = self.random.pareto(SHAPE, segments);
         let mut round = self.random.between(round);
         if !tcp {
-            // A conversation of one round has no pause before its end that could make it last.
+            // UDP has no pause after the last round, so it needs at least two rounds to have its
+            // duration.
             round = round.min(segments / 2);
         }
         let rounds = segments.div_ceil(round);
         let packets = u64::from(segments) * 2 + u64::from(rounds) + 8;
         let drawn_ns = (self.random.exponential() * self.mean_life_ns as f64) as u64;
-        let life_ns = drawn_ns.max(packets * LEAST_NS_PER_PACKET);
+        let life_ns = drawn_ns.max(packets * MIN_NS_PER_PACKET);
 
-        // All that is not pause takes a half of the life at most.
+        // Everything except the pauses takes at most half of the duration.
         let most_trip_ns = life_ns / (8 * (u64::from(rounds) + 4));
         let pace_ns = u64::from(self.random.between([12_000, 120_000])).min(life_ns / (4 * packets));
         let round_trip_ns = [[200_000, 20_000_000], [1_000_000, 120_000_000]]
@@ -280,25 +285,25 @@ impl Mix {
         Conversation {
             ends: self.hosts.ends(number, ipv6, port, &mut self.random),
             until_ns: now_ns + life_ns,
-            place: usize::MAX,
+            index: usize::MAX,
             sequence: [self.random.next_u64() as u32, self.random.next_u64() as u32],
             round_trip_ns,
             pace_ns: pace_ns as u32,
             round,
             round_left: round.min(segments),
             segments_left: segments,
-            // UDP has none before its end.
+            // UDP has no pause after its last round.
             pauses_left: rounds - u32::from(!tcp),
             identification: bits as u16,
             service: service as u8,
             step: if tcp { Step::Syn } else { Step::Request },
             unacknowledged: 0,
             ipv6,
-            // Nearly all that is not mail is fetched.
+            // Except for mail, nearly all data flows from the responder.
             talker: u8::from(!(tcp && (port == SMTP || self.random.chance(Fraction::percent(8))))),
             closer: (bits >> 16) as u8 & 1,
             resets: self.random.chance(self.rst),
-            joins_fin: (bits >> 17) & 1 == 0,
+            combines_fin: (bits >> 17) & 1 == 0,
             ttl: [64 - (bits >> 24) as u8 % 8, 60 - (bits >> 32) as u8 % 12],
         }
     }
@@ -314,16 +319,16 @@ impl Mix {
                 None => return at,
             }
         }
-        unreachable!("the draw is below the sum of the weights")
+        unreachable!("the random number is below the sum of the weights")
     }
 }
 
 impl Conversation {
-    /// What is there before the first conversation.
+    /// Placeholder before the first conversation.
     const UNUSED: Self = Self {
         ends: [Endpoint { address: [0; 16], port: 0 }; 2],
         until_ns: 0,
-        place: 0,
+        index: 0,
         sequence: [0; 2],
         round_trip_ns: [0; 2],
         pace_ns: 0,
@@ -333,13 +338,13 @@ impl Conversation {
         pauses_left: 0,
         identification: 0,
         service: 0,
-        step: Step::Over,
+        step: Step::Ended,
         unacknowledged: 0,
         ipv6: false,
         talker: 0,
         closer: 0,
         resets: false,
-        joins_fin: false,
+        combines_fin: false,
         ttl: [0; 2],
     };
 
@@ -347,21 +352,21 @@ impl Conversation {
         &SERVICES[usize::from(self.service)]
     }
 
-    fn tcp(&self) -> bool {
+    fn is_tcp(&self) -> bool {
         self.service().protocol == TCP
     }
 
-    /// Says the next packet; what it is, and how long until the one after it.
-    fn speak(&mut self, now_ns: u64, random: &mut Random) -> (Said, u64) {
+    /// Returns the next segment, and the time until the following one.
+    fn next_segment(&mut self, now_ns: u64, random: &mut Random) -> (Segment, u64) {
         let opening = self.opening();
-        let said = |side, flags| Said {
+        let control = |side, flags| Segment {
             side,
             flags,
             payload: 0,
             opening: [0; 4],
             advance: u32::from(flags & (SYN | FIN) != 0),
         };
-        let data = |side, flags, payload: u16| Said {
+        let data = |side, flags, payload: u16| Segment {
             side,
             flags,
             payload,
@@ -370,10 +375,10 @@ impl Conversation {
         };
         let (talker, asker) = (self.talker, 1 - self.talker);
         let (closer, other) = (self.closer, 1 - self.closer);
-        let (said, next, wait_ns) = match self.step {
-            Step::Over | Step::Syn => (said(0, SYN), Step::SynAck, self.trip_ns(1, random)),
-            Step::SynAck => (said(1, SYN | ACK), Step::HandshakeAck, self.trip_ns(0, random)),
-            Step::HandshakeAck => (said(0, ACK), Step::Request, self.trip_ns(asker, random)),
+        let (segment, next, wait_ns) = match self.step {
+            Step::Ended | Step::Syn => (control(0, SYN), Step::SynAck, self.trip_ns(1, random)),
+            Step::SynAck => (control(1, SYN | ACK), Step::HandshakeAck, self.trip_ns(0, random)),
+            Step::HandshakeAck => (control(0, ACK), Step::Request, self.trip_ns(asker, random)),
             Step::Request => {
                 let payload = random.between(self.service().request) as u16;
                 (data(asker, PSH | ACK, payload), Step::Segment, self.trip_ns(talker, random))
@@ -388,39 +393,39 @@ impl Conversation {
                 let (next, wait_ns) = if acknowledge != 0 && (over || self.unacknowledged == acknowledge) {
                     (Step::Acknowledge, self.pace_ns(random))
                 } else {
-                    self.go_on(now_ns, random)
+                    self.step_after_segment(now_ns, random)
                 };
                 (data(talker, if over { PSH | ACK } else { ACK }, payload), next, wait_ns)
             }
             Step::Acknowledge => {
                 self.unacknowledged = 0;
-                let (next, wait_ns) = self.go_on(now_ns, random);
+                let (next, wait_ns) = self.step_after_segment(now_ns, random);
                 (data(asker, ACK, self.service().acknowledgment), next, wait_ns)
             }
             Step::Fin => {
-                let next = if self.joins_fin { Step::OtherFin } else { Step::FinSeen };
-                (said(closer, FIN | ACK), next, self.trip_ns(other, random))
+                let next = if self.combines_fin { Step::PeerFin } else { Step::FinAck };
+                (control(closer, FIN | ACK), next, self.trip_ns(other, random))
             }
-            Step::FinSeen => (said(other, ACK), Step::OtherFin, self.pace_ns(random)),
-            Step::OtherFin => (said(other, FIN | ACK), Step::LastAck, self.trip_ns(closer, random)),
-            Step::LastAck => (said(closer, ACK), Step::Over, self.pace_ns(random)),
-            Step::Reset => (said(closer, RST | ACK), Step::Over, self.pace_ns(random)),
+            Step::FinAck => (control(other, ACK), Step::PeerFin, self.pace_ns(random)),
+            Step::PeerFin => (control(other, FIN | ACK), Step::LastAck, self.trip_ns(closer, random)),
+            Step::LastAck => (control(closer, ACK), Step::Ended, self.pace_ns(random)),
+            Step::Reset => (control(closer, RST | ACK), Step::Ended, self.pace_ns(random)),
         };
         self.step = next;
-        (said, wait_ns)
+        (segment, wait_ns)
     }
 
-    /// What follows a segment or an acknowledgment, and how long until then.
-    fn go_on(&mut self, now_ns: u64, random: &mut Random) -> (Step, u64) {
+    /// Returns the step after a segment or an acknowledgment, and the time until then.
+    fn step_after_segment(&mut self, now_ns: u64, random: &mut Random) -> (Step, u64) {
         if self.round_left > 0 {
             return (Step::Segment, self.pace_ns(random));
         }
         self.round_left = self.round.min(self.segments_left);
-        let next = match (self.round_left, self.tcp(), self.resets) {
+        let next = match (self.round_left, self.is_tcp(), self.resets) {
             (1.., ..) => Step::Request,
             (0, true, true) => Step::Reset,
             (0, true, false) => Step::Fin,
-            (0, false, _) => Step::Over,
+            (0, false, _) => Step::Ended,
         };
         let left_ns = self.until_ns.saturating_sub(now_ns);
         let pause_ns = match self.pauses_left {
@@ -436,8 +441,8 @@ impl Conversation {
         random.around(u64::from(self.pace_ns))
     }
 
-    /// How the payload of each side begins. In DNS a query and its answer have a number in common, else whoever
-    /// looks closer sees the same query again and again.
+    /// Returns the first payload bytes of each side. A DNS query and its response share an ID, so
+    /// that a DNS decoder does not see the same query repeatedly.
     fn opening(&self) -> [[u8; 4]; 2] {
         if self.service().port != DNS {
             return [[0; 4]; 2];
@@ -446,7 +451,7 @@ impl Conversation {
         [[high, low, 0x01, 0x00], [high, low, 0x81, 0x80]]
     }
 
-    /// Until an answer from a side comes by.
+    /// Returns the time until the answer of a side passes the probe.
     fn trip_ns(&self, side: u8, random: &mut Random) -> u64 {
         random.around(u64::from(self.round_trip_ns[usize::from(side)]))
     }
@@ -458,12 +463,12 @@ impl Conversation {
         }
     }
 
-    /// Writes what was said as a frame; octets of the IP packet.
-    fn write(&mut self, said: &Said, slot: &mut Slot) -> u32 {
-        let (from, to) = (usize::from(said.side), usize::from(1 - said.side));
-        let transport = if self.tcp() {
-            let acknowledgment = if said.flags & ACK != 0 { self.sequence[to] } else { 0 };
-            Transport::Tcp { sequence: self.sequence[from], acknowledgment, flags: said.flags, window: WINDOW }
+    /// Writes a segment as a frame. Returns the length of the IP packet in bytes.
+    fn write(&mut self, segment: &Segment, slot: &mut Slot) -> u32 {
+        let (from, to) = (usize::from(segment.side), usize::from(1 - segment.side));
+        let transport = if self.is_tcp() {
+            let acknowledgment = if segment.flags & ACK != 0 { self.sequence[to] } else { 0 };
+            Transport::Tcp { sequence: self.sequence[from], acknowledgment, flags: segment.flags, window: WINDOW }
         } else {
             Transport::Udp
         };
@@ -471,14 +476,14 @@ impl Conversation {
             ipv6: self.ipv6,
             source: self.ends[from],
             destination: self.ends[to],
-            source_side: said.side,
+            source_side: segment.side,
             ttl: self.ttl[from],
             identification: self.identification,
             transport,
-            payload: said.payload,
-            opening: said.opening,
+            payload: segment.payload,
+            opening: segment.opening,
         };
-        self.sequence[from] = self.sequence[from].wrapping_add(said.advance);
+        self.sequence[from] = self.sequence[from].wrapping_add(segment.advance);
         self.identification = self.identification.wrapping_add(1);
         headers.write(slot)
     }

@@ -1,8 +1,8 @@
-//! Pseudo-random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood 2014), and
-//! the two distributions that the traffic profiles need.
+//! Pseudo-random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood 2014),
+//! and the two distributions that the traffic profiles need.
 //!
-//! Logarithm and exponential function are computed here from additions, products and quotients, whose
-//! every bit IEEE 754 defines; those of the C library differ between systems.
+//! Logarithm and exponential function are computed here from additions, products and quotients,
+//! whose every bit IEEE 754 defines; those of the C library differ between systems.
 
 const LN_2: f64 = std::f64::consts::LN_2;
 
@@ -51,7 +51,8 @@ impl Random {
         -ln(self.unit())
     }
 
-    /// Returns a number with a bounded Pareto distribution from `low` to `high`: many small, few large.
+    /// Returns a number with a bounded Pareto distribution from `low` to `high`: many small, few
+    /// large.
     pub(super) fn pareto(&mut self, shape: f64, [low, high]: [u32; 2]) -> u32 {
         let (low, high) = (f64::from(low), f64::from(high));
         let cut = 1.0 - exp(shape * ln(low / high));
@@ -77,7 +78,8 @@ impl Fraction {
     }
 }
 
-/// Mixes a number over all 64 bits (the finalizer of SplitMix64); different numbers give different results.
+/// Mixes a number over all 64 bits (the finalizer of SplitMix64); different numbers give different
+/// results.
 #[inline]
 pub(super) fn mix64(number: u64) -> u64 {
     let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

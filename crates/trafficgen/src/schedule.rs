@@ -1,44 +1,44 @@
-//! Who is next: a timing wheel of two levels, so that the cost does not grow with the number of conversations.
+//! Schedules conversations by a two-level timing wheel, whose cost does not depend on their number.
 //!
 //! ```text
-//! due now, this bucket of time -> a small heap, in the order of (time, number)
-//! later, within this window    -> a list per bucket
-//! later still                  -> a list per window, taken apart when the window begins
+//! events of the current bucket -> a small heap, in the order of (time, number)
+//! later in this window         -> a list per bucket
+//! later windows                -> a list per window, distributed to buckets when the window begins
 //! ```
-//! Always true: turns come in the order of (time, number), however wide the buckets are.
+//! Invariant: events are returned in the order of (time, number) for every bucket width.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Buckets in a window, as a power of two.
 const WINDOW: u32 = 13;
-/// Windows that have a list of their own; what is later shares a list with something earlier.
+/// Windows with their own list; a later window shares the list of an earlier one.
 const WINDOWS: usize = 1 << 10;
-/// The end of a list.
+/// End of a list.
 const END: u32 = u32::MAX;
 
 pub(super) struct Schedule {
-    /// Nanoseconds in a bucket, as a power of two.
+    /// Width of a bucket in ns, as a power of two.
     bucket_ns_log2: u32,
-    /// The bucket that `due` holds the rest of.
+    /// The current bucket, whose remaining events are in `due`.
     bucket: u64,
     due: BinaryHeap<Reverse<(u64, u32)>>,
-    /// First of each bucket of this window.
+    /// First event of each bucket of this window.
     buckets: Box<[u32]>,
-    /// First of each later window.
+    /// First event of each later window.
     windows: Box<[u32]>,
-    turns: Box<[Turn]>,
+    events: Box<[Event]>,
 }
 
 #[derive(Clone, Copy)]
-struct Turn {
+struct Event {
     time_ns: u64,
     next: u32,
 }
 
 impl Schedule {
-    /// For so many participants, none of which has a turn yet. `bucket_ns` is rounded up to a power of two;
-    /// best is the time in which a few turns come.
+    /// A schedule for this number of participants, without events. `bucket_ns` is rounded up to a
+    /// power of two; the best value is the time of a few events.
     pub(super) fn new(participants: u32, bucket_ns: u64, start_ns: u64) -> Self {
         let bucket_ns_log2 = bucket_ns.next_power_of_two().trailing_zeros();
         Self {
@@ -47,11 +47,11 @@ impl Schedule {
             due: BinaryHeap::with_capacity(1024),
             buckets: vec![END; 1 << WINDOW].into(),
             windows: vec![END; WINDOWS].into(),
-            turns: vec![Turn { time_ns: 0, next: END }; participants as usize].into(),
+            events: vec![Event { time_ns: 0, next: END }; participants as usize].into(),
         }
     }
 
-    /// Gives a participant that has none its next turn.
+    /// Sets the next event of a participant that has none.
     #[inline]
     pub(super) fn set(&mut self, participant: u32, time_ns: u64) {
         let bucket = time_ns >> self.bucket_ns_log2;
@@ -64,16 +64,16 @@ impl Schedule {
         } else {
             &mut self.windows[(bucket >> WINDOW) as usize % WINDOWS]
         };
-        self.turns[participant as usize] = Turn { time_ns, next: *list };
+        self.events[participant as usize] = Event { time_ns, next: *list };
         *list = participant;
     }
 
-    /// Takes the next turn: when, and whose. Somebody must have one.
+    /// Removes the next event and returns its time and participant. There must be an event.
     #[inline]
     pub(super) fn next(&mut self) -> (u64, u32) {
         loop {
-            if let Some(Reverse(turn)) = self.due.pop() {
-                return turn;
+            if let Some(Reverse(event)) = self.due.pop() {
+                return event;
             }
             self.advance();
         }
@@ -83,18 +83,18 @@ impl Schedule {
         self.bucket += 1;
         let at = self.bucket as usize % (1 << WINDOW);
         if at == 0 {
-            // A list may hold turns of a later round too: they go back to where they were.
+            // A list may also hold events of a later window; they return to it.
             let window = (self.bucket >> WINDOW) as usize % WINDOWS;
             let first = std::mem::replace(&mut self.windows[window], END);
-            self.take_apart(first);
+            self.distribute(first);
         }
         let first = std::mem::replace(&mut self.buckets[at], END);
-        self.take_apart(first);
+        self.distribute(first);
     }
 
-    fn take_apart(&mut self, mut participant: u32) {
+    fn distribute(&mut self, mut participant: u32) {
         while participant != END {
-            let Turn { time_ns, next } = self.turns[participant as usize];
+            let Event { time_ns, next } = self.events[participant as usize];
             self.set(participant, time_ns);
             participant = next;
         }
@@ -107,7 +107,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn turns_come_in_the_order_of_time_whatever_the_buckets() {
+    fn events_are_in_time_order_for_every_bucket_width() {
         let orders: Vec<Vec<(u64, u32)>> = [1, 1 << 10, 1 << 20].map(run).into();
         assert!(orders[0].is_sorted());
         assert_eq!(orders[0], orders[1]);
@@ -119,12 +119,12 @@ mod tests {
         let mut random = Random::new(3);
         let mut schedule = Schedule::new(50, bucket_ns, 1_000);
         (0..50).for_each(|participant| schedule.set(participant, 1_000 + u64::from(participant % 7)));
-        let turn = |_| {
+        let event = |_| {
             let (time_ns, participant) = schedule.next();
             let magnitude = random.below(25);
             schedule.set(participant, time_ns + 1 + random.below(1 << magnitude));
             (time_ns, participant)
         };
-        (0..20_000).map(turn).collect()
+        (0..20_000).map(event).collect()
     }
 }

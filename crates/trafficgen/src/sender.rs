@@ -2,8 +2,8 @@
 //!
 //! In: frames. Out: the same frames on the wire, and the number that the kernel accepted.
 //!
-//! Why `unsafe`: no safe library sets `PACKET_QDISC_BYPASS` or makes a link-layer address. Both calls get
-//! memory of a value that lives across the call, with its size; no pointer is kept.
+//! Why `unsafe`: no safe library sets `PACKET_QDISC_BYPASS` or makes a link-layer address. Both
+//! calls get memory of a value that lives across the call, with its size; no pointer is kept.
 #![allow(unsafe_code)]
 
 use arrayvec::ArrayVec;
@@ -21,8 +21,8 @@ use weir_capture::BURST;
 pub struct Sender(OwnedFd);
 
 impl Sender {
-    /// Opens an interface of this network namespace. `bypass_qdisc` skips the queueing discipline, which is
-    /// faster; other packet sockets on the interface do not see those frames.
+    /// Opens an interface of this network namespace. `bypass_qdisc` skips the queueing discipline,
+    /// which is faster; other packet sockets on the interface do not see those frames.
     ///
     /// # Errors
     /// No such interface, or not permitted (`CAP_NET_RAW`).
@@ -44,7 +44,8 @@ impl Sender {
         if result < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the structure is plain numbers, for which zeros are valid; it is a whole address, and is copied.
+        // SAFETY: the structure is plain numbers, for which zeros are valid; it is a whole address,
+        // and is copied.
         let address = unsafe {
             let mut address: libc::sockaddr_ll = mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
@@ -55,8 +56,8 @@ impl Sender {
         Ok(Self(socket))
     }
 
-    /// Sends the first [`BURST`] frames in one system call and returns how many the kernel accepted. It accepts
-    /// fewer if it refuses one, whose error the next call returns.
+    /// Sends the first [`BURST`] frames in one system call and returns how many the kernel
+    /// accepted. It accepts fewer if it refuses one, whose error the next call returns.
     ///
     /// # Errors
     /// The kernel refuses the first frame; see [`Sender::is_full`].
@@ -69,7 +70,8 @@ impl Sender {
         Ok(sendmmsg(&self.0, &mut messages, SendFlags::empty())?)
     }
 
-    /// Returns whether an error means that the device had no space for the frame, which is then lost.
+    /// Returns whether an error means that the device had no space for the frame, which is then
+    /// lost.
     pub fn is_full(error: &io::Error) -> bool {
         matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN))
     }

@@ -1,8 +1,10 @@
-//! CESNET's synthetic load: equal UDP packets whose flows differ in some bits of the addresses alone
-//! (Velan, Puš: High-Density Network Flow Monitoring, 2015, section IV.B and Table I).
+//! The profile `velan`: CESNET's synthetic traffic of equal UDP packets whose flows differ only in
+//! some address bits (Velan, Puš: High-Density Network Flow Monitoring, 2015, section IV.B and
+//! Table I).
 //!
-//! The number of a flow is dealt out bit by bit, in turn to the source and the destination, and the ports
-//! never change: every flow has a tuple of its own, and a weak hash has a hard time.
+//! The even bits of a flow's number are bits of the source address, the odd ones of the destination
+//! address, and the ports never change: every flow has its own 5-tuple, which is hard for a weak
+//! hash function.
 
 use crate::expected::{ExpectedDirection, ExpectedFlow, ExpectedFlows};
 use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
@@ -18,17 +20,17 @@ const SOURCES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const DESTINATIONS: u32 = u32::from_be_bytes([198, 19, 0, 0]);
 const SOURCE_PORT: u16 = 49_152;
 const DESTINATION_PORT: u16 = 49_153;
-/// Octets of Ethernet, IPv4 and UDP headers.
+/// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
-/// Octets of the frame check sequence, which sizes include and captures do not.
+/// Bytes of the frame check sequence, which sizes include and captures do not.
 const FCS: u32 = 4;
 
-/// One row of Table I: what a generator at 10 Gbit/s sends through one interface.
+/// One row of Table I: the traffic of a generator on one 10 Gbit/s interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VelanPreset {
-    /// Octets of a frame, with the 4 of its FCS.
+    /// Frame size in bytes, with the 4 bytes of the FCS.
     pub size: u32,
-    /// Flows.
+    /// Number of flows.
     pub flows: u32,
     /// Packets per second.
     pub packets_per_second: u64,
@@ -37,7 +39,8 @@ pub struct VelanPreset {
 }
 
 impl VelanPreset {
-    /// What [`TrafficGenerator::new`](super::TrafficGenerator::new) makes this row of.
+    /// Returns the specification of this row for
+    /// [`TrafficGenerator::new`](super::TrafficGenerator::new).
     pub fn specification(&self) -> String {
         format!("velan,size={},flows={}", self.size, self.flows)
     }
@@ -79,15 +82,15 @@ pub(super) struct Velan {
     bounds: Bounds,
     /// Packets so far.
     sent: u64,
-    /// Headers of the two directions, without the lower halves of the addresses and the checksums.
+    /// Headers of both directions, without the lower halves of the addresses and the checksums.
     templates: [[u8; HEADERS]; 2],
-    /// What the checksums add up over those.
+    /// Sums of their words, for the checksums.
     ip_sum: u32,
     udp_sum: u32,
 }
 
 impl Velan {
-    /// Reads the specification behind `velan,`; the load and the snap length.
+    /// Parses the settings after `velan,`. Returns the profile and the snap length.
     pub(super) fn new(text: Option<&str>) -> Result<(Self, u32), SettingsError> {
         let values = SourceSettings::parse("velan", KEYS, text)?;
         let flows = values.number("flows", [1, 1 << 32])?.unwrap_or(131_072);
@@ -117,12 +120,12 @@ impl Velan {
         Ok((velan, snap))
     }
 
-    /// Octets that will be captured of all frames, if the number of packets alone says so.
+    /// Returns the captured bytes of all frames, if the number of packets determines them.
     pub(super) fn total_bytes(&self, snap: u32) -> Option<u64> {
         (self.bounds.end_ns == u64::MAX).then(|| self.bounds.packets * u64::from(self.wire_bytes.min(snap)))
     }
 
-    /// Fills slots from the first on; how many.
+    /// Fills slots from the first on and returns their number.
     pub(super) fn fill(&mut self, slots: &mut [Slot], mut expected: Option<&mut ExpectedFlows>) -> usize {
         for (filled, slot) in slots.iter_mut().enumerate() {
             if self.bounds.reached(self.sent, self.clock.time_ns) {
@@ -144,10 +147,10 @@ impl Velan {
             if let Some(expected) = expected.as_deref_mut() {
                 let time_ns = slot.time_ns;
                 // The sender of the first packet is the initiator, whichever direction it has.
-                let flow = expected.numbered(number, || expected_flow(number, direction));
+                let flow = expected.by_number(number, || expected_flow(number, direction));
                 let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
                 let to = if forward { &mut flow.forward } else { &mut flow.reverse };
-                to.enter(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
+                to.count(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
             }
             self.sent += 1;
             self.clock.tick();
@@ -156,12 +159,12 @@ impl Velan {
         slots.len()
     }
 
-    /// Number within the window, and direction, of the next packet's flow.
+    /// Returns the number within the window, and the direction, of the next packet's flow.
     #[inline]
     fn draw(&mut self) -> (u32, usize) {
         let drawn = match self.order {
             Order::Random => self.random.next_u64(),
-            // In turn: every flow there, then every flow back.
+            // In turn: every flow forward, then every flow in reverse.
             Order::Round => {
                 let turn = self.sent % (2 * self.flows);
                 let back = turn >= self.flows;
@@ -173,7 +176,8 @@ impl Velan {
     }
 }
 
-/// The lower halves of the source and destination address of a flow: the even and the odd bits of its number.
+/// Returns the lower halves of the source and destination address of a flow: the even and the odd
+/// bits of its number.
 #[inline]
 fn endpoints(number: u32) -> (u16, u16) {
     let number = u64::from(number);
@@ -185,14 +189,14 @@ fn endpoints(number: u32) -> (u16, u16) {
     (bits as u16, (bits >> 32) as u16)
 }
 
-/// The addresses of a flow in full: source and destination.
+/// Returns the source and destination address of a flow.
 fn addresses(number: u32) -> [u32; 2] {
     let (source, destination) = endpoints(number);
     [SOURCES | u32::from(source), DESTINATIONS | u32::from(destination)]
 }
 
-/// Headers of one direction of flow 0 with checksums of 0, and what the words of the IP header and of the UDP
-/// header with its pseudo header add up to.
+/// Returns the headers of one direction of flow 0 with checksums of 0, and the sums of the words of
+/// the IP header and of the UDP header with its pseudo-header.
 fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
     let mut ends = addresses(0).map(u32::to_be_bytes);
     let mut ports = [SOURCE_PORT, DESTINATION_PORT];
@@ -244,7 +248,8 @@ fn expected_flow(number: u32, direction: usize) -> ExpectedFlow {
     }
 }
 
-/// Packets per second through 10 Gbit/s: of Table I, else what Ethernet allows with its 20 octets between frames.
+/// Returns the packets per second at 10 Gbit/s: from Table I, otherwise with the 20 bytes between
+/// Ethernet frames.
 fn line_rate(size: u32) -> u64 {
     match VELAN_PRESETS.iter().find(|preset| preset.size == size) {
         Some(preset) => preset.packets_per_second,
@@ -252,13 +257,13 @@ fn line_rate(size: u32) -> u64 {
     }
 }
 
-/// Times at an even rate, exact over any length.
+/// Times at a constant rate, exact over any duration.
 struct Clock {
     time_ns: u64,
     rate: u64,
-    /// From packet to packet: nanoseconds, and parts of one in units of 1 / `rate`.
+    /// Interval between packets: whole ns, and the fraction in units of 1 / `rate`.
     step: [u64; 2],
-    /// Parts that do not make a nanosecond yet.
+    /// Accumulated fraction of a nanosecond.
     parts: u64,
 }
 
@@ -279,14 +284,15 @@ impl Clock {
     }
 }
 
-/// The flows there are at the moment: those from a number on. It moves on one flow at a time, at an even rate.
+/// The active flows: those from a number on. The window advances by one flow at a time, at a
+/// constant rate.
 struct Window {
     first: u32,
-    /// Flows that begin per second.
+    /// New flows per second.
     new: u64,
     /// Packets per second.
     rate: u64,
-    /// Parts, in units of 1 / `rate`, that do not make a flow yet.
+    /// Accumulated fraction of a flow, in units of 1 / `rate`.
     parts: u64,
 }
 
@@ -307,7 +313,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_number_has_addresses_of_its_own() {
+    fn every_number_has_its_own_addresses() {
         let some = (0..100_000).chain(u32::MAX - 1000..=u32::MAX);
         let distinct: HashSet<[u32; 2]> = some.clone().map(addresses).collect();
         assert_eq!(distinct.len(), some.count());
@@ -318,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_keeps_the_rate_to_the_nanosecond() {
+    fn clock_is_exact_after_a_second() {
         let mut clock = Clock::new(14_880_545);
         (0..14_880_545).for_each(|_| clock.tick());
         assert_eq!(clock.time_ns, START_NS + SECOND_NS);

@@ -1,5 +1,5 @@
-//! What the load `lossy` promises, judged from outside: every frame is put into its class again, by what is in the
-//! frames and by their times alone, octet by octet.
+//! What the load `lossy` promises, judged from outside: every frame is put into its class again, by
+//! what is in the frames and by their times alone, byte by byte.
 
 use std::collections::HashMap;
 use weir_capture::Source;
@@ -205,7 +205,8 @@ fn digest(spec: &str) -> u64 {
     hash
 }
 
-/// The truth of a load, held against another count; all of it added up, and how often numbers wrapped.
+/// The truth of a load, held against another count; all of it added up, and how often numbers
+/// wrapped.
 fn judge(spec: &str) -> (ExpectedTcp, u64) {
     let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
     let mut recount = Recount::default();
@@ -233,7 +234,7 @@ fn judge(spec: &str) -> (ExpectedTcp, u64) {
 }
 
 #[test]
-fn the_truth_is_what_another_count_of_the_frames_finds() {
+fn expected_counters_agree_with_an_independent_count() {
     for spec in [
         "lossy,flows=50,packets=30k,seed=2",
         "lossy,flows=30,new=30,packets=30k,seed=3,loss=10%,recut=1",
@@ -262,7 +263,7 @@ fn all_kinds_of_events_happen_in_a_run_of_200_thousand_packets() {
 }
 
 #[test]
-fn a_network_without_flaws_repeats_nothing() {
+fn network_without_losses_has_no_retransmissions() {
     let flawless = "loss=0,reorder=0,spurious=0,duplicate=0,keepalive=0,zerowindow=0";
     let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{flawless}"));
     assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order, "{sum:?}");
@@ -273,14 +274,14 @@ fn a_network_without_flaws_repeats_nothing() {
 }
 
 #[test]
-fn the_same_specification_is_the_same_frames_to_the_bit() {
+fn same_specification_gives_the_same_frames_bit_by_bit() {
     let spec = "lossy,flows=100,packets=20k,seed=7";
     assert_eq!(digest(spec), 0xa58e_b417_414d_94e4);
     assert_ne!(digest("lossy,packets=1k"), digest("lossy,packets=1k,seed=2"));
 }
 
 #[test]
-fn truth_is_kept_of_what_the_probe_sees_alone_and_changes_nothing() {
+fn expected_counters_cover_only_captured_segments_and_do_not_change_the_frames() {
     let spec = "lossy,flows=100,packets=20k,seed=7,loss=30%";
     let (mut without, mut with) =
         (TrafficGenerator::new(spec).unwrap(), TrafficGenerator::new(spec).unwrap().with_expected_flows());
@@ -293,10 +294,11 @@ fn truth_is_kept_of_what_the_probe_sees_alone_and_changes_nothing() {
 }
 
 #[test]
-fn a_load_has_the_flows_that_were_asked_for() {
+fn profile_has_the_requested_flows() {
     let mut source = TrafficGenerator::new("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_expected_flows();
     while source.burst().unwrap().is_some() {}
-    // A second of the ramp, then so many a second; conversations last longer than drawn while losses are repaired.
+    // A second of the ramp, then so many a second; conversations last longer than drawn while
+    // losses are repaired.
     let flows = source.expected_flows().len();
     assert!((2_500..4_000).contains(&flows), "{flows}");
 }

@@ -177,7 +177,7 @@ fn digest(spec: &str) -> u64 {
 }
 
 #[test]
-fn the_same_specification_is_the_same_frames_to_the_bit() {
+fn same_specification_gives_the_same_frames_bit_by_bit() {
     for (spec, expected) in [
         ("velan,flows=1000,packets=10k", 0xb8d0_ee02_c425_2b34),
         ("velan,flows=1000,packets=10k,seed=2,size=200,directions=2", 0x2b09_3cca_9a32_1e7e),
@@ -191,7 +191,7 @@ fn the_same_specification_is_the_same_frames_to_the_bit() {
 }
 
 #[test]
-fn velan_has_exactly_the_flows_asked_for() {
+fn velan_has_exactly_the_requested_flows() {
     for (spec, tuples, flows) in [
         ("velan,flows=128,packets=10k", 128, 128),
         ("velan,flows=1000,packets=1000,order=round", 1000, 1000),
@@ -210,11 +210,12 @@ fn velan_has_exactly_the_flows_asked_for() {
 }
 
 #[test]
-fn velan_gives_up_its_oldest_flows_for_new_ones() {
+fn velan_replaces_its_oldest_flows_by_new_ones() {
     let mut source = TrafficGenerator::new("velan,flows=1,packets=1000,rate=1M,new=1M").unwrap().with_expected_flows();
     run(&mut source);
     assert_eq!(source.expected_flows().len(), 1000, "every packet is a flow of its own");
-    // In a tenth of a second 1000 flows begin beside the first 100; none lasts longer than 100 others take to begin.
+    // In a tenth of a second 1000 flows begin beside the first 100; none lasts longer than 100
+    // others take to begin.
     let mut source = TrafficGenerator::new("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2")
         .unwrap()
         .with_expected_flows();
@@ -228,7 +229,7 @@ fn velan_gives_up_its_oldest_flows_for_new_ones() {
 }
 
 #[test]
-fn velan_draws_every_flow_with_equal_chance() {
+fn velan_chooses_every_flow_with_equal_probability() {
     let mut source = TrafficGenerator::new("velan,flows=100,packets=1M,size=128").unwrap().with_expected_flows();
     run(&mut source);
     let (least, most) = source
@@ -240,7 +241,7 @@ fn velan_draws_every_flow_with_equal_chance() {
 }
 
 #[test]
-fn velan_sizes_include_the_checksum_that_captures_leave_out() {
+fn velan_sizes_include_the_fcs() {
     for size in [64, 65, 128, 256, 512, 1000, 1518] {
         let packets = all(&mut TrafficGenerator::new(&format!("velan,flows=50,packets=200,size={size}")).unwrap());
         assert_eq!(packets.len(), 200);
@@ -267,7 +268,7 @@ fn velan_reproduces_the_twelve_rows_of_table_1() {
 }
 
 #[test]
-fn the_truth_is_what_another_count_of_the_frames_finds() {
+fn expected_counters_agree_with_an_independent_count() {
     for spec in [
         "velan,flows=500,packets=5k",
         "velan,flows=500,packets=5k,directions=2,size=300",
@@ -300,7 +301,7 @@ fn the_truth_is_what_another_count_of_the_frames_finds() {
 }
 
 #[test]
-fn the_mean_frame_of_a_mix_has_700_to_800_octets() {
+fn mean_frame_of_a_mix_has_700_to_800_bytes() {
     for spec in
         ["mix", "mix,seed=2", "mix,seed=3,flows=300k,packets=4M", "mix,flows=1000,packets=1M", "mix,seed=5,snap=64"]
     {
@@ -316,7 +317,7 @@ fn the_mean_frame_of_a_mix_has_700_to_800_octets() {
 }
 
 #[test]
-fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_for() {
+fn mix_has_the_requested_concurrent_and_new_flows() {
     for (spec, flows, new, seconds) in [
         ("mix,flows=5000,new=1000,duration=20s", 5_000, 1_000, 20),
         ("mix,flows=2000,new=10k,duration=3s,ramp=100ms,seed=4", 2_000, 10_000, 3),
@@ -333,7 +334,8 @@ fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_fo
         for second in 1..seconds {
             let at = start_ns + second * SECOND_NS;
             let begun = truth.iter().filter(|flow| (at..at + SECOND_NS).contains(&flow.forward.first_ns)).count();
-            // Four standard deviations of what comes without memory, and some for the shortest lives.
+            // Four standard deviations of what comes without memory, and some for the shortest
+            // lives.
             let slack = 4.0 * f64::from(new).sqrt() + 0.03 * f64::from(new);
             assert!((begun as f64 - f64::from(new)).abs() < slack, "{spec}: {begun} begin in second {second}");
         }
@@ -342,14 +344,15 @@ fn a_mix_has_the_flows_at_a_time_and_the_new_flows_per_second_that_were_asked_fo
             |flow: &&ExpectedFlow| flow.forward.first_ns <= at && flow.forward.last_ns.max(flow.reverse.last_ns) >= at;
         let seen_open = truth.iter().filter(open).count();
         assert!(seen_open <= flows, "{spec}: {seen_open} at a time");
-        // A flow whose next packet would come behind the end cannot be seen to be open: only a run of many lives tells.
+        // A flow whose next packet would come behind the end cannot be seen to be open: only a run
+        // of many lives tells.
         let lives = seconds as usize * new as usize / flows;
         assert!(lives < 10 || seen_open * 100 > flows * 97, "{spec}: {seen_open} at a time");
     }
 }
 
 #[test]
-fn a_mix_has_the_shares_that_were_asked_for() {
+fn mix_has_the_requested_fractions() {
     let mut source = TrafficGenerator::new("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%")
         .unwrap()
         .with_expected_flows();
@@ -375,7 +378,7 @@ fn a_mix_has_the_shares_that_were_asked_for() {
 }
 
 #[test]
-fn a_mix_is_heavy_tailed() {
+fn mix_is_heavy_tailed() {
     let mut source = TrafficGenerator::new("mix,flows=2000,packets=1M").unwrap().with_expected_flows();
     run(&mut source);
     let mut sizes: Vec<u64> =
@@ -388,7 +391,7 @@ fn a_mix_is_heavy_tailed() {
 }
 
 #[test]
-fn no_tuple_of_a_mix_comes_twice() {
+fn every_5_tuple_of_a_mix_is_unique() {
     // So many short conversations of few clients that these use many ports each.
     for spec in ["mix,flows=100,new=1000,packets=2M,udp=1", "mix,flows=3000,packets=300k,seed=11"] {
         let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
@@ -449,7 +452,7 @@ impl Conversation {
 }
 
 #[test]
-fn tcp_of_a_mix_begins_goes_on_and_ends_as_tcp_does() {
+fn tcp_conversations_of_a_mix_follow_the_protocol() {
     let mut source = TrafficGenerator::new("mix,flows=500,new=2000,packets=300k,seed=6,rst=30%").unwrap();
     let mut conversations: HashMap<_, Conversation> = HashMap::new();
     for packet in all(&mut source).iter().filter(|packet| packet.protocol == 6) {
@@ -463,7 +466,7 @@ fn tcp_of_a_mix_begins_goes_on_and_ends_as_tcp_does() {
 }
 
 #[test]
-fn a_round_trip_is_what_the_handshake_shows() {
+fn handshake_shows_the_round_trip_time() {
     let packets = all(&mut TrafficGenerator::new("mix,flows=100,packets=20k,udp=0").unwrap());
     let mut syns = HashMap::new();
     let mut trips = Vec::new();
@@ -482,7 +485,7 @@ fn a_round_trip_is_what_the_handshake_shows() {
 }
 
 #[test]
-fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
+fn snap_length_cuts_only_the_captured_bytes() {
     for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k", "lossy,flows=50,packets=5k"] {
         let (mut whole, mut cut) = (
             TrafficGenerator::new(load).unwrap(),
@@ -505,7 +508,7 @@ fn a_snap_length_cuts_what_is_captured_and_nothing_else() {
 }
 
 #[test]
-fn packets_and_duration_bound_a_load() {
+fn packets_and_duration_limit_the_traffic() {
     let count = |spec: &str| all(&mut TrafficGenerator::new(spec).unwrap()).len();
     assert_eq!(count("velan,packets=1"), 1);
     assert_eq!(count("velan,packets=1k,rate=1000"), 1_000);
@@ -523,7 +526,7 @@ fn packets_and_duration_bound_a_load() {
 }
 
 #[test]
-fn what_is_written_as_pcap_is_read_again_unchanged() {
+fn written_pcap_file_is_read_unchanged() {
     for (spec, snap) in [("mix,flows=50,packets=3k,snap=200", 65_535), ("velan,packets=1000,size=1518", 100)] {
         let mut writer = PcapWriter::new(Vec::new(), 1, snap).unwrap();
         let mut source = TrafficGenerator::new(spec).unwrap();
@@ -547,7 +550,7 @@ fn frames(source: &mut dyn Source, snap: u32) -> Vec<(u64, u32, Vec<u8>)> {
 }
 
 #[test]
-fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applies() {
+fn csv_of_expected_flows_has_all_columns_and_empty_fields_where_none_apply() {
     let mut source = TrafficGenerator::new("velan,flows=1,packets=2,rate=1000").unwrap().with_expected_flows();
     all(&mut source);
     let mut text = Vec::new();
@@ -562,7 +565,7 @@ fn the_truth_as_csv_has_a_column_for_everything_and_nothing_where_nothing_applie
 }
 
 #[test]
-fn a_specification_that_makes_no_sense_is_answered_with_what_would() {
+fn wrong_specification_is_refused_with_the_right_ones() {
     let message = |spec: &str| TrafficGenerator::new(spec).err().unwrap().to_string();
     assert_eq!(
         message("velam"),

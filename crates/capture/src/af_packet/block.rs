@@ -1,8 +1,8 @@
 //! Reads the frames of one block of the ring.
 //!
-//! In: the bytes of a block. Out: frames that borrow from it.
-//! Invariants: lengths and offsets in a block are compared with its size before they are used. A VLAN tag that
-//! the kernel stripped is restored in the headroom of the frame: the addresses move 4 bytes to the front.
+//! In: the bytes of a block. Out: frames that borrow from it. Invariants: lengths and offsets in a
+//! block are compared with its size before they are used. A VLAN tag that the kernel stripped is
+//! restored in the headroom of the frame: the addresses move 4 bytes to the front.
 
 use crate::{Burst, Frame};
 use std::mem::offset_of;
@@ -44,8 +44,9 @@ impl BlockCursor {
         }
     }
 
-    /// Adds frames to a burst until it is full, the block ends, or `accepts` refuses the time (ns) of a frame.
-    /// Returns the number of frames that cannot be read because the rest of the block is invalid.
+    /// Adds frames to a burst until it is full, the block ends, or `accepts` refuses the time (ns)
+    /// of a frame. Returns the number of frames that cannot be read because the rest of the block
+    /// is invalid.
     #[inline]
     pub fn fill<'a>(
         &mut self,

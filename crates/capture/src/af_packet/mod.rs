@@ -1,4 +1,5 @@
-//! Live traffic of a network interface through AF_PACKET sockets with TPACKET_V3 rings: `af_packet:eth0`.
+//! Live traffic of a network interface through AF_PACKET sockets with TPACKET_V3 rings:
+//! `af_packet:eth0`.
 //!
 //! In: every frame that the interface receives and sends. Out: a [`LiveSource`] per queue.
 //!
@@ -18,25 +19,27 @@
 //! | `fanout` | | fanout group, 0 to 65535: programs that name the same group share the traffic of the interface |
 //!
 //! Invariants:
-//! * When the source has ended, the packets that the kernel counted are exactly those that were delivered or
-//!   dropped.
-//! * Both directions of a flow, its fragments, and its packets with VLAN tags, MPLS labels and PPPoE reach the
-//!   same queue: the queue depends only on the outermost IP addresses, see [`steering`]. Frames without IP go to
-//!   the first queue. (The kernel's own hash uses ports, which fragments do not have, and its defragmentation
-//!   would change the packets that are counted.) A tunnel's packets go to the queue of the tunnel's endpoints,
-//!   so a flow over several tunnels may reach several queues. When an interface comes up again, or another
-//!   program joins or leaves a `fanout` group, flows may change their queue.
-//! * A frame has the bytes that it had on the wire: a VLAN tag that was stripped is restored. A packet that the
-//!   host has not segmented yet (TSO), or has merged already (GRO), is one frame, longer than the MTU.
+//! * When the source has ended, the packets that the kernel counted are exactly those that were
+//!   delivered or dropped.
+//! * Both directions of a flow, its fragments, and its packets with VLAN tags, MPLS labels and
+//!   PPPoE reach the same queue: the queue depends only on the outermost IP addresses, see
+//!   [`steering`]. Frames without IP go to the first queue. (The kernel's own hash uses ports,
+//!   which fragments do not have, and its defragmentation would change the packets that are
+//!   counted.) A tunnel's packets go to the queue of the tunnel's endpoints, so a flow over several
+//!   tunnels may reach several queues. When an interface comes up again, or another program joins
+//!   or leaves a `fanout` group, flows may change their queue.
+//! * A frame has the bytes that it had on the wire: a VLAN tag that was stripped is restored. A
+//!   packet that the host has not segmented yet (TSO), or has merged already (GRO), is one frame,
+//!   longer than the MTU.
 //! * Nothing is copied: frames are read in the ring that the kernel writes.
 //!
-//! Frames are captured when sent and when received; on the loopback interface, where each packet is both, only
-//! when received. Times are those of the kernel (`CLOCK_REALTIME`) or of the NIC. Sent frames always have the
-//! kernel's times, so synchronize the NIC's clock with the system's (`phc2sys`). The NIC keeps time-stamping
-//! every frame after the source is closed.
+//! Frames are captured when sent and when received; on the loopback interface, where each packet is
+//! both, only when received. Times are those of the kernel (`CLOCK_REALTIME`) or of the NIC. Sent
+//! frames always have the kernel's times, so synchronize the NIC's clock with the system's
+//! (`phc2sys`). The NIC keeps time-stamping every frame after the source is closed.
 //!
-//! Frames are delivered at most 50 ms after they arrived. If an interface goes down, the source waits for it;
-//! if it is removed, the source reports an error and ends.
+//! Frames are delivered at most 50 ms after they arrived. If an interface goes down, the source
+//! waits for it; if it is removed, the source reports an error and ends.
 
 mod block;
 mod interface;
@@ -73,7 +76,8 @@ pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Erro
     Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }
 
-/// Opens the interfaces of a tap, each named as its own source: one source per queue, with all interfaces.
+/// Opens the interfaces of a tap, each named as its own source: one source per queue, with all
+/// interfaces.
 ///
 /// # Errors
 /// As [`open`]; or the interfaces have different numbers of queues.
@@ -97,7 +101,8 @@ fn open_queues(source: &str) -> Result<Vec<Queue>, LiveError> {
             ErrorKind::PermissionDenied => LiveError::CapturePermission,
             _ => LiveError::Io { action: "open a packet socket".into(), error },
         })?;
-        // No queue receives before all of them exist, because the queue of a flow depends on their number.
+        // No queue receives before all of them exist, because the queue of a flow depends on their
+        // number.
         let ring = prepare(&socket, &settings).map_err(|error| match error.kind() {
             ErrorKind::OutOfMemory => settings.memory_error(),
             _ => LiveError::Io { action: "set up the ring".into(), error },

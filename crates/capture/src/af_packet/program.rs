@@ -1,18 +1,20 @@
 //! Assembles classic BPF programs with labels, and the filters of a packet socket.
 //!
-//! A program reads a frame and returns a number. A filter returns the bytes to keep; 0 drops the frame, which
-//! the kernel then does not count.
+//! A program reads a frame and returns a number. A filter returns the bytes to keep; 0 drops the
+//! frame, which the kernel then does not count.
 
 /// An instruction (`struct sock_filter`).
 pub(super) type Instruction = libc::sock_filter;
 
-/// Offsets at which the kernel provides the packet type (`PACKET_OUTGOING`, ...) and the EtherType, in host order.
+/// Offsets at which the kernel provides the packet type (`PACKET_OUTGOING`, ...) and the EtherType,
+/// in host order.
 pub(super) const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 pub(super) const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
 /// Packet type of a frame that the host sends.
 pub(super) const OUTGOING: u32 = libc::PACKET_OUTGOING as u32;
 
-/// Opcodes. `ACC` is the accumulator, `X` the index register, `SLOT` one of 16 words of scratch memory.
+/// Opcodes. `ACC` is the accumulator, `X` the index register, `SLOT` one of 16 words of scratch
+/// memory.
 pub(super) mod code {
     /// ACC = a word or half word of the frame.
     pub const LOAD_WORD: u16 = 0x20;
@@ -86,8 +88,8 @@ impl Program {
         self.add(code::JUMP, 0);
     }
 
-    /// Appends a jump that is taken if the condition holds. (Conditional jumps reach only 255 instructions, so
-    /// this combines one with an unconditional jump.)
+    /// Appends a jump that is taken if the condition holds. (Conditional jumps reach only 255
+    /// instructions, so this combines one with an unconditional jump.)
     pub fn jump_if(&mut self, condition: u16, k: u32, to: Label) {
         self.instructions.push(Instruction { code: condition, jt: 0, jf: 1, k });
         self.jump(to);
@@ -110,10 +112,11 @@ pub(super) fn drop_filter() -> Vec<Instruction> {
     program.finish()
 }
 
-/// Returns a filter that cuts frames to the snap length. On a loopback interface it drops sent frames, because
-/// each of them is received, too.
+/// Returns a filter that cuts frames to the snap length. On a loopback interface it drops sent
+/// frames, because each of them is received, too.
 ///
-/// (`PACKET_IGNORE_OUTGOING` would do that earlier, but works for fanout groups only since Linux 6.2.)
+/// (`PACKET_IGNORE_OUTGOING` would do that earlier, but works for fanout groups only since Linux
+/// 6.2.)
 pub(super) fn snap_filter(snap: Option<u32>, is_loopback: bool) -> Vec<Instruction> {
     let mut program = Program::default();
     let outgoing = program.label();

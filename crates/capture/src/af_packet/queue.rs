@@ -6,8 +6,9 @@
 //! stop: set a filter that drops everything; the kernel delivers the rest of the ring, the last block after its
 //!       timeout; the end is reached when packets counted = delivered + dropped
 //! ```
-//! Budget per frame: its header is read, and a counter incremented. A burst is in one block, so a block is
-//! released as soon as the next burst needs another one. System calls: one to wait if no block is ready.
+//! Budget per frame: its header is read, and a counter incremented. A burst is in one block, so a
+//! block is released as soon as the next burst needs another one. System calls: one to wait if no
+//! block is ready.
 
 use super::block::{BlockCursor, Format};
 use super::program;
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Upper bound of the time that the kernel holds a frame in a block that is not full.
 const HELD_NS: u64 = 100_000_000;
-/// Packets that the kernel counted but has not delivered this long after the stop, or after the last block, are lost.
+/// Packets that the kernel counted but has not delivered this long after the stop, or after the
+/// last block, are lost.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One queue.
@@ -55,7 +57,8 @@ struct Delivered {
     /// Delay of the last frame's time to the system's clock; 0 for time stamps of the kernel.
     delay_ns: u64,
     packets: u64,
-    /// Smallest delay so far, which is how far the NIC's clock is behind; 0 for time stamps of the kernel.
+    /// Smallest delay so far, which is how far the NIC's clock is behind; 0 for time stamps of the
+    /// kernel.
     least_delay_ns: u64,
     bytes: u64,
 }
@@ -318,7 +321,8 @@ impl LiveSource for Queue {
     }
 
     fn latest_ns(&self) -> u64 {
-        // The delay of the NIC's clock is known only up to the time that its frames waited in the ring.
+        // The delay of the NIC's clock is known only up to the time that its frames waited in the
+        // ring.
         let uncertainty_ns = if self.delivered.hardware { HELD_NS } else { 0 };
         realtime_ns().saturating_sub(self.delivered.least_delay_ns) + uncertainty_ns
     }

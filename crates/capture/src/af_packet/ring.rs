@@ -1,14 +1,16 @@
-//! The receive ring: memory that the kernel fills with frames, block by block, and that is read in place.
+//! The receive ring: memory that the kernel fills with frames, block by block, and that is read in
+//! place.
 //!
-//! Why this is sound: each block has a status word with its owner. The kernel writes into a block only while it
-//! owns it, and sets the word to `TP_STATUS_USER` when it is done; this module touches the block only from then
-//! on until it sets the word back.
-//! * [`Ring::block`] returns a block as a slice only if the word says `TP_STATUS_USER` (loaded with acquire, so
-//!   that the kernel's writes are visible). The slice borrows the ring mutably: while it lives, the block can
-//!   neither be borrowed again nor released.
-//! * [`Ring::release`] sets the word (with release, after all our accesses) and needs the ring mutably, so no
-//!   slice is left.
-//! * Blocks do not overlap; their number and size are those that the kernel was given and that were mapped.
+//! Why this is sound: each block has a status word with its owner. The kernel writes into a block
+//! only while it owns it, and sets the word to `TP_STATUS_USER` when it is done; this module
+//! touches the block only from then on until it sets the word back.
+//! * [`Ring::block`] returns a block as a slice only if the word says `TP_STATUS_USER` (loaded with
+//!   acquire, so that the kernel's writes are visible). The slice borrows the ring mutably: while
+//!   it lives, the block can neither be borrowed again nor released.
+//! * [`Ring::release`] sets the word (with release, after all our accesses) and needs the ring
+//!   mutably, so no slice is left.
+//! * Blocks do not overlap; their number and size are those that the kernel was given and that were
+//!   mapped.
 #![allow(unsafe_code)]
 
 use super::socket::Socket;
@@ -23,9 +25,9 @@ const STATUS: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
 const USER: u32 = libc::TP_STATUS_USER;
 const KERNEL: u32 = libc::TP_STATUS_KERNEL;
 
-/// Time after which the kernel delivers a block that is not full, ms. Older kernels take up to twice this after the
-/// block's first frame. A nearly empty block uses up its whole size, so on a quiet link a reader may pause for this
-/// times the number of blocks.
+/// Time after which the kernel delivers a block that is not full, ms. Older kernels take up to
+/// twice this after the block's first frame. A nearly empty block uses up its whole size, so on a
+/// quiet link a reader may pause for this times the number of blocks.
 const RETIRE_MS: u32 = 20;
 
 /// The mapped ring of one socket.
@@ -55,7 +57,8 @@ impl Ring {
             Some(socket) => (socket.as_raw_fd(), libc::MAP_SHARED),
             None => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
         };
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
+        // use.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(std::ptr::null_mut(), bytes, access, sharing, descriptor, 0)
@@ -87,8 +90,9 @@ impl Ring {
         if !self.is_ready(block) {
             return None;
         }
-        // SAFETY: the block is within the mapping, which lives as long as `self`. It belongs to user space until
-        // `release`, which cannot be called while the slice lives. Every byte value is valid.
+        // SAFETY: the block is within the mapping, which lives as long as `self`. It belongs to
+        // user space until `release`, which cannot be called while the slice lives. Every byte
+        // value is valid.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(block).as_ptr(), self.block_bytes) })
     }
 
@@ -98,8 +102,9 @@ impl Ring {
     }
 
     fn status(&self, block: usize) -> &AtomicU32 {
-        // SAFETY: the word is within the mapping, and aligned because blocks begin at pages. Both sides use it
-        // atomically; slices of a block, which include it, live only while `self` is borrowed mutably.
+        // SAFETY: the word is within the mapping, and aligned because blocks begin at pages. Both
+        // sides use it atomically; slices of a block, which include it, live only while `self` is
+        // borrowed mutably.
         unsafe { AtomicU32::from_ptr(self.start(block).as_ptr().add(STATUS).cast()) }
     }
 
@@ -112,7 +117,8 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and every slice of it borrowed `self`. A failure cannot be handled.
+        // SAFETY: it was mapped with this size, and every slice of it borrowed `self`. A failure
+        // cannot be handled.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
     }
 }

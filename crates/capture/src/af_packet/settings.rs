@@ -56,7 +56,8 @@ impl Settings {
         })
     }
 
-    /// Refuses rings that exceed the available memory, because the kernel would use up all of it before it fails.
+    /// Refuses rings that exceed the available memory, because the kernel would use up all of it
+    /// before it fails.
     ///
     /// # Errors
     /// [`LiveError::RingMemory`].

@@ -1,8 +1,8 @@
 //! A packet socket and its options, as safe functions.
 //!
-//! Why this is sound: as in [`system`]. The one structure with a pointer (a filter) points to a slice that
-//! lives across the call, and the kernel copies it. The ring, memory that is shared with the kernel, is in
-//! `ring.rs`.
+//! Why this is sound: as in [`system`]. The one structure with a pointer (a filter) points to a
+//! slice that lives across the call, and the kernel copies it. The ring, memory that is shared with
+//! the kernel, is in `ring.rs`.
 #![allow(unsafe_code)]
 
 use super::program::Instruction;
@@ -48,7 +48,8 @@ impl Socket {
 
     /// Makes the kernel allocate a ring whose blocks are delivered after at most `retire_ms`.
     pub fn set_ring(&self, block_bytes: u32, blocks: u32, retire_ms: u32) -> io::Result<()> {
-        // TPACKET_V3 packs frames of any size into a block; the frame fields must only be consistent.
+        // TPACKET_V3 packs frames of any size into a block; the frame fields must only be
+        // consistent.
         let request = libc::tpacket_req3 {
             tp_block_size: block_bytes,
             tp_block_nr: blocks,
@@ -82,7 +83,8 @@ impl Socket {
         // SAFETY: as in `bind`.
         let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
         let mut bytes = size_of_val(&address) as u32;
-        // SAFETY: the kernel writes at most this number of bytes of the structure, which are numbers.
+        // SAFETY: the kernel writes at most this number of bytes of the structure, which are
+        // numbers.
         check(unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut bytes) })?;
         Ok(address.sll_ifindex > 0)
     }
@@ -108,7 +110,8 @@ impl Socket {
         self.set(libc::PACKET_FANOUT, &(u32::from(group) | mode << 16))
     }
 
-    /// Sets the program that selects the socket of the fanout group for each frame, for the whole group.
+    /// Sets the program that selects the socket of the fanout group for each frame, for the whole
+    /// group.
     pub fn set_fanout_program(&self, program: &[Instruction]) -> io::Result<()> {
         self.set_program(libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
     }
@@ -158,7 +161,8 @@ impl AsFd for Socket {
     }
 }
 
-/// Waits until every CPU has finished the packet it was handling, so that a filter set before is in force.
+/// Waits until every CPU has finished the packet it was handling, so that a filter set before is in
+/// force.
 pub(super) fn wait_for_cpus() {
     const GLOBAL: c_int = 1;
     // SAFETY: the call takes no memory.

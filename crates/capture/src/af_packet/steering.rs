@@ -5,10 +5,10 @@
 //! queue = symmetric hash of both addresses, modulo queues
 //! no IP header: the first queue
 //! ```
-//! Only the outermost addresses are hashed. So both directions of a flow and its fragments, which have no ports,
-//! reach the same queue, whatever headers precede IP; and so do all packets between two tunnel endpoints.
-//! Headers are skipped as the decoder in the crate `weir-packet` does it.
-//! The hash is keyed, so that no sender can direct all traffic to one queue.
+//! Only the outermost addresses are hashed. So both directions of a flow and its fragments, which
+//! have no ports, reach the same queue, whatever headers precede IP; and so do all packets between
+//! two tunnel endpoints. Headers are skipped as the decoder in the crate `weir-packet` does it. The
+//! hash is keyed, so that no sender can direct all traffic to one queue.
 
 use super::program::code::*;
 use super::program::{Instruction, Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
@@ -32,8 +32,8 @@ const SOURCE: u32 = 1;
 const START: u32 = 2;
 const SAVED: u32 = 3;
 
-/// Returns the key of the hash: random per process, and the same for all interfaces, so that a flow over the
-/// interfaces of a tap stays in one queue.
+/// Returns the key of the hash: random per process, and the same for all interfaces, so that a flow
+/// over the interfaces of a tap stays in one queue.
 pub(super) fn secret() -> [u32; 2] {
     static SECRET: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
     [*SECRET as u32, (*SECRET >> 32) as u32]
@@ -69,7 +69,8 @@ struct Ends {
 /// Skips the headers from Ethernet to IP.
 fn from_ethernet(program: &mut Program, ends: &Ends) {
     let steps: Vec<[Label; 2]> = (0..=HEADERS).map(|_| [program.label(), program.label()]).collect();
-    // The kernel passes sent frames from the Ethernet header on, and received frames from behind it.
+    // The kernel passes sent frames from the Ethernet header on, and received frames from behind
+    // it.
     let outgoing = program.label();
     program.add(LOAD_WORD, PACKET_TYPE);
     program.jump_if(JUMP_IF_EQUAL, OUTGOING, outgoing);
@@ -161,8 +162,8 @@ fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled
     program.jump(next_typed);
 }
 
-/// Jumps by the IP version in the first four bits. If there is none, ACC holds those bits in the upper half of a
-/// byte.
+/// Jumps by the IP version in the first four bits. If there is none, ACC holds those bits in the
+/// upper half of a byte.
 fn by_version(program: &mut Program, ends: &Ends) {
     program.add(LOAD_BYTE_AT_X, 0);
     program.add(AND, 0xf0);
@@ -179,8 +180,8 @@ fn advance(program: &mut Program, bytes: u32) {
     program.add(LOAD_SLOT, SAVED);
 }
 
-/// Returns the hash of two addresses of `words` words: each is hashed alone, and the sum does not depend on their
-/// order.
+/// Returns the hash of two addresses of `words` words: each is hashed alone, and the sum does not
+/// depend on their order.
 fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
     address(program, source, words, secret);
     program.add(STORE_SLOT, SOURCE);
@@ -191,8 +192,8 @@ fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secr
     program.add(RETURN_ACC, 0);
 }
 
-/// Sets ACC to the hash of an address at offset `at` from X, which does not change: each word is mixed in twice, once
-/// per half of the secret.
+/// Sets ACC to the hash of an address at offset `at` from X, which does not change: each word is
+/// mixed in twice, once per half of the secret.
 fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(STORE_X_SLOT, START);
     program.add(SET, secret[0]);
@@ -209,8 +210,8 @@ fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(LOAD_X_SLOT, START);
 }
 
-/// Multiplies ACC and folds the upper bits of the product, which are mixed best, into the lower ones. Stores the result
-/// in HASH, too, and overwrites X.
+/// Multiplies ACC and folds the upper bits of the product, which are mixed best, into the lower
+/// ones. Stores the result in HASH, too, and overwrites X.
 fn mix(program: &mut Program, bits: u32) {
     // The fraction of the golden ratio.
     program.add(MULTIPLY, 0x9e37_79b1);
@@ -375,7 +376,8 @@ mod tests {
             let secret = [number, number << 20 | 0xff];
             let program = by_addresses(101, secret);
             for queues in [2, 4, 7] {
-                // In the second kind all sums and differences are equal, in the third all differences.
+                // In the second kind all sums and differences are equal, in the third all
+                // differences.
                 let ends = |kind, client: u8, server: u8| match kind {
                     1 => [[10, 0, 0, client], [10, 0, 1, server]],
                     2 => [[10, 0, server, client], [192, 0, 255 - server, 255 - client]],

@@ -1,16 +1,15 @@
-//! Several interfaces as one source, in time order. A network tap delivers each direction of a link on its own
-//! interface, and a flow has both directions.
+//! Several interfaces as one source, in time order. A network tap delivers each direction of a link
+//! on its own interface, and a flow has both directions.
 //!
 //! ```text
 //! af_packet:eth0+eth1      queue 0: of eth0 and of eth1; queue 1: of eth0 and of eth1; ...
 //! ```
-//! In: a queue of each interface. Out: their frames in time order, in place.
-//! A frame is delivered when no older one can arrive. While another interface is quiet, that takes as long as the
-//! kernel may hold a frame back there (100 ms).
-//! Invariants: no frame waits longer than [`LONGEST_WAIT`], or while a ring is half full; then the order may be
-//! violated, so that no frame is lost. With time stamps of the NIC, an interface is not waited for before its first
-//! frame, because its clock is unknown.
-//! Cost: each header is read twice. Nothing is copied.
+//! In: a queue of each interface. Out: their frames in time order, in place. A frame is delivered
+//! when no older one can arrive. While another interface is quiet, that takes as long as the kernel
+//! may hold a frame back there (100 ms). Invariants: no frame waits longer than [`LONGEST_WAIT`],
+//! or while a ring is half full; then the order may be violated, so that no frame is lost. With
+//! time stamps of the NIC, an interface is not waited for before its first frame, because its clock
+//! is unknown. Cost: each header is read twice. Nothing is copied.
 
 use super::queue::{Next, Queue};
 use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
@@ -19,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Shortest and longest sleep after a call without frames to deliver; it doubles in between.
 const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
-/// Longest time that a frame waits for older ones: a clock that was set back must not delay frames forever.
+/// Longest time that a frame waits for older ones: a clock that was set back must not delay frames
+/// forever.
 const LONGEST_WAIT: Duration = Duration::from_millis(300);
 
 /// The interfaces of a tap.
@@ -43,7 +43,8 @@ impl Tap {
 impl Source for Tap {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
         let each = BURST / self.queues.len().max(1);
-        // No older frame can arrive before these times: after the available frames, and on idle interfaces.
+        // No older frame can arrive before these times: after the available frames, and on idle
+        // interfaces.
         let (mut available_ns, mut idle_ns, mut all_ended) = (None, u64::MAX, true);
         for queue in &mut self.queues {
             match queue.peek(each)? {

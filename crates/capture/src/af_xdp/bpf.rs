@@ -1,9 +1,9 @@
 //! The bpf(2) system call: a map of sockets, a program, and the link that keeps it at an interface.
 //!
-//! Why this is sound: the kernel reads the attributes, with their size, and the memory that their pointers lead to;
-//! both live across the call. It writes only into the verifier's log, within the given length. Descriptors that it
-//! returns are new and have one owner.
-//! Invariant: everything created here disappears when its descriptors are closed, however the process ends.
+//! Why this is sound: the kernel reads the attributes, with their size, and the memory that their
+//! pointers lead to; both live across the call. It writes only into the verifier's log, within the
+//! given length. Descriptors that it returns are new and have one owner. Invariant: everything
+//! created here disappears when its descriptors are closed, however the process ends.
 #![allow(unsafe_code)]
 
 use super::program::Instruction;
@@ -44,9 +44,11 @@ pub(super) struct BpfLink {
 /// Calls bpf(2) with attributes that are the first part of `union bpf_attr`.
 ///
 /// # Safety
-/// Addresses in the attributes must be those of memory that the command may read or write across the call.
+/// Addresses in the attributes must be those of memory that the command may read or write across
+/// the call.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<i32> {
-    // SAFETY: the attributes live across the call, with their size; the caller guarantees their addresses.
+    // SAFETY: the attributes live across the call, with their size; the caller guarantees their
+    // addresses.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     i32::try_from(result).ok().filter(|&result| result >= 0).ok_or_else(io::Error::last_os_error)
 }
@@ -99,7 +101,8 @@ impl SocketMap {
         let value = socket.as_raw_fd() as u32;
         let (key, value) = (std::ptr::from_ref(&queue) as u64, std::ptr::from_ref(&value) as u64);
         let element = Element { map: self.descriptor() as u32, padding: 0, key, value, flags: 0 };
-        // SAFETY: key and value are numbers of the sizes that the map was made for, and live across the call.
+        // SAFETY: key and value are numbers of the sizes that the map was made for, and live across
+        // the call.
         unsafe { bpf(MAP_UPDATE, &element) }.map(drop)
     }
 
@@ -107,8 +110,8 @@ impl SocketMap {
     pub fn remove(&self, queue: u32) {
         let key = std::ptr::from_ref(&queue) as u64;
         let element = Element { map: self.descriptor() as u32, padding: 0, key, value: 0, flags: 0 };
-        // SAFETY: the key is a number of the size that the map was made for, and lives across the call. The error
-        // that there is nothing to remove is ignored.
+        // SAFETY: the key is a number of the size that the map was made for, and lives across the
+        // call. The error that there is nothing to remove is ignored.
         let _ = unsafe { bpf(MAP_DELETE, &element) };
     }
 }
@@ -152,7 +155,8 @@ impl LoadedProgram {
             flags: 0,
             name: *b"weir_af_xdp\0\0\0\0\0",
         };
-        // SAFETY: program and license are read, the log is written within its length, and all live across the call.
+        // SAFETY: program and license are read, the log is written within its length, and all live
+        // across the call.
         unsafe { bpf(PROGRAM_LOAD, &attributes) }.map(|descriptor| Self(owned(descriptor)))
     }
 

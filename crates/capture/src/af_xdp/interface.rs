@@ -32,7 +32,8 @@ impl Interface {
         Ok(Self { name: name.into(), index, queues: queues.unwrap_or_else(|| listed_queues(name)).max(1) })
     }
 
-    /// Returns the first and the last of the requested queues; without a request, those of all queues.
+    /// Returns the first and the last of the requested queues; without a request, those of all
+    /// queues.
     ///
     /// # Errors
     /// The interface has fewer queues.

@@ -1,19 +1,21 @@
-//! Live traffic through AF_XDP: an XDP program redirects frames to user space before the kernel's network stack.
+//! Live traffic through AF_XDP: an XDP program redirects frames to user space before the kernel's
+//! network stack.
 //!
 //! ```text
 //! af_xdp:IFACE[,queues=0-3][,mode=auto|copy|zerocopy][,attach=auto|native|generic][,snap=N][,frames=N]
 //! ```
-//! In: an interface; all of its queues are read unless `queues` selects some. Out: one source per queue. The NIC
-//! selects the queue of a frame; for both directions of a flow in one queue, its hash must be symmetric.
+//! In: an interface; all of its queues are read unless `queues` selects some. Out: one source per
+//! queue. The NIC selects the queue of a frame; for both directions of a flow in one queue, its
+//! hash must be symmetric.
 //!
-//! Invariants: **captured frames do not reach the kernel's network stack**, so use this on a mirror port and not
-//! on a server. The program is detached when the process ends, in any way. A frame that `snap` cuts keeps its
-//! length on the wire.
+//! Invariants: **captured frames do not reach the kernel's network stack**, so use this on a mirror
+//! port and not on a server. The program is detached when the process ends, in any way. A frame
+//! that `snap` cuts keeps its length on the wire.
 //!
-//! Limits: all frames of a burst have the time at which the burst is read. Frames longer than 3840 bytes are dropped
-//! and counted unless `snap` cuts them. A VLAN tag that the NIC strips is lost (`ethtool -K IFACE rxvlan off` keeps
-//! it).
-//! Source: the kernel's `Documentation/networking/af_xdp.rst`.
+//! Limits: all frames of a burst have the time at which the burst is read. Frames longer than 3840
+//! bytes are dropped and counted unless `snap` cuts them. A VLAN tag that the NIC strips is lost
+//! (`ethtool -K IFACE rxvlan off` keeps it). Source: the kernel's
+//! `Documentation/networking/af_xdp.rst`.
 
 mod bpf;
 mod interface;
@@ -47,8 +49,8 @@ const ETHERNET: u16 = 1;
 /// Opens the queues of an interface. Capturing begins when all of them are open.
 ///
 /// # Errors
-/// [`Error::Live`]: no such interface or queue, not permitted, a mode that the driver does not support, or another
-/// program is attached.
+/// [`Error::Live`]: no such interface or queue, not permitted, a mode that the driver does not
+/// support, or another program is attached.
 pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let queues = open_queues(source).map_err(|cause| Error::Live { name: source.into(), cause })?;
     Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
@@ -68,8 +70,8 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
         Some(libc::EPERM) => LiveError::XdpPermission,
         _ => LiveError::XdpProgram { required: if settings.snap.is_some() { "5.18" } else { "5.9" }, error, verifier },
     })?;
-    // Attached before the sockets are opened, because their mode depends on it. All frames pass to the stack until the
-    // map has a socket.
+    // Attached before the sockets are opened, because their mode depends on it. All frames pass to
+    // the stack until the map has a socket.
     let (link, mode) = attach(&program, &interface, &settings)?;
     let promiscuous = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .and_then(|socket| system::enable_promiscuous_mode(&socket, interface.index).map(|()| socket))
@@ -92,9 +94,9 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
         inserted.map_err(LiveError::io(format!("register the socket of queue {queue}")))?;
     }
     let reads_all_queues = (first, last) == (0, interface.queues - 1);
-    // `rx_dropped` counts the kernel's drops before the program. It counts nothing else only in generic mode, and if no
-    // packet continues to the stack. In native mode some drivers count there what a socket dropped, too, which the
-    // socket's statistics report.
+    // `rx_dropped` counts the kernel's drops before the program. It counts nothing else only in
+    // generic mode, and if no packet continues to the stack. In native mode some drivers count
+    // there what a socket dropped, too, which the socket's statistics report.
     let counts_kernel = reads_all_queues && mode == AttachMode::Generic;
     let counters = InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?;
     let counters = Arc::new(Mutex::new(counters));
@@ -318,7 +320,8 @@ impl LiveSource for Queue {
 
     fn stop(&mut self) {
         if let Some(attachment) = self.attachment.take() {
-            // From here on packets continue to the stack, whose drops are not losses of this source.
+            // From here on packets continue to the stack, whose drops are not losses of this
+            // source.
             attachment.counters.lock().unwrap_or_else(PoisonError::into_inner).freeze();
             attachment.sockets.remove(self.number);
             self.state = State::Draining;

@@ -6,9 +6,10 @@
 //!               headroom for metadata -> store original length and mark; longer than snap -> cut the tail
 //!               redirect
 //! ```
-//! Invariants: a frame that is cut has its original length before it, or came from a driver that does not pass
-//! metadata; then there is no mark. Frames of other queues are passed to the stack unchanged.
-//! Source: the kernel's `Documentation/bpf/standardization/instruction-set.rst`, `Documentation/networking/af_xdp.rst`.
+//! Invariants: a frame that is cut has its original length before it, or came from a driver that
+//! does not pass metadata; then there is no mark. Frames of other queues are passed to the stack
+//! unchanged. Source: the kernel's `Documentation/bpf/standardization/instruction-set.rst`,
+//! `Documentation/networking/af_xdp.rst`.
 
 /// Bytes of metadata before a frame: its length on the wire, and the mark.
 pub(super) const METADATA_BYTES: usize = 8;
@@ -124,7 +125,8 @@ pub(super) fn program(sockets: i32, snap: Option<u32>) -> Vec<Instruction> {
             load(R2, FRAME, DATA),
             copy(R3, R1),
             add(R3, METADATA_BYTES as i32),
-            // Never true, but the verifier requires the check: skip the rest of this array and `cut`.
+            // Never true, but the verifier requires the check: skip the rest of this array and
+            // `cut`.
             op(0x2d, R3, R2, (2 + cut.len()) as i16, 0),
             store(R1, 0, LENGTH),
             op(0x62, R1, 0, 4, MARK as i32),

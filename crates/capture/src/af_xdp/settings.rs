@@ -46,7 +46,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Parses `IFACE[,key=value]...`. `max_frame_bytes` is the largest frame that fits into a frame's memory.
+    /// Parses `IFACE[,key=value]...`. `max_frame_bytes` is the largest frame that fits into a
+    /// frame's memory.
     ///
     /// # Errors
     /// A wrong setting.

@@ -4,18 +4,20 @@
 //! fill ring:    chunks that the kernel may write a frame into    user space -> kernel
 //! receive ring: chunks that hold a frame, and its length         kernel -> user space
 //! ```
-//! Why this is sound: a chunk belongs to the kernel from when it is put into the fill ring until it is taken from the
-//! receive ring; then it belongs to this module.
-//! * [`Socket::receive`] returns slices of chunks that belong to this module, each once. They borrow the socket
-//!   mutably, and [`Socket::release`] needs the socket mutably, too, so no chunk is released while a slice lives.
-//! * Each ring has a producer word and a consumer word. The producer fills entries, then stores its word with
-//!   release; the consumer loads it with acquire before it reads them, and then stores its own word with release,
-//!   which the producer loads with acquire before it writes there again. Only 32-bit atomics access these words,
-//!   and only this value accesses our end of a ring.
-//! * Lengths and offsets from the kernel are compared with the UMEM's size before they become slices.
+//! Why this is sound: a chunk belongs to the kernel from when it is put into the fill ring until it
+//! is taken from the receive ring; then it belongs to this module.
+//! * [`Socket::receive`] returns slices of chunks that belong to this module, each once. They
+//!   borrow the socket mutably, and [`Socket::release`] needs the socket mutably, too, so no chunk
+//!   is released while a slice lives.
+//! * Each ring has a producer word and a consumer word. The producer fills entries, then stores its
+//!   word with release; the consumer loads it with acquire before it reads them, and then stores
+//!   its own word with release, which the producer loads with acquire before it writes there again.
+//!   Only 32-bit atomics access these words, and only this value accesses our end of a ring.
+//! * Lengths and offsets from the kernel are compared with the UMEM's size before they become
+//!   slices.
 //!
-//! Why no library: libxdp would be a C dependency, and Rust bindings of it leave the ownership of chunks, which is
-//! checked here, to the caller.
+//! Why no library: libxdp would be a C dependency, and Rust bindings of it leave the ownership of
+//! chunks, which is checked here, to the caller.
 #![allow(unsafe_code)]
 
 use super::program::{MARK, METADATA_BYTES};
@@ -33,7 +35,8 @@ use std::time::{Duration, Instant};
 const CHUNK_BYTES: usize = 4096;
 /// Bytes of a chunk that the kernel reserves before a frame.
 const HEADROOM_BYTES: usize = 256;
-/// Longest time that the kernel takes to release the queue of a closed socket, which it does in a worker thread.
+/// Longest time that the kernel takes to release the queue of a closed socket, which it does in a
+/// worker thread.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest frame that fits into a chunk, in bytes.
 pub(super) const MAX_FRAME_BYTES: u32 = (CHUNK_BYTES - HEADROOM_BYTES) as u32;
@@ -90,7 +93,8 @@ impl Mapping {
             Some((socket, offset)) => (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd(), offset),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
         };
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
+        // use.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, offset) };
         match NonNull::new(start.cast()) {
             Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Self { start, bytes }),
@@ -113,11 +117,13 @@ impl Drop for Mapping {
     }
 }
 
-// SAFETY: the memory belongs to this value alone, on any thread; it is shared with the kernel by the rules above.
+// SAFETY: the memory belongs to this value alone, on any thread; it is shared with the kernel by
+// the rules above.
 unsafe impl Send for Mapping {}
 
 impl<T: Copy> Ring<T> {
-    /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets from the kernel.
+    /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets
+    /// from the kernel.
     fn map(socket: BorrowedFd<'_>, offset: i64, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
         let bytes = parts.desc as usize + entries as usize * size_of::<T>();
         Self::new(Mapping::new(bytes, Some((socket, offset)))?, parts, entries)
@@ -139,8 +145,8 @@ impl<T: Copy> Ring<T> {
 
     fn word(&self, offset: usize) -> &AtomicU32 {
         let address = self.memory.at(offset, 4).expect("the words are within the mapping, as `new` checked");
-        // SAFETY: the word is in the mapping, which lives as long as `self`, at a multiple of 4, and is accessed only by
-        // atomics.
+        // SAFETY: the word is in the mapping, which lives as long as `self`, at a multiple of 4,
+        // and is accessed only by atomics.
         unsafe { AtomicU32::from_ptr(address.cast()) }
     }
 
@@ -157,7 +163,8 @@ impl<T: Copy> Ring<T> {
         let free = (self.mask + 1).saturating_sub(used) as usize;
         let mut number = produced;
         for value in values.drain(values.len().saturating_sub(free)..) {
-            // SAFETY: the entry is in the mapping, aligned, and ours, because the consumer is past it.
+            // SAFETY: the entry is in the mapping, aligned, and ours, because the consumer is past
+            // it.
             unsafe { self.entry(number).write(value) };
             number = number.wrapping_add(1);
         }
@@ -175,8 +182,8 @@ impl<T: Copy> Ring<T> {
         // Only this end stores it.
         let mut number = self.word(self.consumer).load(Ordering::Relaxed);
         for _ in 0..self.ready().min(self.mask + 1).min(into.remaining_capacity() as u32) {
-            // SAFETY: the entry is in the mapping, aligned, consists of numbers, and is ours, because the producer is past
-            // it.
+            // SAFETY: the entry is in the mapping, aligned, consists of numbers, and is ours,
+            // because the producer is past it.
             into.push(unsafe { self.entry(number).read() });
             number = number.wrapping_add(1);
         }
@@ -200,8 +207,8 @@ pub(super) enum Step {
 }
 
 impl Socket {
-    /// Opens a socket on a queue, with memory for `frames` frames (a power of two), all of it in the fill ring. `flags`:
-    /// `XDP_COPY`, `XDP_ZEROCOPY` or neither.
+    /// Opens a socket on a queue, with memory for `frames` frames (a power of two), all of it in
+    /// the fill ring. `flags`: `XDP_COPY`, `XDP_ZEROCOPY` or neither.
     ///
     /// # Errors
     /// The step that failed, and the error of the operating system.
@@ -264,7 +271,8 @@ impl Socket {
     pub fn release(&mut self) {
         self.fill.produce(&mut self.free);
         if self.fill.needs_wakeup() {
-            // A driver that ran out of chunks waits for a system call. If this one fails, the next wait reports it.
+            // A driver that ran out of chunks waits for a system call. If this one fails, the next
+            // wait reports it.
             let _ = self.wait(Duration::ZERO);
         }
     }
@@ -285,13 +293,14 @@ impl Socket {
             let (start, length) = (descriptor.addr as usize, descriptor.len as usize);
             // An invalid descriptor gives an empty frame, which the decoder refuses.
             let bytes = umem.at(start, length).map_or(&[][..], |first| {
-                // SAFETY: the bytes are in the UMEM, which lives as long as the socket; the chunk is ours until it is
-                // released, which no slice outlives.
+                // SAFETY: the bytes are in the UMEM, which lives as long as the socket; the chunk
+                // is ours until it is released, which no slice outlives.
                 unsafe { std::slice::from_raw_parts(first, length) }
             });
             let metadata =
                 start.checked_sub(METADATA_BYTES).and_then(|before| umem.at(before, METADATA_BYTES)).map(|first| {
-                    // SAFETY: these bytes are in the same chunk, before the frame; they need no alignment.
+                    // SAFETY: these bytes are in the same chunk, before the frame; they need no
+                    // alignment.
                     unsafe { first.cast::<[u32; 2]>().read_unaligned() }
                 });
             let wire_bytes = metadata.filter(|&[_, mark]| mark == MARK).map(|[wire_bytes, _]| wire_bytes);

@@ -1,8 +1,8 @@
 //! Converts ticks of a NIC's clock to nanoseconds since 1970 UTC.
 //!
-//! The unit and the epoch of a NIC's clock are unknown. Its rate is measured against the system's monotonic clock since
-//! the port was opened. Its offset to the system's real-time clock is measured once a second, so that a clock that is set
-//! or slewed is followed.
+//! The unit and the epoch of a NIC's clock are unknown. Its rate is measured against the system's
+//! monotonic clock since the port was opened. Its offset to the system's real-time clock is
+//! measured once a second, so that a clock that is set or slewed is followed.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Measures the rate, which takes 50 ms. Returns `None` if the clock cannot be read or does not advance.
+    /// Measures the rate, which takes 50 ms. Returns `None` if the clock cannot be read or does not
+    /// advance.
     pub(super) fn new(mut read: impl FnMut() -> Option<Reading>) -> Option<Self> {
         let first = read()?;
         std::thread::sleep(FIRST);
@@ -56,7 +57,8 @@ impl Clock {
         (self.last.0.wrapping_add((passed_ns / self.ns_per_tick) as u64), now, self.last.2 + passed_ns as u64)
     }
 
-    /// Returns the time of a packet's ticks, ns since 1970 UTC; they may be before or after the last comparison.
+    /// Returns the time of a packet's ticks, ns since 1970 UTC; they may be before or after the
+    /// last comparison.
     pub(super) fn time_ns(&self, ticks: u64) -> u64 {
         let since = ticks.wrapping_sub(self.last.0).cast_signed();
         self.last.2.saturating_add_signed((since as f64 * self.ns_per_tick) as i64)

@@ -1,11 +1,15 @@
-//! Safe wrappers of DPDK: the environment (EAL), a port, and the receiver of one queue, over the C functions in `shim.c`.
+//! Safe wrappers of DPDK: the environment (EAL), a port, and the receiver of one queue, over the C
+//! functions in `shim.c`.
 //!
 //! Why this is sound:
-//! * The environment is changed, and ports are opened and closed, under one lock ([`Environment`]), as DPDK requires.
-//! * A [`Port`] is started when it is created and stopped when its last [`Receiver`] is dropped, so no stopped port is used.
-//! * There is one [`Receiver`] per queue, and receiving borrows it mutably: one thread at a time polls a queue and returns
-//!   buffers to its pool.
-//! * The bytes of packets are borrowed from the receiver, which releases them when it receives the next ones.
+//! * The environment is changed, and ports are opened and closed, under one lock ([`Environment`]),
+//!   as DPDK requires.
+//! * A [`Port`] is started when it is created and stopped when its last [`Receiver`] is dropped, so
+//!   no stopped port is used.
+//! * There is one [`Receiver`] per queue, and receiving borrows it mutably: one thread at a time
+//!   polls a queue and returns buffers to its pool.
+//! * The bytes of packets are borrowed from the receiver, which releases them when it receives the
+//!   next ones.
 
 use super::clock::Clock;
 use super::settings::Device;
@@ -18,8 +22,9 @@ use std::time::Instant;
 /// Length of the longest hash key of a port, in bytes.
 const KEY_BYTES: usize = 255;
 
-/// Key of the Toeplitz hash that gives both directions of a flow the same value: it repeats every 16 bits, and the lengths
-/// of addresses and ports are multiples of that, so exchanging them does not change the hash (Woo and Park, 2012).
+/// Key of the Toeplitz hash that gives both directions of a flow the same value: it repeats every
+/// 16 bits, and the lengths of addresses and ports are multiples of that, so exchanging them does
+/// not change the hash (Woo and Park, 2012).
 pub(super) const SYMMETRIC_KEY: [u8; KEY_BYTES] = {
     let mut key = [0x6d; KEY_BYTES];
     let mut i = 1;
@@ -151,7 +156,8 @@ impl Environment {
                     return result;
                 }
             }
-            // SAFETY: `count` strings that end with 0 and are never freed; the thread that waits for this one holds the lock.
+            // SAFETY: `count` strings that end with 0 and are never freed; the thread that waits
+            // for this one holds the lock.
             unsafe { weir_dpdk_start(count, pointers.as_mut_ptr()) }
         });
         let result = result.join().expect("calls into DPDK do not panic");
@@ -165,7 +171,8 @@ impl Environment {
         outcome
     }
 
-    /// Opens a device and starts its port. Returns one receiver per queue, and the number of descriptors of each.
+    /// Opens a device and starts its port. Returns one receiver per queue, and the number of
+    /// descriptors of each.
     ///
     /// # Errors
     /// The device is not opened.
@@ -272,7 +279,8 @@ fn read_clocks(port: u16) -> Option<(u64, Instant, u64)> {
 pub(super) struct Port {
     id: u16,
     queues: u16,
-    /// Held while the counters are read. Not the environment's lock, because opening another port takes seconds.
+    /// Held while the counters are read. Not the environment's lock, because opening another port
+    /// takes seconds.
     counters: Mutex<()>,
     /// Conversion of its clock, if its packets are time-stamped.
     clock: Option<Mutex<Clock>>,
@@ -306,7 +314,8 @@ impl Drop for Port {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         let _environment = Environment::lock();
-        // SAFETY: no receiver is left, so neither its queues nor its packets are in use; the lock is held.
+        // SAFETY: no receiver is left, so neither its queues nor its packets are in use; the lock
+        // is held.
         unsafe { weir_dpdk_detach(self.id, self.queues) };
     }
 }
@@ -321,8 +330,8 @@ pub(super) struct Receiver {
     clock: Option<Clock>,
 }
 
-// SAFETY: the pointers are to packets of this receiver alone, which DPDK lets any thread read and release; a pool is used
-// only by the thread that has its queue's receiver.
+// SAFETY: the pointers are to packets of this receiver alone, which DPDK lets any thread read and
+// release; a pool is used only by the thread that has its queue's receiver.
 #[allow(unsafe_code)]
 unsafe impl Send for Receiver {}
 
@@ -343,11 +352,13 @@ impl Receiver {
         self.queue
     }
 
-    /// Releases the packets received last and receives the next; returns their number, which may be 0.
+    /// Releases the packets received last and receives the next; returns their number, which may be
+    /// 0.
     #[allow(unsafe_code)]
     pub(super) fn receive(&mut self) -> usize {
         self.release();
-        // SAFETY: the port is started and has this queue, only this receiver polls it, and the array has BURST elements.
+        // SAFETY: the port is started and has this queue, only this receiver polls it, and the
+        // array has BURST elements.
         let count = unsafe { weir_dpdk_receive(self.port.id, self.queue, self.packets.as_mut_ptr()) };
         self.count = count as usize;
         if self.clock.as_ref().is_some_and(Clock::is_old) {
@@ -363,8 +374,8 @@ impl Receiver {
 
     #[allow(unsafe_code)]
     fn packet(&self, raw: &RawPacket, now_ns: u64) -> Packet<'_> {
-        // SAFETY: the packet's first segment has this number of bytes there, unchanged until it is released, which borrows
-        // this receiver mutably. (DPDK's buffers are never at address 0.)
+        // SAFETY: the packet's first segment has this number of bytes there, unchanged until it is
+        // released, which borrows this receiver mutably. (DPDK's buffers are never at address 0.)
         let bytes = unsafe { std::slice::from_raw_parts(raw.bytes, raw.captured as usize) };
         let time_ns = match &self.clock {
             Some(clock) if raw.ticks != 0 => clock.time_ns(raw.ticks),
@@ -375,8 +386,8 @@ impl Receiver {
 
     #[allow(unsafe_code)]
     fn release(&mut self) {
-        // SAFETY: the first `count` were received and not yet released; no slice of them is left, because `self` is borrowed
-        // mutably.
+        // SAFETY: the first `count` were received and not yet released; no slice of them is left,
+        // because `self` is borrowed mutably.
         unsafe { weir_dpdk_release(self.packets.as_ptr(), self.count as c_uint) };
         self.count = 0;
     }
@@ -413,12 +424,14 @@ pub(super) mod inject {
         fn weir_dpdk_key(device: *const c_char, key: *mut u8, size: u8) -> c_int;
     }
 
-    /// Puts a packet into a queue of a `net_ring` device, in segments of `segment` bytes. Returns false if the ring is full.
+    /// Puts a packet into a queue of a `net_ring` device, in segments of `segment` bytes. Returns
+    /// false if the ring is full.
     #[allow(unsafe_code)]
     pub(in crate::dpdk) fn inject(device: &str, queue: u16, bytes: &[u8], segment: u16) -> bool {
         let _environment = Environment::lock();
         let (device, length) = (c_string(device), u32::try_from(bytes.len()).expect("a packet"));
-        // SAFETY: a string that ends with 0, and the bytes with their length; the lock makes this the only producer.
+        // SAFETY: a string that ends with 0, and the bytes with their length; the lock makes this
+        // the only producer.
         unsafe { weir_dpdk_inject(device.as_ptr(), queue, bytes.as_ptr(), length, segment) == 0 }
     }
 

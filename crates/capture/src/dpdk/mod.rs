@@ -1,11 +1,13 @@
 //! Live traffic through DPDK: `dpdk:DEVICE[,key=value]...`.
 //!
 //! In: a device's name and settings. Out: a [`LiveSource`] per receive queue of its port.
-//! Invariants: every packet that a port counted as received while its queues were read was delivered; every packet that
-//! it could not receive is reported as lost. Frames are read where the NIC wrote them; nothing is copied.
+//! Invariants: every packet that a port counted as received while its queues were read was
+//! delivered; every packet that it could not receive is reported as lost. Frames are read where the
+//! NIC wrote them; nothing is copied.
 //!
-//! The environment abstraction layer (EAL) is started once per process, by the first source, without devices; each source
-//! then adds its own. Its settings (huge pages, the core of DPDK's own threads) hold for later sources, too.
+//! The environment abstraction layer (EAL) is started once per process, by the first source,
+//! without devices; each source then adds its own. Its settings (huge pages, the core of DPDK's own
+//! threads) hold for later sources, too.
 
 mod clock;
 mod driver;
@@ -86,8 +88,8 @@ fn start(environment: &mut Environment, settings: &Settings, pages_are_free: boo
         return Err(DpdkError::NoCore(core));
     }
     let cores: Vec<String> = (0..1024).filter(|&core| driver::may_run_on(core)).map(|core| core.to_string()).collect();
-    // No files that other processes could find or that remain. No device is probed until it is added: an allow list with
-    // an address that no device has allows no other device.
+    // No files that other processes could find or that remain. No device is probed until it is
+    // added: an allow list with an address that no device has allows no other device.
     let mut arguments =
         ["weir", "--no-telemetry", "--file-prefix=weir", "-a", "ffff:ff:1f.7"].map(String::from).to_vec();
     arguments.push(settings.core.map_or_else(|| format!("--lcores=0@({})", cores.join(",")), core_argument));

@@ -3,8 +3,8 @@
 //! ```text
 //! packets available -> deliver; none -> spin briefly, then sleep an eighth of the idle time, at most 1 ms
 //! ```
-//! Budget: one call into DPDK and one clock query per burst; per packet only the frame is built. After a stop, a queue
-//! delivers at most what its descriptors hold, and ends.
+//! Budget: one call into DPDK and one clock query per burst; per packet only the frame is built.
+//! After a stop, a queue delivers at most what its descriptors hold, and ends.
 
 use super::driver::{PortCounts, Receiver};
 use crate::system::realtime_ns;
@@ -19,7 +19,8 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// LINKTYPE_ETHERNET.
 const ETHERNET: u16 = 1;
 
-/// Losses of a port when its first queue was stopped, shared by its queues. Drops after that do not count as losses.
+/// Losses of a port when its first queue was stopped, shared by its queues. Drops after that do not
+/// count as losses.
 pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 /// One queue of a port.
@@ -94,9 +95,10 @@ impl Queue {
     }
 }
 
-/// Splits the counters of a port: the NIC loses packets without a free descriptor and damaged ones, Weir those without a
-/// buffer. (Most drivers that find no buffer leave the packet in the ring, and the NIC misses a later one. There are more
-/// buffers than descriptors, so this does not happen; if it does, a loss is counted twice rather than not at all.)
+/// Splits the counters of a port: the NIC loses packets without a free descriptor and damaged ones,
+/// Weir those without a buffer. (Most drivers that find no buffer leave the packet in the ring, and
+/// the NIC misses a later one. There are more buffers than descriptors, so this does not happen; if
+/// it does, a loss is counted twice rather than not at all.)
 fn losses(counts: PortCounts) -> Losses {
     Losses { nic: counts.missed + counts.damaged, kernel: 0, ring: counts.without_memory }
 }

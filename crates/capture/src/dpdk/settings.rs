@@ -5,8 +5,8 @@
 //! 0000:17:00.0,queues=8                              a NIC by its PCI address
 //! net_pcap0;rx_pcap=a.pcap;rx_pcap=b.pcap,queues=2   a virtual device with DPDK's arguments
 //! ```
-//! DPDK separates arguments by commas, as Weir does its settings, so within the device they are written as
-//! semicolons.
+//! DPDK separates arguments by commas, as Weir does its settings, so within the device they are
+//! written as semicolons.
 
 use super::error::DpdkError;
 use crate::BURST;
@@ -16,7 +16,8 @@ const KEYS: &[&str] = &["queues", "descriptors", "mbufs", "snap", "hugepages", "
 
 /// Descriptors of a queue by default: at 10 million packets per second, packets of 0.4 ms.
 const DESCRIPTORS: u16 = 4096;
-/// Packet buffers that a queue needs beyond its descriptors: those of the current burst and of one more.
+/// Packet buffers that a queue needs beyond its descriptors: those of the current burst and of one
+/// more.
 const SPARE: u32 = 2 * BURST as u32;
 
 /// A device to open.

@@ -1,5 +1,5 @@
-//! Tests with DPDK's virtual devices: in one process without huge pages (DPDK starts once per process), and again in another
-//! process with huge pages.
+//! Tests with DPDK's virtual devices: in one process without huge pages (DPDK starts once per
+//! process), and again in another process with huge pages.
 
 use super::driver::inject::{inject, injected, key, table};
 use super::driver::{Failure, PortCounts, SYMMETRIC_KEY};
@@ -93,7 +93,8 @@ fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
         let packets = read_all(&mut queues[0]);
         assert_eq!(packets.len(), expected.len(), "{name}");
         for (number, ((octets, wire_bytes), expected)) in packets.iter().zip(&expected).enumerate() {
-            // A packet longer than a buffer arrives in several segments, of which the first is delivered.
+            // A packet longer than a buffer arrives in several segments, of which the first is
+            // delivered.
             assert_eq!(octets, &expected[..expected.len().min(2048)], "{name}: packet {number}");
             assert_eq!(*wire_bytes as usize, expected.len(), "{name}: packet {number}");
         }
@@ -187,7 +188,8 @@ fn net_ring_delivers_every_packet_while_threads_read() {
                         assert!(Instant::now() < deadline, "queue {number} stops at {next}");
                         let burst = queue.burst().expect("it goes on").expect("it was not stopped");
                         for frame in &burst {
-                            // Queue, packet number, padding; every tenth packet in segments of 100 bytes.
+                            // Queue, packet number, padding; every tenth packet in segments of 100
+                            // bytes.
                             assert_eq!(frame.bytes[..4], (number as u32).to_be_bytes());
                             assert_eq!(frame.bytes[4..8], next.to_be_bytes(), "in order, none missing");
                             assert_eq!(frame.wire_bytes, 250);
@@ -265,7 +267,8 @@ fn four_queues_of_net_null_deliver_what_the_port_counts() {
         threads.into_iter().map(|thread| thread.join().expect("no claim failed")).collect()
     });
     let packets: u64 = done.iter().map(|(_, packets)| packets).sum();
-    // 10 000 full bursts, and then the packets of the descriptors of each queue, rounded up to a burst.
+    // 10 000 full bursts, and then the packets of the descriptors of each queue, rounded up to a
+    // burst.
     assert_eq!(packets, 640_000 + 4 * 512);
     assert_eq!(done[0].0.counts(), PortCounts { received: packets, ..PortCounts::default() });
     assert!(done.iter_mut().all(|(queue, _)| queue.losses() == Losses::default()));
@@ -399,7 +402,8 @@ fn bound_driver_is_reported_with_the_command_that_changes_it() {
 
 #[test]
 fn symmetric_key_gives_both_directions_the_same_hash() {
-    /// The Toeplitz hash of NICs: the XOR of the 32 key bits at the position of each bit that is set.
+    /// The Toeplitz hash of NICs: the XOR of the 32 key bits at the position of each bit that is
+    /// set.
     fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], i: usize| u32::from(bytes[i / 8] >> (7 - i % 8) & 1);
         let window = |from: usize| (0..32).fold(0, |value, i| value << 1 | bit(key, from + i));

@@ -1,7 +1,7 @@
 //! Compiles filter expressions with libpcap, which is loaded at run time.
 //!
-//! In: an expression. Out: the instructions, or libpcap's error message. libpcap is not needed to build, and does not
-//! run when frames are filtered.
+//! In: an expression. Out: the instructions, or libpcap's error message. libpcap is not needed to
+//! build, and does not run when frames are filtered.
 #![allow(unsafe_code)]
 
 use super::program::BpfInstruction;
@@ -53,10 +53,11 @@ pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result
         CString::new(expression).map_err(|_| CompileError::Expression("it contains a zero byte".into()))?;
     let pcap = pcap().map_err(CompileError::Library)?;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the functions are libpcap's by name, with the types of pcap/pcap.h. The handle is not null, is used only by
-    // this thread and closed once, after its last use. The expression ends with 0 and outlives the call. `compile` writes
-    // the program before it is read; its instructions are copied (`length` of them, or none if the pointer is null) and
-    // freed once, only if they were allocated. The error message is copied before the handle is closed.
+    // SAFETY: the functions are libpcap's by name, with the types of pcap/pcap.h. The handle is not
+    // null, is used only by this thread and closed once, after its last use. The expression ends
+    // with 0 and outlives the call. `compile` writes the program before it is read; its
+    // instructions are copied (`length` of them, or none if the pointer is null) and freed once,
+    // only if they were allocated. The error message is copied before the handle is closed.
     unsafe {
         let Some(handle) = NonNull::new((pcap.open_dead)(link_type, snap)) else {
             return Err(CompileError::Expression("libpcap is out of memory".into()));
@@ -87,8 +88,9 @@ fn pcap() -> Result<&'static Pcap, &'static libloading::Error> {
 }
 
 fn load() -> Result<Pcap, libloading::Error> {
-    // SAFETY: libpcap's initializers have no requirements. The functions have the types of pcap/pcap.h, which have not
-    // changed since 0.8, and stay valid because the library is never unloaded.
+    // SAFETY: libpcap's initializers have no requirements. The functions have the types of
+    // pcap/pcap.h, which have not changed since 0.8, and stay valid because the library is never
+    // unloaded.
     unsafe {
         let library = Library::new(NAMES[0]).or_else(|_| Library::new(NAMES[1]))?;
         let pcap = Pcap {

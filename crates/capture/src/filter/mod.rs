@@ -1,10 +1,10 @@
 //! Packet filters in tcpdump's syntax.
 //!
-//! In: an expression (`man pcap-filter`), and frames. Out: whether a frame matches. libpcap compiles the expression once
-//! per link type; the resulting program is checked and interpreted here. A [`CompiledFilter`] is for one link type, a
-//! [`PacketFilter`] for frames of any.
-//! Invariants: the result depends only on the captured bytes of a frame and its length on the wire. Running a filter
-//! cannot fail or allocate, and takes at most one step per instruction.
+//! In: an expression (`man pcap-filter`), and frames. Out: whether a frame matches. libpcap
+//! compiles the expression once per link type; the resulting program is checked and interpreted
+//! here. A [`CompiledFilter`] is for one link type, a [`PacketFilter`] for frames of any.
+//! Invariants: the result depends only on the captured bytes of a frame and its length on the wire.
+//! Running a filter cannot fail or allocate, and takes at most one step per instruction.
 
 mod library;
 mod program;
@@ -68,7 +68,8 @@ impl CompiledFilter {
     /// # Errors
     /// libpcap is missing or refuses the expression, or the program has loops.
     pub fn compile(expression: &str, link_type: u16, snap_bytes: u32) -> Result<Self, FilterError> {
-        // Of the supported link types, only raw IP and LLC/SNAP over ATM have another number in libpcap than in captures.
+        // Of the supported link types, only raw IP and LLC/SNAP over ATM have another number in
+        // libpcap than in captures.
         let link_type = match link_type {
             14 | 101 => 12,
             100 => 11,
@@ -108,14 +109,16 @@ impl CompiledFilter {
 #[derive(Clone, Debug)]
 pub struct PacketFilter {
     expression: Arc<str>,
-    /// Filters by link type, that of the last frame first; `None` where libpcap refuses the expression.
+    /// Filters by link type, that of the last frame first; `None` where libpcap refuses the
+    /// expression.
     filters: Vec<(u16, Option<CompiledFilter>)>,
     /// Errors that were not taken yet.
     errors: Vec<FilterError>,
 }
 
 impl PacketFilter {
-    /// Compiles an expression for Ethernet; if libpcap refuses that, for the first supported link type that it accepts.
+    /// Compiles an expression for Ethernet; if libpcap refuses that, for the first supported link
+    /// type that it accepts.
     ///
     /// # Errors
     /// As [`CompiledFilter::compile`], with libpcap's message for Ethernet.
@@ -134,7 +137,8 @@ impl PacketFilter {
         &self.expression
     }
 
-    /// Returns whether a frame matches. Frames of a link type for which libpcap refuses the expression do not.
+    /// Returns whether a frame matches. Frames of a link type for which libpcap refuses the
+    /// expression do not.
     #[inline]
     pub fn matches(&mut self, frame: &Frame<'_>) -> bool {
         if self.filters[0].0 != frame.link_type {
@@ -161,7 +165,8 @@ impl PacketFilter {
         self.filters.swap(0, at);
     }
 
-    /// Takes the errors since the last call: one for each new link type for which libpcap refuses the expression.
+    /// Takes the errors since the last call: one for each new link type for which libpcap refuses
+    /// the expression.
     pub fn take_errors(&mut self) -> Vec<FilterError> {
         std::mem::take(&mut self.errors)
     }

@@ -1,13 +1,15 @@
-//! Interprets programs of the classic Berkeley Packet Filter (BPF): checked once, then run on every frame.
+//! Interprets programs of the classic Berkeley Packet Filter (BPF): checked once, then run on every
+//! frame.
 //!
-//! In: instructions in the form of libpcap and the kernel. Out: the number of bytes of a frame to keep; 0 drops it.
-//! Invariants of a [`Program`]: every jump leads forward to an instruction, the last instruction returns, scratch words
-//! and shifts are in range, and no constant divides by 0. So a run takes at most one step per instruction and cannot
-//! fail. A load beyond the captured bytes and a division by 0 end the run with 0, as in the kernel.
+//! In: instructions in the form of libpcap and the kernel. Out: the number of bytes of a frame to
+//! keep; 0 drops it. Invariants of a [`Program`]: every jump leads forward to an instruction, the
+//! last instruction returns, scratch words and shifts are in range, and no constant divides by 0.
+//! So a run takes at most one step per instruction and cannot fail. A load beyond the captured
+//! bytes and a division by 0 end the run with 0, as in the kernel.
 //!
-//! Why no library: libpcap's interpreter (`bpf_filter`) is unsafe C, and calling it per frame would make libpcap a
-//! dependency of every build.
-//! Source: the BSD Packet Filter (McCanne and Jacobson, 1993); the kernel's `Documentation/networking/filter.rst`.
+//! Why no library: libpcap's interpreter (`bpf_filter`) is unsafe C, and calling it per frame would
+//! make libpcap a dependency of every build. Source: the BSD Packet Filter (McCanne and Jacobson,
+//! 1993); the kernel's `Documentation/networking/filter.rst`.
 
 use std::sync::Arc;
 
@@ -315,7 +317,8 @@ mod tests {
                     .is_ok()
             })
             .collect();
-        // 9 loads, 4 of the index, 2 stores, 11 operations of which 10 also with the index, 9 jumps, 2 returns, 2 moves.
+        // 9 loads, 4 of the index, 2 stores, 11 operations of which 10 also with the index, 9
+        // jumps, 2 returns, 2 moves.
         assert_eq!(known.len(), 9 + 4 + 2 + 21 + 9 + 2 + 2, "{known:x?}");
     }
 

@@ -22,7 +22,7 @@ fn ng() -> Vec<u8> {
 }
 
 #[test]
-fn compressed_captures_are_the_captures() {
+fn compressed_captures_have_the_frames_of_the_plain_ones() {
     let plain = intact(&capture());
     assert_eq!(plain.len(), 300);
     assert_eq!(intact(&gzip(&capture())), plain);
@@ -64,7 +64,7 @@ fn compressed_captures_cut_anywhere_are_damaged_or_no_captures() {
 }
 
 #[test]
-fn a_wrong_checksum_is_damage_after_all_frames() {
+fn wrong_checksum_is_reported_after_all_frames() {
     let mut file = gzip(&capture());
     let checksum = file.len() - 8;
     file[checksum] ^= 1;
@@ -74,7 +74,7 @@ fn a_wrong_checksum_is_damage_after_all_frames() {
 }
 
 #[test]
-fn what_follows_a_compressed_stream_is_not_lost_without_a_word() {
+fn data_after_a_compressed_stream_is_reported() {
     for whole in [gzip(&capture()), zstd(&capture())] {
         let (frames, errors) = damage(&[&whole[..], b"something else"].concat());
         assert_eq!((frames.len(), errors.len()), (300, 1));
@@ -82,14 +82,14 @@ fn what_follows_a_compressed_stream_is_not_lost_without_a_word() {
 }
 
 #[test]
-fn a_zstd_window_beyond_the_bound_is_refused_with_a_way_out() {
+fn too_large_zstd_window_is_refused_with_the_remedy() {
     // Window descriptor 0xa0: 2^30 octets.
     let what = refusal(vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0xa0, 1, 0, 0]);
     assert!(what.contains("window of 1073741824") && what.contains("--long=31"), "{what}");
 }
 
 #[test]
-fn one_layer_of_compression_is_entered() {
+fn only_one_layer_of_compression_is_removed() {
     for (outer, name) in [(gzip(&gzip(&capture())), "gzip"), (gzip(&zstd(&capture())), "zstd")] {
         let what = refusal(outer);
         assert!(what.contains("inside gzip") && what.contains(&format!("{name} once more")), "{what}");
@@ -97,7 +97,7 @@ fn one_layer_of_compression_is_entered() {
 }
 
 #[test]
-fn what_is_no_capture_is_called_by_its_name() {
+fn other_file_formats_are_named() {
     let erf = [&[1, 2, 3, 4][..], &1_700_000_000_u32.to_le_bytes(), &[2, 4, 0, 80, 0, 0, 0, 60], &[0; 64]].concat();
     for (bytes, name) in [
         (b"".to_vec(), "empty"),
@@ -125,7 +125,7 @@ fn what_is_no_capture_is_called_by_its_name() {
 }
 
 #[test]
-fn a_first_block_of_impossible_length_is_no_capture() {
+fn first_block_of_impossible_length_is_no_capture() {
     let mut file = ng();
     file[4..8].copy_from_slice(&[0xff; 4]);
     assert!(refusal(file).contains("length of 4294967295"));

@@ -1,4 +1,5 @@
-//! Capture files built octet by octet, and what the reader makes of them: each test is one sentence of the promise.
+//! Capture files built byte by byte, and what the reader makes of them: each test name is one
+//! claim.
 
 mod content;
 mod make;

@@ -20,7 +20,7 @@ fn seconds(source: &mut dyn weir_capture::Source) -> Vec<u64> {
 }
 
 #[test]
-fn the_oldest_frame_comes_first_across_bursts() {
+fn oldest_frame_is_first_across_bursts() {
     let evens: Vec<u32> = (0..1000).map(|n| 2 * n).collect();
     let odds: Vec<u32> = (0..700).map(|n| 2 * n + 1).collect();
     let mut expected: Vec<u64> = evens.iter().chain(&odds).map(|&n| n.into()).collect();
@@ -29,20 +29,20 @@ fn the_oldest_frame_comes_first_across_bursts() {
 }
 
 #[test]
-fn within_an_input_order_is_kept_where_time_goes_back() {
+fn order_within_an_input_is_kept_where_time_goes_back() {
     let mut merged = merge(vec![input(&[5, 1, 9]), input(&[4, 6, 2])]);
     assert_eq!(seconds(&mut *merged), [4, 5, 1, 6, 2, 9]);
 }
 
 #[test]
-fn of_equal_times_the_input_named_first_comes_first() {
+fn frames_of_equal_time_follow_the_order_of_the_inputs() {
     let mut merged = merge(vec![input(&[3, 3]), input(&[3])]);
     let interfaces: Vec<_> = read(&mut *merged).0.iter().map(|frame| frame.interface).collect();
     assert_eq!(interfaces, [0, 0, 1]);
 }
 
 #[test]
-fn nothing_to_merge_is_empty_and_one_input_is_handed_through() {
+fn no_input_is_empty_and_a_single_input_is_unchanged() {
     assert!(merge(Vec::new()).burst().unwrap().is_none());
     let file = Ng::section(false).interface(1, 0, &[]).interface(1, 0, &[]).enhanced(1, 5, 4, 4).done();
     let (frames, _) = read(&mut *merge(vec![from_bytes(Path::new("input"), file).unwrap()]));
@@ -59,7 +59,7 @@ fn interfaces_of_different_inputs_stay_distinct() {
 }
 
 #[test]
-fn damage_in_one_input_is_told_once_and_the_others_go_on() {
+fn damage_in_one_input_is_reported_once_and_the_others_continue() {
     let mut cut = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 1, 1).record(4, 0, 4, 4).done();
     cut.pop();
     let holed = Ng::section(false).interface(1, 0, &[]).enhanced(0, 2_000_000, 2, 2).enhanced(9, 0, 2, 2);

@@ -4,7 +4,7 @@ use crate::*;
 use std::fs;
 
 #[test]
-fn the_name_of_a_file_does_not_matter_but_is_told() {
+fn file_name_does_not_matter_but_is_in_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("capture.txt");
     let mut bytes = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 4, 4).done();
@@ -16,7 +16,7 @@ fn the_name_of_a_file_does_not_matter_but_is_told() {
 }
 
 #[test]
-fn folders_missing_and_empty_files_say_so() {
+fn directories_missing_files_and_empty_files_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let message = |path: &Path| open(path).err().unwrap().to_string();
     assert!(message(folder.path()).contains("directory"));
@@ -28,14 +28,14 @@ fn folders_missing_and_empty_files_say_so() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_cannot_be_mapped_is_read_as_a_stream() {
+fn files_that_cannot_be_mapped_are_read_as_streams() {
     let message = |path: &str| open(Path::new(path)).err().unwrap().to_string();
     assert!(message("/proc/self/status").contains("text"));
     assert!(message("/dev/null").contains("empty"));
 }
 
 #[test]
-fn a_read_error_comes_after_the_frames_before_it() {
+fn read_error_is_reported_after_the_frames_before_it() {
     struct Failing(std::io::Cursor<Vec<u8>>);
     impl std::io::Read for Failing {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

@@ -19,7 +19,7 @@ fn every_magic_number_gives_the_same_frames() {
 }
 
 #[test]
-fn the_fcs_length_is_no_part_of_the_link_type() {
+fn fcs_length_is_no_part_of_the_link_type() {
     for big_endian in [false, true] {
         let mut file = Pcap::new(big_endian, 0xa1b2_c3d4);
         file.link_type = 0x2400_0114;
@@ -28,7 +28,7 @@ fn the_fcs_length_is_no_part_of_the_link_type() {
 }
 
 #[test]
-fn snap_length_means_nothing() {
+fn snap_length_of_the_file_header_is_ignored() {
     for snap_bytes in [0, 1, 68, u32::MAX] {
         let mut file = Pcap::new(false, 0xa1b2_c3d4);
         file.snap_bytes = snap_bytes;
@@ -37,14 +37,14 @@ fn snap_length_means_nothing() {
 }
 
 #[test]
-fn more_captured_than_on_the_wire_counts_as_on_the_wire() {
+fn captured_length_above_the_original_length_raises_the_original_length() {
     let frames = intact(&Pcap::new(false, 0xa1b2_c3d4).record(0, 0, 64, 60).record(0, 0, 60, 0).done());
     assert_eq!((frames[0].bytes.len(), frames[0].wire_bytes), (64, 64));
     assert_eq!((frames[1].bytes.len(), frames[1].wire_bytes), (60, 60));
 }
 
 #[test]
-fn before_version_2_4_the_smaller_length_is_the_captured_one() {
+fn before_version_2_4_the_smaller_length_is_the_captured_length() {
     let mut file = Pcap::new(true, 0xa1b2_c3d4);
     file.version = (2, 2);
     let mut file = file.record(0, 0, 60, 1500);
@@ -54,31 +54,31 @@ fn before_version_2_4_the_smaller_length_is_the_captured_one() {
 }
 
 #[test]
-fn a_fraction_of_a_second_or_more_is_added() {
+fn fraction_of_a_second_or_more_is_added() {
     let frames = intact(&Pcap::new(false, 0xa1b2_c3d4).record(1, 2_500_000, 1, 1).done());
     assert_eq!(frames[0].time_ns, 3_500_000_000);
 }
 
 #[test]
-fn the_latest_time_of_the_format_is_exact() {
+fn latest_time_of_the_format_is_exact() {
     let frames = intact(&Pcap::new(false, 0xa1b2_c3d4).record(u32::MAX, u32::MAX, 1, 1).done());
     assert_eq!(frames[0].time_ns, u64::from(u32::MAX) * 1_000_001_000);
     assert!(!frames[0].time_clamped);
 }
 
 #[test]
-fn a_file_without_packets_is_a_capture() {
+fn file_without_packets_is_a_capture() {
     assert_eq!(intact(&Pcap::new(false, 0xa1b2_c3d4).done()), []);
 }
 
 #[test]
-fn empty_frames_are_frames() {
+fn empty_frames_are_delivered() {
     let frames = intact(&Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 0, 0).record(2, 0, 0, 9).done());
     assert_eq!(frames.iter().map(|f| f.wire_bytes).collect::<Vec<_>>(), [0, 9]);
 }
 
 #[test]
-fn a_captured_length_beyond_any_packet_ends_the_file_with_its_place() {
+fn impossible_captured_length_ends_the_file_with_its_offset() {
     for captured in [256 * 1024 * 1024 + 1, u32::MAX] {
         let mut file = Pcap::new(false, 0xa1b2_c3d4).record(0, 0, 10, 10);
         file.header(1, 1, captured, captured);
@@ -91,7 +91,7 @@ fn a_captured_length_beyond_any_packet_ends_the_file_with_its_place() {
 }
 
 #[test]
-fn cut_at_every_byte_all_whole_frames_are_delivered_and_the_place_is_named() {
+fn file_cut_at_any_byte_delivers_all_whole_frames_and_the_offset() {
     for magic in [0xa1b2_c3d4, 0xa1b2_cd34] {
         let file = Pcap::new(true, magic).record(1, 0, 20, 20).record(2, 0, 0, 5).record(3, 0, 33, 40);
         let ends = file.ends.clone();
@@ -120,7 +120,7 @@ fn cut_at_every_byte_all_whole_frames_are_delivered_and_the_place_is_named() {
 }
 
 #[test]
-fn every_header_byte_may_have_any_value() {
+fn any_value_of_any_header_byte_is_handled() {
     let file = Pcap::new(false, 0xa1b2_c3d4).record(1, 2, 8, 8).record(3, 4, 8, 8).done();
     for at in 0..24 + 16 + 8 + 16 {
         for value in 0..=255 {
@@ -134,14 +134,14 @@ fn every_header_byte_may_have_any_value() {
 }
 
 #[test]
-fn another_major_version_is_refused_by_name() {
+fn other_major_version_is_refused() {
     let mut file = Pcap::new(false, 0xa1b2_c3d4);
     file.version = (3, 0);
     assert!(refusal(file.done()).contains("version 3.0"));
 }
 
 #[test]
-fn a_long_file_comes_in_full_bursts() {
+fn long_file_is_delivered_in_full_bursts() {
     let mut file = Pcap::new(false, 0xa1b2_c3d4);
     for second in 0..1000 {
         file = file.record(second, 0, 100, 100);

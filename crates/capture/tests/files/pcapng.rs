@@ -3,7 +3,7 @@
 use crate::*;
 
 #[test]
-fn sections_have_their_own_byte_order_and_interfaces_count_on() {
+fn sections_have_their_own_byte_order_and_interface_numbers_continue() {
     let mut file = Ng::section(false).interface(1, 0, &[]).interface(101, 0, &[]);
     file = file.enhanced(1, 5, 10, 10).enhanced(0, 6, 10, 10);
     file = file.and(Ng::section(true).interface(276, 0, &[]).enhanced(0, 7, 11, 20));
@@ -14,7 +14,7 @@ fn sections_have_their_own_byte_order_and_interfaces_count_on() {
 }
 
 #[test]
-fn resolution_and_offset_of_an_interface_make_its_times() {
+fn times_follow_resolution_and_offset_of_their_interface() {
     for big_endian in [false, true] {
         let offset = if big_endian { (-10_i64).to_be_bytes() } else { (-10_i64).to_le_bytes() };
         let file = Ng::section(big_endian)
@@ -31,7 +31,7 @@ fn resolution_and_offset_of_an_interface_make_its_times() {
 }
 
 #[test]
-fn times_that_do_not_fit_are_clamped_and_flagged() {
+fn times_out_of_range_are_clamped_and_flagged() {
     let before = (-1_i64).to_le_bytes();
     let file = Ng::section(false).interface(1, 0, &[]).interface(1, 0, &[(14, &before)]);
     let frames = intact(&file.enhanced(0, u64::MAX, 1, 1).enhanced(1, 5, 1, 1).enhanced(0, 5, 1, 1).done());
@@ -40,7 +40,7 @@ fn times_that_do_not_fit_are_clamped_and_flagged() {
 }
 
 #[test]
-fn simple_packets_have_the_time_of_the_packet_before() {
+fn simple_packets_have_the_time_of_the_previous_packet() {
     let file = Ng::section(false).interface(1, 20, &[]).simple(10, 10);
     let file = file.enhanced(0, 9, 1, 1).simple(20, 33).simple(7, 7);
     let frames = intact(&file.done());
@@ -57,21 +57,21 @@ fn simple_packets_without_a_snap_length_are_whole() {
 }
 
 #[test]
-fn obsolete_packets_are_packets() {
+fn obsolete_packet_blocks_are_read() {
     let file = Ng::section(true).interface(1, 0, &[]).interface(1, 0, &[]).obsolete(1, 4, 6, 60);
     let frames = intact(&file.done());
     assert_eq!((frames[0].interface, frames[0].time_ns, frames[0].wire_bytes), (1, 4000, 60));
 }
 
 #[test]
-fn blocks_of_other_kinds_are_skipped() {
+fn blocks_of_other_types_are_skipped() {
     let mut file = Ng::section(false).block(4, &[0; 4]).interface(1, 0, &[]).block(5, &[0; 12]);
     file = file.block(0x0bad, &[0xff; 40]).enhanced(0, 1, 5, 5).block(10, &[0; 8]).block(0x8000_0001, &[]);
     assert_eq!(intact(&file.done()).len(), 1);
 }
 
 #[test]
-fn an_unknown_interface_costs_that_packet_alone() {
+fn unknown_interface_loses_only_that_packet() {
     let file = Ng::section(false).interface(1, 0, &[]).enhanced(0, 1, 4, 4);
     let at = file.len() as u64;
     let (frames, errors) = damage(&file.enhanced(1, 1, 4, 4).enhanced(0, 2, 4, 4).done());
@@ -89,7 +89,7 @@ fn interfaces_of_an_earlier_section_are_unknown() {
 }
 
 #[test]
-fn a_packet_larger_than_its_block_costs_that_packet_alone() {
+fn packet_larger_than_its_block_loses_only_that_packet() {
     for captured in [9, 12, 13, u32::MAX] {
         let mut body = [0_u32, 0, 1, captured, 60].map(u32::to_le_bytes).concat();
         body.extend([7; 8]);
@@ -100,7 +100,7 @@ fn a_packet_larger_than_its_block_costs_that_packet_alone() {
 }
 
 #[test]
-fn a_packet_block_without_its_fixed_part_costs_that_block_alone() {
+fn packet_block_without_its_fixed_fields_loses_only_that_block() {
     let file = Ng::section(false).interface(1, 0, &[]);
     let file = file.block(6, &[0; 16]).block(3, &[]).block(2, &[0; 16]).enhanced(0, 2, 4, 4);
     let (frames, errors) = damage(&file.done());
@@ -108,7 +108,7 @@ fn a_packet_block_without_its_fixed_part_costs_that_block_alone() {
 }
 
 #[test]
-fn a_length_told_in_two_ways_costs_that_block_alone() {
+fn block_with_two_different_lengths_loses_only_that_block() {
     let file = Ng::section(false).interface(1, 0, &[]).enhanced(0, 1, 4, 4);
     let at = file.len();
     let file = file.enhanced(0, 2, 4, 4);
@@ -121,7 +121,7 @@ fn a_length_told_in_two_ways_costs_that_block_alone() {
 }
 
 #[test]
-fn a_damaged_interface_keeps_its_number() {
+fn damaged_interface_keeps_its_number() {
     let cut_option = &[0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 200, 0];
     let file = Ng::section(false).block(1, &[0; 4]).block(1, cut_option).interface(113, 0, &[]);
     let file = file.interface(1, 0, &[(9, &[1, 2])]).interface(1, 0, &[(14, &[1])]);
@@ -132,7 +132,7 @@ fn a_damaged_interface_keeps_its_number() {
 }
 
 #[test]
-fn a_length_that_makes_no_sense_ends_the_file_with_its_place() {
+fn impossible_length_ends_the_file_with_its_offset() {
     for length in [0, 4, 8, 11, 13, 30, 0x7fff_fffc, u32::MAX] {
         let file = Ng::section(false).interface(1, 0, &[]).enhanced(0, 1, 4, 4);
         let at = file.len();
@@ -145,7 +145,7 @@ fn a_length_that_makes_no_sense_ends_the_file_with_its_place() {
 }
 
 #[test]
-fn a_section_of_another_version_is_skipped_up_to_the_next() {
+fn section_of_another_version_is_skipped() {
     let mut foreign = Ng::section(true).interface(1, 0, &[]).enhanced(0, 1, 4, 4).done();
     foreign[12..14].copy_from_slice(&[0, 2]);
     let last = Ng::section(false).interface(1, 0, &[]).enhanced(0, 3, 4, 4).done();
@@ -155,7 +155,7 @@ fn a_section_of_another_version_is_skipped_up_to_the_next() {
 }
 
 #[test]
-fn damage_behind_frames_comes_after_them() {
+fn damage_is_reported_after_the_frames_before_it() {
     let file = Ng::section(false).interface(1, 0, &[]).enhanced(0, 1, 4, 4).enhanced(7, 2, 4, 4).enhanced(0, 3, 4, 4);
     let mut source = from_bytes(Path::new("input"), file.done()).unwrap();
     assert_eq!(source.burst().unwrap().unwrap()[0].time_ns, 1000);
@@ -166,7 +166,7 @@ fn damage_behind_frames_comes_after_them() {
 }
 
 #[test]
-fn cut_at_every_byte_all_whole_frames_are_delivered_and_the_place_is_named() {
+fn file_cut_at_any_byte_delivers_all_whole_frames_and_the_offset() {
     let file = Ng::section(true).interface(1, 0, &[(9, &[9]), (2, b"lo")]).enhanced(0, 1, 5, 5).simple(6, 6);
     let file = file.block(5, &[0; 8]).and(Ng::section(false).interface(1, 0, &[]).obsolete(0, 2, 3, 9));
     let (starts, packets) = (file.starts.clone(), file.packet_ends.clone());
@@ -194,7 +194,7 @@ fn cut_at_every_byte_all_whole_frames_are_delivered_and_the_place_is_named() {
 }
 
 #[test]
-fn every_byte_may_have_any_value() {
+fn any_value_of_any_byte_is_handled() {
     let file = Ng::section(false).interface(1, 0, &[(9, &[9])]).enhanced(0, 1, 4, 4).simple(4, 4).obsolete(0, 1, 4, 4);
     let file = file.done();
     for at in 0..file.len() {
@@ -210,7 +210,7 @@ fn every_byte_may_have_any_value() {
 }
 
 #[test]
-fn pcap_parser_sees_the_same_packets() {
+fn pcap_parser_reads_the_same_packets() {
     use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
     use pcap_parser::{Block, PcapBlockOwned, PcapError, PcapNGReader};
     let mut file = Ng::section(true).interface(1, 0, &[(2, b"eth0"), (9, &[9])]).interface(113, 64, &[]);

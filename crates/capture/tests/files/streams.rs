@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn pieces_of_any_size_give_the_same_as_the_whole(bytes in captures(), piece in 1..5000_usize) {
+    fn stream_in_pieces_of_any_size_gives_the_frames_of_the_whole(bytes in captures(), piece in 1..5000_usize) {
         let whole = from_bytes(Path::new("input"), bytes.clone()).map(|mut source| make::tell(&mut *source));
         let pieces = make::try_stream(bytes, piece).map(|mut source| make::tell(&mut *source));
         match (whole, pieces) {
@@ -45,13 +45,13 @@ proptest! {
 }
 
 #[test]
-fn a_record_larger_than_the_window_makes_it_grow() {
+fn record_larger_than_the_window_makes_it_grow() {
     let file = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 3_000_000, 3_000_000).record(2, 0, 5, 5).done();
     assert_eq!(intact(&file).iter().map(|f| f.bytes.len()).collect::<Vec<_>>(), [3_000_000, 5]);
 }
 
 #[test]
-fn frames_come_as_soon_as_they_are_whole() {
+fn frames_are_delivered_as_soon_as_they_are_complete() {
     struct Slow(Vec<Vec<u8>>);
     impl std::io::Read for Slow {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

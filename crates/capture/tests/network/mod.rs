@@ -1,7 +1,8 @@
-//! A network namespace for a test, with two interfaces joined by a wire, and frames sent into it as they are.
+//! A network namespace for a test, with two interfaces joined by a wire, and frames sent into it as
+//! they are.
 //!
-//! The namespace belongs to the thread of the test and what it starts, and is gone when they are. Nothing in it sends by
-//! itself: no addresses, no IPv6, no ARP.
+//! The namespace belongs to the thread of the test and what it starts, and is gone when they are.
+//! The kernel sends nothing in it: no addresses, no IPv6, no ARP.
 #![allow(dead_code)]
 
 use std::io;
@@ -12,10 +13,11 @@ use std::time::{Duration, Instant};
 pub const LEFT: &str = "left";
 pub const RIGHT: &str = "right";
 
-/// Longer than any machine takes; a test that waits for a condition gives up then.
+/// Timeout of a test that waits for a condition; longer than any machine takes.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Takes this thread into a new namespace, with room for the largest frames. `false`, with a loud reason, where that is not permitted.
+/// Takes this thread into a new namespace, with room for the largest frames. Prints the reason and
+/// returns false where that is not permitted.
 pub fn network() -> bool {
     network_of(1, 65535)
 }
@@ -44,7 +46,8 @@ pub fn network_of(queues: u32, mtu: u32) -> bool {
     true
 }
 
-/// Waits until what is sent into either end arrives: the kernel notices a little later that an end is up.
+/// Waits until what is sent into either end arrives: the kernel notices a little later that an end
+/// is up.
 pub fn until_wired() {
     until("the wire carries frames", || {
         [LEFT, RIGHT].iter().all(|end| ip(&format!("link show dev {end}")).contains("state UP"))
@@ -73,7 +76,7 @@ pub fn until_within(bound: Duration, what: &str, mut holds: impl FnMut() -> bool
     }
 }
 
-/// Whether somebody takes in all frames of an interface.
+/// Returns whether an interface is in promiscuous mode.
 pub fn is_captured(interface: &str) -> bool {
     ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
 }

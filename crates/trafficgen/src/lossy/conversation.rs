@@ -1,100 +1,102 @@
-//! One conversation: what its applications do, when anything happens, and which copies the probe gets.
+//! One conversation: the steps of its applications, the order of its events, and the duplicates
+//! that the probe captures.
 //!
 //! ```text
-//! handshake -> rounds (a request, an answer, a pause) -> keep-alives and closed windows in between -> FIN or RST
+//! handshake -> rounds (request, response, pause), with keep-alives and zero windows in between -> FIN or RST
 //! ```
-//! The next step is taken when nothing is on its way and no timer runs, so that it meets both sides at rest.
+//! The next step is taken when no segment is in flight and no timer runs, so that both sides are
+//! idle.
 
-use super::probe::{Copied, Probe, Segment, Why};
-use super::side::{Dice, Exchange, NEVER, Place, Side};
+use super::probe::{Duplication, Kind, Probe, Segment};
+use super::side::{Chance, Exchange, Hop, NEVER, Side};
 use crate::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use std::cmp::Reverse;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Until a SYN is sent again for the first time (RFC 6298).
+/// Time before the first retransmission of a SYN (RFC 6298).
 const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
-/// From a segment to its copy.
-const COPY_NS: [u32; 2] = [1_000, 99_000];
+/// Time from a segment to its duplicate.
+const DUPLICATE_NS: [u32; 2] = [1_000, 99_000];
 
-impl Dice<'_> {
+impl Chance<'_> {
     fn milliseconds(&mut self, range: [u32; 2]) -> u64 {
         u64::from(self.random.between(range)) * MILLISECOND_NS
     }
 }
 
-/// A copy that the probe will get.
-struct Copy {
+/// A duplicate that the probe will capture.
+struct Duplicate {
     due_ns: u64,
-    /// Segments of the same side that may come before it.
+    /// Segments of the same side that may still precede it.
     others: u8,
     segment: Segment,
 }
 
-/// What was drawn for a conversation before it began.
-pub(super) struct Draft {
+/// Random properties of a conversation.
+pub(super) struct Properties {
     pub(super) ends: [Endpoint; 2],
     pub(super) ipv6: bool,
-    /// When the last pause shall be over.
+    /// Time at which the last pause ends.
     pub(super) until_ns: u64,
-    /// The side that sends the answers.
+    /// Side that sends the responses.
     pub(super) talker: u8,
-    /// The side that ends it.
+    /// Side that closes the connection.
     pub(super) closer: u8,
     pub(super) resets: bool,
-    /// The last answer of the closer ends with FIN.
-    pub(super) joins_fin: bool,
+    /// The last response of the closer carries the FIN.
+    pub(super) combines_fin: bool,
     pub(super) rounds: u32,
-    /// Octets of an answer, on the average.
+    /// Average octets of a response.
     pub(super) answer: u32,
-    /// Keep-alives, and the number of rounds to come when they are sent.
+    /// Number of keep-alives, and the remaining rounds when they are sent.
     pub(super) keep_alives: Option<(u8, u32)>,
-    /// The same for announcements of a closed window.
-    pub(super) closed_windows: Option<(u8, u32)>,
+    /// The same for zero windows.
+    pub(super) zero_windows: Option<(u8, u32)>,
 }
 
-/// What both sides do next when nothing is on its way.
+/// The next step when both sides are idle.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Syn,
     Round,
     KeepAlive(u8),
-    /// The asker closes its window; so many announcements are to come.
+    /// The requester announces a zero window; with the remaining announcements.
     CloseWindow(u8),
     ProbeWindow(u8),
     OpenWindow,
     Fin,
     Reset,
-    Over,
+    Ended,
 }
 
 pub(super) struct Conversation {
-    pub(super) draft: Draft,
+    pub(super) properties: Properties,
     exchange: Exchange,
     pub(super) probe: Probe,
-    /// Where it lies in the expected, if that is kept and the probe saw something.
-    pub(super) place: Option<usize>,
-    copy: Option<Copy>,
+    /// Index of its expected flow, if those are recorded and the probe has captured a segment.
+    pub(super) index: Option<usize>,
+    duplicate: Option<Duplicate>,
     step: Step,
     step_ns: u64,
     /// SYNs sent.
     syns: u32,
     established: bool,
     rounds_left: u32,
-    /// The request of this round ends here, and the answer to it is still to come.
+    /// End of this round's request, while its response is outstanding.
     request_end: Option<u64>,
-    /// The asker says something while the answer comes.
+    /// The requester sends data during the response.
     interrupts: bool,
 }
 
 impl Conversation {
-    pub(super) fn new(draft: Draft, exchange: Exchange, now_ns: u64) -> Self {
+    pub(super) fn new(properties: Properties, exchange: Exchange, now_ns: u64) -> Self {
         Self {
-            rounds_left: draft.rounds,
-            draft,
+            rounds_left: properties.rounds,
+            properties,
             exchange,
             probe: Probe::new(),
-            place: None,
-            copy: None,
+            index: None,
+            duplicate: None,
             step: Step::Syn,
             step_ns: now_ns,
             syns: 0,
@@ -104,246 +106,250 @@ impl Conversation {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.step == Step::Over && self.step_ns != NEVER
+    pub(super) fn has_ended(&self) -> bool {
+        self.step == Step::Ended && self.step_ns != NEVER
     }
 
-    /// When anything happens next.
+    /// Returns the time of the next event.
     pub(super) fn next_ns(&self) -> u64 {
-        let copy_ns = self.copy.as_ref().map_or(NEVER, |copy| copy.due_ns);
+        let duplicate_ns = self.duplicate.as_ref().map_or(NEVER, |duplicate| duplicate.due_ns);
         self.exchange
             .sides
             .iter()
             .map(Side::next_ns)
-            .fold(self.exchange.ways.next_ns().min(copy_ns).min(self.step_ns), u64::min)
+            .fold(self.exchange.in_flight.next_ns().min(duplicate_ns).min(self.step_ns), u64::min)
     }
 
-    /// Does one thing that is due, if anything is; the segment that comes by the probe, if that is it.
-    pub(super) fn turn(&mut self, now_ns: u64, dice: &mut Dice<'_>) -> Option<Segment> {
-        let seen = self.happen(now_ns, dice);
+    /// Processes one due event. Returns the segment that passes the probe, if there is one.
+    pub(super) fn advance(&mut self, now_ns: u64, chance: &mut Chance<'_>) -> Option<Segment> {
+        let captured = self.process_event(now_ns, chance);
         if self.step_ns == NEVER && self.next_ns() == NEVER {
-            let (step, pause_ns) = self.choose(now_ns, dice);
+            let (step, pause_ns) = self.next_step(now_ns, chance);
             self.step = step;
             self.step_ns = now_ns + pause_ns.max(1);
         }
-        seen
+        captured
     }
 
-    fn happen(&mut self, now_ns: u64, dice: &mut Dice<'_>) -> Option<Segment> {
-        if let Some(segment) = self.copied(now_ns) {
+    fn process_event(&mut self, now_ns: u64, chance: &mut Chance<'_>) -> Option<Segment> {
+        if let Some(segment) = self.take_duplicate(now_ns) {
             return Some(segment);
         }
-        if self.exchange.ways.next_ns() <= now_ns {
-            let Reverse((_, _, place, segment)) = self.exchange.ways.heap.pop().expect("something comes next");
-            if place == Place::Receiver {
-                self.receive(&segment, now_ns, dice);
+        if self.exchange.in_flight.next_ns() <= now_ns {
+            let Reverse((_, _, place, segment)) = self.exchange.in_flight.heap.pop().expect("something comes next");
+            if place == Hop::Receiver {
+                self.receive(&segment, now_ns, chance);
                 return None;
             }
             if !segment.lost {
-                let behind_ns = self.exchange.sides[1 - usize::from(segment.side)].ahead_ns;
-                self.exchange.ways.push(now_ns + behind_ns, Place::Receiver, segment);
+                let from_probe_ns = self.exchange.sides[1 - usize::from(segment.side)].to_probe_ns;
+                self.exchange.in_flight.push(now_ns + from_probe_ns, Hop::Receiver, segment);
             }
-            self.maybe_copy(&segment, now_ns, dice);
+            self.maybe_duplicate(&segment, now_ns, chance);
             return Some(segment);
         }
         for side in 0..2 {
             let at = &self.exchange.sides[usize::from(side)];
             if at.acknowledge_ns <= now_ns {
-                self.exchange.acknowledge(side, Why::Ack, now_ns);
-            } else if at.repair_ns.min(at.timeout_ns) <= now_ns {
-                self.exchange.repair(side, now_ns, dice);
+                self.exchange.acknowledge(side, Kind::Ack, now_ns);
+            } else if at.retransmit_ns.min(at.timeout_ns) <= now_ns {
+                self.exchange.retransmit(side, now_ns, chance);
             }
         }
         if self.step_ns <= now_ns {
             self.step_ns = NEVER;
-            self.take(now_ns, dice);
+            self.execute_step(now_ns, chance);
         }
         None
     }
 
-    /// The copy, if it is due or no other segment may come before it any more.
-    fn copied(&mut self, now_ns: u64) -> Option<Segment> {
-        let copy = self.copy.as_mut()?;
-        let next = self.exchange.ways.heap.peek().filter(|Reverse((time_ns, ..))| *time_ns <= now_ns);
-        let pushed = next
-            .is_some_and(|Reverse((_, _, place, segment))| *place == Place::Probe && segment.side == copy.segment.side);
-        if copy.due_ns <= now_ns || (pushed && copy.others == 0) {
-            return self.copy.take().map(|copy| copy.segment);
+    /// Takes the duplicate, if it is due or no other segment may precede it any more.
+    fn take_duplicate(&mut self, now_ns: u64) -> Option<Segment> {
+        let duplicate = self.duplicate.as_mut()?;
+        let next = self.exchange.in_flight.heap.peek().filter(|Reverse((time_ns, ..))| *time_ns <= now_ns);
+        let pushed = next.is_some_and(|Reverse((_, _, place, segment))| {
+            *place == Hop::Probe && segment.side == duplicate.segment.side
+        });
+        if duplicate.due_ns <= now_ns || (pushed && duplicate.others == 0) {
+            return self.duplicate.take().map(|duplicate| duplicate.segment);
         }
-        copy.others -= u8::from(pushed);
+        duplicate.others -= u8::from(pushed);
         None
     }
 
-    /// Draws whether the probe gets a segment twice. What a host without identifications may well send twice
-    /// within so short a time is not copied.
-    fn maybe_copy(&mut self, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
-        let told_apart = match segment.why {
-            Why::Syn | Why::Data | Why::Late | Why::Again => true,
-            Why::Ack | Why::AckOld | Why::Reset => segment.identification != 0,
-            Why::KeepAlive | Why::WindowProbe => false,
+    /// Randomly duplicates a segment. A segment that a host without identification may really send
+    /// twice within so short a time is not duplicated.
+    fn maybe_duplicate(&mut self, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
+        let is_distinguishable = match segment.kind {
+            Kind::Syn | Kind::Data | Kind::Delayed | Kind::Retransmission => true,
+            Kind::Ack | Kind::AckOld | Kind::Reset => segment.identification != 0,
+            Kind::KeepAlive | Kind::WindowProbe => false,
         };
-        if !told_apart || self.copy.is_some() || !dice.random.chance(dice.shares.duplicate) {
+        if !is_distinguishable || self.duplicate.is_some() || !chance.random.chance(chance.probabilities.duplicate) {
             return;
         }
-        let routed = dice.random.chance(dice.shares.routed);
-        let copied = if routed { Copied::Routed } else { Copied::Switched };
-        self.copy = Some(Copy {
-            due_ns: now_ns + u64::from(dice.random.between(COPY_NS)),
-            others: dice.random.below(3) as u8,
-            segment: Segment { copied, ttl: segment.ttl - u8::from(routed), ..*segment },
+        let routed = chance.random.chance(chance.probabilities.routed);
+        let duplication = if routed { Duplication::Routed } else { Duplication::Switched };
+        self.duplicate = Some(Duplicate {
+            due_ns: now_ns + u64::from(chance.random.between(DUPLICATE_NS)),
+            others: chance.random.below(3) as u8,
+            segment: Segment { duplication, ttl: segment.ttl - u8::from(routed), ..*segment },
         });
     }
 
-    /// The next step, and how long until then.
-    fn choose(&mut self, now_ns: u64, dice: &mut Dice<'_>) -> (Step, u64) {
+    /// Returns the next step and the time until then.
+    fn next_step(&mut self, now_ns: u64, chance: &mut Chance<'_>) -> (Step, u64) {
         if !self.established {
             return (Step::Syn, SYN_TIMEOUT_NS << (self.syns - 1).min(5));
         }
         match self.step {
-            Step::Reset | Step::Over => return (Step::Over, 0),
-            Step::KeepAlive(1..) => return (self.step, dice.milliseconds([100, 500])),
-            Step::CloseWindow(1..) => return (self.step, dice.milliseconds([3, 50])),
+            Step::Reset | Step::Ended => return (Step::Ended, 0),
+            Step::KeepAlive(1..) => return (self.step, chance.milliseconds([100, 500])),
+            Step::CloseWindow(1..) => return (self.step, chance.milliseconds([3, 50])),
             Step::CloseWindow(0) => {
-                return (Step::ProbeWindow(dice.random.between([1, 4]) as u8), dice.milliseconds([200, 400]));
+                return (Step::ProbeWindow(chance.random.between([1, 4]) as u8), chance.milliseconds([200, 400]));
             }
-            Step::ProbeWindow(1..) => return (self.step, dice.milliseconds([200, 400])),
-            Step::ProbeWindow(0) => return (Step::OpenWindow, dice.milliseconds([20, 300])),
+            Step::ProbeWindow(1..) => return (self.step, chance.milliseconds([200, 400])),
+            Step::ProbeWindow(0) => return (Step::OpenWindow, chance.milliseconds([20, 300])),
             _ => {}
         }
         let left = self.rounds_left;
-        if let Some((times, _)) = self.draft.keep_alives.take_if(|(_, at)| *at == left) {
-            return (Step::KeepAlive(times), dice.milliseconds([300, 1500]));
+        if let Some((times, _)) = self.properties.keep_alives.take_if(|(_, at)| *at == left) {
+            return (Step::KeepAlive(times), chance.milliseconds([300, 1500]));
         }
-        if let Some((times, _)) = self.draft.closed_windows.take_if(|(_, at)| *at == left) {
-            return (Step::CloseWindow(times), dice.milliseconds([3, 50]));
+        if let Some((times, _)) = self.properties.zero_windows.take_if(|(_, at)| *at == left) {
+            return (Step::CloseWindow(times), chance.milliseconds([3, 50]));
         }
         let closed = self.exchange.sides.each_ref().map(|side| side.closed);
         if left == 0 {
             return match closed {
-                [true, true] => (Step::Over, 0),
-                [false, false] if self.draft.resets => (Step::Reset, dice.milliseconds([1, 50])),
-                _ => (Step::Fin, dice.milliseconds([1, 50])),
+                [true, true] => (Step::Ended, 0),
+                [false, false] if self.properties.resets => (Step::Reset, chance.milliseconds([1, 50])),
+                _ => (Step::Fin, chance.milliseconds([1, 50])),
             };
         }
-        let pause_ns = self.draft.until_ns.saturating_sub(now_ns) / u64::from(left);
-        (Step::Round, dice.random.around(pause_ns).max(MILLISECOND_NS))
+        let pause_ns = self.properties.until_ns.saturating_sub(now_ns) / u64::from(left);
+        (Step::Round, chance.random.around(pause_ns).max(MILLISECOND_NS))
     }
 
-    /// Takes the step.
-    fn take(&mut self, now_ns: u64, dice: &mut Dice<'_>) {
-        let Draft { talker, closer, .. } = self.draft;
-        let asker = 1 - talker;
+    /// Executes the current step.
+    fn execute_step(&mut self, now_ns: u64, chance: &mut Chance<'_>) {
+        let Properties { talker, closer, .. } = self.properties;
+        let requester = 1 - talker;
         match &mut self.step {
             Step::Syn => {
                 self.syns += 1;
-                self.say_syn(0, now_ns, dice);
+                self.send_syn(0, now_ns, chance);
             }
             Step::Round => {
                 self.rounds_left -= 1;
-                self.interrupts = dice.random.below(8) == 0;
-                let side = &mut self.exchange.sides[usize::from(asker)];
-                side.end += u64::from(dice.random.pareto(1.1, [40, 6_000]));
+                self.interrupts = chance.random.below(8) == 0;
+                let side = &mut self.exchange.sides[usize::from(requester)];
+                side.end += u64::from(chance.random.pareto(1.1, [40, 6_000]));
                 self.request_end = Some(side.end);
-                self.exchange.send(asker, 0, now_ns, dice);
+                self.exchange.send(requester, 0, now_ns, chance);
             }
             Step::KeepAlive(left) => {
                 *left -= 1;
-                let side = dice.random.below(2) as u8;
-                self.say_past(side, Why::KeepAlive, dice.random.below(2) as u16, now_ns);
+                let side = chance.random.below(2) as u8;
+                self.send_probe(side, Kind::KeepAlive, chance.random.below(2) as u16, now_ns);
             }
             Step::CloseWindow(left) => {
                 *left -= 1;
-                self.exchange.sides[usize::from(asker)].window = 0;
-                self.exchange.acknowledge(asker, Why::AckOld, now_ns);
+                self.exchange.sides[usize::from(requester)].window = 0;
+                self.exchange.acknowledge(requester, Kind::AckOld, now_ns);
             }
             Step::ProbeWindow(left) => {
                 *left -= 1;
-                self.say_past(talker, Why::WindowProbe, 1, now_ns);
+                self.send_probe(talker, Kind::WindowProbe, 1, now_ns);
             }
             Step::OpenWindow => {
-                self.exchange.sides[usize::from(asker)].window = WINDOW;
-                self.exchange.acknowledge(asker, Why::AckOld, now_ns);
-                // What the talker wanted to say all the time, as soon as it hears of this.
+                self.exchange.sides[usize::from(requester)].window = WINDOW;
+                self.exchange.acknowledge(requester, Kind::AckOld, now_ns);
+                // The talker's outstanding response follows as soon as it receives this.
                 self.request_end = Some(0);
             }
             Step::Fin => {
                 let side = if self.exchange.sides[usize::from(closer)].closed { 1 - closer } else { closer };
                 self.exchange.sides[usize::from(side)].closed = true;
-                self.exchange.send(side, 0, now_ns, dice);
+                self.exchange.send(side, 0, now_ns, chance);
             }
-            Step::Reset => self.exchange.say(closer, RST | ACK, Why::Reset, now_ns),
-            Step::Over => {}
+            Step::Reset => self.exchange.send_control(closer, RST | ACK, Kind::Reset, now_ns),
+            Step::Ended => {}
         }
     }
 
-    /// A segment has come through.
-    fn receive(&mut self, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+    /// Processes a segment that reaches its receiver.
+    fn receive(&mut self, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
         let side = 1 - segment.side;
-        match segment.why {
-            Why::Syn if segment.flags & ACK == 0 => self.say_syn(1, now_ns, dice),
-            Why::Syn => {
+        match segment.kind {
+            Kind::Syn if segment.flags & ACK == 0 => self.send_syn(1, now_ns, chance),
+            Kind::Syn => {
                 self.established = true;
-                self.exchange.acknowledge(0, Why::AckOld, now_ns);
+                self.exchange.acknowledge(0, Kind::AckOld, now_ns);
             }
-            // A probe against a closed window is not accepted.
-            Why::KeepAlive | Why::WindowProbe => self.exchange.acknowledge(side, Why::AckOld, now_ns),
-            Why::Reset => {}
-            Why::Ack | Why::AckOld | Why::Data | Why::Late | Why::Again => {
-                self.exchange.hear(side, segment, now_ns, dice);
+            // The octet of a zero-window probe is not accepted.
+            Kind::KeepAlive | Kind::WindowProbe => self.exchange.acknowledge(side, Kind::AckOld, now_ns),
+            Kind::Reset => {}
+            Kind::Ack | Kind::AckOld | Kind::Data | Kind::Delayed | Kind::Retransmission => {
+                self.exchange.process_acknowledgment(side, segment, now_ns, chance);
                 if segment.length > 0 || segment.flags & FIN != 0 {
-                    self.exchange.take_in(side, segment, now_ns, dice);
+                    self.exchange.receive_data(side, segment, now_ns, chance);
                 }
-                self.answer(side, dice);
-                self.exchange.send(side, 0, now_ns, dice);
+                self.respond(side, chance);
+                self.exchange.send(side, 0, now_ns, chance);
             }
         }
     }
 
-    /// Lets the talker answer, if it has got what it waits for; with the last answer it may close.
-    fn answer(&mut self, side: u8, dice: &mut Dice<'_>) {
-        let heard = self.exchange.sides[usize::from(side)].waits_for();
-        let last = self.rounds_left == 0 && self.draft.closed_windows.is_none() && self.draft.keep_alives.is_none();
-        if side == self.draft.talker && self.request_end.take_if(|end| heard >= *end).is_some() {
+    /// Makes the talker respond once it has received the request; with the last response it may
+    /// close.
+    fn respond(&mut self, side: u8, chance: &mut Chance<'_>) {
+        let received = self.exchange.sides[usize::from(side)].next_expected();
+        let last =
+            self.rounds_left == 0 && self.properties.zero_windows.is_none() && self.properties.keep_alives.is_none();
+        if side == self.properties.talker && self.request_end.take_if(|end| received >= *end).is_some() {
             let talker = &mut self.exchange.sides[usize::from(side)];
-            talker.end += dice.random.around(u64::from(self.draft.answer)).max(2);
-            talker.closed = last && self.draft.joins_fin && !self.draft.resets && side == self.draft.closer;
-        } else if side != self.draft.talker && std::mem::take(&mut self.interrupts) {
-            let asker = &mut self.exchange.sides[usize::from(side)];
-            asker.end += if asker.closed { 0 } else { u64::from(dice.random.between([20, 200])) };
+            talker.end += chance.random.around(u64::from(self.properties.answer)).max(2);
+            talker.closed =
+                last && self.properties.combines_fin && !self.properties.resets && side == self.properties.closer;
+        } else if side != self.properties.talker && std::mem::take(&mut self.interrupts) {
+            let requester = &mut self.exchange.sides[usize::from(side)];
+            requester.end += if requester.closed { 0 } else { u64::from(chance.random.between([20, 200])) };
         }
     }
 
-    /// A SYN of the initiator or the answer to it; either may be lost.
-    fn say_syn(&mut self, side: u8, now_ns: u64, dice: &mut Dice<'_>) {
+    /// Sends the initiator's SYN or the SYN-ACK; either may be lost.
+    fn send_syn(&mut self, side: u8, now_ns: u64, chance: &mut Chance<'_>) {
         let flags = if side == 0 { SYN } else { SYN | ACK };
         let at = &mut self.exchange.sides[usize::from(side)];
-        let mut segment = at.segment(side, flags, Why::Syn);
+        let mut segment = at.segment(side, flags, Kind::Syn);
         (segment.start, segment.length) = (0, 0);
-        let fate = dice.fate();
+        let fate = chance.fate();
         segment.lost = fate.is_lost();
-        if fate.is_seen() {
-            self.exchange.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
+        if fate.is_captured() {
+            self.exchange.in_flight.push(now_ns + at.to_probe_ns, Hop::Probe, segment);
         }
     }
 
-    /// A segment just below what comes next, or one octet of that; neither is ever lost.
-    fn say_past(&mut self, side: u8, why: Why, length: u16, now_ns: u64) {
+    /// Sends a keep-alive or a zero-window probe; neither is ever lost.
+    fn send_probe(&mut self, side: u8, kind: Kind, length: u16, now_ns: u64) {
         let at = &mut self.exchange.sides[usize::from(side)];
-        let mut segment = at.segment(side, ACK, why);
-        segment.start -= u64::from(why == Why::KeepAlive);
+        let mut segment = at.segment(side, ACK, kind);
+        segment.start -= u64::from(kind == Kind::KeepAlive);
         segment.length = length;
-        self.exchange.ways.push(now_ns + at.ahead_ns, Place::Probe, segment);
+        self.exchange.in_flight.push(now_ns + at.to_probe_ns, Hop::Probe, segment);
     }
 
-    /// Writes a segment as a frame; octets of the IP packet.
+    /// Writes a segment as a frame. Returns the length of the IP packet in bytes.
     pub(super) fn write(&self, segment: &Segment, slot: &mut Slot) -> u32 {
         let (from, to) = (usize::from(segment.side), usize::from(1 - segment.side));
         let number = |side: usize, position: u64| self.exchange.sides[side].first.wrapping_add(position as u32);
         let acknowledgment = if segment.flags & ACK != 0 { number(to, segment.acknowledgment) } else { 0 };
         let headers = Headers {
-            ipv6: self.draft.ipv6,
-            source: self.draft.ends[from],
-            destination: self.draft.ends[to],
+            ipv6: self.properties.ipv6,
+            source: self.properties.ends[from],
+            destination: self.properties.ends[to],
             source_side: segment.side,
             ttl: segment.ttl,
             identification: segment.identification,

@@ -1,14 +1,15 @@
-//! Which octets of a stream have come.
+//! The received octets of a stream.
 
-/// A set of positions. Memory is that of the holes: what has come without one is a single range.
+/// A set of positions, stored as ranges: without gaps, it is a single range.
 #[derive(Default)]
 pub(super) struct Octets {
-    /// First position and the one behind the last; ascending, apart from each other.
+    /// First position and the one after the last; ascending and disjoint.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Octets {
-    /// Adds the positions from `start` up to `end`; how many of them were there before.
+    /// Adds the positions from `start` up to `end`. Returns how many of them were in the set
+    /// before.
     pub(super) fn add(&mut self, start: u64, end: u64) -> u64 {
         if start == end {
             return 0;
@@ -27,18 +28,18 @@ impl Octets {
         repeated
     }
 
-    /// The position behind the last that has come.
+    /// Returns the position after the last one.
     pub(super) fn end(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.1)
     }
 
-    /// The first position behind those that have come without a hole.
-    pub(super) fn first_hole(&self) -> u64 {
+    /// Returns the position after the first range: the start of the first gap.
+    pub(super) fn first_gap(&self) -> u64 {
         self.ranges.first().map_or(0, |range| range.1)
     }
 
-    /// Whether something is missing before the end.
-    pub(super) fn has_holes(&self) -> bool {
+    /// Returns whether a position before the end is missing.
+    pub(super) fn has_gaps(&self) -> bool {
         self.ranges.len() > 1
     }
 }
@@ -49,22 +50,22 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn a_set_of_ranges_is_what_a_table_of_octets_is() {
+    fn ranges_agree_with_a_table_of_octets() {
         let mut random = Random::new(5);
         for _ in 0..200 {
             let (mut octets, mut table) = (Octets::default(), [false; 64]);
             for _ in 0..20 {
                 let start = random.below(60);
                 let end = start + random.below(64 - start + 1);
-                let places = &mut table[start as usize..end as usize];
-                let repeated = places.iter().filter(|&&there| there).count() as u64;
-                places.fill(true);
+                let range = &mut table[start as usize..end as usize];
+                let repeated = range.iter().filter(|&&present| present).count() as u64;
+                range.fill(true);
                 assert_eq!(octets.add(start, end), repeated);
-                assert_eq!(octets.end(), table.iter().rposition(|&there| there).map_or(0, |last| last as u64 + 1));
+                assert_eq!(octets.end(), table.iter().rposition(|&present| present).map_or(0, |last| last as u64 + 1));
                 assert!(octets.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "{:?}", octets.ranges);
                 let length: u64 = octets.ranges.iter().map(|range| range.1 - range.0).sum();
-                assert_eq!(length, table.iter().filter(|&&there| there).count() as u64);
-                assert_eq!(octets.has_holes(), octets.ranges.len() > 1);
+                assert_eq!(length, table.iter().filter(|&&present| present).count() as u64);
+                assert_eq!(octets.has_gaps(), octets.ranges.len() > 1);
             }
         }
     }

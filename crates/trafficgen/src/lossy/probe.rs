@@ -1,80 +1,81 @@
-//! What the probe has seen of a conversation, octet by octet, and so what each segment is.
+//! Classifies the segments that the probe captures.
 //!
-//! Why a segment was sent is known from its sender; whether its octets are new to the probe only here. Where both
-//! say something about its class they must agree, and that is asserted.
+//! The sender of a segment knows its kind; whether its octets are new to the probe is known only
+//! here. Assertions check that both agree.
 
 use super::octets::Octets;
 use crate::expected_tcp::ExpectedTcp;
 use crate::frame::{ACK, FIN, RST, SYN};
 
-/// Why a segment is sent.
+/// Kind of a segment, by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Why {
+pub(super) enum Kind {
     Syn,
-    /// An acknowledgment alone.
+    /// Pure acknowledgment.
     Ack,
-    /// The same, in answer to octets that had all been there: no sign of a loss.
+    /// Pure acknowledgment of octets that were all received before: no sign of a loss.
     AckOld,
-    /// New octets or a first FIN.
+    /// New octets or the first FIN.
     Data,
     /// The same, but delayed on the way.
-    Late,
-    /// Octets or a FIN again.
-    Again,
+    Delayed,
+    /// Retransmitted octets or FIN.
+    Retransmission,
     KeepAlive,
     WindowProbe,
     Reset,
 }
 
-/// Whether a frame was copied on its way to the probe.
+/// How a frame was duplicated on its way to the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Copied {
+pub(super) enum Duplication {
     Original,
-    /// The very same frame.
+    /// The same frame again.
     Switched,
-    /// With a lower TTL.
+    /// The same with a lower TTL.
     Routed,
 }
 
-/// A segment on its way. Positions count from the SYN, which is 0: octets begin at 1, a FIN stands behind the last.
+/// A segment in flight. Positions count from the SYN, which is 0: octets begin at 1, a FIN follows
+/// the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Segment {
     pub(super) side: u8,
     pub(super) flags: u8,
-    pub(super) why: Why,
-    pub(super) copied: Copied,
-    /// Lost behind the probe.
+    pub(super) kind: Kind,
+    pub(super) duplication: Duplication,
+    /// Lost after the probe.
     pub(super) lost: bool,
     pub(super) ttl: u8,
     pub(super) identification: u16,
     pub(super) window: u16,
-    /// Octets.
+    /// Payload octets.
     pub(super) length: u16,
     pub(super) start: u64,
-    /// The position that the sender waits for from the other side.
+    /// Next position that the sender expects from its peer.
     pub(super) acknowledgment: u64,
 }
 
-/// What was seen of one side.
-struct Seen {
+/// Captured state of one side.
+struct CapturedSide {
     octets: Octets,
     syn: bool,
     fin: Option<u64>,
-    /// The last window announced.
+    /// Last window announced.
     window: u16,
-    /// The highest acknowledgment of the other side.
+    /// Highest acknowledgment of the peer.
     acknowledged: u64,
 }
 
-impl Seen {
-    /// The position behind the highest seen.
+impl CapturedSide {
+    /// Returns the position after the highest one captured.
     fn highest(&self) -> u64 {
         self.octets.end().max(self.fin.map_or(0, |fin| fin + 1))
     }
 }
 
 pub(super) struct Probe {
-    sides: [Seen; 2],
+    sides: [CapturedSide; 2],
 }
 
 impl Probe {
@@ -82,22 +83,23 @@ impl Probe {
         let side = || {
             let mut octets = Octets::default();
             octets.add(0, 1);
-            Seen { octets, syn: false, fin: None, window: u16::MAX, acknowledged: 0 }
+            CapturedSide { octets, syn: false, fin: None, window: u16::MAX, acknowledged: 0 }
         };
         Self { sides: [side(), side()] }
     }
 
-    /// Sees one segment and enters it into the truth of its direction: into one class, the first that fits.
-    pub(super) fn see(&mut self, segment: &Segment, expected: &mut ExpectedTcp) {
-        let &Segment { flags, why, start, .. } = segment;
+    /// Captures a segment and counts it in the expected counters of its direction, in the first
+    /// class that fits.
+    pub(super) fn capture(&mut self, segment: &Segment, expected: &mut ExpectedTcp) {
+        let &Segment { flags, kind, start, .. } = segment;
         let length = u64::from(segment.length);
         expected.segments += 1;
         expected.payload_octets += length;
-        match segment.copied {
-            Copied::Original => {}
-            Copied::Switched | Copied::Routed => {
-                expected.switched_copies += u64::from(segment.copied == Copied::Switched);
-                expected.routed_copies += u64::from(segment.copied == Copied::Routed);
+        match segment.duplication {
+            Duplication::Original => {}
+            Duplication::Switched | Duplication::Routed => {
+                expected.switched_copies += u64::from(segment.duplication == Duplication::Switched);
+                expected.routed_copies += u64::from(segment.duplication == Duplication::Routed);
                 expected.copied_octets += length;
                 return;
             }
@@ -121,7 +123,7 @@ impl Probe {
         }
         let highest = from.highest();
         if length <= 1 && !fin && start + 1 == highest {
-            assert!(matches!(why, Why::KeepAlive | Why::WindowProbe), "{segment:?} looks like a keep-alive");
+            assert!(matches!(kind, Kind::KeepAlive | Kind::WindowProbe), "{segment:?} looks like a keep-alive");
             if length == 1 && to.window == 0 {
                 expected.window_probes += 1;
                 expected.retransmitted_octets += length;
@@ -131,9 +133,9 @@ impl Probe {
             }
             return;
         }
-        assert_ne!(why, Why::KeepAlive, "{segment:?} does not look like one");
+        assert_ne!(kind, Kind::KeepAlive, "{segment:?} does not look like one");
         if length == 0 && !fin {
-            assert!(matches!(why, Why::Ack | Why::AckOld), "{segment:?} carries nothing");
+            assert!(matches!(kind, Kind::Ack | Kind::AckOld), "{segment:?} carries nothing");
             expected.acks += 1;
             return;
         }
@@ -141,7 +143,7 @@ impl Probe {
         let repeated = from.octets.add(start, end);
         expected.unique_octets += length - repeated;
         if length == 1 && !fin && start == highest && to.window == 0 {
-            assert_eq!(why, Why::WindowProbe, "{segment:?} comes against a closed window");
+            assert_eq!(kind, Kind::WindowProbe, "{segment:?} comes against a closed window");
             expected.window_probes += 1;
             return;
         }
@@ -155,16 +157,16 @@ impl Probe {
             expected.retransmissions += 1;
             expected.retransmitted_octets += repeated;
             expected.spurious += u64::from(end + u64::from(fin) <= from.acknowledged);
-        } else if why == Why::Late {
+        } else if kind == Kind::Delayed {
             expected.out_of_order += 1;
         } else {
-            assert_eq!(why, Why::Again, "{segment:?} fills a hole");
+            assert_eq!(kind, Kind::Retransmission, "{segment:?} fills a hole");
             expected.unseen += 1;
         }
     }
 
-    /// What was seen of a side, and of the other.
-    fn pair(&mut self, side: u8) -> [&mut Seen; 2] {
+    /// Returns the state of a side and of its peer.
+    fn pair(&mut self, side: u8) -> [&mut CapturedSide; 2] {
         let [first, second] = &mut self.sides;
         if side == 0 { [first, second] } else { [second, first] }
     }

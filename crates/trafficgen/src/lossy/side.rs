@@ -1,52 +1,54 @@
-//! The two ends and what is on its way between them: what is sent and sent again (NewReno without SACK, RFC 6582),
-//! and what is acknowledged.
+//! The two endpoints and the segments in flight: transmission, retransmission (NewReno without
+//! SACK, RFC 6582) and acknowledgment.
 //!
-//! What sets the events apart, so that the truth is well defined:
-//! - on its way a segment is delayed by less than 1 ms;
-//! - a hole that acknowledgments tell of is repaired no earlier than a round trip and 2 ms after the segment was
-//!   sent last, and after the first later one that the probe sees was sent, if the acknowledgments have not moved on
-//!   until then. So nothing that is only late is sent again, and nothing comes again within 10 ms of its hole;
-//! - what no acknowledgment tells of is repaired after a round trip and 200 ms in which nothing was sent.
+//! Rules that keep the events apart in time, so that the expected counters are well defined:
+//! - In flight, a segment is delayed by less than 1 ms.
+//! - A gap that duplicate acknowledgments report is retransmitted if the acknowledgments do not
+//!   advance: one round-trip time and 2 ms after the last transmission of the segment, and after
+//!   the transmission of the first later segment that the probe captures. So a segment that is only
+//!   late is not retransmitted, and no retransmission follows its gap within 10 ms.
+//! - A loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
+//!   without transmission.
 
 use super::Probabilities;
 use super::octets::Octets;
-use super::probe::{Copied, Segment, Why};
+use super::probe::{Duplication, Kind, Segment};
 use crate::frame::{ACK, FIN, PSH, WINDOW};
 use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// No time at all.
+/// The time of no event.
 pub(super) const NEVER: u64 = u64::MAX;
-/// From the first sign of a loss to its repair.
-const REPAIR_NS: u64 = 2_000_000;
-/// Silence before something is sent again without a sign, beside two round trips.
+/// Time from the first sign of a loss to the retransmission.
+const RETRANSMIT_NS: u64 = 2_000_000;
+/// Retransmission timeout, in addition to two round-trip times.
 const TIMEOUT_NS: u64 = 200_000_000;
-/// How long an acknowledgment waits for a second segment.
-const ACKNOWLEDGE_NS: [u32; 2] = [5_000_000, 40_000_000];
-/// How long a segment is delayed on its way.
-const LATE_NS: [u32; 2] = [50_000, 950_000];
-/// Segments in flight, at most, and octets: less than the window says.
-const MOST_SEGMENTS: usize = 60;
-const MOST_OCTETS: u64 = 60_000;
+/// Delay of an acknowledgment that waits for a second segment.
+const DELAYED_ACK_NS: [u32; 2] = [5_000_000, 40_000_000];
+/// Delay of a reordered segment.
+const REORDER_NS: [u32; 2] = [50_000, 950_000];
+/// Largest number of segments and octets in flight; less than the announced window.
+const MAX_SEGMENTS: usize = 60;
+const MAX_OCTETS: u64 = 60_000;
 
-/// Chance and its odds.
-pub(super) struct Dice<'a> {
+/// The random generator and the probabilities of events.
+pub(super) struct Chance<'a> {
     pub(super) random: &'a mut Random,
-    pub(super) shares: &'a Probabilities,
+    pub(super) probabilities: &'a Probabilities,
 }
 
-/// What happens to a segment on its way.
+/// What happens to a segment in flight.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Arrives,
-    LostBefore,
-    LostBehind,
+    LostBeforeProbe,
+    LostAfterProbe,
 }
 
 impl Fate {
-    pub(super) fn is_seen(self) -> bool {
-        self != Self::LostBefore
+    pub(super) fn is_captured(self) -> bool {
+        self != Self::LostBeforeProbe
     }
 
     pub(super) fn is_lost(self) -> bool {
@@ -54,96 +56,97 @@ impl Fate {
     }
 }
 
-impl Dice<'_> {
+impl Chance<'_> {
     pub(super) fn fate(&mut self) -> Fate {
-        match self.random.chance(self.shares.loss) {
+        match self.random.chance(self.probabilities.loss) {
             false => Fate::Arrives,
-            true if self.random.chance(self.shares.before) => Fate::LostBefore,
-            true => Fate::LostBehind,
+            true if self.random.chance(self.probabilities.before) => Fate::LostBeforeProbe,
+            true => Fate::LostAfterProbe,
         }
     }
 }
 
-/// A segment that was sent and is not acknowledged yet.
-struct Sent {
+/// A segment that was sent and is not acknowledged.
+struct SentSegment {
     start: u64,
-    /// Behind its octets and its FIN.
+    /// Position after its octets and its FIN.
     end: u64,
-    /// When it departed last.
+    /// Time of its last transmission.
     time_ns: u64,
-    /// The probe sees it.
-    seen: bool,
+    /// The probe captures it.
+    captured: bool,
 }
 
-/// One end of a conversation. Positions are those of [`Segment`].
+/// One endpoint of a conversation. Positions are those of [`Segment`].
 pub(super) struct Side {
     /// Sequence number of the SYN.
     pub(super) first: u32,
-    /// Of the last packet; 0 for ever if the host sends none.
+    /// IPv4 identification of the last packet; always 0 if the host sends none.
     pub(super) identification: u16,
     pub(super) ttl: u8,
-    /// From here to the probe.
-    pub(super) ahead_ns: u64,
-    /// Time that one segment takes to depart.
+    /// Delay from this side to the probe.
+    pub(super) to_probe_ns: u64,
+    /// Transmission time of one segment.
     pub(super) pace_ns: u64,
-    /// Behind the last octet that the application has given, and whether there will be no more.
+    /// Position after the application's last octet, and whether there will be no more.
     pub(super) end: u64,
     pub(super) closed: bool,
-    /// The first position never sent.
+    /// First position that was never sent.
     next: u64,
-    /// The first position not acknowledged.
+    /// First position that is not acknowledged.
     acknowledged: u64,
-    flight: VecDeque<Sent>,
-    /// Segments in flight, at most: now and ever.
-    allowed: u32,
-    pub(super) most_allowed: u32,
-    /// What was sent when the last repair began; it lasts until all of that is acknowledged.
+    flight: VecDeque<SentSegment>,
+    /// Congestion window in segments: current and largest.
+    window_segments: u32,
+    pub(super) max_window_segments: u32,
+    /// First unsent position when the last retransmission began; recovery lasts until it is
+    /// acknowledged.
     recover: u64,
-    /// When the last segment has departed.
+    /// End of the last transmission.
     departed_ns: u64,
-    pub(super) repair_ns: u64,
+    pub(super) retransmit_ns: u64,
     pub(super) timeout_ns: u64,
     timeouts: u32,
-    /// What has come from the other side.
-    got: Octets,
+    /// Octets received from the peer.
+    received: Octets,
     fin: Option<u64>,
     unacknowledged: u8,
     pub(super) acknowledge_ns: u64,
-    /// The window that it announces.
+    /// Window that it announces.
     pub(super) window: u16,
 }
 
 impl Side {
-    /// At rest before the handshake.
+    /// An idle side before the handshake.
     pub(super) fn new(
         first: u32,
         identification: u16,
         ttl: u8,
-        ahead_ns: u64,
+        to_probe_ns: u64,
         pace_ns: u64,
-        most_allowed: u32,
+        max_window_segments: u32,
     ) -> Self {
-        let mut got = Octets::default();
-        got.add(0, 1);
+        let mut received = Octets::default();
+        received.add(0, 1);
         Self {
             first,
             identification,
             ttl,
-            ahead_ns,
+            to_probe_ns,
             pace_ns,
             end: 1,
             closed: false,
             next: 1,
             acknowledged: 1,
             flight: VecDeque::new(),
-            allowed: most_allowed.min(10),
-            most_allowed,
+            window_segments: max_window_segments.min(10),
+            max_window_segments,
             recover: 0,
             departed_ns: 0,
-            repair_ns: NEVER,
+            retransmit_ns: NEVER,
             timeout_ns: NEVER,
             timeouts: 0,
-            got,
+            received,
             fin: None,
             unacknowledged: 0,
             acknowledge_ns: NEVER,
@@ -151,87 +154,90 @@ impl Side {
         }
     }
 
-    /// When a timer of this side is over.
+    /// Returns the time of the next timer.
     pub(super) fn next_ns(&self) -> u64 {
-        self.repair_ns.min(self.timeout_ns).min(self.acknowledge_ns)
+        self.retransmit_ns.min(self.timeout_ns).min(self.acknowledge_ns)
     }
 
-    /// The position that it waits for from the other side.
-    pub(super) fn waits_for(&self) -> u64 {
-        let next = self.got.first_hole();
+    /// Returns the next position that it expects from the peer.
+    pub(super) fn next_expected(&self) -> u64 {
+        let next = self.received.first_gap();
         next + u64::from(self.fin == Some(next))
     }
 
-    /// A segment without octets, as this side would send it now; it takes an identification.
-    pub(super) fn segment(&mut self, side: u8, flags: u8, why: Why) -> Segment {
+    /// Creates a segment without octets that this side would send now, with the next
+    /// identification.
+    pub(super) fn segment(&mut self, side: u8, flags: u8, kind: Kind) -> Segment {
         if self.identification != 0 {
-            // 0 is for hosts without.
+            // 0 marks hosts without identification.
             self.identification = self.identification.checked_add(1).unwrap_or(1);
         }
         Segment {
             side,
             flags,
-            why,
-            copied: Copied::Original,
+            kind,
+            duplication: Duplication::Original,
             lost: false,
             ttl: self.ttl,
             identification: self.identification,
             window: self.window,
             length: 0,
             start: self.next,
-            acknowledgment: self.waits_for(),
+            acknowledgment: self.next_expected(),
         }
     }
 
-    /// When something departs that is ready now: one after the other.
-    pub(super) fn depart(&mut self, now_ns: u64, pace_ns: u64) -> u64 {
+    /// Returns when a segment that is ready now has been sent; segments are sent one after the
+    /// other.
+    pub(super) fn transmission_end(&mut self, now_ns: u64, pace_ns: u64) -> u64 {
         self.departed_ns = self.departed_ns.max(now_ns) + pace_ns;
         self.departed_ns
     }
 
-    /// Behind the octets of everything up to a position that may be that behind a FIN.
+    /// Returns the end of the octets before a position that may include a FIN.
     fn octets_end(&self, end: u64) -> u64 {
         end.min(self.end)
     }
 
-    /// When the segment that is waited for is sent again, if nothing new is acknowledged until then.
-    fn repair_at(&self, now_ns: u64, round_trip_ns: u64) -> u64 {
+    /// Returns when the first unacknowledged segment is retransmitted, unless the acknowledgments
+    /// advance.
+    fn retransmission_time(&self, now_ns: u64, round_trip_ns: u64) -> u64 {
         let mut flight = self.flight.iter();
         let sent_ns = flight.next().map_or(0, |front| front.time_ns);
-        // A hole is a hole from the first later segment on that the probe sees.
-        let hole_ns = flight.filter(|later| later.seen).map(|later| later.time_ns).min().unwrap_or(0);
-        now_ns.max(sent_ns.max(hole_ns) + round_trip_ns) + REPAIR_NS
+        // For the probe, the gap begins with the first later segment that it captures.
+        let gap_ns = flight.filter(|later| later.captured).map(|later| later.time_ns).min().unwrap_or(0);
+        now_ns.max(sent_ns.max(gap_ns) + round_trip_ns) + RETRANSMIT_NS
     }
 
-    /// Takes out of the flight what has arrived entirely, one after the other.
-    fn arrived(&mut self, position: u64) -> Option<Sent> {
+    /// Removes the first segment in flight, if it is completely acknowledged.
+    fn pop_acknowledged(&mut self, position: u64) -> Option<SentSegment> {
         self.flight.front().filter(|front| front.end <= position)?;
         self.flight.pop_front()
     }
 
-    /// Starts the long timer anew, or stops it when nothing is in flight.
+    /// Restarts the retransmission timeout, or stops it when nothing is in flight.
     fn set_timeout(&mut self, now_ns: u64, round_trip_ns: u64) {
         let wait_ns = (TIMEOUT_NS + 2 * round_trip_ns) << self.timeouts.min(4);
         self.timeout_ns = if self.flight.is_empty() { NEVER } else { now_ns.max(self.departed_ns) + wait_ns };
     }
 }
 
-/// Where a segment comes by next.
+/// The next hop of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum Hop {
     Probe,
     Receiver,
 }
 
-/// Segments on their way, in the order of time, then of sending.
+/// Segments in flight, ordered by time, then by transmission.
 #[derive(Default)]
-pub(super) struct Ways {
-    pub(super) heap: BinaryHeap<Reverse<(u64, u32, Place, Segment)>>,
+pub(super) struct InFlight {
+    pub(super) heap: BinaryHeap<Reverse<(u64, u32, Hop, Segment)>>,
     sent: u32,
 }
 
-impl Ways {
-    pub(super) fn push(&mut self, time_ns: u64, place: Place, segment: Segment) {
+impl InFlight {
+    pub(super) fn push(&mut self, time_ns: u64, place: Hop, segment: Segment) {
         self.heap.push(Reverse((time_ns, self.sent, place, segment)));
         self.sent = self.sent.wrapping_add(1);
     }
@@ -241,88 +247,97 @@ impl Ways {
     }
 }
 
-/// Both ends, and what is on its way between them.
+/// Both endpoints and the segments in flight.
 pub(super) struct Exchange {
     pub(super) sides: [Side; 2],
-    pub(super) ways: Ways,
+    pub(super) in_flight: InFlight,
     pub(super) round_trip_ns: u64,
-    /// Octets of a full segment, and of one that fills a frame.
+    /// Octets of a full segment, and of the longest that fits into a frame.
     pub(super) full: u16,
     pub(super) longest: u16,
-    /// A FIN behind octets that are sent now rides on their last segment.
-    pub(super) fin_rides: bool,
+    /// The last data segment carries the FIN.
+    pub(super) fin_with_data: bool,
 }
 
 impl Exchange {
-    /// Sends what may be sent: what the application has given, as far as the flight allows; of that nothing during a
-    /// repair but for `extra` segments.
-    pub(super) fn send(&mut self, side: u8, mut extra: u32, now_ns: u64, dice: &mut Dice<'_>) {
-        let &mut Self { full, round_trip_ns, fin_rides, .. } = self;
+    /// Sends the application's data within the congestion window; during recovery only `extra`
+    /// segments.
+    pub(super) fn send(&mut self, side: u8, mut extra: u32, now_ns: u64, chance: &mut Chance<'_>) {
+        let &mut Self { full, round_trip_ns, fin_with_data, .. } = self;
         let full = u64::from(full);
         loop {
             let at = &mut self.sides[usize::from(side)];
-            let repairing = at.repair_ns != NEVER || at.acknowledged < at.recover;
+            let recovering = at.retransmit_ns != NEVER || at.acknowledged < at.recover;
             let start = at.next;
             let mut end = at.end.min(start + full);
             if at.end.saturating_sub(end) == 1 {
-                // One octet alone is for keep-alives and probes.
+                // A single octet would look like a keep-alive or a zero-window probe.
                 end -= 1;
             }
             let last = end == at.end && at.closed;
-            let end = if last && (start == at.end || fin_rides) { end + 1 } else { end.max(start) };
-            if start >= end || (repairing && extra == 0) {
+            let end = if last && (start == at.end || fin_with_data) { end + 1 } else { end.max(start) };
+            if start >= end || (recovering && extra == 0) {
                 break;
             }
-            let allowed = (u64::from(at.allowed) * full).min(MOST_OCTETS);
-            if !at.flight.is_empty() && (end - at.acknowledged > allowed || at.flight.len() >= MOST_SEGMENTS) {
+            let window_segments = (u64::from(at.window_segments) * full).min(MAX_OCTETS);
+            if !at.flight.is_empty() && (end - at.acknowledged > window_segments || at.flight.len() >= MAX_SEGMENTS) {
                 break;
             }
             extra = extra.saturating_sub(1);
             at.next = end;
-            let (seen, time_ns) = self.transmit(side, start, end, Why::Data, now_ns, dice);
+            let (captured, time_ns) = self.transmit(side, start, end, Kind::Data, now_ns, chance);
             let at = &mut self.sides[usize::from(side)];
-            at.flight.push_back(Sent { start, end, time_ns, seen });
+            at.flight.push_back(SentSegment { start, end, time_ns, captured });
             at.set_timeout(now_ns, round_trip_ns);
         }
     }
 
-    /// Sends one segment of these positions; whether the probe sees it, and when it departs.
-    fn transmit(&mut self, side: u8, start: u64, end: u64, why: Why, now_ns: u64, dice: &mut Dice<'_>) -> (bool, u64) {
-        let fate = dice.fate();
-        let late = why == Why::Data && dice.random.chance(dice.shares.reorder);
-        let late_ns = if late { u64::from(dice.random.between(LATE_NS)) } else { 0 };
+    /// Sends one segment of these positions. Returns whether the probe captures it, and the end of
+    /// its transmission.
+    fn transmit(
+        &mut self,
+        side: u8,
+        start: u64,
+        end: u64,
+        kind: Kind,
+        now_ns: u64,
+        chance: &mut Chance<'_>,
+    ) -> (bool, u64) {
+        let fate = chance.fate();
+        let reordered = kind == Kind::Data && chance.random.chance(chance.probabilities.reorder);
+        let delay_ns = if reordered { u64::from(chance.random.between(REORDER_NS)) } else { 0 };
         let at = &mut self.sides[usize::from(side)];
         let octets_end = at.octets_end(end);
         let push = if octets_end == at.end && octets_end > start { PSH } else { 0 };
         let fin = if end > octets_end { FIN } else { 0 };
-        let mut segment = at.segment(side, ACK | push | fin, if late { Why::Late } else { why });
+        let mut segment = at.segment(side, ACK | push | fin, if reordered { Kind::Delayed } else { kind });
         segment.start = start;
         segment.length = (octets_end - start) as u16;
         segment.lost = fate.is_lost();
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);
-        let departs_ns = at.depart(now_ns, at.pace_ns);
-        if fate.is_seen() {
-            self.ways.push(departs_ns + at.ahead_ns + late_ns, Place::Probe, segment);
+        let sent_ns = at.transmission_end(now_ns, at.pace_ns);
+        if fate.is_captured() {
+            self.in_flight.push(sent_ns + at.to_probe_ns + delay_ns, Hop::Probe, segment);
         }
-        (fate.is_seen(), departs_ns)
+        (fate.is_captured(), sent_ns)
     }
 
-    /// Sends the segment that the other side waits for again, cut as before or anew.
-    pub(super) fn repair(&mut self, side: u8, now_ns: u64, dice: &mut Dice<'_>) {
+    /// Retransmits the segment that the peer expects, with the same or other boundaries.
+    pub(super) fn retransmit(&mut self, side: u8, now_ns: u64, chance: &mut Chance<'_>) {
         let round_trip_ns = self.round_trip_ns;
         let at = &mut self.sides[usize::from(side)];
         at.timeouts += u32::from(at.timeout_ns <= now_ns);
-        at.repair_ns = NEVER;
-        at.allowed = (at.allowed / 2).max(2);
+        at.retransmit_ns = NEVER;
+        at.window_segments = (at.window_segments / 2).max(2);
         let front = at.flight.front().expect("a timer runs while something is in flight");
         let (start, end) = (front.start, front.end);
         let mut departed_ns = now_ns;
-        for (start, end) in self.cut(side, start, end, dice).into_iter().flatten() {
-            let (seen, time_ns) = self.transmit(side, start, end, Why::Again, now_ns, dice);
+        for (start, end) in self.resegment(side, start, end, chance).into_iter().flatten() {
+            let (captured, time_ns) = self.transmit(side, start, end, Kind::Retransmission, now_ns, chance);
             departed_ns = time_ns;
             let at = &mut self.sides[usize::from(side)];
             if end > at.next {
-                at.flight.push_back(Sent { start: at.next, end, time_ns, seen });
+                at.flight.push_back(SentSegment { start: at.next, end, time_ns, captured });
                 at.next = end;
             }
         }
@@ -330,26 +345,26 @@ impl Exchange {
         at.flight[0].time_ns = departed_ns;
         at.recover = at.next;
         at.set_timeout(now_ns, round_trip_ns);
-        let extra = dice.random.below(4).saturating_sub(1) as u32;
-        self.send(side, extra, now_ns, dice);
+        let extra = chance.random.below(4).saturating_sub(1) as u32;
+        self.send(side, extra, now_ns, chance);
     }
 
-    /// What is sent in place of a segment: itself, two halves of it, itself with octets behind it (also some never sent
-    /// before), or as many octets from a little earlier on. Neither a piece nor what is left to repair is ever a single
-    /// octet: that would look like a keep-alive.
-    fn cut(&self, side: u8, start: u64, end: u64, dice: &mut Dice<'_>) -> [Option<(u64, u64)>; 2] {
+    /// Returns the segments that retransmit a segment: itself, two parts of it, itself with
+    /// following octets (which may be new), or the same number of octets from an earlier position.
+    /// No part and no remaining gap is a single octet, which would look like a keep-alive.
+    fn resegment(&self, side: u8, start: u64, end: u64, chance: &mut Chance<'_>) -> [Option<(u64, u64)>; 2] {
         let at = &self.sides[usize::from(side)];
         let octets_end = at.octets_end(end);
         let length = octets_end - start;
         let whole = [Some((start, end)), None];
-        if length < 4 || !dice.random.chance(dice.shares.recut) {
+        if length < 4 || !chance.random.chance(chance.probabilities.recut) {
             return whole;
         }
         let room = u64::from(self.longest) - length;
         let more = room.min(at.end - octets_end);
-        match dice.random.below(3) {
+        match chance.random.below(3) {
             0 if end == octets_end && more >= 4 => {
-                let mut joined = octets_end + 2 + dice.random.below(more - 1);
+                let mut joined = octets_end + 2 + chance.random.below(more - 1);
                 let cut_end = at.flight.iter().map(|sent| at.octets_end(sent.end)).find(|&end| end >= joined);
                 if cut_end.unwrap_or(at.end) - joined == 1 || at.end - joined == 1 || joined == at.next + 1 {
                     joined -= 1;
@@ -358,86 +373,87 @@ impl Exchange {
                 [Some((start, joined + fin)), None]
             }
             1 if start > 2 => {
-                let shift = 2 + dice.random.below((length - 3).min(start - 2));
+                let shift = 2 + chance.random.below((length - 3).min(start - 2));
                 [Some((start - shift, octets_end - shift)), None]
             }
             _ => {
-                let middle = start + 2 + dice.random.below(length - 3);
+                let middle = start + 2 + chance.random.below(length - 3);
                 [Some((start, middle)), Some((middle, end))]
             }
         }
     }
 
-    /// Takes note of an acknowledgment.
-    pub(super) fn hear(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+    /// Processes an acknowledgment.
+    pub(super) fn process_acknowledgment(&mut self, side: u8, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
         let round_trip_ns = self.round_trip_ns;
         let at = &mut self.sides[usize::from(side)];
         let position = segment.acknowledgment;
         if position > at.acknowledged {
             at.acknowledged = position;
             at.timeouts = 0;
-            at.repair_ns = NEVER;
-            at.allowed = (at.allowed + 1).min(at.most_allowed);
-            while let Some(sent) = self.sides[usize::from(side)].arrived(position) {
-                if sent.time_ns + round_trip_ns <= now_ns && dice.random.chance(dice.shares.spurious) {
-                    self.transmit(side, sent.start, sent.end, Why::Again, now_ns, dice);
+            at.retransmit_ns = NEVER;
+            at.window_segments = (at.window_segments + 1).min(at.max_window_segments);
+            while let Some(sent) = self.sides[usize::from(side)].pop_acknowledged(position) {
+                if sent.time_ns + round_trip_ns <= now_ns && chance.random.chance(chance.probabilities.spurious) {
+                    self.transmit(side, sent.start, sent.end, Kind::Retransmission, now_ns, chance);
                 }
             }
             let at = &mut self.sides[usize::from(side)];
             if let Some(front) = at.flight.front_mut() {
                 front.start = front.start.max(position);
                 if position < at.recover {
-                    at.repair_ns = at.repair_at(now_ns, round_trip_ns);
+                    at.retransmit_ns = at.retransmission_time(now_ns, round_trip_ns);
                 }
             }
             at.set_timeout(now_ns, round_trip_ns);
-        } else if segment.why == Why::Ack && position == at.acknowledged && position >= at.recover {
-            // The same again: behind what it waits for something else has come.
-            if !at.flight.is_empty() && at.repair_ns == NEVER {
-                at.repair_ns = at.repair_at(now_ns, round_trip_ns);
+        } else if segment.kind == Kind::Ack && position == at.acknowledged && position >= at.recover {
+            // A duplicate acknowledgment: a later segment has arrived.
+            if !at.flight.is_empty() && at.retransmit_ns == NEVER {
+                at.retransmit_ns = at.retransmission_time(now_ns, round_trip_ns);
             }
         }
     }
 
-    /// Takes in octets and a FIN, and acknowledges every second segment; all others that say something new at once.
-    pub(super) fn take_in(&mut self, side: u8, segment: &Segment, now_ns: u64, dice: &mut Dice<'_>) {
+    /// Receives octets and a FIN. Acknowledges every second segment in order, and all other
+    /// segments at once.
+    pub(super) fn receive_data(&mut self, side: u8, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
         let at = &mut self.sides[usize::from(side)];
         let end = segment.start + u64::from(segment.length);
-        let waited_for = at.waits_for();
-        // A FIN that has come already waits behind a hole.
-        let had_holes = at.got.has_holes() || at.fin.is_some();
-        let repeated = at.got.add(segment.start, end);
+        let expected = at.next_expected();
+        // A FIN that was received earlier follows a gap.
+        let had_gaps = at.received.has_gaps() || at.fin.is_some();
+        let repeated = at.received.add(segment.start, end);
         let fin = segment.flags & FIN != 0;
         let old = repeated == u64::from(segment.length) && (!fin || at.fin.is_some());
         if fin {
             at.fin = Some(end);
         }
-        let in_order = segment.start == waited_for && !had_holes && !fin;
+        let in_order = segment.start == expected && !had_gaps && !fin;
         if in_order && at.unacknowledged == 0 {
             at.unacknowledged = 1;
-            at.acknowledge_ns = now_ns + u64::from(dice.random.between(ACKNOWLEDGE_NS));
+            at.acknowledge_ns = now_ns + u64::from(chance.random.between(DELAYED_ACK_NS));
         } else {
-            self.acknowledge(side, if old { Why::AckOld } else { Why::Ack }, now_ns);
+            self.acknowledge(side, if old { Kind::AckOld } else { Kind::Ack }, now_ns);
         }
         let at = &mut self.sides[usize::from(side)];
-        let all = at.fin.is_some_and(|fin| at.waits_for() > fin);
-        if all && !at.closed && dice.random.below(2) == 0 {
+        let all = at.fin.is_some_and(|fin| at.next_expected() > fin);
+        if all && !at.closed && chance.random.below(2) == 0 {
             at.closed = true;
         }
     }
 
-    /// An acknowledgment alone.
-    pub(super) fn acknowledge(&mut self, side: u8, why: Why, now_ns: u64) {
+    /// Sends a pure acknowledgment.
+    pub(super) fn acknowledge(&mut self, side: u8, kind: Kind, now_ns: u64) {
         let at = &mut self.sides[usize::from(side)];
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);
-        self.say(side, ACK, why, now_ns);
+        self.send_control(side, ACK, kind, now_ns);
     }
 
-    /// A segment without octets that is never lost.
-    pub(super) fn say(&mut self, side: u8, flags: u8, why: Why, now_ns: u64) {
+    /// Sends a segment without octets, which is never lost.
+    pub(super) fn send_control(&mut self, side: u8, flags: u8, kind: Kind, now_ns: u64) {
         let at = &mut self.sides[usize::from(side)];
-        let segment = at.segment(side, flags, why);
-        let departs_ns = at.depart(now_ns, 2_000);
-        self.ways.push(departs_ns + at.ahead_ns, Place::Probe, segment);
+        let segment = at.segment(side, flags, kind);
+        let sent_ns = at.transmission_end(now_ns, 2_000);
+        self.in_flight.push(sent_ns + at.to_probe_ns, Hop::Probe, segment);
     }
 }
