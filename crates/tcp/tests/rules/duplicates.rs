@@ -12,10 +12,7 @@ fn segment_equal_to_one_of_the_last_four_is_a_duplicate() {
             checked.enter(0, data(11 * MS + u64::from(number) * MS, 11 + 10 * number, 10));
         }
         let duplicate = Packet { time_ns: 20 * MS, ..original };
-        assert_eq!(
-            checked.enter(0, duplicate),
-            if between < 4 { SegmentClass::Duplicate } else { SegmentClass::Retransmission }
-        );
+        assert_eq!(checked.enter(0, duplicate), if between < 4 { Duplicate } else { Retransmission });
         // At the fourth place, older duplicates may have been missed.
         let marked: &[&str] = if between == 3 { &["duplicates"] } else { &[] };
         assert_eq!(checked.degraded(0), marked, "{between} between");
@@ -27,8 +24,8 @@ fn segment_equal_to_one_of_the_last_four_is_a_duplicate() {
 fn with_duplicate() -> CheckedConnection {
     let mut checked = CheckedConnection::established();
     let original = data(10 * MS, 1, 10);
-    assert_eq!(checked.enter(0, original), SegmentClass::InOrder);
-    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..original }), SegmentClass::Duplicate);
+    assert_eq!(checked.enter(0, original), InOrder);
+    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..original }), Duplicate);
     checked
 }
 
@@ -36,7 +33,7 @@ fn with_duplicate() -> CheckedConnection {
 fn enter_in_order(checked: &mut CheckedConnection, from_ns: u64, from: u32, segments: u32) {
     for number in 0..segments {
         let packet = data(from_ns + u64::from(number) * 10_000, from + 10 * number, 10);
-        assert_eq!(checked.enter(0, packet), SegmentClass::InOrder, "{number}");
+        assert_eq!(checked.enter(0, packet), InOrder, "{number}");
     }
 }
 
@@ -49,9 +46,9 @@ fn after_the_first_duplicate_64_segments_are_remembered() {
             checked.enter(0, original);
             enter_in_order(&mut checked, 13 * MS, 21, between);
             let class = match (between < 64, ttl) {
-                (true, 64) => SegmentClass::Duplicate,
-                (true, _) => SegmentClass::RoutedDuplicate,
-                _ => SegmentClass::Retransmission,
+                (true, 64) => Duplicate,
+                (true, _) => RoutedDuplicate,
+                _ => Retransmission,
             };
             assert_eq!(checked.enter(0, Packet { time_ns: 20 * MS, ttl, ..original }), class, "{between} between");
             // In the older half, older duplicates may have been missed; the fourth place no longer
@@ -71,10 +68,10 @@ fn deep_history_keeps_the_segments_remembered_before() {
             time_ns,
             ..data(10 * MS + u64::from(number) * 10_000, 1 + 10 * number, 10)
         };
-        assert_eq!(checked.enter(0, duplicate_of(before - 1, 12 * MS)), SegmentClass::Duplicate);
+        assert_eq!(checked.enter(0, duplicate_of(before - 1, 12 * MS)), Duplicate);
         enter_in_order(&mut checked, 13 * MS, 1 + 10 * before, 30);
         for number in 0..before {
-            let class = if number + 4 < before { SegmentClass::Retransmission } else { SegmentClass::Duplicate };
+            let class = if number + 4 < before { Retransmission } else { Duplicate };
             assert_eq!(checked.enter(0, duplicate_of(number, 15 * MS)), class, "{number} of {before}");
         }
     }
@@ -88,11 +85,11 @@ fn latest_of_several_equal_segments_is_the_original() {
     checked.enter(0, original);
     enter_in_order(&mut checked, 13 * MS, 21, 20);
     let again = Packet { time_ns: 12 * MS + 60 * TICK, ttl: 60, ..original };
-    assert_eq!(checked.enter(0, again), SegmentClass::Retransmission);
-    assert_eq!(checked.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), SegmentClass::Duplicate);
+    assert_eq!(checked.enter(0, again), Retransmission);
+    assert_eq!(checked.enter(0, Packet { time_ns: 12 * MS + 40 * TICK, ..again }), Duplicate);
     assert_eq!(
         checked.enter(0, Packet { time_ns: 12 * MS + 5 * TICK, ..original }),
-        SegmentClass::Duplicate,
+        Duplicate,
         "the other original is too far away"
     );
 }
@@ -105,7 +102,7 @@ fn deep_history_is_per_side() {
     for number in 0..4 {
         checked.enter(1, data(13 * MS + number * MS, 1011 + 10 * number as u32, 10));
     }
-    assert_eq!(checked.enter(1, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(1, Packet { time_ns: 20 * MS, ..original }), Retransmission);
 }
 
 #[test]
@@ -117,8 +114,8 @@ fn deep_history_continues_in_later_records() {
     checked.start_next_record();
     assert_eq!((checked.pool.used(), checked.report(0).has_anomalies()), (1, false));
     enter_in_order(&mut checked, 14 * MS, 221, 20);
-    assert_eq!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
-    assert_eq!(checked.report(0).count(SegmentClass::Duplicate).segments, 1);
+    assert_eq!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), Duplicate);
+    assert_eq!(checked.report(0).count(Duplicate).segments, 1);
     checked.connection.reset(&mut checked.pool);
     assert_eq!(checked.pool.used(), 0);
 }
@@ -127,12 +124,11 @@ fn deep_history_continues_in_later_records() {
 fn clearing_a_deep_history_keeps_it_deep() {
     let jump_of_acknowledgment =
         |checked: &mut CheckedConnection| _ = checked.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
-    let syn = |checked: &mut CheckedConnection| {
-        assert_eq!(checked.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), SegmentClass::Syn)
-    };
+    let syn =
+        |checked: &mut CheckedConnection| assert_eq!(checked.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), Syn);
     let jump = |checked: &mut CheckedConnection| {
-        assert_eq!(checked.enter(0, data(15 * MS, 0x8000_0000, 10)), SegmentClass::OutOfWindow);
-        assert_eq!(checked.enter(0, data(16 * MS, 0x8000_000a, 10)), SegmentClass::InOrder);
+        assert_eq!(checked.enter(0, data(15 * MS, 0x8000_0000, 10)), OutOfWindow);
+        assert_eq!(checked.enter(0, data(16 * MS, 0x8000_000a, 10)), InOrder);
     };
     let nothing = |_: &mut CheckedConnection| {};
     type Clearing<'a> = (&'a str, &'a dyn Fn(&mut CheckedConnection), u32);
@@ -145,16 +141,16 @@ fn clearing_a_deep_history_keeps_it_deep() {
     for (name, clear, next) in all {
         let mut checked = with_duplicate();
         let original = Packet { acknowledgment: 1001, ..segment(12 * MS, 11, 10, ACK) };
-        assert_eq!(checked.enter(0, original), SegmentClass::InOrder);
+        assert_eq!(checked.enter(0, original), InOrder);
         enter_in_order(&mut checked, 13 * MS, 21, 2);
         clear(&mut checked);
         // The original is gone.
         let class = checked.enter(0, Packet { time_ns: 17 * MS, ..original });
-        assert_eq!(class == SegmentClass::Duplicate, name == "nothing", "{name}: {class:?}");
+        assert_eq!(class == Duplicate, name == "nothing", "{name}: {class:?}");
         let original = data(18 * MS, next, 10);
-        assert_eq!(checked.enter(0, original), SegmentClass::InOrder, "{name}");
+        assert_eq!(checked.enter(0, original), InOrder, "{name}");
         enter_in_order(&mut checked, 19 * MS, next + 10, 40);
-        assert_eq!(checked.enter(0, Packet { time_ns: 22 * MS, ..original }), SegmentClass::Duplicate, "{name}");
+        assert_eq!(checked.enter(0, Packet { time_ns: 22 * MS, ..original }), Duplicate, "{name}");
     }
 }
 
@@ -171,12 +167,12 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
     for number in 0..10 {
         let first = data(10 * MS + number * MS, 1 + 10 * number as u32, 10);
         let degraded = if number == 0 { Degradation(0) } else { pool_full };
-        assert_eq!(enter(&mut connection, first), (SegmentClass::InOrder, degraded));
-        assert_eq!(enter(&mut connection, Packet { ttl: 63, ..first }), (SegmentClass::RoutedDuplicate, pool_full));
+        assert_eq!(enter(&mut connection, first), (InOrder, degraded));
+        assert_eq!(enter(&mut connection, Packet { ttl: 63, ..first }), (RoutedDuplicate, pool_full));
     }
     let (fourth, fifth) = (data(16 * MS, 61, 10), data(15 * MS, 51, 10));
-    assert_eq!(enter(&mut connection, fourth).0, SegmentClass::Duplicate);
-    assert_eq!(enter(&mut connection, fifth).0, SegmentClass::Retransmission);
+    assert_eq!(enter(&mut connection, fourth).0, Duplicate);
+    assert_eq!(enter(&mut connection, fifth).0, Retransmission);
     assert_eq!(connection.anomaly_indices(), [None, None]);
     // With a pool entry the history becomes deep.
     let mut some = AnomalyPool::new(1).unwrap();
@@ -186,7 +182,7 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
     for number in 0..10 {
         connection.enter(0, &data(21 * MS + number * MS, 111 + 10 * number as u32, 10), &mut some);
     }
-    assert_eq!(connection.enter(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), SegmentClass::Duplicate);
+    assert_eq!(connection.enter(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), Duplicate);
 }
 
 #[test]
@@ -200,9 +196,9 @@ fn reused_pool_entry_has_no_history_of_another_direction() {
     // The same segments again, without the original: its old history entry must not count.
     let first = data(10 * MS, 1, 10);
     checked.enter(0, first);
-    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..first }), SegmentClass::Duplicate);
+    assert_eq!(checked.enter(0, Packet { time_ns: 11 * MS, ..first }), Duplicate);
     enter_in_order(&mut checked, 13 * MS, 21, 2);
-    assert_ne!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), SegmentClass::Duplicate);
+    assert_ne!(checked.enter(0, Packet { time_ns: 20 * MS, ..original }), Duplicate);
 }
 
 #[test]
@@ -214,8 +210,8 @@ fn duplicate_may_differ_only_in_ttl() {
         checked.enter(0, original);
         checked.enter(0, packet)
     };
-    assert_eq!(class_of(later), SegmentClass::Duplicate);
-    assert_eq!(class_of(Packet { ttl: 63, ..later }), SegmentClass::RoutedDuplicate);
+    assert_eq!(class_of(later), Duplicate);
+    assert_eq!(class_of(Packet { ttl: 63, ..later }), RoutedDuplicate);
     let others = [
         Packet { acknowledgment: 1000, ..later },
         Packet { payload_bytes: 9, ..later },
@@ -225,7 +221,7 @@ fn duplicate_may_differ_only_in_ttl() {
         Packet { identification: 7, ..later },
     ];
     for other in others {
-        assert_eq!(class_of(other), SegmentClass::Retransmission, "{other:?}");
+        assert_eq!(class_of(other), Retransmission, "{other:?}");
     }
 }
 
@@ -234,7 +230,7 @@ fn duplicate_is_near_in_time() {
     let class_of = |original: Packet, ticks: u64| {
         let mut checked = CheckedConnection::new();
         let begin_ns = 5 * TICK;
-        assert!(!matches!(checked.enter(0, Packet { time_ns: begin_ns, ..original }), SegmentClass::Duplicate));
+        assert!(!matches!(checked.enter(0, Packet { time_ns: begin_ns, ..original }), Duplicate));
         let other = checked.class_of(Packet { time_ns: begin_ns - 3 * TICK, ..original });
         assert_eq!(
             other,
@@ -246,23 +242,23 @@ fn duplicate_is_near_in_time() {
     let identified = data(0, 1, 10);
     let without = Packet { identification: 0, ..identified };
     let of_ipv6 = Packet { network: Network::Ipv6, ..identified };
-    assert_eq!(class_of(identified, 48), SegmentClass::Duplicate);
-    assert_eq!(class_of(identified, 49), SegmentClass::Retransmission);
+    assert_eq!(class_of(identified, 48), Duplicate);
+    assert_eq!(class_of(identified, 49), Retransmission);
     for packet in [without, of_ipv6] {
-        assert_eq!(class_of(packet, 1), SegmentClass::Duplicate);
-        assert_eq!(class_of(packet, 2), SegmentClass::Retransmission);
+        assert_eq!(class_of(packet, 1), Duplicate);
+        assert_eq!(class_of(packet, 2), Retransmission);
         // Ticks wrap after 2^24.
-        assert_eq!(class_of(packet, (1 << 24) - 1), SegmentClass::Duplicate);
-        assert_eq!(class_of(packet, (1 << 24) - 2), SegmentClass::Retransmission);
+        assert_eq!(class_of(packet, (1 << 24) - 1), Duplicate);
+        assert_eq!(class_of(packet, (1 << 24) - 2), Retransmission);
     }
     // Pure acknowledgments and RST without identification are never duplicates.
     for control in [ACK, RST, RST | FIN] {
         let bare = Packet { control, payload_bytes: 0, ..without };
-        assert_ne!(class_of(bare, 0), SegmentClass::Duplicate, "{control}");
-        assert_eq!(class_of(Packet { identification: 9, ..bare }, 0), SegmentClass::Duplicate, "{control}");
+        assert_ne!(class_of(bare, 0), Duplicate, "{control}");
+        assert_eq!(class_of(Packet { identification: 9, ..bare }, 0), Duplicate, "{control}");
     }
     for control in [SYN, FIN, SYN | ACK] {
-        assert_eq!(class_of(Packet { control, payload_bytes: 0, ..without }, 0), SegmentClass::Duplicate, "{control}");
+        assert_eq!(class_of(Packet { control, payload_bytes: 0, ..without }, 0), Duplicate, "{control}");
     }
 }
 
@@ -279,10 +275,10 @@ fn duplicate_changes_no_state() {
     let closed = Packet { window: 0, ..acknowledgment(10 * MS, 1001, 1) };
     checked.enter(1, closed);
     checked.enter(1, acknowledgment(11 * MS, 1001, 1));
-    assert_eq!(checked.enter(1, Packet { time_ns: 12 * MS, ..closed }), SegmentClass::Duplicate);
+    assert_eq!(checked.enter(1, Packet { time_ns: 12 * MS, ..closed }), Duplicate);
     assert_eq!(checked.report(1).zero_windows, 1);
     // The window is still open.
-    assert_eq!(checked.enter(0, data(13 * MS, 1, 1)), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, data(13 * MS, 1, 1)), InOrder);
 }
 
 #[test]
@@ -290,9 +286,9 @@ fn syn_clears_the_history() {
     let mut checked = CheckedConnection::new();
     let early = acknowledgment(0, 1, 2000);
     checked.enter(0, early);
-    assert_eq!(checked.enter(0, segment(MS, 0, 0, SYN)), SegmentClass::Syn);
+    assert_eq!(checked.enter(0, segment(MS, 0, 0, SYN)), Syn);
     checked.enter(0, acknowledgment(2 * MS, 1, 1990));
-    assert_eq!(checked.enter(0, Packet { time_ns: 3 * MS, ..early }), SegmentClass::Acknowledgment);
+    assert_eq!(checked.enter(0, Packet { time_ns: 3 * MS, ..early }), Acknowledgment);
 }
 
 #[test]
@@ -300,14 +296,14 @@ fn segment_out_of_window_is_not_remembered() {
     let mut checked = CheckedConnection::established();
     checked.enter(0, data(10 * MS, 1, 10));
     let stray = data(11 * MS, 1 << 31, 10);
-    assert_eq!(checked.enter(0, stray), SegmentClass::OutOfWindow);
+    assert_eq!(checked.enter(0, stray), OutOfWindow);
     checked.enter(0, data(12 * MS, 11, 10));
-    assert_eq!(checked.enter(0, Packet { time_ns: 13 * MS, ..stray }), SegmentClass::OutOfWindow);
+    assert_eq!(checked.enter(0, Packet { time_ns: 13 * MS, ..stray }), OutOfWindow);
 }
 
 #[test]
 fn acknowledgment_jump_clears_the_history() {
-    for (jump, class) in [((1 << 28) - 1, SegmentClass::Duplicate), (1 << 28, SegmentClass::Retransmission)] {
+    for (jump, class) in [((1 << 28) - 1, Duplicate), (1 << 28, Retransmission)] {
         let mut checked = CheckedConnection::established();
         let original = Packet { acknowledgment: 1001, ..segment(10 * MS, 1, 10, ACK) };
         checked.enter(0, original);

@@ -15,10 +15,10 @@ fn hole_is_filled_out_of_order_within_the_limit() {
         assert_eq!(checked.report(0).missing_bytes, 0);
         class
     };
-    assert_eq!(class_of(CheckedConnection::new(), 3 * MS), SegmentClass::OutOfOrder);
-    assert_eq!(class_of(CheckedConnection::new(), 3 * MS + 1), SegmentClass::UnseenRetransmission);
-    assert_eq!(class_of(CheckedConnection::established(), 6 * MS), SegmentClass::OutOfOrder);
-    assert_eq!(class_of(CheckedConnection::established(), 6 * MS + 1), SegmentClass::UnseenRetransmission);
+    assert_eq!(class_of(CheckedConnection::new(), 3 * MS), OutOfOrder);
+    assert_eq!(class_of(CheckedConnection::new(), 3 * MS + 1), UnseenRetransmission);
+    assert_eq!(class_of(CheckedConnection::established(), 6 * MS), OutOfOrder);
+    assert_eq!(class_of(CheckedConnection::established(), 6 * MS + 1), UnseenRetransmission);
 }
 
 #[test]
@@ -28,15 +28,15 @@ fn retransmission_may_be_partial_or_spurious() {
     checked.enter(0, data(11 * MS, 11, 10));
     checked.enter(1, acknowledgment(12 * MS, 1001, 15));
     // Re-segmented, acknowledged and not; joined with new octets.
-    assert_eq!(checked.enter(0, data(13 * MS, 5, 10)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(13 * MS, 5, 10)), Retransmission);
     assert_eq!((checked.report(0).spurious_retransmissions, checked.report(0).partial_retransmissions), (1, 0));
-    assert_eq!(checked.enter(0, data(14 * MS, 5, 11)), SegmentClass::Retransmission);
-    assert_eq!(checked.enter(0, data(15 * MS, 20, 2)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(14 * MS, 5, 11)), Retransmission);
+    assert_eq!(checked.enter(0, data(15 * MS, 20, 2)), Retransmission);
     assert_eq!((checked.report(0).spurious_retransmissions, checked.report(0).partial_retransmissions), (1, 1));
     // The position of a FIN counts as seen, even when payload covers it.
-    assert_eq!(checked.enter(0, segment(16 * MS, 22, 0, FIN)), SegmentClass::InOrder);
-    assert_eq!(checked.enter(0, segment(17 * MS, 22, 0, FIN)), SegmentClass::Retransmission);
-    assert_eq!(checked.enter(0, data(18 * MS, 22, 2)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, segment(16 * MS, 22, 0, FIN)), InOrder);
+    assert_eq!(checked.enter(0, segment(17 * MS, 22, 0, FIN)), Retransmission);
+    assert_eq!(checked.enter(0, data(18 * MS, 22, 2)), Retransmission);
     let report = checked.report(0);
     assert_eq!((report.partial_retransmissions, report.fins, report.size_by_sequence_bytes), (2, 2, Some(21)));
     assert_eq!((report.unique_bytes, report.retransmitted_bytes), (22, 23));
@@ -45,7 +45,7 @@ fn retransmission_may_be_partial_or_spurious() {
 /// Enters single octets with a hole after each.
 fn enter_with_holes(checked: &mut CheckedConnection, holes: u32) {
     for number in 0..=holes {
-        assert_eq!(checked.enter(0, data(u64::from(number) * MS + 100 * MS, 1 + 2 * number, 1)), SegmentClass::InOrder);
+        assert_eq!(checked.enter(0, data(u64::from(number) * MS + 100 * MS, 1 + 2 * number, 1)), InOrder);
     }
 }
 
@@ -57,12 +57,12 @@ fn lowest_of_more_than_32_holes_is_given_up() {
         checked.enter(1, acknowledgment(10 * MS, 1001, acknowledged));
         enter_with_holes(&mut checked, holes);
         assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (32, Degradation(0)));
-        assert_eq!(checked.enter(0, data(200 * MS, 2 * holes + 3, 1)), SegmentClass::InOrder);
+        assert_eq!(checked.enter(0, data(200 * MS, 2 * holes + 3, 1)), InOrder);
         assert_eq!(checked.degraded(0), ["holes"]);
         assert_eq!(checked.report(0).missing_bytes, 33);
         // The lowest hole counts as seen; the others stay.
-        assert_eq!(checked.enter(0, data(201 * MS, 2, 1)), SegmentClass::Retransmission);
-        assert_eq!(checked.enter(0, data(202 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
+        assert_eq!(checked.enter(0, data(201 * MS, 2, 1)), Retransmission);
+        assert_eq!(checked.enter(0, data(202 * MS, 4, 1)), UnseenRetransmission);
         assert_eq!(checked.report(0).missing_bytes, 32);
         checked.start_next_record();
         assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (31, Degradation(0)));
@@ -81,10 +81,10 @@ fn segment_inside_a_hole_splits_it() {
         checked.enter(0, data((11 + number) * MS, 90 - 2 * number as u32, 1));
     }
     assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (69, Degradation(0)));
-    assert_eq!(checked.enter(0, data(60 * MS, 4, 1)), SegmentClass::UnseenRetransmission);
+    assert_eq!(checked.enter(0, data(60 * MS, 4, 1)), UnseenRetransmission);
     // The lowest hole, of three octets, is given up.
     assert_eq!((checked.report(0).missing_bytes, checked.degraded(0)), (68, vec!["holes"]));
-    assert_eq!(checked.enter(0, data(61 * MS, 1, 1)), SegmentClass::Retransmission);
+    assert_eq!(checked.enter(0, data(61 * MS, 1, 1)), Retransmission);
 }
 
 #[test]
@@ -95,10 +95,6 @@ fn later_records_keep_the_mark_of_an_unrecorded_hole() {
     connection.enter(0, &data(0, 1, 10), &mut full);
     connection.enter(0, &data(MS, 21, 10), &mut full);
     connection.start_next_record(&mut full);
-    assert_eq!(
-        connection.enter(0, &data(2 * MS, 11, 10), &mut pool),
-        SegmentClass::Retransmission,
-        "because the hole is unknown"
-    );
+    assert_eq!(connection.enter(0, &data(2 * MS, 11, 10), &mut pool), Retransmission, "because the hole is unknown");
     assert_eq!(connection.report(0, 1, &pool).degradation.names().collect::<Vec<_>>(), ["room"]);
 }

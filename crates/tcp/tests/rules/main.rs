@@ -7,6 +7,7 @@ mod holes;
 mod positions;
 
 use weir_packet::{Flags, Network, Packet};
+use weir_tcp::SegmentClass::*;
 use weir_tcp::{AnomalyPool, Connection, Degradation, MAX_HOLES, SegmentClass, TcpReport};
 use weir_testkit::reference::TcpReference;
 
@@ -38,12 +39,9 @@ impl CheckedConnection {
     /// side 1 1001.
     fn established() -> Self {
         let mut checked = Self::new();
-        assert_eq!(checked.enter(0, segment(0, 0, 0, SYN)), SegmentClass::Syn);
-        assert_eq!(
-            checked.enter(1, Packet { acknowledgment: 1, ..segment(4 * MS, 1000, 0, SYN | ACK) }),
-            SegmentClass::Syn
-        );
-        assert_eq!(checked.enter(0, acknowledgment(6 * MS, 1, 1001)), SegmentClass::Acknowledgment);
+        assert_eq!(checked.enter(0, segment(0, 0, 0, SYN)), Syn);
+        assert_eq!(checked.enter(1, Packet { acknowledgment: 1, ..segment(4 * MS, 1000, 0, SYN | ACK) }), Syn);
+        assert_eq!(checked.enter(0, acknowledgment(6 * MS, 1, 1001)), Acknowledgment);
         checked
     }
 
@@ -114,7 +112,7 @@ fn handshake_rtt_is_measured_on_both_sides_of_the_probe() {
     checked.enter(0, acknowledgment(2005 * MS, 1, 1001));
     checked.enter(0, acknowledgment(3000 * MS, 1, 1001));
     assert_eq!((checked.report(0).handshake_rtt_ns, checked.report(1).handshake_rtt_ns), (Some(MS), Some(4 * MS)));
-    assert_eq!(checked.report(0).count(SegmentClass::SynRetransmission).segments, 1);
+    assert_eq!(checked.report(0).count(SynRetransmission).segments, 1);
 
     // Later records keep it.
     checked.start_next_record();
@@ -180,27 +178,24 @@ fn counters_exceed_8_bits() {
     let mut checked = CheckedConnection::established();
     for number in 0..600_u32 {
         let time_ns = u64::from(number) * 2000 * MS + 100 * MS;
-        assert_eq!(checked.enter(0, segment(time_ns, 1, 0, RST)), SegmentClass::Reset);
+        assert_eq!(checked.enter(0, segment(time_ns, 1, 0, RST)), Reset);
         assert_eq!(
             checked.enter(0, segment(time_ns + MS, number * 100, 0, SYN)),
-            if number == 0 { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
+            if number == 0 { SynRetransmission } else { Syn }
         );
         checked.enter(0, segment(time_ns + 2 * MS, number * 100 + 1, 0, FIN));
     }
     let report = checked.report(0);
-    assert_eq!((report.count(SegmentClass::Reset).segments, report.syns(), report.fins), (600, 601, 600));
+    assert_eq!((report.count(Reset).segments, report.syns(), report.fins), (600, 601, 600));
 }
 
 #[test]
 fn packets_without_tcp_header_are_unread() {
     let mut checked = CheckedConnection::established();
     let later = Packet { flags: Flags(Flags::FRAGMENT_LATER), ..data(10 * MS, 1, 900) };
-    assert_eq!(checked.enter(0, later), SegmentClass::Unread);
+    assert_eq!(checked.enter(0, later), Unread);
     let report = checked.report(0);
-    assert_eq!(
-        (report.count(SegmentClass::Unread).segments, report.count(SegmentClass::Unread).bytes, report.unique_bytes),
-        (1, 0, 0)
-    );
+    assert_eq!((report.count(Unread).segments, report.count(Unread).bytes, report.unique_bytes), (1, 0, 0));
     assert_eq!((checked.degraded(0), checked.degraded(1)), (vec!["unread"], vec![]));
     checked.start_next_record();
     assert_eq!(checked.degraded(0), Vec::<&str>::new());
@@ -221,11 +216,11 @@ fn first_fragment_counts_its_own_length_and_marks_the_report() {
         ] {
             let mut checked = CheckedConnection::established();
             let class = checked.enter(0, Packet { flags, ..packet });
-            assert_ne!(class, SegmentClass::Unread);
+            assert_ne!(class, Unread);
             assert_eq!((checked.degraded(0), checked.degraded(1)), (marked.clone(), vec![]), "{packet:?}");
-            assert_eq!(checked.report(0).count(SegmentClass::Unread).segments, 0);
+            assert_eq!(checked.report(0).count(Unread).segments, 0);
             checked.start_next_record();
-            assert_eq!(checked.enter(0, Packet { flags, time_ns: 11 * MS, ..packet }), SegmentClass::Duplicate);
+            assert_eq!(checked.enter(0, Packet { flags, time_ns: 11 * MS, ..packet }), Duplicate);
             assert_eq!(checked.degraded(0), marked);
         }
     }
@@ -233,10 +228,10 @@ fn first_fragment_counts_its_own_length_and_marks_the_report() {
     let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
     assert!(!checked.connection.clone().enter_fast(0, &first, &checked.pool));
     assert!(checked.connection.clone().enter_fast(0, &whole, &checked.pool));
-    assert_eq!(checked.enter(0, first), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, first), InOrder);
     let report = checked.report(0);
     assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
-    assert_eq!(checked.enter(0, data(12 * MS, 21, 10)), SegmentClass::InOrder);
+    assert_eq!(checked.enter(0, data(12 * MS, 21, 10)), InOrder);
     assert_eq!(checked.report(0).missing_bytes, 10, "the payload of the later fragments");
 }
 
@@ -264,7 +259,7 @@ fn with_a_full_pool_segments_still_add_up() {
             let is_short = capacity <= side;
             assert_eq!(report.degradation.has(Degradation::POOL_FULL), is_short, "{capacity}, side {side}");
             assert_eq!(report.degradation.has(Degradation::UNREAD), !is_short);
-            assert_eq!(report.count(SegmentClass::Retransmission).segments, u64::from(!is_short));
+            assert_eq!(report.count(Retransmission).segments, u64::from(!is_short));
             assert_eq!(report.missing_bytes, if is_short { 0 } else { 5 });
         }
         assert_eq!(pool.used(), capacity);
@@ -285,7 +280,7 @@ fn pool_entry_is_released_with_a_record_without_holes() {
     checked.start_next_record();
     assert_eq!(checked.pool.used(), 1, "for the hole");
     assert_eq!((checked.report(0).missing_bytes, checked.report(0).segments()), (10, 0));
-    assert_eq!(checked.enter(0, data(50 * MS, 11, 10)), SegmentClass::UnseenRetransmission);
+    assert_eq!(checked.enter(0, data(50 * MS, 11, 10)), UnseenRetransmission);
     checked.start_next_record();
     assert_eq!(checked.pool.used(), 0);
 }
