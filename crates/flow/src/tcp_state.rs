@@ -58,10 +58,18 @@ impl TcpState {
         self.analysed_from_ns = u64::MAX;
     }
 
+    /// Whether packets may be left out.
+    #[inline(always)]
+    pub fn is_suspended(&self) -> bool {
+        self.analysed_from_ns == u64::MAX
+    }
+
     /// Starts to load what the fast path needs of a connection, or all of it for SYN, FIN and RST.
     #[inline(always)]
     pub fn prefetch_for(&self, slot: u32, side: Side, packet: &Packet) {
-        if let Some(connection) = self.connections.get(slot as usize) {
+        if !self.is_suspended()
+            && let Some(connection) = self.connections.get(slot as usize)
+        {
             prefetch(connection.hot_line(side));
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 prefetch_all(connection);

@@ -35,7 +35,6 @@ impl Meter {
     /// Meters up to [`GROUP`] packets in three passes.
     #[inline(always)]
     fn process_group(&mut self, packets: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
-        let analyse = self.detail.tcp_analysis;
         let mut lookups = [Lookup::default(); GROUP];
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
             lookup.key = self.cache.hasher.hash_packet(packet, options);
@@ -54,26 +53,19 @@ impl Meter {
             lookup.candidate = candidate;
             self.cache.slots.prefetch_line(candidate, FlowSlot::STATE_LINE);
             self.cache.slots.prefetch_line(candidate, FlowSlot::counters_line(side));
-            if packet.protocol == TCP && analyse {
+            if packet.protocol == TCP {
                 self.tcp.prefetch_for(candidate, side, packet);
             }
         }
         self.live.packets += packets.len() as u64;
         self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (lookup, packet) in lookups.iter().zip(packets) {
-            self.process_packet(lookup, packet, options, analyse, out);
+            self.process_packet(lookup, packet, options, out);
         }
     }
 
     #[inline(always)]
-    fn process_packet(
-        &mut self,
-        lookup: &Lookup,
-        packet: &Packet,
-        options: KeyOptions,
-        analyse: bool,
-        out: &mut Vec<FlowRecord>,
-    ) {
+    fn process_packet(&mut self, lookup: &Lookup, packet: &Packet, options: KeyOptions, out: &mut Vec<FlowRecord>) {
         self.advance_clock(packet.time_ns);
         let (side, candidate) = (lookup.key.side & 1, lookup.candidate);
         let key = Key::new(packet, side, lookup.key.ports_and_protocol, options);
@@ -94,7 +86,7 @@ impl Meter {
                 self.update_tcp_state(candidate, side, packet);
                 self.analyse(candidate, side, packet);
             } else if packet.protocol == TCP {
-                if !analyse {
+                if self.tcp.is_suspended() {
                     self.tcp.skip(candidate);
                 } else if !self.tcp.add_fast(candidate, side, packet) {
                     self.analyse(candidate, side, packet);
