@@ -64,7 +64,7 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
 #[test]
 fn where_threads_run_and_why_is_told_before_anything_is_opened() {
     for (arguments, told) in [
-        (&["-i", "af_packet:lo"][..], "on cores: any (there is no NIC behind lo)\n"),
+        (&["-i", "af_packet:lo"][..], "on cores: any (lo has no PCI device)\n"),
         (&["-i", "af_packet:lo", "--cores", "0"], "with one thread, on cores: 0\n"),
         (&["-i", "synth:mix"], "on cores: any (captures need no NIC)\n"),
     ] {
