@@ -171,7 +171,7 @@ pub enum LiveError {
     /// DPDK cannot open the device.
     #[cfg(feature = "dpdk")]
     #[error(transparent)]
-    Dpdk(#[from] crate::dpdk::error::DpdkError),
+    Dpdk(#[from] Box<crate::dpdk::error::DpdkError>),
 }
 
 impl LiveError {

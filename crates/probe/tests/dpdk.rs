@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_capture::{Input, Source};
+use weir_capture::Input;
 use weir_export::Sink;
 use weir_flow::FlowRecord;
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};

@@ -72,6 +72,7 @@
 //! from a second segment.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+mod bounds;
 mod expected;
 mod expected_tcp;
 mod frame;
@@ -94,15 +95,10 @@ use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
 use velan::Velan;
-use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source, SourceSettings, closest_name};
+use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source, closest_name};
 
 const PROFILES: &[&str] = &["velan", "mix", "lossy"];
 
-const SECOND_NS: u64 = 1_000_000_000;
-/// Start time of all generated traffic: 2026-01-01 00:00 UTC.
-const START_NS: u64 = 1_767_225_600 * SECOND_NS;
-/// Largest number of packets: up to this number, every conversation has its own 5-tuple.
-const MAX_PACKETS: u64 = 100_000_000_000;
 /// LINKTYPE_ETHERNET.
 const ETHERNET_LINK_TYPE: u16 = 1;
 
@@ -199,30 +195,5 @@ impl Source for TrafficGenerator {
             Profile::Mix(_) | Profile::Lossy(_) => None,
         };
         Progress { done_bytes: self.done_bytes, total_bytes }
-    }
-}
-
-/// The end of the traffic.
-struct Bounds {
-    packets: u64,
-    /// First time after the end.
-    end_ns: u64,
-}
-
-impl Bounds {
-    /// Parses `packets` and `duration`; without either, the limit is `packets`.
-    fn read(values: &SourceSettings<'_>, packets: u64) -> Result<Self, SettingsError> {
-        let given = values.number("packets", [1, MAX_PACKETS])?;
-        let duration_ns = values.duration_ns("duration", [1, 1_000_000 * SECOND_NS])?;
-        Ok(Self {
-            packets: given.unwrap_or(if duration_ns.is_some() { MAX_PACKETS } else { packets }),
-            end_ns: duration_ns.map_or(u64::MAX, |duration_ns| START_NS + duration_ns),
-        })
-    }
-
-    /// Returns whether a packet at this time, after `sent` others, is beyond the end.
-    #[inline]
-    fn reached(&self, sent: u64, time_ns: u64) -> bool {
-        sent >= self.packets || time_ns >= self.end_ns
     }
 }

@@ -12,12 +12,12 @@
 //! conversations begin at the given rate once all participants have begun. Nothing is lost,
 //! duplicated or reordered.
 
+use crate::bounds::{Bounds, SECOND_NS, START_NS};
 use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ACK, Endpoint, FIN, Headers, PSH, RST, SYN, Slot, TCP, Transport, UDP, WINDOW, segment_bytes};
 use crate::hosts::Hosts;
 use crate::random::{Fraction, Random};
 use crate::schedule::Schedule;
-use crate::{Bounds, SECOND_NS, START_NS};
 use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];

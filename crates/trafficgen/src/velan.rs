@@ -6,10 +6,10 @@
 //! address, and the ports never change: every flow has its own 5-tuple, which is hard for a weak
 //! hash function.
 
+use crate::bounds::{Bounds, SECOND_NS, START_NS};
 use crate::expected::{ExpectedDirection, ExpectedFlow, ExpectedFlows};
 use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
 use crate::random::Random;
-use crate::{Bounds, SECOND_NS, START_NS};
 use std::net::Ipv4Addr;
 use weir_capture::{SettingsError, SourceSettings};
 

@@ -12,6 +12,7 @@
 //!   next ones.
 
 use super::clock::Clock;
+use super::error::Failure;
 use super::settings::Device;
 use crate::BURST;
 use crate::system::realtime_ns;
@@ -88,28 +89,6 @@ unsafe extern "C" {
     fn weir_dpdk_release(packets: *const RawPacket, count: c_uint);
 }
 
-/// A failed call of DPDK.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// DPDK's name of the call.
-    pub call: String,
-    /// Positive error number.
-    pub errno: i32,
-    /// DPDK's log messages during the call.
-    pub message: String,
-}
-
-impl Failure {
-    fn new(call: &str, result: c_int) -> Self {
-        Self { call: call.into(), errno: result.saturating_neg(), message: take_log() }
-    }
-
-    /// Returns whether a permission was missing.
-    pub(super) fn is_permission(&self) -> bool {
-        self.errno == libc::EACCES
-    }
-}
-
 /// DPDK's environment of this process, locked.
 pub(super) struct Environment(MutexGuard<'static, Started>);
 
@@ -161,7 +140,7 @@ impl Environment {
             unsafe { weir_dpdk_start(count, pointers.as_mut_ptr()) }
         });
         let result = result.join().expect("calls into DPDK do not panic");
-        let outcome = if result == 0 { Ok(()) } else { Err(Failure::new("rte_eal_init", result)) };
+        let outcome = if result == 0 { Ok(()) } else { Err(failure("rte_eal_init", result)) };
         // The messages of a successful start are not part of a later failure.
         take_log();
         self.0.outcome = Some(match &outcome {
@@ -184,7 +163,7 @@ impl Environment {
         // SAFETY: two strings that end with 0, and a variable for the number; the lock is held.
         let result = unsafe { weir_dpdk_attach(arguments.as_ptr(), name.as_ptr(), &raw mut id) };
         if result != 0 {
-            return Err(OpenError::Device(Failure::new("rte_dev_probe", result)));
+            return Err(OpenError::Device(failure("rte_dev_probe", result)));
         }
         // SAFETY: it takes a number; the lock is held.
         let most = unsafe { weir_dpdk_max_queues(id) };
@@ -207,10 +186,10 @@ impl Environment {
         if result != 0 {
             // SAFETY: the shim sets it to a string literal.
             let step = unsafe { CStr::from_ptr(port.step) }.to_string_lossy();
-            let failure = Failure::new(&step, result);
+            let error = failure(&step, result);
             // SAFETY: as above.
             unsafe { weir_dpdk_detach(id, config.queues) };
-            return Err(OpenError::Port(failure));
+            return Err(OpenError::Port(error));
         }
         let clock = if port.stamped != 0 { Clock::new(|| read_clocks(id)) } else { None };
         let shared =
@@ -248,6 +227,11 @@ pub(super) enum OpenError {
 pub(super) fn may_run_on(core: u32) -> bool {
     // SAFETY: it takes a number.
     unsafe { weir_dpdk_may_run_on(core) != 0 }
+}
+
+/// Describes a failed call by its negative result and DPDK's log messages.
+fn failure(call: &str, result: c_int) -> Failure {
+    Failure { call: call.into(), errno: result.saturating_neg(), message: take_log() }
 }
 
 /// Takes DPDK's log messages since the last call, joined to one line.

@@ -1,6 +1,5 @@
 //! Errors of DPDK sources.
 
-use super::driver::Failure;
 use crate::settings::SettingsError;
 use std::io;
 
@@ -147,6 +146,24 @@ pub enum DeviceCause {
         /// PCI address.
         address: String,
     },
+}
+
+/// A failed call of DPDK.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// DPDK's name of the call.
+    pub call: String,
+    /// Positive error number.
+    pub errno: i32,
+    /// DPDK's log messages during the call.
+    pub message: String,
+}
+
+impl Failure {
+    /// Returns whether a permission was missing.
+    fn is_permission(&self) -> bool {
+        self.errno == libc::EACCES
+    }
 }
 
 impl std::fmt::Display for Failure {

@@ -33,7 +33,7 @@ const MEMORY_MIB: &str = "2048";
 /// # Errors
 /// [`Error::Live`] with a [`DpdkError`].
 pub(crate) fn open(name: &str, rest: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let queues = open_queues(rest).map_err(|cause| Error::Live { name: name.into(), cause: cause.into() })?;
+    let queues = open_queues(rest).map_err(|cause| Error::Live { name: name.into(), cause: Box::new(cause).into() })?;
     Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }
 

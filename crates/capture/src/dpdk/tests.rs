@@ -2,7 +2,8 @@
 //! process), and again in another process with huge pages.
 
 use super::driver::inject::{inject, injected, key, table};
-use super::driver::{Failure, PortCounts, SYMMETRIC_KEY};
+use super::driver::{PortCounts, SYMMETRIC_KEY};
+use super::error::Failure;
 use super::*;
 use crate::system::realtime_ns;
 use crate::{Burst, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};

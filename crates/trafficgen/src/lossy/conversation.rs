@@ -7,22 +7,16 @@
 //! The next step is taken when no segment is in flight and no timer runs, so that both sides are
 //! idle.
 
+use super::chance::{Chance, MILLISECOND_NS};
 use super::probe::{Duplication, Kind, Probe, Segment};
-use super::side::{Chance, Exchange, Hop, NEVER, Side};
+use super::side::{Exchange, Hop, NEVER, Side};
 use crate::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use std::cmp::Reverse;
 
-const MILLISECOND_NS: u64 = 1_000_000;
 /// Time before the first retransmission of a SYN (RFC 6298).
 const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 /// Time from a segment to its duplicate.
 const DUPLICATE_NS: [u32; 2] = [1_000, 99_000];
-
-impl Chance<'_> {
-    fn milliseconds(&mut self, range: [u32; 2]) -> u64 {
-        u64::from(self.random.between(range)) * MILLISECOND_NS
-    }
-}
 
 /// A duplicate that the probe will capture.
 struct Duplicate {

@@ -10,20 +10,22 @@
 //! segments are late by less than 1 ms, duplicates by less than 100 us, and retransmissions by at
 //! least 10 ms. An active conversation takes some kilobytes of memory.
 
+mod chance;
 mod conversation;
 mod octets;
 mod probe;
 mod side;
 
+use crate::bounds::{Bounds, SECOND_NS, START_NS};
 use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::expected_tcp::ExpectedTcp;
-use crate::frame::{Slot, TCP};
+use crate::frame::{Slot, TCP, segment_bytes};
 use crate::hosts::Hosts;
 use crate::random::{Fraction, Random, mix64};
 use crate::schedule::Schedule;
-use crate::{Bounds, SECOND_NS, START_NS};
+use chance::{Chance, Probabilities};
 use conversation::{Conversation, Properties};
-use side::{Chance, Exchange, InFlight, Side};
+use side::{Exchange, InFlight, Side};
 use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &[
@@ -61,22 +63,6 @@ const PACE_NS: [u32; 2] = [12_000, 60_000];
 /// One in `WRAPS` directions begins up to `WRAP_OCTETS` before its sequence numbers wrap.
 const WRAPS: u64 = 16;
 const WRAP_OCTETS: u64 = 20_000;
-
-/// Probabilities of the events.
-struct Probabilities {
-    ipv6: Fraction,
-    rst: Fraction,
-    noid: Fraction,
-    loss: Fraction,
-    before: Fraction,
-    recut: Fraction,
-    reorder: Fraction,
-    spurious: Fraction,
-    duplicate: Fraction,
-    routed: Fraction,
-    keepalive: Fraction,
-    zerowindow: Fraction,
-}
 
 pub(super) struct Lossy {
     random: Random,
@@ -189,7 +175,7 @@ impl Lossy {
         let ipv6 = random.chance(self.probabilities.ipv6);
         let ends = self.hosts.ends(number, ipv6, 443, random);
 
-        let longest = u32::from(super::frame::segment_bytes(ipv6));
+        let longest = u32::from(segment_bytes(ipv6));
         // Half of the conversations have a smaller path MTU.
         let full = if random.below(2) == 0 { longest } else { random.between([536, longest]) };
         let segments = random.pareto(SHAPE, SEGMENTS);

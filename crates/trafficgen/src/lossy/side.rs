@@ -10,11 +10,10 @@
 //! - A loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
 //!   without transmission.
 
-use super::Probabilities;
+use super::chance::Chance;
 use super::octets::Octets;
 use super::probe::{Duplication, Kind, Segment};
 use crate::frame::{ACK, FIN, PSH, WINDOW};
-use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -31,40 +30,6 @@ const REORDER_NS: [u32; 2] = [50_000, 950_000];
 /// Largest number of segments and octets in flight; less than the announced window.
 const MAX_SEGMENTS: usize = 60;
 const MAX_OCTETS: u64 = 60_000;
-
-/// The random generator and the probabilities of events.
-pub(super) struct Chance<'a> {
-    pub(super) random: &'a mut Random,
-    pub(super) probabilities: &'a Probabilities,
-}
-
-/// What happens to a segment in flight.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Fate {
-    Arrives,
-    LostBeforeProbe,
-    LostAfterProbe,
-}
-
-impl Fate {
-    pub(super) fn is_captured(self) -> bool {
-        self != Self::LostBeforeProbe
-    }
-
-    pub(super) fn is_lost(self) -> bool {
-        self != Self::Arrives
-    }
-}
-
-impl Chance<'_> {
-    pub(super) fn fate(&mut self) -> Fate {
-        match self.random.chance(self.probabilities.loss) {
-            false => Fate::Arrives,
-            true if self.random.chance(self.probabilities.before) => Fate::LostBeforeProbe,
-            true => Fate::LostAfterProbe,
-        }
-    }
-}
 
 /// A segment that was sent and is not acknowledged.
 struct SentSegment {

@@ -3,10 +3,10 @@
 //! A file is translated into command line arguments, which the command line parser validates. So a file and a command
 //! line have the same options, values and error messages.
 
-use crate::arguments::Arguments;
+use crate::arguments::{self, Arguments, Logging, Probe};
 use crate::error::{ConfigProblem, Error};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +20,7 @@ const LARGEST_FILE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// The file cannot be read or is not TOML; or a key or value is invalid, with its line.
-pub fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
+fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(LARGEST_FILE_BYTES).read_to_string(&mut text))
@@ -28,7 +28,7 @@ pub fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, E
     let name = path.display().to_string();
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
     let command = probe_command();
-    let matches = parse(arguments)?;
+    let matches = probe_matches(arguments)?;
     let mut from_file = Vec::new();
     for (key, value) in &table {
         let entry_error =
@@ -38,7 +38,7 @@ pub fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, E
         };
         let of_option = as_arguments(option, value).map_err(entry_error)?;
         let alone = ["weir", COMMAND].map(OsString::from).into_iter().chain(of_option.iter().cloned());
-        if let Err(error) = parse(&alone.collect::<Vec<_>>()) {
+        if let Err(error) = probe_matches(&alone.collect::<Vec<_>>()) {
             return Err(entry_error(ConfigProblem::Value(without_prefix(&error))));
         }
         if matches.value_source(option.get_id().as_str()) != Some(ValueSource::CommandLine) {
@@ -50,9 +50,26 @@ pub fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, E
     Ok([before, &from_file, after].concat())
 }
 
+/// Adds the options of the configuration file, if there is one.
+pub fn merge(given: &Probe, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
+    match &given.config {
+        Some(path) => with_file(arguments, path),
+        None => Ok(arguments.to_vec()),
+    }
+}
+
+/// Parses arguments of `weir probe`.
+pub fn parse(arguments: &[OsString]) -> Result<(Probe, Logging), Error> {
+    let Arguments { command, logging } = Arguments::try_parse_from(arguments)?;
+    match command {
+        Some(arguments::Command::Probe(probe)) => Ok((*probe, logging)),
+        _ => unreachable!("these are arguments of weir probe"),
+    }
+}
+
 /// All options and their values in the format of the file.
 pub fn to_file(arguments: &[OsString]) -> Result<String, Error> {
-    let matches = parse(arguments)?;
+    let matches = probe_matches(arguments)?;
     let command = probe_command();
     let mut text =
         String::from("# Configuration of weir probe (--config FILE). Options of the command line take precedence.\n");
@@ -79,7 +96,7 @@ pub fn to_file(arguments: &[OsString]) -> Result<String, Error> {
 
 /// Names of the options whose values differ.
 pub fn differing(one: &[OsString], other: &[OsString]) -> Result<Vec<String>, Error> {
-    let (one, other) = (parse(one)?, parse(other)?);
+    let (one, other) = (probe_matches(one)?, probe_matches(other)?);
     let command = probe_command();
     let differs = |option: &&Arg| {
         let id = option.get_id().as_str();
@@ -103,7 +120,7 @@ fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(|option| option.get_long().is_some_and(|long| !EXCLUDED.contains(&long)))
 }
 
-fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+fn probe_matches(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     let matches = Arguments::command().try_get_matches_from(arguments)?;
     Ok(matches.subcommand_matches(COMMAND).cloned().unwrap_or_default())
 }

@@ -16,7 +16,7 @@ mod service;
 mod start;
 mod statistics;
 
-use crate::arguments::{Arguments, Command, Layout, Logging, Probe};
+use crate::arguments::{Layout, Probe};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
@@ -25,7 +25,6 @@ use crate::run_status::RunStatus;
 use crate::settings::settings;
 use crate::signals::stop_signal;
 use crate::{files, input};
-use clap::Parser;
 use monitor::Monitor;
 use reload::Reloader;
 use service::ServiceManager;
@@ -45,8 +44,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Opens sources and sinks, drops privileges, meters, and reports.
 pub fn run(given: &Probe) -> Result<RunStatus, Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let merged = merge_config(given, &arguments)?;
-    let (probe, logging) = parse(&merged)?;
+    let merged = config::merge(given, &arguments)?;
+    let (probe, logging) = config::parse(&merged)?;
     if probe.print_config {
         return Ok(print(config::to_file(&merged)?.as_bytes()));
     }
@@ -111,22 +110,6 @@ pub fn run(given: &Probe) -> Result<RunStatus, Error> {
     let options = ReportOptions { quiet: probe.quiet, verbose: probe.verbose };
     let status = outputs.report(&ledger, open, &options);
     Ok(RunStatus::from_problems(monitor.has_problems() || no_sink_left).and(status))
-}
-
-/// Adds the options of the configuration file, if there is one.
-fn merge_config(given: &Probe, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
-    match &given.config {
-        Some(path) => config::with_file(arguments, path),
-        None => Ok(arguments.to_vec()),
-    }
-}
-
-fn parse(arguments: &[OsString]) -> Result<(Probe, Logging), Error> {
-    let Arguments { command, logging } = Arguments::try_parse_from(arguments)?;
-    match command {
-        Some(Command::Probe(probe)) => Ok((*probe, logging)),
-        _ => unreachable!("these are arguments of weir probe"),
-    }
 }
 
 /// Stops receiving, ends and exports all flows, and waits for the sinks.

@@ -1,6 +1,6 @@
 //! SIGHUP: reads the configuration file again, and applies timeouts, filter and sinks to the running probe.
 
-use super::{config, merge_config, parse};
+use super::config;
 use crate::arguments::{Probe, Sinks};
 use crate::error::Error;
 use crate::files::Target;
@@ -51,8 +51,8 @@ impl Reloader {
         summary: &Arc<Mutex<TrafficSummary>>,
     ) -> Result<(), Error> {
         let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
-        let merged = merge_config(&self.current, &self.arguments)?;
-        let (probe, _) = parse(&merged)?;
+        let merged = config::merge(&self.current, &self.arguments)?;
+        let (probe, _) = config::parse(&merged)?;
         let outputs = Outputs::new(&probe.sinks.outputs, probe.stats.as_deref());
         let before = Outputs::new(&self.current.sinks.outputs, self.current.stats.as_deref());
         let settings = settings(&probe.metering)?;
