@@ -1,10 +1,10 @@
 //! Ceilings: frames only touched; the one-line roofline; the same behind Weir's decoder and hash.
 
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::huge_page_array::HugePageArray;
 use crate::index::bucket_of;
-use crate::measure::{Run, Work, timed};
+use crate::measure::{Fact, Run, Work, timed};
 use crate::meter::{Packets, decode};
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
@@ -89,7 +89,7 @@ impl Work<()> for Hashed {
         self.lines.run(self.packets.0.len() as u64, next)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.lines.check()
     }
 }
@@ -101,7 +101,7 @@ impl Work<Frames> for Roofline {
         self.0.run(frames.packets, next)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.0.check()
     }
 }
@@ -127,7 +127,7 @@ impl Work<Frames> for Decoded {
         self.lines.run(frames.packets, next)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.lines.check()
     }
 }
@@ -172,7 +172,7 @@ impl Lines {
     }
 
     /// Checks that every packet is in a line.
-    fn check(&self) -> Result<Vec<(&'static str, f64)>, String> {
+    fn check(&self) -> Result<Vec<Fact>, CountMismatch> {
         let found: u64 = self.lines.iter().map(|line| line.0[0]).sum();
         // A uniform hash uses 63 % of as many lines as flows.
         let used = self.lines.iter().filter(|line| line.0[0] > 0).count();
@@ -180,7 +180,7 @@ impl Lines {
         if found == self.given {
             Ok(vec![("% of lines used", used)])
         } else {
-            Err(format!("{} packets in, {found} in lines", self.given))
+            Err(CountMismatch(format!("{} packets in, {found} in lines", self.given)))
         }
     }
 }

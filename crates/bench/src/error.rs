@@ -100,6 +100,17 @@ pub enum Error {
     Interrupted,
 }
 
+/// Packets or octets that went into a case and did not come out: the equation that does not hold.
+#[derive(Debug)]
+pub struct CountMismatch(pub String);
+
+impl CountMismatch {
+    /// Adds the case in which it occurred.
+    pub fn in_case(self, case: impl Into<String>) -> Error {
+        Error::LostCount { case: case.into(), what: self.0 }
+    }
+}
+
 fn namespace_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -3,9 +3,9 @@
 //! In: packets of known flows. Each is hashed, its flow found by the whole key, and counted in an
 //! entry of one cache line. No flow starts or ends.
 
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::huge_page_array::HugePageArray;
-use crate::measure::{Run, Work, timed};
+use crate::measure::{Fact, Run, Work, timed};
 use crate::meter::Packets;
 use bytemuck::{Pod, Zeroable};
 use hashbrown::HashTable;
@@ -204,9 +204,13 @@ impl<I: Index> Work<Packets> for Lookups<I> {
         Ok(Run::new(packets.0.len() as u64, seconds))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         let found: u64 = self.entries.iter().map(|entry| entry.packets).sum();
-        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets in, {found} found", self.given)) }
+        if found == self.given {
+            Ok(vec![])
+        } else {
+            Err(CountMismatch(format!("{} packets in, {found} found", self.given)))
+        }
     }
 }
 

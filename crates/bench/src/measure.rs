@@ -1,7 +1,7 @@
 //! Measures cases in turn, round by round, and enters their figures into a table.
 
 use crate::conditions;
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::report::{Figure, Spread, Table};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::PathBuf;
@@ -39,13 +39,16 @@ impl Bench<'_> {
     }
 }
 
+/// A figure by name.
+pub type Fact = (&'static str, f64);
+
 /// Result of one pass of a case over its load.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub packets: u64,
     pub seconds: f64,
     /// Further figures by name. The report shows those of the last round.
-    pub facts: Vec<(&'static str, f64)>,
+    pub facts: Vec<Fact>,
 }
 
 impl Run {
@@ -63,7 +66,7 @@ pub trait Work<L> {
     ///
     /// # Errors
     /// The equation that does not hold.
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Ok(vec![])
     }
 }
@@ -125,7 +128,7 @@ impl<'a, L> Group<'a, L> {
         let names: Vec<String> = self.cases.iter().map(|(series, _)| series.clone()).collect();
         for (at, (series, work)) in self.cases.into_iter().enumerate() {
             let case = || format!("{}, {}, {series}", table.name, self.row);
-            let finished = work.finish().map_err(|what| Error::LostCount { case: case(), what })?;
+            let finished = work.finish().map_err(|mismatch| mismatch.in_case(case()))?;
             let Some(last) = runs[at].pop() else { continue };
             let others = table.against.iter().filter_map(|&against| {
                 let other = names.iter().position(|name| name == against).filter(|&other| other != at)?;

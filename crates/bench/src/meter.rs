@@ -1,8 +1,8 @@
 //! Meters as cases: the whole pipeline as `weir read` runs it, and decoder and meter without it.
 
-use crate::Error;
+use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
-use crate::measure::{Run, Work, timed};
+use crate::measure::{Fact, Run, Work, timed};
 use weir_capture::{Frame, Input};
 use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
@@ -39,13 +39,13 @@ impl Fused {
     }
 
     /// Checks that all packets and octets are in the ledger.
-    fn check(given: [u64; 2], ledger: &Ledger) -> Result<(), String> {
+    fn check(given: [u64; 2], ledger: &Ledger) -> Result<(), CountMismatch> {
         if let Some(wrong) = ledger.check().first() {
-            return Err(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right));
+            return Err(CountMismatch(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right)));
         }
         let received = [ledger.packets.received, ledger.bytes.received];
         if received != given {
-            return Err(format!("packets and octets: {given:?} given, {received:?} received"));
+            return Err(CountMismatch(format!("packets and octets: {given:?} given, {received:?} received")));
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl Work<Frames> for Fused {
         self.given[0] += frames.packets;
         self.given[1] += frames.wire_bytes;
         let ledger = self.exporter.ledger([self.pipeline.account()]);
-        Self::check(self.given, &ledger).map_err(|what| Error::LostCount { case: "a round".into(), what })?;
+        Self::check(self.given, &ledger).map_err(|mismatch| mismatch.in_case("a round"))?;
         let created = ledger.flows_created - std::mem::replace(&mut self.created, ledger.flows_created);
         let facts = vec![
             ("records live", ledger.live.flows as f64),
@@ -72,14 +72,14 @@ impl Work<Frames> for Fused {
         Ok(Run { facts, ..Run::new(frames.packets, seconds) })
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         let Self { pipeline, mut exporter, given, .. } = *self;
         let account = pipeline.finish();
         exporter.finish();
         let ledger = exporter.ledger([account]);
         Self::check(given, &ledger)?;
         if ledger.live.flows != 0 {
-            return Err(format!("{} records left after the end", ledger.live.flows));
+            return Err(CountMismatch(format!("{} records left after the end", ledger.live.flows)));
         }
         Ok(vec![])
     }
@@ -166,20 +166,20 @@ impl Metering {
     }
 
     /// Checks that every packet is in a record, or was dropped and counted.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), CountMismatch> {
         let counters = self.meter.counters();
         let mut records = self.meter.live();
         records.merge(self.ended);
         self.out.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
         let found = [records.packets + counters.dropped_packets, records.bytes + counters.dropped_bytes];
         if found != [self.given.packets, self.given.bytes] {
-            return Err(format!(
+            return Err(CountMismatch(format!(
                 "packets and octets: {:?} given, {found:?} found",
                 [self.given.packets, self.given.bytes]
-            ));
+            )));
         }
         if self.given.packets != self.received {
-            return Err(format!("{} frames, {} packets", self.received, self.given.packets));
+            return Err(CountMismatch(format!("{} frames, {} packets", self.received, self.given.packets)));
         }
         Ok(())
     }
@@ -187,13 +187,13 @@ impl Metering {
     /// One timed round.
     fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
         let ((), seconds) = timed(|| work(self));
-        self.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
+        self.check().map_err(|mismatch| mismatch.in_case("a round"))?;
         let facts = vec![("records live", self.meter.live().flows as f64)];
         Ok(Run { facts, ..Run::new(packets, seconds) })
     }
 
     /// Figures of the flow cache; ends all records and checks their totals.
-    pub fn close(mut self) -> Result<Vec<(&'static str, f64)>, String> {
+    pub fn close(mut self) -> Result<Vec<Fact>, CountMismatch> {
         let facts = vec![
             ("longest search", self.meter.longest_chain() as f64),
             ("table MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
@@ -204,7 +204,7 @@ impl Metering {
         end(&mut self.ended, &mut self.out);
         self.check()?;
         let left = self.meter.live().flows;
-        if left == 0 { Ok(facts) } else { Err(format!("{left} records left after the end")) }
+        if left == 0 { Ok(facts) } else { Err(CountMismatch(format!("{left} records left after the end"))) }
     }
 }
 
@@ -242,7 +242,7 @@ impl Work<Frames> for Metering {
         self.round(frames.packets, |metering| metering.frames(frames.iter()))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.close()
     }
 }
@@ -255,7 +255,7 @@ impl Work<Packets> for Metering {
         self.round(packets.0.len() as u64, |metering| metering.packets(&packets.0))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.close()
     }
 }
@@ -283,7 +283,7 @@ impl Work<Frames> for Preparsed {
         self.metering.round(frames.packets, |metering| metering.packets(&self.packets))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.metering.close()
     }
 }

@@ -1,11 +1,11 @@
 //! The keyed hash beside the RSS hash, and keys chosen to collide.
 
 use crate::ceiling::{Hashed, Null, Roofline};
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::index::bucket_of;
 use crate::load::{config, velan};
-use crate::measure::{Bench, Group, Run, Work, timed};
+use crate::measure::{Bench, Fact, Group, Run, Work, timed};
 use crate::meter::{Fused, Metering, Packets, decode};
 use crate::report::{Curve, NULL, PIPELINE, Plot, ROOFLINE, Table};
 use std::collections::HashSet;
@@ -328,7 +328,7 @@ impl Work<()> for OwnPackets {
         Ok(run)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.metering.close()
     }
 }

@@ -1,7 +1,7 @@
 //! The flow index beside other hash tables; prefetching and memory pages of the meter.
 
-use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
+use crate::error::Error;
 use crate::frames::Frames;
 use crate::index::{Chaining, Hashbrown, Lookups};
 use crate::load::{VELAN, config, required_bytes, velan};

@@ -1,10 +1,10 @@
 //! Rates of the whole pipeline: CESNET's loads, many flows, new flows, internet mix.
 
-use crate::Error;
 use crate::ceiling::{Decoded, Null, Roofline};
+use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{RATE, VELAN, config, required_bytes, velan};
-use crate::measure::{Bench, Group, Run, Work};
+use crate::measure::{Bench, Fact, Group, Run, Work};
 use crate::meter::{Fused, Preparsed};
 use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
@@ -54,7 +54,7 @@ impl<W: Work<Frames>> Work<Frames> for Ports<W> {
         Ok(run)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Box::new(self.0).finish().map(|_| vec![])
     }
 }
@@ -78,7 +78,7 @@ impl<W: Work<Frames>> Work<Frames> for Elsewhere<W> {
         self.run_on()
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Box::new(self.work).finish()
     }
 }
@@ -187,7 +187,7 @@ impl<W: Work<Frames>> Work<Frames> for Rate<W> {
         Ok(run)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Box::new(self.0).finish()
     }
 }

@@ -1,10 +1,10 @@
 //! The cost of TCP analysis: the meter with and without it, and the batch engine.
 
-use crate::Error;
 use crate::ceiling::{Decoded, Null};
+use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{RATE, config};
-use crate::measure::{Bench, Group, Run, Work, timed};
+use crate::measure::{Bench, Fact, Group, Run, Work, timed};
 use crate::meter::{Metering, Packets};
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::Config;
@@ -188,7 +188,7 @@ impl<W: Work<Packets>> Work<()> for Stream<W> {
         self.work.run(&mut self.segments.packets)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Box::new(self.work).finish()
     }
 }
@@ -214,10 +214,14 @@ impl Work<Packets> for Batches {
         Ok(Run::new(packets.0.len() as u64, seconds))
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         let mut done = Vec::new();
         self.engine.finish(&mut done);
         let found: u64 = done.iter().flat_map(|done| &done.reports).map(|kept| kept.report().segments()).sum();
-        if found == self.given { Ok(vec![]) } else { Err(format!("{} packets given, {found} analysed", self.given)) }
+        if found == self.given {
+            Ok(vec![])
+        } else {
+            Err(CountMismatch(format!("{} packets given, {found} analysed", self.given)))
+        }
     }
 }

@@ -4,10 +4,10 @@
 //! out the time that other processes take. The wall-clock rate stands beside it.
 
 use crate::ceiling::Roofline;
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::frames::{FrameIter, Frames};
 use crate::load::{VELAN, capacity, config, velan};
-use crate::measure::{Bench, Group, Run, Work, timed};
+use crate::measure::{Bench, Fact, Group, Run, Work, timed};
 use crate::meter::{Metering, decode};
 use crate::report::{ROOFLINE, Table};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,12 +91,12 @@ impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
             })
         });
         for metering in &self.meterings {
-            metering.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
+            metering.check().map_err(|mismatch| mismatch.in_case("a round"))?;
         }
         Ok(run)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.meterings.into_iter().try_for_each(|metering| metering.close().map(|_| ()))?;
         Ok(vec![])
     }
@@ -202,11 +202,11 @@ impl Work<Loads> for Split {
                 vec![first_seconds, join(second)]
             })
         });
-        self.metering.check().map_err(|what| Error::LostCount { case: "a round".into(), what })?;
+        self.metering.check().map_err(|mismatch| mismatch.in_case("a round"))?;
         Ok(run)
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<(&'static str, f64)>, String> {
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.metering.close()
     }
 }

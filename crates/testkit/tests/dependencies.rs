@@ -1,0 +1,200 @@
+//! Checks the dependencies between crates, and between the files of each crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{read_dir, read_to_string};
+use std::path::{Path, PathBuf};
+
+/// Each crate with the crates that it may depend on: those before it in the flow of data.
+const ALLOWED: [(&str, &[&str]); 16] = [
+    (
+        "bench",
+        &["capture", "export", "flow", "host", "ledger", "packet", "plot", "probe", "tcp-batch", "text", "trafficgen"],
+    ),
+    ("capture", &[]),
+    ("export", &["flow", "ledger", "packet", "tcp"]),
+    ("flow", &["ledger", "packet", "tcp"]),
+    ("host", &[]),
+    ("ledger", &[]),
+    ("packet", &["ledger"]),
+    ("plot", &["text"]),
+    ("probe", &["capture", "export", "flow", "ledger", "packet"]),
+    ("tcp", &["packet"]),
+    ("tcp-batch", &["packet", "tcp"]),
+    ("tcp-report", &["capture", "export", "flow", "ledger", "packet", "plot", "tcp", "tcp-batch", "text"]),
+    ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp", "tcp-batch", "trafficgen"]),
+    ("text", &[]),
+    ("trafficgen", &["capture"]),
+    (
+        "weir",
+        &[
+            "bench",
+            "capture",
+            "export",
+            "flow",
+            "host",
+            "ledger",
+            "packet",
+            "plot",
+            "probe",
+            "tcp",
+            "tcp-batch",
+            "tcp-report",
+            "text",
+            "trafficgen",
+        ],
+    ),
+];
+
+/// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow
+/// cache's memory and prefetch (flow), the GPU driver (tcp-batch). All others forbid it.
+const MAY_BE_UNSAFE: [&str; 4] = ["capture", "flow", "tcp-batch", "trafficgen"];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("all crates are in one directory").into()
+}
+
+fn read(path: &Path) -> String {
+    read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn manifest(name: &str) -> toml::Table {
+    read(&crates().join(name).join("Cargo.toml")).parse().expect("a manifest is TOML")
+}
+
+/// Crates of the workspace in one kind of dependencies of a manifest, including those of single platforms.
+fn dependencies(manifest: &toml::Table, kind: &str) -> Vec<String> {
+    let platforms = manifest.get("target").and_then(toml::Value::as_table);
+    let manifests = platforms.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
+    let tables = manifests.chain([manifest]).filter_map(|manifest| manifest.get(kind)?.as_table());
+    let names: BTreeSet<&str> =
+        tables.flat_map(toml::Table::keys).filter_map(|name| name.strip_prefix("weir-")).collect();
+    names.into_iter().map(String::from).collect()
+}
+
+#[test]
+fn crates_depend_only_on_those_before_them() {
+    let directories =
+        read_dir(crates()).expect("the directory can be listed").map(|entry| entry.expect("it is readable"));
+    let found = directories.filter(|entry| entry.path().join("Cargo.toml").is_file());
+    let found: BTreeSet<String> =
+        found.map(|entry| entry.file_name().into_string().expect("names are UTF-8")).collect();
+    assert_eq!(found, ALLOWED.iter().map(|(name, _)| (*name).into()).collect(), "crates");
+    for (name, allowed) in ALLOWED {
+        let manifest = manifest(name);
+        assert_eq!(dependencies(&manifest, "dependencies"), allowed, "dependencies of {name}");
+        assert!(!dependencies(&manifest, "build-dependencies").contains(&"testkit".into()), "{name}");
+    }
+}
+
+#[test]
+fn only_crates_that_need_it_hold_unsafe_code() {
+    for (name, _) in ALLOWED {
+        let sources = crates().join(name).join("src");
+        let root = ["lib.rs", "main.rs"].map(|file| sources.join(file)).into_iter().find(|file| file.is_file());
+        let forbids = read(&root.expect("a crate has a root")).contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, !MAY_BE_UNSAFE.contains(&name), "{name}: forbid(unsafe_code)");
+    }
+}
+
+/// Modules of a directory by path (`a::b`; the root is empty), without tests.
+fn modules(directory: &Path, path: &str, modules: &mut BTreeMap<String, String>) {
+    for entry in read_dir(directory).expect("the directory can be listed") {
+        let file = entry.expect("it is readable").path();
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).expect("names are UTF-8");
+        let join = |name: &str| if path.is_empty() { name.into() } else { format!("{path}::{name}") };
+        match stem {
+            "tests" => {}
+            _ if file.is_dir() => self::modules(&file, &join(stem), modules),
+            "lib" | "main" | "mod" => drop(modules.insert(path.into(), read(&file))),
+            _ if file.extension().is_some_and(|extension| extension == "rs") => {
+                modules.insert(join(stem), read(&file));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Expands a `use` tree to paths.
+fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
+    let Some((head, body)) = tree.split_once('{') else { return paths.push(format!("{prefix}{tree}")) };
+    let (mut depth, mut start) = (0, 0);
+    let body = format!("{},", body.strip_suffix('}').unwrap_or(body));
+    for (at, letter) in body.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                expand(&format!("{prefix}{head}"), &body[start..at], paths);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Modules that a module imports from, by its `use` declarations. Re-exports and test code do not count.
+fn imports(name: &str, text: &str, modules: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let code: String = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut paths = Vec::new();
+    for declaration in code.split(';').filter_map(|part| {
+        part.trim_start()
+            .rsplit_once("\nuse ")
+            .map_or_else(|| part.trim_start().strip_prefix("use "), |(_, tree)| Some(tree))
+    }) {
+        let tree: String = declaration.split(" as ").next().unwrap_or_default().split_whitespace().collect();
+        expand("", &tree, &mut paths);
+    }
+    let resolve = |path: &str| -> Option<String> {
+        let mut parts: Vec<&str> = path.split("::").collect();
+        let mut base: Vec<&str> = name.split("::").filter(|part| !part.is_empty()).collect();
+        match parts[0] {
+            "crate" => base.clear(),
+            "super" => {
+                while parts.get(1) == Some(&"super") {
+                    parts.remove(0);
+                    base.pop();
+                }
+                base.pop();
+            }
+            first if modules.contains_key(&[&base[..], &[first]].concat().join("::")) => parts.insert(0, "self"),
+            _ => return None,
+        }
+        base.extend(&parts[1..]);
+        (0..=base.len()).rev().map(|length| base[..length].join("::")).find(|path| modules.contains_key(path))
+    };
+    paths.iter().filter_map(|path| resolve(path)).filter(|target| target != name).collect()
+}
+
+/// A cycle among the imports, if there is one.
+fn cycle(imports: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    let mut left = imports.clone();
+    while let Some(leaf) = left.iter().find(|(_, targets)| targets.iter().all(|target| !left.contains_key(target))) {
+        let leaf = leaf.0.clone();
+        left.remove(&leaf);
+    }
+    (!left.is_empty()).then(|| left.into_keys().collect())
+}
+
+#[test]
+fn files_of_a_crate_import_without_cycles() {
+    for (name, _) in ALLOWED {
+        let mut files = BTreeMap::new();
+        modules(&crates().join(name).join("src"), "", &mut files);
+        let graph = files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
+        assert_eq!(cycle(&graph), None, "{name}: a cycle runs through some of these files");
+    }
+}
+
+#[test]
+fn cycles_are_found() {
+    let files = [
+        ("", "mod a;\nmod b;\npub use a::A;"),
+        ("a", "use crate::b::{B, C};\n"),
+        ("b", "use std::fmt;\nuse super::a::A;\n"),
+    ];
+    let files: BTreeMap<String, String> = files.map(|(name, text)| (name.into(), text.into())).into();
+    let graph: BTreeMap<_, _> = files.iter().map(|(name, text)| (name.clone(), imports(name, text, &files))).collect();
+    assert_eq!(cycle(&graph), Some(vec!["a".into(), "b".into()]));
+    assert!(graph[""].is_empty());
+}
