@@ -29,7 +29,7 @@ pub struct Conditions {
 }
 
 /// Numbers of free huge pages of 2 MiB and of 1 GiB.
-pub fn free_huge_pages() -> [u64; 2] {
+fn free_huge_pages() -> [u64; 2] {
     [2048, 1 << 20].map(|kib| {
         let free = read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"));
         free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0)

@@ -9,7 +9,7 @@ use crate::measure::{Fact, Run, Work, timed};
 use crate::meter::Packets;
 use bytemuck::{Pod, Zeroable};
 use hashbrown::HashTable;
-use weir_flow::{FlowIndex, KeyHasher, KeyOptions, PageKind, prefetch};
+use weir_flow::{FlowIndex, KeyHasher, KeyOptions, prefetch};
 use weir_packet::Packet;
 
 /// End of a chain.
@@ -44,7 +44,7 @@ pub trait Index {
 
 impl Index for FlowIndex {
     fn new(flows: usize) -> Result<Self, Error> {
-        Self::new(flows, PageKind::Transparent).map_err(|error| Error::Memory { bytes: 8 * flows, error })
+        Self::new(flows).map_err(|error| Error::Memory { bytes: 8 * flows, error })
     }
 
     #[inline(always)]

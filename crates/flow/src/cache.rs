@@ -40,13 +40,13 @@ impl FlowCache {
     /// # Errors
     /// The system has not that much memory.
     pub fn new(config: &Config, now_ns: u64) -> io::Result<Self> {
-        let (flows, pages) = (config.flows as usize, config.tuning.pages);
+        let flows = config.flows as usize;
         Ok(Self {
             free: bounded::vec_with_capacity(flows)?,
-            index: FlowIndex::new(flows, pages)?,
-            slots: Memory::new(flows, pages)?,
-            extensions: Memory::new(if config.key.extend_key() { flows } else { 0 }, pages)?,
-            schedule: ExpirySchedule::new(flows, pages, now_ns)?,
+            index: FlowIndex::new(flows)?,
+            slots: Memory::with_huge_pages(flows)?,
+            extensions: Memory::with_huge_pages(if config.key.extend_key() { flows } else { 0 })?,
+            schedule: ExpirySchedule::new(flows, now_ns)?,
             timeouts: Timeouts { idle_ns: config.idle_timeout_ns, active_ns: config.active_timeout_ns },
             hasher: KeyHasher::new(config.secret),
             used: 0,

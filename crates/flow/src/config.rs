@@ -1,4 +1,4 @@
-//! Settings of a meter. Records depend on neither the secret nor the tuning.
+//! Settings of a meter. Records depend on neither the secret nor `prefetch_packets`.
 
 /// Fields of the flow key beyond network, addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +51,8 @@ pub struct Config {
     pub policy: CacheFullPolicy,
     /// Secret of the key hash; `None` takes one from the operating system.
     pub secret: Option<u64>,
-    /// Use of memory and processor.
-    pub tuning: Tuning,
+    /// Packets whose memory is prefetched together, 1 to 64; 1 prefetches nothing.
+    pub prefetch_packets: usize,
 }
 
 impl Default for Config {
@@ -64,36 +64,7 @@ impl Default for Config {
             key: KeyOptions::default(),
             policy: CacheFullPolicy::Overflow,
             secret: None,
-            tuning: Tuning::default(),
+            prefetch_packets: 64,
         }
     }
-}
-
-/// Use of memory and processor. The defaults were measured to be fastest (`docs/performance.md`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// Packets whose memory is prefetched together, 1 to 64; 1 prefetches nothing.
-    pub prefetch_packets: usize,
-    /// Pages of the flow cache's memory.
-    pub pages: PageKind,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self { prefetch_packets: 64, pages: PageKind::Transparent }
-    }
-}
-
-/// Kind of memory pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PageKind {
-    /// 4 KiB pages.
-    Small,
-    /// Transparent huge pages of 2 MiB, as far as the system has some.
-    #[default]
-    Transparent,
-    /// 2 MiB pages reserved beforehand (hugetlbfs); 4 KiB pages if there are not enough.
-    Hugetlb2M,
-    /// 1 GiB pages reserved beforehand (hugetlbfs); 4 KiB pages if there are not enough.
-    Hugetlb1G,
 }

@@ -4,7 +4,6 @@
 //! Records whose packets have none of them and came in on the default interface have no entry:
 //! they touch none of this memory.
 
-use crate::config::PageKind;
 use crate::key::tunnel_id;
 use crate::memory::Memory;
 use crate::slot::SlotFlags;
@@ -117,8 +116,8 @@ impl EncapsulationTable {
     pub fn new(flows: usize) -> io::Result<Self> {
         // Few entries are touched: large pages would be mostly empty.
         Ok(Self {
-            labels: Memory::new(flows, PageKind::Small)?,
-            tunnels: Memory::new(flows, PageKind::Small)?,
+            labels: Memory::with_small_pages(flows)?,
+            tunnels: Memory::with_small_pages(flows)?,
             default_interface: 0,
             default_word: 0,
         })

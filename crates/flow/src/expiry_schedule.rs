@@ -6,7 +6,6 @@
 //! Invariant: a slot that expires at clock time t is found by the first scan after t that reaches
 //! it.
 
-use crate::config::PageKind;
 use crate::memory::Memory;
 use std::io;
 
@@ -30,8 +29,8 @@ pub(crate) struct ExpirySchedule {
 }
 
 impl ExpirySchedule {
-    pub fn new(slots: usize, pages: PageKind, now_ns: u64) -> io::Result<Self> {
-        Ok(Self { due: Memory::new(slots, pages)?, cursor: 0, ticks_from_ns: now_ns })
+    pub fn new(slots: usize, now_ns: u64) -> io::Result<Self> {
+        Ok(Self { due: Memory::with_huge_pages(slots)?, cursor: 0, ticks_from_ns: now_ns })
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {

@@ -6,7 +6,6 @@
 //! (decisions/0005). The index knows no keys: the caller decides which slot is meant.
 //! Invariant: the entries of a bucket and its overflow buckets have no gap.
 
-use crate::config::PageKind;
 use crate::instructions::equal_words;
 use crate::memory::Memory;
 use bytemuck::{Pod, Zeroable};
@@ -47,9 +46,14 @@ impl FlowIndex {
     ///
     /// # Errors
     /// The system has not that much memory.
-    pub fn new(flows: usize, pages: PageKind) -> io::Result<Self> {
+    pub fn new(flows: usize) -> io::Result<Self> {
         let [primary, overflow] = Self::lengths(flows);
-        Ok(Self { primary: Memory::new(primary, pages)?, overflow: Memory::new(overflow, pages)?, free: 0, used: 0 })
+        Ok(Self {
+            primary: Memory::with_huge_pages(primary)?,
+            overflow: Memory::with_huge_pages(overflow)?,
+            free: 0,
+            used: 0,
+        })
     }
 
     /// Starts to load the bucket of a hash and returns its number.
@@ -235,7 +239,7 @@ mod tests {
     /// Inserts and removes at random, compared with a `HashMap`; the hash of a slot is
     /// `hash(slot)`.
     fn churn(flows: usize, hash: impl Fn(u32) -> u64) {
-        let mut index = FlowIndex::new(flows, PageKind::Small).unwrap();
+        let mut index = FlowIndex::new(flows).unwrap();
         let mut known: HashMap<u32, ()> = HashMap::new();
         let mut random = 1_u64;
         for _ in 0..if cfg!(miri) { 4 * flows.min(12) } else { 40 * flows } {
@@ -267,7 +271,7 @@ mod tests {
     fn all_slots_fit_if_all_hashes_are_equal() {
         churn(200, |_| 0);
         churn(100, |slot| u64::from(slot % 2) << 63);
-        let mut index = FlowIndex::new(1000, PageKind::Small).unwrap();
+        let mut index = FlowIndex::new(1000).unwrap();
         (0..1000).for_each(|slot| index.insert(0, slot));
         assert_eq!(index.longest_chain(), 100);
     }

@@ -32,7 +32,7 @@ mod small_flow_filter;
 mod tcp_state;
 mod timeouts;
 
-pub use config::{CacheFullPolicy, Config, KeyOptions, PageKind, Tuning};
+pub use config::{CacheFullPolicy, Config, KeyOptions};
 pub use detail::Detail;
 pub use flow_index::FlowIndex;
 pub use hash::KeyHasher;

@@ -1,12 +1,11 @@
-//! Arrays of fixed length in memory pages of a chosen kind.
+//! Arrays of fixed length in huge or small memory pages.
 //!
 //! One of the two files of this crate with `unsafe` code: it views the bytes of a mapping as
 //! values.
 
-use crate::config::PageKind;
 use crate::instructions::prefetch_address;
 use bytemuck::Zeroable;
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::MmapMut;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -20,33 +19,32 @@ pub(crate) struct Memory<T> {
 }
 
 impl<T: Zeroable + Copy> Memory<T> {
+    /// An array in transparent huge pages, as far as the system has some.
+    ///
     /// # Errors
     /// The system has not that much memory.
-    pub fn new(length: usize, pages: PageKind) -> io::Result<Self> {
+    pub fn with_huge_pages(length: usize) -> io::Result<Self> {
+        let memory = Self::new(length)?;
+        // Affects only speed: a system may ignore the advice.
+        #[cfg(all(target_os = "linux", not(miri)))]
+        let _ = memory.map.advise(memmap2::Advice::HugePage);
+        Ok(memory)
+    }
+
+    /// An array in 4 KiB pages, for arrays of which few values are touched.
+    ///
+    /// # Errors
+    /// The system has not that much memory.
+    pub fn with_small_pages(length: usize) -> io::Result<Self> {
+        let memory = Self::new(length)?;
+        #[cfg(all(target_os = "linux", not(miri)))]
+        let _ = memory.map.advise(memmap2::Advice::NoHugePage);
+        Ok(memory)
+    }
+
+    fn new(length: usize) -> io::Result<Self> {
         let bytes = length.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?.max(1);
-        // A mapping of hugetlbfs pages has a multiple of their size.
-        let hugetlb = |bits: u8| {
-            let bytes = bytes.checked_next_multiple_of(1 << bits)?;
-            MmapOptions::new().len(bytes).huge(Some(bits)).map_anon().ok()
-        };
-        let map = match pages {
-            PageKind::Hugetlb2M => hugetlb(21),
-            PageKind::Hugetlb1G => hugetlb(30),
-            PageKind::Small | PageKind::Transparent => None,
-        };
-        let map = match map {
-            Some(map) => map,
-            None => {
-                let map = MmapMut::map_anon(bytes)?;
-                // Affects only speed: a system may ignore the advice.
-                #[cfg(all(target_os = "linux", not(miri)))]
-                let _ = map.advise(match pages {
-                    PageKind::Small => memmap2::Advice::NoHugePage,
-                    _ => memmap2::Advice::HugePage,
-                });
-                map
-            }
-        };
+        let map = MmapMut::map_anon(bytes)?;
         assert!(map.as_ptr().cast::<T>().is_aligned(), "pages are aligned to more than a cache line");
         Ok(Self { map, length, of: PhantomData })
     }
@@ -94,18 +92,16 @@ mod tests {
 
     #[test]
     fn memory_is_zero_and_keeps_what_is_written() {
-        // Miri has no hugetlbfs pages.
-        let hugetlb = if cfg!(miri) { &[][..] } else { &[PageKind::Hugetlb2M, PageKind::Hugetlb1G] };
-        for &pages in [PageKind::Small, PageKind::Transparent].iter().chain(hugetlb) {
-            let mut memory = Memory::<[u64; 3]>::new(1000, pages).unwrap();
+        for new in [Memory::<[u64; 3]>::with_huge_pages, Memory::with_small_pages] {
+            let mut memory = new(1000).unwrap();
             assert!(
                 memory.len() == 1000 && memory.memory_bytes() == 24_000 && memory.iter().all(|line| *line == [0; 3])
             );
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }
-        assert!(Memory::<u64>::new(0, PageKind::Small).unwrap().is_empty());
-        assert!(Memory::<u64>::new(usize::MAX / 8, PageKind::Small).is_err());
-        assert!(Memory::<u64>::new(usize::MAX, PageKind::Small).is_err());
+        assert!(Memory::<u64>::new(0).unwrap().is_empty());
+        assert!(Memory::<u64>::new(usize::MAX / 8).is_err());
+        assert!(Memory::<u64>::new(usize::MAX).is_err());
     }
 }

@@ -32,7 +32,7 @@ use crate::overflow::OverflowRecords;
 use crate::small_flow_filter::SmallFlowFilter;
 use crate::tcp_state::TcpState;
 use crate::timeouts::Timeouts;
-use crate::{Config, Detail, FlowRecord, KeyOptions, Tuning};
+use crate::{Config, Detail, FlowRecord, KeyOptions};
 use std::io;
 use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::Packet;
@@ -92,14 +92,14 @@ impl Meter {
     /// The system has not that much memory.
     pub fn try_new(config: Config) -> io::Result<Self> {
         let config = within_limits(config);
-        let (slots, pages, clock) = (config.flows as usize, config.tuning.pages, Clock::default());
+        let (slots, clock) = (config.flows as usize, Clock::default());
         let cache = FlowCache::new(&config, clock.now_ns)?;
         Ok(Self {
             config,
             detail: Detail::ALL,
             clock,
             started: false,
-            tcp: TcpState::new(slots, pages)?,
+            tcp: TcpState::new(slots)?,
             encapsulation: EncapsulationTable::new(slots)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
@@ -240,8 +240,8 @@ impl Meter {
 }
 
 fn within_limits(config: Config) -> Config {
-    let prefetch_packets = config.tuning.prefetch_packets.clamp(1, GROUP);
-    Config { flows: config.flows.clamp(1, MAX_SLOTS), tuning: Tuning { prefetch_packets, ..config.tuning }, ..config }
+    let prefetch_packets = config.prefetch_packets.clamp(1, GROUP);
+    Config { flows: config.flows.clamp(1, MAX_SLOTS), prefetch_packets, ..config }
 }
 
 /// Memory that does not depend on the configuration.

@@ -1,7 +1,6 @@
 //! Flows on their way to another meter, and the search for them (`meter/migration.rs`).
 
 use crate::clock::Clock;
-use crate::config::PageKind;
 use crate::encapsulation::Encapsulation;
 use crate::key::{KeyExtension, Side};
 use crate::memory::Memory;
@@ -114,7 +113,7 @@ impl MigrationSearch {
     /// The system has not that much memory.
     pub fn new(slots: usize) -> io::Result<Self> {
         // Small pages: only those of slots that are found are touched.
-        let next = Memory::new(slots, PageKind::Small)?;
+        let next = Memory::with_small_pages(slots)?;
         Ok(Self { active: false, buckets: BucketSet::new(), from: 0, until: 0, first: END, next })
     }
 

@@ -1,6 +1,5 @@
 //! A set of flow slots.
 
-use crate::config::PageKind;
 use crate::memory::Memory;
 use std::io;
 
@@ -11,7 +10,7 @@ pub(crate) struct SlotSet(Memory<u64>);
 impl SlotSet {
     /// An empty set.
     pub fn new(slots: usize) -> io::Result<Self> {
-        Ok(Self(Memory::new(slots.div_ceil(64), PageKind::Small)?))
+        Ok(Self(Memory::with_small_pages(slots.div_ceil(64))?))
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {

@@ -4,7 +4,6 @@
 //! A hash table of fixed size without chains: a flow may displace another, which is then counted
 //! anew. Large flows pass all the same, as their packets follow each other soon.
 
-use crate::config::PageKind;
 use crate::memory::Memory;
 use std::io;
 
@@ -20,7 +19,7 @@ pub(crate) struct SmallFlowFilter(Memory<u32>);
 
 impl SmallFlowFilter {
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Memory::new(ENTRIES, PageKind::Small)?))
+        Ok(Self(Memory::with_small_pages(ENTRIES)?))
     }
 
     pub const fn memory_bytes() -> usize {

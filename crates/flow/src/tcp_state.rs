@@ -3,7 +3,6 @@
 //! A record is *analysed* if the analysis saw all its TCP packets. One that missed a packet, as the
 //! analysis was off or the flow is older than the analysis, has no TCP fields but its control bits.
 
-use crate::config::PageKind;
 use crate::instructions::prefetch;
 use crate::key::Side;
 use crate::memory::Memory;
@@ -30,9 +29,9 @@ pub(crate) struct TcpState {
 impl TcpState {
     /// # Errors
     /// The system has not that much memory.
-    pub fn new(slots: usize, pages: PageKind) -> io::Result<Self> {
+    pub fn new(slots: usize) -> io::Result<Self> {
         Ok(Self {
-            connections: Memory::new(slots, pages)?,
+            connections: Memory::with_huge_pages(slots)?,
             anomalies: AnomalyPool::new(anomaly_capacity(slots))?,
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,

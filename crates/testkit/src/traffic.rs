@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use weir_flow::{CacheFullPolicy, Config, KeyOptions, PageKind, Tuning};
+use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_packet::Packet;
 use weir_probe::{SelfTrafficFilter, Settings};
 
@@ -237,14 +237,28 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     });
     let policy = select(vec![CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]);
     let flows = prop_oneof![2 => 1..6_u32, 1 => 15..22_u32, 1 => Just(4096)];
-    let tuning = (1..=64_usize).prop_map(|prefetch_packets| Tuning { prefetch_packets, pages: PageKind::Small });
     let key = prop_oneof![2 => Just(KeyOptions::default()), 1 => key];
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
-    (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), tuning).prop_map(
-        |(flows, (idle_timeout_ns, active_timeout_ns), key, policy, (decapsulate, layer2, secret), tuning)| Settings {
+    (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), 1..=64_usize).prop_map(
+        |(
+            flows,
+            (idle_timeout_ns, active_timeout_ns),
+            key,
+            policy,
+            (decapsulate, layer2, secret),
+            prefetch_packets,
+        )| Settings {
             busy_poll: false,
             filter: None,
-            meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, secret: Some(secret), tuning },
+            meter: Config {
+                flows,
+                idle_timeout_ns,
+                active_timeout_ns,
+                key,
+                policy,
+                secret: Some(secret),
+                prefetch_packets,
+            },
             decode: weir_packet::DecodeOptions { decapsulate },
             layer2,
             self_traffic: SelfTrafficFilter::default(),

@@ -104,7 +104,7 @@ fn run(seed: u64, extreme: bool, count: u64) -> Result<bool, String> {
         },
         policy: pick(random, &[CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]),
         secret: Some(seed),
-        tuning: Tuning { prefetch_packets: pick(random, &[1usize, 2, 33, 64]), pages: PageKind::Small },
+        prefetch_packets: pick(random, &[1usize, 2, 33, 64]),
     };
     let hosts = pick(random, &[2u64, 3, 8, 20]);
     let mut t: u64 = if extreme { pick(random, &[0, 1, u64::MAX, u64::MAX - S, 1 << 60]) } else { 1 << 60 };

@@ -1,7 +1,7 @@
 //! The tables of `weir bench`: which cases are compared on which load.
 
+mod flow_index;
 pub mod hashes;
-mod inside;
 mod rates;
 mod tcp;
 mod threads;
@@ -13,17 +13,13 @@ use crate::report::Table;
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
 /// Every table: its name, its question, and the function that measures it.
-pub const TABLES: [(&str, &str, Measure); 12] = [
+pub const TABLES: [(&str, &str, Measure); 8] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
     ("tcp", "TCP analysis: with and without, lossy traffic, batches", tcp::table),
-    ("table", "the flow index beside other hash tables, collisions", inside::table),
+    ("table", "the flow index beside other hash tables, collisions", flow_index::table),
     ("hash", "the keyed hash beside the RSS hash of NICs", hashes::hash),
-    ("prefetch", "packets whose memory is fetched together", inside::prefetch),
-    ("pages", "pages of the table's memory", inside::pages),
-    ("shared", "one counter shared by two cores", threads::shared),
     ("layout", "one core, two cores, stages split over two cores", threads::layout),
     ("flood", "every packet a new flow; a full table; colliding keys", hashes::flood),
-    ("ablate", "everything on, then each off", inside::ablate),
 ];

@@ -1,4 +1,4 @@
-//! Two threads: gain over one, cost of a shared counter, and stages split between them.
+//! Two threads: gain over one, and stages split between them.
 //!
 //! The time of a run is the CPU time of its busier thread, including waiting for the other; it leaves
 //! out the time that other processes take. The wall-clock rate stands beside it.
@@ -10,7 +10,6 @@ use crate::load::{VELAN, capacity, config, velan};
 use crate::measure::{Bench, Fact, Group, Run, Work, timed};
 use crate::meter::{Metering, decode};
 use crate::report::{ROOFLINE, Table};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 use weir_packet::Packet;
@@ -37,16 +36,6 @@ impl Loads {
     }
 }
 
-fn table_of(name: &'static str, title: &'static str, against: &'static str) -> Table {
-    let mut table = Table::new(name, title, "concurrent flows", VELAN);
-    table.clock = "CPU time of the busier thread (waiting included)";
-    table.against = vec![against];
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        table.notes.push("only one core: the two threads share it".into());
-    }
-    table
-}
-
 /// Runs threads; `work` returns the CPU time of each, s.
 fn run_threads(packets: u64, work: impl FnOnce() -> Vec<f64>) -> Run {
     let start = Instant::now();
@@ -60,31 +49,29 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().expect("a thread that measures does not panic")
 }
 
-/// One meter per thread, each with frames of its own. Calls `each` for every frame of a thread.
-struct Threads<F> {
+/// One meter per thread, each with half of the load (`split`) or all of it.
+struct Threads {
     meterings: Vec<Metering>,
     split: bool,
-    each: F,
 }
 
-impl<F> Threads<F> {
-    fn new(threads: usize, flows: usize, split: bool, each: F) -> Result<Self, Error> {
+impl Threads {
+    fn new(threads: usize, flows: usize, split: bool) -> Result<Self, Error> {
         let flows = if split { flows / 2 } else { flows };
         let meterings = (0..threads).map(|_| Metering::new(config(flows))).collect::<Result<_, _>>()?;
-        Ok(Self { meterings, split, each })
+        Ok(Self { meterings, split })
     }
 }
 
-impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
+impl Work<Loads> for Threads {
     fn run(&mut self, loads: &mut Loads) -> Result<Run, Error> {
         let frames = |thread: usize| if self.split { &loads.halves[thread] } else { &loads.whole };
         let packets = (0..self.meterings.len()).map(|thread| frames(thread).packets).sum();
-        let each = &self.each;
         let run = run_threads(packets, || {
             std::thread::scope(|scope| {
                 let mut threads = Vec::new();
                 for (thread, metering) in self.meterings.iter_mut().enumerate() {
-                    let walk = frames(thread).iter().inspect(move |_| each(thread));
+                    let walk = frames(thread).iter();
                     threads.push(scope.spawn(move || timed(|| metering.frames(walk)).1));
                 }
                 threads.into_iter().map(join).collect()
@@ -102,64 +89,27 @@ impl<F: Fn(usize) + Sync> Work<Loads> for Threads<F> {
     }
 }
 
-/// A counter that two cores share, updated for every packet, beside per-core counters (an ablation of
-/// NAPA-FP).
-pub fn shared(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    const OWN: &str = "per-core counters";
-    let mut table = table_of("shared", "A counter shared by two cores", OWN);
-    table.load =
-        format!("{VELAN}. Two pipelines on two threads, each with half of the flows and one more count per packet");
-    for flows in [16_384, 131_072, 1 << 20].map(|flows| bench.size(flows, flows >> 8)) {
-        let packets = bench.size(8 << 20, 20_000);
-        let mut loads = Loads::new(flows, packets)?;
-        let (one, own) = (AtomicU64::new(0), [Padded::default(), Padded::default()]);
-        let group = Group::new(flows.to_string(), flows as f64)
-            .case(ROOFLINE, WholeLoad(Roofline::new(capacity(flows))?))
-            .case(OWN, Threads::new(2, flows, true, |thread: usize| own[thread].increment())?)
-            .case(
-                "one shared counter",
-                Threads::new(2, flows, true, |_| {
-                    one.fetch_add(1, Relaxed);
-                })?,
-            );
-        group.measure(bench, &mut table, &mut loads, Loads::next_round)?;
-        let counted = own.iter().map(|own| own.0.load(Relaxed)).sum::<u64>();
-        if counted != one.load(Relaxed) {
-            let what = format!("{counted} packets counted apart, {} together", one.load(Relaxed));
-            return Err(Error::LostCount { case: "shared".into(), what });
-        }
-    }
-    Ok(table)
-}
-
-/// A counter on cache lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-struct Padded(AtomicU64);
-
-impl Padded {
-    /// Adds 1. Only one thread may write.
-    fn increment(&self) {
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
-    }
-}
-
 /// Compares fused on one core, two fused pipelines on two cores, and decoder and meter split over two
 /// cores with a ring of batches between them.
 pub fn layout(bench: &mut Bench<'_>) -> Result<Table, Error> {
-    let mut table = table_of("layout", "Layouts on two cores", FUSED);
-    table.load = format!(
+    let load = format!(
         "{VELAN}. Halves: each of two pipelines meters half of the flows and packets; twice: each meters all of them; \
          split N: one thread decodes, the other meters, in batches of N packets"
     );
+    let mut table = Table::new("layout", "Layouts on two cores", "concurrent flows", load);
+    table.clock = "CPU time of the busier thread (waiting included)";
+    table.against = vec![FUSED];
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        table.notes.push("only one core: the two threads share it".into());
+    }
     for flows in [16_384, 131_072, 1 << 20].map(|flows| bench.size(flows, flows >> 8)) {
         let packets = bench.size(8 << 20, 20_000);
         let mut loads = Loads::new(flows, packets)?;
         let mut group = Group::new(flows.to_string(), flows as f64)
             .case(ROOFLINE, WholeLoad(Roofline::new(capacity(flows))?))
-            .case(FUSED, Threads::new(1, flows, false, |_| ())?)
-            .case("two fused, halves", Threads::new(2, flows, true, |_| ())?)
-            .case("two fused, twice", Threads::new(2, flows, false, |_| ())?);
+            .case(FUSED, Threads::new(1, flows, false)?)
+            .case("two fused, halves", Threads::new(2, flows, true)?)
+            .case("two fused, twice", Threads::new(2, flows, false)?);
         for batch in [16, 64, 256, 1024] {
             group = group.case(format!("split {batch}"), Split { metering: Metering::new(config(flows))?, batch });
         }

@@ -25,7 +25,7 @@ impl Meter {
     #[inline(always)]
     pub(super) fn process_burst(&mut self, burst: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
         for group in burst.chunks(GROUP) {
-            for packets in group.chunks(self.config.tuning.prefetch_packets) {
+            for packets in group.chunks(self.config.prefetch_packets) {
                 self.process_group(packets, options, out);
             }
             self.expire_next_slots(out);

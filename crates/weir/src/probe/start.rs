@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_capture::Input;
 use weir_export::Sink;
-use weir_flow::Tuning;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroup};
 
 /// Export threads give way to capture and metering.
@@ -73,8 +72,7 @@ pub fn start(
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
 ) -> Result<Running, Error> {
-    let tuning = Tuning { prefetch_packets: probe.batch.into(), ..settings.meter.tuning };
-    let meter = weir_flow::Config { tuning, ..settings.meter };
+    let meter = weir_flow::Config { prefetch_packets: probe.batch.into(), ..settings.meter };
     let settings = Settings { busy_poll: probe.busy_poll, meter, ..settings.clone() };
     let export = CpuAffinity { cores: placement.export, nice: EXPORT_NICE };
     let is_live = groups.iter().flat_map(|group| &group.queues).any(|queue| matches!(queue.source, Input::Live(_)));
