@@ -196,7 +196,7 @@ impl Metering {
     pub fn close(mut self) -> Result<Vec<Fact>, CountMismatch> {
         let facts = vec![
             ("longest search", self.meter.longest_chain() as f64),
-            ("table MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
+            ("flow cache MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
         ];
         while self.meter.drain_up_to(BATCH, &mut self.out) {
             end(&mut self.ended, &mut self.out);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Largest size of a flow table.
+/// Largest size of a flow cache.
 const MOST_FLOWS: u64 = 1 << 31;
 
 /// Why a text is not a valid number or duration.

@@ -68,7 +68,7 @@ pub enum Error {
 
     // The system.
     #[error(
-        "--flows {flows}: a flow table of this size with TCP analysis needs up to {memory}, which is not available; \
+        "--flows {flows}: a flow cache of this size with TCP analysis needs up to {memory}, which is not available; \
          choose fewer flows"
     )]
     TableMemory { flows: u32, memory: String },

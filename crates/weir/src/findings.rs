@@ -39,10 +39,10 @@ pub fn section(text: &mut String, findings: &[Finding], severity: Severity, head
 /// The machine in one line.
 pub fn describe_machine(machine: &Machine) -> String {
     let cores = machine.cores(None).len();
-    let counts = [(machine.nodes.len(), "node"), (cores, "core"), (machine.cpus.len(), "processor")];
+    let counts = [(machine.nodes.len(), "NUMA node"), (cores, "core"), (machine.cpus.len(), "CPU")];
     let counts =
         counts.map(|(n, thing)| if n == 0 { format!("{thing}s unknown") } else { units::count(n as u64, thing) });
-    let name = machine.processor.as_deref().unwrap_or("processor unknown");
+    let name = machine.processor.as_deref().unwrap_or("CPU model unknown");
     let kernel = machine.kernel.as_ref().map_or_else(|| "kernel unknown".into(), |kernel| format!("Linux {kernel}"));
     format!("{name}; {}; {kernel}", counts.join(", "))
 }
@@ -56,7 +56,7 @@ pub fn describe_nic(nic: &Nic) -> String {
     };
     let driver = nic.driver.as_deref().unwrap_or("driver unknown");
     let place = nic.pci.as_ref().map_or_else(|| "no slot".into(), |pci| format!("at {pci}"));
-    let node = nic.node.map_or_else(String::new, |node| format!(" on node {node}"));
+    let node = nic.node.map_or_else(String::new, |node| format!(" on NUMA node {node}"));
     let link = nic.link.map_or_else(String::new, |link| format!(", {link}"));
     format!("{speed}, {driver}, {place}{node}{link}, {}", units::count(nic.queues.into(), "receive queue"))
 }

@@ -28,7 +28,7 @@ pub fn text(ledger: &Ledger) -> String {
         ("dropped by the NIC", (|line| line.dropped_nic) as fn(&TrafficCounters) -> u64),
         ("dropped by the kernel", |line| line.dropped_kernel),
         ("dropped between threads", |line| line.dropped_ring),
-        ("dropped, table full", |line| line.dropped_table_full),
+        ("dropped, flow cache full", |line| line.dropped_table_full),
         ("filtered", |line| line.filtered),
         ("sampled out", |line| line.sampled_out),
     ] {

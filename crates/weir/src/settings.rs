@@ -47,7 +47,7 @@ pub fn filter(expression: Option<&str>) -> Result<Option<PacketFilter>, Error> {
     Ok(expression.map(PacketFilter::new).transpose()?)
 }
 
-/// The error of a flow table that does not fit into memory.
+/// The error of a flow cache that does not fit into memory.
 pub fn table_memory_error(config: &Config) -> Error {
     let memory = units::quantity(weir_flow::Meter::memory_bytes_for(config) as u64, "B");
     Error::TableMemory { flows: config.flows, memory }

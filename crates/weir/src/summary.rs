@@ -245,7 +245,7 @@ fn dropped(packets: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str
         (packets.dropped_nic, "by the NIC"),
         (packets.dropped_kernel, "by the kernel"),
         (packets.dropped_ring, "between two threads of Weir"),
-        (packets.dropped_table_full, "because the flow table was full (see --flows and --full)"),
+        (packets.dropped_table_full, "because the flow cache was full (see --flows and --full)"),
     ]
     .into_iter()
     .filter(|&(count, _)| count > 0)
@@ -277,7 +277,7 @@ mod tests {
             "3 packets (arp 2, lldp 1): The frame",
             "1 packet (link type 127 (IEEE802_11_RADIOTAP) 1): Weir does not",
             RefusalReason::IpVersion.sentence(),
-            "table was full",
+            "flow cache was full",
             "gives no time",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -675,7 +675,7 @@ fn a_table_for_which_there_is_no_memory_is_refused_with_what_it_takes() {
         let weir = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).output().unwrap();
         let (code, out, err) = parts(&weir);
         assert_eq!((code, out.as_str()), (1, ""), "{kilobytes}: {err}");
-        let reason = "weir: --flows 100000: a flow table of this size with TCP analysis needs up to 176 MB, \
+        let reason = "weir: --flows 100000: a flow cache of this size with TCP analysis needs up to 176 MB, \
                       which is not available; choose fewer flows\n";
         assert_eq!(err, reason, "{kilobytes}");
     }

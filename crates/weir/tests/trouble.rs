@@ -66,7 +66,7 @@ fn where_threads_run_and_why_is_told_before_anything_is_opened() {
     for (arguments, told) in [
         (&["-i", "af_packet:lo"][..], "on cores: any (lo has no PCI device)\n"),
         (&["-i", "af_packet:lo", "--cores", "0"], "with one thread, on cores: 0\n"),
-        (&["-i", "synth:mix"], "on cores: any (captures need no NIC)\n"),
+        (&["-i", "synth:mix"], "on cores: any (a source is not a NIC)\n"),
     ] {
         let (code, out, _) = parts(&weir(["probe", "--check"].iter().chain(arguments)));
         assert_eq!(code, 0);

@@ -141,7 +141,7 @@ fn rss(toeplitz: &Toeplitz, packet: &Packet) -> u64 {
 /// Compares the keyed hash with the RSS hash: cost, and distribution of keys.
 pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "one packet of each flow, decoded beforehand; cost: 2048 of them, in the cache; collisions: distinct keys \
-                in buckets of 6.5 keys on average, as in a full table. NICs compute the RSS hash in hardware; its \
+                in buckets of 6.5 keys on average, as in a full flow index. NICs compute the RSS hash in hardware; its \
                 cost here is that of software";
     let mut table = Table::new("hash", "The keyed hash and the RSS hash", "keys", load);
     table.logarithmic = false;
@@ -218,7 +218,7 @@ pub fn hash(bench: &mut Bench<'_>) -> Result<Table, Error> {
     Ok(table)
 }
 
-/// Every packet a new flow: with capacity for all, and with a full table under each policy. Then keys
+/// Every packet a new flow: with capacity for all, and with a full flow cache under each policy. Then keys
 /// chosen by an attacker.
 pub fn flood(bench: &mut Bench<'_>) -> Result<Table, Error> {
     let load = "64-octet UDP frames, every packet a flow of its own, at 10 Mpps. Capacity for all: idle timeout 50 ms, 2 M \

@@ -17,9 +17,9 @@ pub const TABLES: [(&str, &str, Measure); 8] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
-    ("tcp", "TCP analysis: with and without, lossy traffic, batches", tcp::table),
+    ("tcp", "cost of TCP analysis: traffic with and without losses, batches", tcp::table),
     ("table", "the flow index beside other hash tables, collisions", flow_index::table),
     ("hash", "the keyed hash beside the RSS hash of NICs", hashes::hash),
     ("layout", "one core, two cores, stages split over two cores", threads::layout),
-    ("flood", "every packet a new flow; a full table; colliding keys", hashes::flood),
+    ("flood", "every packet a new flow; a full flow cache; colliding keys", hashes::flood),
 ];

@@ -83,7 +83,7 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
         .case("1 % lost", with(Kind::Lost)?)
         .case("each overlaps the last", with(Kind::Overlapping)?)
         .case("each opens a hole", with(Kind::Holes)?)
-        .case("batch engine on the processor, 1 % lost", Stream { segments: stream(Kind::Lost), work: Batches::new() });
+        .case("batch engine on the CPU, 1 % lost", Stream { segments: stream(Kind::Lost), work: Batches::new() });
     group.measure(bench, table, &mut (), |()| Ok(()))
 }
 
@@ -202,7 +202,7 @@ struct Batches {
 impl Batches {
     fn new() -> Self {
         let options = EngineOptions { backend: Backend::Cpu, ..EngineOptions::default() };
-        Self { engine: Engine::open(options).expect("the processor is there"), given: 0 }
+        Self { engine: Engine::open(options).expect("the CPU engine always opens"), given: 0 }
     }
 }
 

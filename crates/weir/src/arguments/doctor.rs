@@ -46,6 +46,6 @@ Values that cannot be read are listed as unknown. NIC settings are read with eth
 ethtool). docs/doctor.md explains every check.
 
 Exit codes:
-  0  no problems found
+  0  nothing critical
   1  usage error, no such interface, or nothing to read
-  2  problems found";
+  2  critical findings";

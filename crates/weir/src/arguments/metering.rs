@@ -60,11 +60,11 @@ pub struct Metering {
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
     pub active: u64,
 
-    /// Size of the flow table: flows active at the same time; suffixes k, M and G [default: 1048576]
+    /// Size of the flow cache: flows active at the same time; suffixes k, M and G [default: 1048576]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub flows: Option<u32>,
 
-    /// How to treat packets of new flows when the flow table is full
+    /// How to treat packets of new flows when the flow cache is full
     #[arg(long, value_name = "POLICY", default_value = "overflow")]
     pub full: TableFull,
 }
@@ -80,7 +80,7 @@ pub enum KeyField {
     Tunnel,
 }
 
-/// What happens to packets of new flows when the flow table is full.
+/// What happens to packets of new flows when the flow cache is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TableFull {
     /// Aggregate them in overflow records by address prefix and port

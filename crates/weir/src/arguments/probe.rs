@@ -54,7 +54,7 @@ pub struct Probe {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), help_heading = PERFORMANCE)]
     pub meters: Option<u8>,
 
-    /// Batch size: packets whose flow table entries are prefetched together, 1 to 64
+    /// Batch size: packets whose flow cache entries are prefetched together, 1 to 64
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = PERFORMANCE)]
     pub batch: u8,
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Synth {
-    /// velan, mix or lossy, and settings (see below), separated by commas: velan,flows=131072,size=64,packets=8M,seed=1
+    /// Traffic profile (velan, mix or lossy) and its settings (see below), separated by commas: velan,flows=131072,size=64,packets=8M,seed=1
     #[arg(value_name = "SPEC")]
     pub spec: String,
 
@@ -25,7 +25,7 @@ pub struct Synth {
 }
 
 const EXAMPLES: &str = "\
-Settings of all kinds:
+Settings of all profiles:
   packets=N       stop after N packets [default: velan 8M, mix and lossy 1M; none with duration]
   duration=TIME   stop after this capture time
   seed=1          seed of the random generator; the same settings give the same packets everywhere

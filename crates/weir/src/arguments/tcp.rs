@@ -38,7 +38,7 @@ pub struct Tcp {
     pub top: usize,
 
     /// Most connections to analyse; suffixes k, M and G. Packets of further connections are counted and left out. A
-    /// connection needs about 700 bytes of memory [default: what fits into half of the free memory]
+    /// connection needs about 600 bytes of memory [default: what fits into half of the free memory]
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 

@@ -21,7 +21,7 @@ pub struct Placement {
 /// Why no cores are assigned.
 #[derive(Debug, thiserror::Error)]
 enum NoAssignment {
-    #[error("captures need no NIC")]
+    #[error("a source is not a NIC")]
     Capture,
     #[error(transparent)]
     Affinity(#[from] rustix::io::Errno),

@@ -88,14 +88,14 @@ impl Statistics {
             sum.add(&interval);
             let mut state = state(pipeline, &interval, seconds);
             if pipelines.len() == 1 {
-                state = format!("{state}, outputs {export_load}");
+                state = format!("{state}, sinks {export_load}");
             }
             let (name, lost_records) = (pipeline.name.as_str(), account.lost.flows);
             lines.push(Line { name, interval, ledger: &account.ledger, lost_records, state });
         }
         if pipelines.len() > 1 {
             let lost_records = pipelines.iter().map(|pipeline| pipeline.account.lost.flows).sum();
-            let state = format!("outputs {export_load}");
+            let state = format!("sinks {export_load}");
             lines.push(Line { name: "all", interval: sum, ledger, lost_records, state });
         }
         lines
@@ -151,7 +151,7 @@ impl Counters {
 }
 
 impl Line<'_> {
-    /// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 NIC 0 kernel 0 ring 0 table | load 43 %, outputs 2 %`
+    /// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 NIC 0 kernel 0 ring 0 cache | load 43 %, sinks 2 %`
     fn write(&self, text: &mut String, time: &str, width: usize, seconds: f64) {
         let packets = units::rate(self.interval.packets as f64 / seconds, "packets/s");
         let bits = units::rate(8.0 * self.interval.bytes as f64 / seconds, "bit/s");
@@ -159,7 +159,7 @@ impl Line<'_> {
         let _ = write!(
             text,
             "{time} {:width$} {packets:>15} {bits:>12} | flows {} active {} ended {} lost | drops {} NIC {} kernel {} \
-             ring {} table",
+             ring {} cache",
             self.name,
             self.ledger.live.flows,
             self.interval.ended_flows,

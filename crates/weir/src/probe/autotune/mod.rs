@@ -126,7 +126,7 @@ fn block_sizes(probe: &Probe) -> Vec<Candidate> {
     SIZES.iter().map(candidate).collect()
 }
 
-/// Packets whose flow table entries are prefetched together.
+/// Packets whose flow cache entries are prefetched together.
 fn batch_sizes(probe: &Probe) -> Vec<Candidate> {
     let candidate = |batch: u8| Candidate { name: format!("--batch {batch}"), probe: Probe { batch, ..probe.clone() } };
     [64, 32, 16].map(candidate).into()
