@@ -121,7 +121,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
             let limit = if is_live { "; a sink that accepts nothing for 10 s is given up" } else { "" };
             warn!(
-                "waiting for the outputs to accept the last records{limit}; another signal ends the probe and loses them"
+                "waiting for the sinks to accept the last records{limit}; another signal ends the probe and loses them"
             );
         }
     });
