@@ -34,8 +34,8 @@ impl Work<Frames> for Null {
 struct Line([u64; 8]);
 
 /// The least a meter can do: decodes TCP or UDP over IP in place up to the ports; hashes with a keyed
-/// 64 by 64 bit multiplication; prefetches and updates one cache line out of as many as there are
-/// flows. Compares no key and expires nothing.
+/// 64 by 64 bit multiplication; prefetches and updates one cache line per flow.
+/// Compares no key and expires nothing.
 pub struct Roofline(Lines);
 
 /// The meter's decoder and hash, then one line as in [`Roofline`]. The difference to the meter is its

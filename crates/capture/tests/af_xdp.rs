@@ -16,14 +16,14 @@ use weir_capture::{Burst, LiveSource, Losses, open_live};
 
 type Sources = Vec<Box<dyn LiveSource + Send>>;
 
-/// Takes the test into a network with so many queues, alone: a process that another test starts
-/// would have a copy of what is open here until it is on its way, so that a program stays at its
-/// interface. `None`, with a loud reason, where that is not permitted, or the kernel or container
-/// has no AF_XDP.
+/// Moves the test into a network whose interfaces have this number of queues. The tests run one at
+/// a time: a process that another test starts inherits the open sockets until it calls `exec`, which
+/// would keep a program attached. Prints the reason and returns `None` where this is not permitted,
+/// or where the kernel or container has no AF_XDP.
 fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // With larger frames a driver like this one takes no native program.
+    // With larger frames, veth refuses native programs.
     if !network_of(queues, 1500) {
         return None;
     }
@@ -347,10 +347,9 @@ fn losses_under_overload_are_counted_exactly() {
     let Some(_alone) = network(4) else { return };
     for (place, on_threads) in [("native", false), ("native", true), ("generic", false)] {
         for queues in ["", ",queues=0"] {
-            // Nobody reads meanwhile, and there is room for 128 frames of each queue.
+            // The test does not read meanwhile, and each queue holds 128 frames.
             let sources = open(&format!("af_xdp:right,attach={place},frames=128{queues}"));
-            // Where the driver works on a thread of its own, its queue runs over, too, and it
-            // refuses what is sent.
+            // A driver with its own thread has a queue that overflows, too; then it refuses frames.
             if on_threads && !driver_on_threads() {
                 continue;
             }

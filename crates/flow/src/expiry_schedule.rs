@@ -2,7 +2,7 @@
 //!
 //! A due time is a lower bound: a slot may expire later, never earlier. It is written when a flow
 //! starts and when an examined slot has not expired, not per packet. The cursor passes over all
-//! slots in turn, like the hand of a clock (decisions/0005).
+//! slots in turn (the CLOCK algorithm, decisions/0005).
 //! Invariant: a slot that expires at clock time t is found by the first scan after t that reaches
 //! it.
 

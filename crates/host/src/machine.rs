@@ -12,8 +12,6 @@ pub struct Machine {
     pub processor: Option<String>,
     /// Whether it is a virtual machine.
     pub is_virtual: Option<bool>,
-    /// Instruction sets that Weir uses: `avx2`, `avx512f`; `None` on CPUs of another architecture.
-    pub instructions: Option<Vec<String>>,
     /// Kernel version.
     pub kernel: Option<String>,
     /// CPUs that are online, in ascending order.
@@ -45,19 +43,15 @@ impl Machine {
         let nodes = cpu::nodes(sysroot);
         // There is a paragraph for each CPU. The values read here are the same in all.
         let info = sysroot.text_until("/proc/cpuinfo", Some("\n\n"));
-        let flags = info.as_deref().and_then(|info| field(info, "flags"));
-        let has = |flag: &str| Some(flags.as_ref()?.split(' ').any(|name| name == flag));
         let switch = |path: &str, on: &str| sysroot.text(path).map(|text| text == on);
         let mode = sysroot.text("/sys/kernel/mm/transparent_hugepage/enabled");
         let swaps = sysroot.text("/proc/swaps").map(|text| {
             text.lines().skip(1).filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
         });
+        let flags = info.as_deref().and_then(|info| field(info, "flags"));
         Self {
             processor: info.as_deref().and_then(|info| field(info, "model name")),
-            is_virtual: has("hypervisor"),
-            instructions: has("avx2").map(|_| {
-                ["avx2", "avx512f"].into_iter().filter(|name| has(name) == Some(true)).map(String::from).collect()
-            }),
+            is_virtual: flags.map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             kernel: sysroot.text("/proc/sys/kernel/osrelease").filter(|text| !text.is_empty()),
             cpus: cpu::cpus(sysroot, &nodes),
             nodes,

@@ -68,7 +68,7 @@ fn each_machine_has_exactly_its_expected_findings() {
             ],
         ),
         ("no-memory", &["eth0 node", "machine memory"], &[]),
-        ("virtual", &[], &["machine realtime", "machine clock", "machine instructions"]),
+        ("virtual", &[], &["machine realtime", "machine clock"]),
     ] {
         let findings = findings(&machine_of(&text_of(name)));
         assert_eq!(with_severity(&findings, Severity::Critical), critical, "{name}");
@@ -111,7 +111,6 @@ fn a_single_fault_causes_a_single_finding() {
         ("[madvise] never", "madvise [never]", Severity::Warning, "machine transparent-huge-pages"),
         ("state2/disable = 1", "state2/disable = 0", Severity::Warning, "machine idle"),
         ("isolated = 1-7,9-15", "isolated = ", Severity::Warning, "machine isolated"),
-        (" avx2 avx512f", "", Severity::Warning, "machine instructions"),
         (" TCP over", " IP SA\n TCP over", Severity::Ok, "eth0 rss-fields"),
         (" L4 bytes 0 & 1 [TCP/UDP src port]", "", Severity::Warning, "eth0 rss-fields"),
     ] {

@@ -45,7 +45,7 @@ pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: 
     let (mut table, mut loads) = (*table, loads(packets, table, meters));
     let mean = loads.iter().sum::<u64>() / meters as u64;
     let (mut gives, mut takes) = (vec![false; meters], vec![false; meters]);
-    // Meters without a bucket worth moving: for example with little load but one elephant flow.
+    // Meters without a bucket worth moving: for example with little load but one large flow.
     let mut exhausted = vec![false; meters];
     let mut moves = Vec::new();
     if imbalance_permille(&loads) < TOLERATED_PERMILLE {
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn an_elephant_flow_stays_if_moving_other_buckets_is_enough() {
-        // The bucket of the elephant flow has about a fifth of all packets: moving it would leave
+    fn a_large_flow_stays_if_moving_other_buckets_is_enough() {
+        // The bucket of the large flow has about a fifth of all packets: moving it would leave
         // the imbalance nearly as it is.
         for percent in 15..25 {
             let mut packets = [100; BUCKETS];

@@ -160,7 +160,7 @@ pub fn packets(base: [u32; 2], steps: &[Step]) -> Vec<TcpPacket> {
     let mut earlier: [Vec<Packet>; 2] = Default::default();
     let mut time_ns = 1_u64 << 50;
     let network = if base[0].is_multiple_of(5) { Network::Ipv6 } else { Network::Ipv4 };
-    // Some connections have many gaps, and so many holes if their positions do not restart.
+    // Some connections have many gaps, and therefore many holes if their positions do not restart.
     let has_gaps = base[1].is_multiple_of(4);
     // Some are so fast that many segments lie within the time limit of duplicates.
     let is_fast = base[0].is_multiple_of(3);

@@ -23,11 +23,11 @@ use weir_capture::{SettingsError, SourceSettings};
 const KEYS: &[&str] = &["flows", "new", "packets", "duration", "seed", "ramp", "ipv6", "udp", "rst", "snap"];
 
 /// Shape of the Pareto distribution of segments per conversation; a smaller shape gives more
-/// elephant flows.
+/// large flows.
 const SHAPE: f64 = 1.1;
 /// Average packets per conversation; affects only the speed of the schedule.
 const PACKETS_PER_FLOW: u64 = 35;
-/// Largest rate of new conversations per participant: elephant flows need 0.1 s.
+/// Largest rate of new conversations per participant: large flows need 0.1 s.
 const MAX_TURNOVER: u64 = 10;
 /// Shortest duration per packet of a conversation, ns; a full segment takes 12 us on a gigabit
 /// link.

@@ -6,7 +6,7 @@ use weir_capture::Source;
 use weir_trafficgen::{ExpectedTcp, TrafficGenerator};
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Copies come within this time, behind so many other frames of their direction at most.
+/// A duplicate follows within this time, after at most `COPY_BEHIND` other frames of its direction.
 const COPY_NS: u64 = 100_000;
 const COPY_BEHIND: usize = 2;
 const FIN: u8 = 1;
@@ -267,7 +267,7 @@ fn network_without_losses_has_no_retransmissions() {
     let flawless = "loss=0,reorder=0,spurious=0,duplicate=0,keepalive=0,zerowindow=0";
     let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{flawless}"));
     assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order, "{sum:?}");
-    // What is late is not sent again.
+    // A delayed segment is not retransmitted.
     let (sum, _) = judge(&format!("lossy,flows=200,packets=100k,{}", flawless.replace("reorder=0", "reorder=10%")));
     assert_eq!(sum.segments, sum.syn + sum.rst + sum.acks + sum.in_order + sum.out_of_order, "{sum:?}");
     assert!(sum.out_of_order > 1_000, "{sum:?}");
@@ -297,8 +297,8 @@ fn expected_counters_cover_only_captured_segments_and_do_not_change_the_frames()
 fn profile_has_the_requested_flows() {
     let mut source = TrafficGenerator::new("lossy,flows=500,new=50,duration=60s,seed=9").unwrap().with_expected_flows();
     while source.burst().unwrap().is_some() {}
-    // A second of the ramp, then so many a second; conversations last longer than drawn while
-    // losses are repaired.
+    // 500 flows in the first second, then 50 per second; retransmissions prolong conversations, so
+    // that fewer begin.
     let flows = source.expected_flows().len();
     assert!((2_500..4_000).contains(&flows), "{flows}");
 }

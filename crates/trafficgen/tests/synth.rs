@@ -290,8 +290,8 @@ fn expected_counters_agree_with_an_independent_count() {
     for load in ["velan,packets=1000", "mix,flows=100,packets=1000"] {
         let mut source = TrafficGenerator::new(load).unwrap();
         source.burst().unwrap();
-        assert!(source.expected_flows().is_empty(), "nobody asked");
-        // Asked late: only what comes from here on.
+        assert!(source.expected_flows().is_empty(), "they are recorded on request only");
+        // Requested later: only the packets from here on are included.
         let mut source = source.with_expected_flows();
         run(&mut source);
         assert!(
@@ -392,7 +392,7 @@ fn mix_is_heavy_tailed() {
 
 #[test]
 fn every_5_tuple_of_a_mix_is_unique() {
-    // So many short conversations of few clients that these use many ports each.
+    // Few clients with many short conversations: each client uses many ports.
     for spec in ["mix,flows=100,new=1000,packets=2M,udp=1", "mix,flows=3000,packets=300k,seed=11"] {
         let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
         run(&mut source);

@@ -1,6 +1,7 @@
 //! Opens sources: captures, pipes, generated traffic, live interfaces.
 
 use crate::error::{Error, SourceError};
+use crate::protocols;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -49,7 +50,15 @@ impl DamageLog {
 
 /// Logs link types for which the filter expression has no meaning. Returns whether there are any.
 pub fn log_filter_errors(errors: &[FilterError]) -> bool {
-    errors.iter().for_each(|error| warn!(%error, "packets of this link type are filtered"));
+    for error in errors {
+        match error {
+            FilterError::LinkType { expression, link_type, message } => {
+                let link_type = protocols::link_type(*link_type);
+                warn!(%expression, error = %message, "the filter has no meaning for {link_type}; these packets are filtered");
+            }
+            error => warn!(%error, "packets are filtered"),
+        }
+    }
     !errors.is_empty()
 }
 

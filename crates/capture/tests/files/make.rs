@@ -49,7 +49,7 @@ pub fn read(source: &mut dyn Source) -> (Vec<Kept>, Vec<Error>) {
     }
 }
 
-/// Hands over at most so many octets at a time.
+/// Returns at most `octets` bytes per read.
 struct Pieces {
     bytes: std::io::Cursor<Vec<u8>>,
     octets: usize,

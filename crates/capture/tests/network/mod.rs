@@ -1,28 +1,27 @@
-//! A network namespace for a test, with two interfaces joined by a wire, and frames sent into it as
-//! they are.
+//! A network namespace for a test, with a veth pair, and raw frames sent through it.
 //!
-//! The namespace belongs to the thread of the test and what it starts, and is gone when they are.
-//! The kernel sends nothing in it: no addresses, no IPv6, no ARP.
+//! The namespace belongs to the thread of the test and to the processes that it starts, and is
+//! removed when they end. The kernel sends nothing in it: no addresses, no IPv6, no ARP.
 #![allow(dead_code)]
 
 use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The ends of the wire. What is sent into `LEFT` arrives at `RIGHT`.
+/// The ends of the pair. Frames sent into `LEFT` arrive at `RIGHT`.
 pub const LEFT: &str = "left";
 pub const RIGHT: &str = "right";
 
 /// Timeout of a test that waits for a condition; longer than any machine takes.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Takes this thread into a new namespace, with room for the largest frames. Prints the reason and
+/// Moves this thread into a new namespace; its interfaces carry the largest frames. Prints the reason and
 /// returns false where that is not permitted.
 pub fn network() -> bool {
     network_of(1, 65535)
 }
 
-/// The same with so many queues at both ends, and so large frames.
+/// The same, with this number of queues and this MTU (in bytes) at both ends.
 pub fn network_of(queues: u32, mtu: u32) -> bool {
     // SAFETY: the call takes no memory, and concerns this thread alone.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -34,7 +33,7 @@ pub fn network_of(queues: u32, mtu: u32) -> bool {
         return false;
     }
     for kind in ["all", "default"] {
-        // Without IPv6 in the kernel there is nothing to switch off.
+        // Fails in a kernel without IPv6, where nothing needs to be disabled.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{kind}/disable_ipv6"), "1");
     }
     let shape = format!("mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
@@ -46,8 +45,8 @@ pub fn network_of(queues: u32, mtu: u32) -> bool {
     true
 }
 
-/// Waits until what is sent into either end arrives: the kernel notices a little later that an end
-/// is up.
+/// Waits until frames sent into either end arrive: the kernel notices with a delay that an end is
+/// up.
 pub fn until_wired() {
     until("the wire carries frames", || {
         [LEFT, RIGHT].iter().all(|end| ip(&format!("link show dev {end}")).contains("state UP"))

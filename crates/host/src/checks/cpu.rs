@@ -26,7 +26,6 @@ pub fn check(machine: &Machine, nics: &[&Nic]) -> Vec<Finding> {
         None => Finding::unknown("turbo", MACHINE, "turbo: the kernel does not report it"),
     });
     findings.extend([realtime(machine), clock(machine), irqbalance(machine)]);
-    findings.extend(instructions(machine));
     if machine.is_virtual == Some(true) {
         let summary = "this is a virtual machine: its host schedules the CPUs, and some of these values may be wrong";
         findings.push(Finding::ok("virtual", MACHINE, summary));
@@ -194,14 +193,4 @@ fn irqbalance(machine: &Machine) -> Finding {
                 .with_commands(&["systemctl disable --now irqbalance".into()], "")
         }
     }
-}
-
-fn instructions(machine: &Machine) -> Option<Finding> {
-    let sets = machine.instructions.as_ref()?;
-    if sets.is_empty() {
-        let impact =
-            "The flow cache is searched without vector instructions, which costs little (docs/performance.md).";
-        return Some(Finding::new(Severity::Warning, "instructions", MACHINE, "no AVX2".into(), impact.into()));
-    }
-    Some(Finding::ok("instructions", MACHINE, format!("instruction sets: {}", sets.join(", "))))
 }
