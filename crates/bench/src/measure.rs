@@ -73,13 +73,15 @@ pub trait Work<L> {
 
 /// Runs `work` and returns its result and the CPU time of this thread, s.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-    };
-    let before = now();
+    let before_ns = thread_cpu_time_ns();
     let result = work();
-    (result, now() - before)
+    (result, (thread_cpu_time_ns() - before_ns) as f64 / 1e9)
+}
+
+/// CPU time of the calling thread, ns.
+pub fn thread_cpu_time_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Cases to compare; they run in turn on one load.

@@ -139,7 +139,7 @@ impl Metering {
     }
 
     /// Decodes and meters.
-    pub fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
+    fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
         for frame in frames {
             self.received += 1;
             if decode(&frame, &mut self.burst[self.filled]) {
@@ -166,7 +166,7 @@ impl Metering {
     }
 
     /// Checks that every packet is in a record, or was dropped and counted.
-    pub fn check(&self) -> Result<(), CountMismatch> {
+    fn check(&self) -> Result<(), CountMismatch> {
         let counters = self.meter.counters();
         let mut records = self.meter.live();
         records.merge(self.ended);

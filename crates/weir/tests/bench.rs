@@ -63,14 +63,14 @@ fn flows_and_hash_are_measured_beside_their_ceilings() {
 fn every_table_can_be_measured_and_loses_no_packet() {
     let (_, out, _) = parts(&weir(["bench", "--list"]));
     let tables: Vec<&str> = out.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(tables.len() >= 8, "{out}");
+    assert!(tables.len() >= 7, "{out}");
     let folder = tempfile::tempdir().unwrap();
     figures(&bench(&tables, folder.path()));
 }
 
 #[test]
 fn json_can_go_to_standard_output() {
-    let (code, out, err) = parts(&weir(["bench", "layout", "--quick", "--rounds", "1", "--json", "-"]));
+    let (code, out, err) = parts(&weir(["bench", "table", "--quick", "--rounds", "1", "--json", "-"]));
     assert_eq!(code, 0, "{err}");
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["tables"][0]["name"], "layout");
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["tables"][0]["name"], "table");
 }

@@ -1,7 +1,8 @@
 //! Consumer that takes frames from a source and counts them: the least that any consumer must do.
 
 use crate::error::Error;
-use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus, lock, thread_cpu_time_ns};
+use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus, lock};
+use crate::measure::thread_cpu_time_ns;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};

@@ -1,7 +1,8 @@
 //! Sink wrapper that records when flow records arrive and how much CPU time the exporter thread takes.
 
 use crate::error::Error;
-use crate::live::status::{ConsumerStatus, lock, thread_cpu_time_ns};
+use crate::live::status::{ConsumerStatus, lock};
+use crate::measure::thread_cpu_time_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -30,12 +30,6 @@ impl ConsumerStatus {
     }
 }
 
-/// CPU time of the calling thread, ns.
-pub fn thread_cpu_time_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// Locks a mutex whose content is valid at any moment, even after a panic of its holder.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

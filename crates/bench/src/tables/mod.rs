@@ -4,7 +4,6 @@ mod flow_index;
 pub mod hashes;
 mod rates;
 mod tcp;
-mod threads;
 
 use crate::error::Error;
 use crate::measure::Bench;
@@ -13,13 +12,12 @@ use crate::report::Table;
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
 /// Every table: its name, its question, and the function that measures it.
-pub const TABLES: [(&str, &str, Measure); 8] = [
+pub const TABLES: [(&str, &str, Measure); 7] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
     ("tcp", "cost of TCP analysis: traffic with and without losses, batches", tcp::table),
     ("table", "the flow index beside other hash tables, collisions", flow_index::table),
     ("hash", "the keyed hash beside the RSS hash of NICs", hashes::hash),
-    ("layout", "one core, two cores, stages split over two cores", threads::layout),
     ("flood", "every packet a new flow; a full flow cache; colliding keys", hashes::flood),
 ];
