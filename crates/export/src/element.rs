@@ -35,24 +35,6 @@ pub(crate) enum DataType {
 }
 
 impl DataType {
-    /// The name in the IANA registry.
-    #[cfg(test)]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OctetArray => "octetArray",
-            Self::Unsigned8 => "unsigned8",
-            Self::Unsigned16 => "unsigned16",
-            Self::Unsigned32 => "unsigned32",
-            Self::Unsigned64 => "unsigned64",
-            Self::Float64 => "float64",
-            Self::MacAddress => "macAddress",
-            Self::DateTimeMilliseconds => "dateTimeMilliseconds",
-            Self::DateTimeNanoseconds => "dateTimeNanoseconds",
-            Self::Ipv4Address => "ipv4Address",
-            Self::Ipv6Address => "ipv6Address",
-        }
-    }
-
     /// Full length, octets. The only octet array is a label stack entry without its TTL.
     const fn octets(self) -> u16 {
         match self {

@@ -5,8 +5,8 @@
 //! [`SinkCounters`](weir_ledger::SinkCounters) as exported, or as lost with a reason.
 //! Not done here: metering, timeouts, queues between threads.
 //!
-//! The list of fields (`fields.rs`) is the source of all formats; `docs/fields.md` is generated
-//! from it.
+//! The list of fields (`fields.rs`) is the source of all formats and of the tables in
+//! `docs/fields.md`.
 #![forbid(unsafe_code)]
 
 mod community_id;
@@ -27,7 +27,7 @@ mod tcp_connection_text;
 mod udp;
 mod uptime;
 
-pub use fields_page::{fields_markdown, fields_text};
+pub use fields_page::fields_text;
 pub use open::open;
 pub use sink::{Error, ExportOptions, Sink};
 pub use sink_spec::InvalidSink;

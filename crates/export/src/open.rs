@@ -5,7 +5,7 @@ use crate::ipfix_netflow9::{MAX_FILE_MESSAGE_BYTES, TemplateSink, Transport, Ver
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::Netflow5Sink;
 use crate::sink::{Error, ExportOptions, Sink};
-use crate::sink_spec::{CollectorFormat, FileFormat, SinkSpec};
+use crate::sink_spec::{Collector, InvalidSink};
 use crate::udp::UdpOutput;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
@@ -16,24 +16,59 @@ use crate::udp::UdpOutput;
 /// # Errors
 /// The specification is invalid, or the file or socket cannot be opened.
 pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
-    let parsed = SinkSpec::parse(spec).map_err(|invalid| Error::Spec { spec: spec.into(), invalid })?;
-    Ok(match parsed {
-        SinkSpec::File(FileFormat::Json, path) => Box::new(TextSink::create(spec, path, TextFormat::Json, options)?),
-        SinkSpec::File(FileFormat::Csv, path) => Box::new(TextSink::create(spec, path, TextFormat::Csv, options)?),
-        SinkSpec::File(FileFormat::Ipfix, path) => {
-            let transport = Transport::File(FileOutput::create(spec, path)?);
-            Box::new(TemplateSink::new(spec, Version::Ipfix, transport, MAX_FILE_MESSAGE_BYTES, options))
+    let invalid = |invalid| Error::Spec { spec: spec.into(), invalid };
+    let (scheme, rest) = spec.split_once(':').ok_or_else(|| invalid(InvalidSink::Scheme))?;
+    let path = || if rest.is_empty() { Err(invalid(InvalidSink::NoPath)) } else { Ok(rest) };
+    let connect = |default_port| {
+        let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::NoSlashes);
+        let collector = endpoint.and_then(|endpoint| Collector::parse(endpoint, default_port)).map_err(invalid)?;
+        match UdpOutput::connect(&collector.host, collector.port, collector.rate) {
+            Ok(udp) => Ok((udp, collector.mtu)),
+            Err(error) => Err(Error::Io { sink: spec.into(), error }),
         }
-        SinkSpec::Collector(format, collector) => {
-            let udp = UdpOutput::connect(&collector.host, collector.port, collector.rate)
-                .map_err(|error| Error::Io { sink: spec.into(), error })?;
-            let template_sink =
-                |version, udp| Box::new(TemplateSink::new(spec, version, Transport::Udp(udp), collector.mtu, options));
-            match format {
-                CollectorFormat::Ipfix => template_sink(Version::Ipfix, udp),
-                CollectorFormat::Netflow9 => template_sink(Version::Netflow9, udp),
-                CollectorFormat::Netflow5 => Box::new(Netflow5Sink::new(spec, udp, collector.mtu, options)),
-            }
+    };
+    let templates = |version, transport, mtu| Box::new(TemplateSink::new(spec, version, transport, mtu, options));
+    Ok(match scheme {
+        "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
+        "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
+        "ipfix" => {
+            let output = FileOutput::create(spec, path()?)?;
+            templates(Version::Ipfix, Transport::File(output), MAX_FILE_MESSAGE_BYTES)
         }
+        "ipfix+udp" => {
+            let (udp, mtu) = connect(4739)?;
+            templates(Version::Ipfix, Transport::Udp(udp), mtu)
+        }
+        "netflow9+udp" => {
+            let (udp, mtu) = connect(2055)?;
+            templates(Version::Netflow9, Transport::Udp(udp), mtu)
+        }
+        "netflow5+udp" => {
+            let (udp, mtu) = connect(9995)?;
+            Box::new(Netflow5Sink::new(spec, udp, mtu, options))
+        }
+        _ => return Err(invalid(InvalidSink::Scheme)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_sinks_are_rejected() {
+        use InvalidSink::*;
+        for (spec, expected) in [
+            ("", Scheme),
+            ("json", Scheme),
+            ("json:", NoPath),
+            ("xml:file", Scheme),
+            ("ipfix+udp:host", NoSlashes),
+            ("ipfix+tcp://host:4739", Scheme),
+            ("netflow7+udp://host", Scheme),
+        ] {
+            let error = open(spec, &ExportOptions::default()).err();
+            assert!(matches!(&error, Some(Error::Spec { invalid, .. }) if *invalid == expected), "{spec}: {error:?}");
+        }
+    }
 }

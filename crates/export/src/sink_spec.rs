@@ -1,4 +1,4 @@
-//! The syntax of sinks: `SCHEME:PATH` and `SCHEME://HOST[:PORT][?mtu=N&rate=N]`.
+//! The syntax of collectors in sinks: `HOST[:PORT][?mtu=N&rate=N]`. `open.rs` knows the schemes.
 
 use crate::element::MIN_MESSAGE_BYTES;
 use std::net::Ipv6Addr;
@@ -10,29 +10,6 @@ const DEFAULT_MTU: usize = 1420;
 const MAX_MTU: usize = 65_507;
 /// Default number of datagrams per second.
 const DEFAULT_RATE: u32 = 10_000;
-
-/// A sink specification.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SinkSpec<'a> {
-    File(FileFormat, &'a str),
-    Collector(CollectorFormat, Collector),
-}
-
-/// Formats of files and standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileFormat {
-    Json,
-    Csv,
-    Ipfix,
-}
-
-/// Formats of datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CollectorFormat {
-    Ipfix,
-    Netflow9,
-    Netflow5,
-}
 
 /// Destination and limits of datagrams.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,33 +69,9 @@ pub enum InvalidSink {
     Setting(String),
 }
 
-impl<'a> SinkSpec<'a> {
-    /// Parses a sink specification.
-    pub fn parse(spec: &'a str) -> Result<Self, InvalidSink> {
-        let (scheme, rest) = spec.split_once(':').ok_or(InvalidSink::Scheme)?;
-        let file = match scheme {
-            "json" => Some(FileFormat::Json),
-            "csv" => Some(FileFormat::Csv),
-            "ipfix" => Some(FileFormat::Ipfix),
-            _ => None,
-        };
-        if let Some(format) = file {
-            return if rest.is_empty() { Err(InvalidSink::NoPath) } else { Ok(Self::File(format, rest)) };
-        }
-        let (format, default_port) = match scheme {
-            "ipfix+udp" => (CollectorFormat::Ipfix, 4739),
-            "netflow9+udp" => (CollectorFormat::Netflow9, 2055),
-            "netflow5+udp" => (CollectorFormat::Netflow5, 9995),
-            _ => return Err(InvalidSink::Scheme),
-        };
-        let rest = rest.strip_prefix("//").ok_or(InvalidSink::NoSlashes)?;
-        Ok(Self::Collector(format, Collector::parse(rest, default_port)?))
-    }
-}
-
 impl Collector {
     /// Parses `HOST[:PORT][?mtu=N&rate=N]`. An IPv6 address has brackets.
-    fn parse(text: &str, default_port: u16) -> Result<Self, InvalidSink> {
+    pub fn parse(text: &str, default_port: u16) -> Result<Self, InvalidSink> {
         let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
         let (host, port) = split_port(endpoint)?;
         if host.is_empty() {
@@ -209,22 +162,6 @@ mod tests {
             ("host?mtu", Setting("mtu".into())),
         ] {
             assert_eq!(parse(text), Err(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn invalid_sinks_are_rejected() {
-        use InvalidSink::*;
-        for (spec, expected) in [
-            ("", Scheme),
-            ("json", Scheme),
-            ("json:", NoPath),
-            ("xml:file", Scheme),
-            ("ipfix+udp:host", NoSlashes),
-            ("ipfix+tcp://host:4739", Scheme),
-            ("netflow7+udp://host", Scheme),
-        ] {
-            assert_eq!(SinkSpec::parse(spec), Err(expected), "{spec}");
         }
     }
 }

@@ -49,34 +49,11 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
 /// caller checks the two SysUptime elements.
 pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
     let keep = |name: &str| {
-        let own = [
-            "packetSize",
-            "interArrival",
-            "tunnel",
-            "outer",
-            "approximate",
-            "queueLost",
-            "samplingPopulation",
-            "samplingSize",
-            "selectorAlgorithm",
-            "tcpU",
-            "tcpS",
-            "tcpF",
-            "tcpR",
-            "tcpP",
-            "tcpI",
-            "tcpA",
-            "tcpD",
-            "tcpO",
-            "tcpK",
-            "tcpZ",
-            "tcpM",
-            "tcpL",
-            "tcpH",
-            "ntop",
-        ];
+        let own = "packetSize interArrival tunnel outer approximate queueLost samplingPopulation \
+                   samplingSize selectorAlgorithm tcpU tcpS tcpF tcpR tcpP tcpI tcpA tcpD tcpO tcpK \
+                   tcpZ tcpM tcpL tcpH ntop";
         let ipfix_only = ["flowStartNanoseconds", "flowEndNanoseconds", "layer2OctetDeltaCount", "layer2SegmentId"];
-        !own.iter().any(|prefix| name.starts_with(prefix)) && !ipfix_only.contains(&name)
+        !own.split(' ').any(|prefix| name.starts_with(prefix)) && !ipfix_only.contains(&name)
     };
     unidirectional(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| keep(name)).collect()).collect()
 }
