@@ -135,20 +135,20 @@ pub(crate) fn payload_bytes(report: &TcpReport) -> u64 {
 
 /// Retransmitted segments, also those whose original was lost before the capture point. Duplicates
 /// do not count.
-pub(crate) fn retransmitted_segments(report: &TcpReport) -> u64 {
+pub fn retransmitted_segments(report: &TcpReport) -> u64 {
     use SegmentClass::{Retransmission, SynRetransmission, UnseenRetransmission};
     segments(report, &[Retransmission, UnseenRetransmission, SynRetransmission])
 }
 
 /// Segments that occupy sequence numbers: with payload, SYN or FIN. Duplicates, keep-alives and RST
 /// do not count.
-pub(crate) fn sequenced_segments(report: &TcpReport) -> u64 {
+pub fn sequenced_segments(report: &TcpReport) -> u64 {
     use SegmentClass::{InOrder, OutOfOrder, OutOfWindow, Syn, ZeroWindowProbe};
     segments(report, &[Syn, InOrder, OutOfOrder, ZeroWindowProbe, OutOfWindow]) + retransmitted_segments(report)
 }
 
 /// Duplicates with the same TTL and with another TTL.
-pub(crate) fn duplicate_segments(report: &TcpReport) -> u64 {
+pub fn duplicate_segments(report: &TcpReport) -> u64 {
     segments(report, &[SegmentClass::Duplicate, SegmentClass::RoutedDuplicate])
 }
 

@@ -33,7 +33,7 @@ mod totals;
 mod warnings;
 
 pub use comparison::{Comparison, RuleCounts};
-pub use connection::Connection;
+pub use connection::{Connection, duplicate_segments, retransmitted_segments, sequenced_segments};
 pub use explain::{ExplainError, Pass};
 pub use histogram::Histogram;
 pub use lookup::{LookupError, find_connection};

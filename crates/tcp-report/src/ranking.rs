@@ -32,51 +32,34 @@ pub enum SortOrder {
     Start,
 }
 
+/// Each order with its name and its description, in the sequence of the type.
+const ORDERS: [(SortOrder, &str, &str); 10] = [
+    (SortOrder::Retransmitted, "retransmitted", "share of retransmitted segments"),
+    (SortOrder::RetransmittedBytes, "retransmitted-bytes", "retransmitted octets"),
+    (SortOrder::Packets, "packets", "packets"),
+    (SortOrder::Bytes, "bytes", "payload octets"),
+    (SortOrder::Missing, "missing", "octets missing from the capture, between octets that are in it"),
+    (SortOrder::Duplicates, "duplicates", "packets duplicated by the capture"),
+    (SortOrder::OutOfOrder, "out-of-order", "out-of-order segments"),
+    (SortOrder::ZeroWindow, "zero-window", "zero-window announcements"),
+    (SortOrder::Rtt, "rtt", "round-trip time of the handshake, both sides together"),
+    (SortOrder::Start, "start", "time of the first packet, earliest first"),
+];
+
 impl SortOrder {
     /// All orders.
-    pub const ALL: [Self; 10] = [
-        Self::Retransmitted,
-        Self::RetransmittedBytes,
-        Self::Packets,
-        Self::Bytes,
-        Self::Missing,
-        Self::Duplicates,
-        Self::OutOfOrder,
-        Self::ZeroWindow,
-        Self::Rtt,
-        Self::Start,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        ORDERS.iter().map(|&(order, ..)| order)
+    }
 
     /// The name on the command line and in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Retransmitted => "retransmitted",
-            Self::RetransmittedBytes => "retransmitted-bytes",
-            Self::Packets => "packets",
-            Self::Bytes => "bytes",
-            Self::Missing => "missing",
-            Self::Duplicates => "duplicates",
-            Self::OutOfOrder => "out-of-order",
-            Self::ZeroWindow => "zero-window",
-            Self::Rtt => "rtt",
-            Self::Start => "start",
-        }
+        ORDERS[self as usize].1
     }
 
     /// What it ranks by, for people.
     pub fn description(self) -> &'static str {
-        match self {
-            Self::Retransmitted => "share of retransmitted segments",
-            Self::RetransmittedBytes => "retransmitted octets",
-            Self::Packets => "packets",
-            Self::Bytes => "payload octets",
-            Self::Missing => "octets missing from the capture, between octets that are in it",
-            Self::Duplicates => "packets duplicated by the capture",
-            Self::OutOfOrder => "out-of-order segments",
-            Self::ZeroWindow => "zero-window announcements",
-            Self::Rtt => "round-trip time of the handshake, both sides together",
-            Self::Start => "time of the first packet, earliest first",
-        }
+        ORDERS[self as usize].2
     }
 
     /// Connections of fewer packets are ranked last, unless [`crate::ReportOptions`] has another

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::files;
 use crate::run_status::RunStatus;
 use crate::signals::stop_signal;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -114,7 +114,11 @@ fn measure_and_write<R>(
         status = print((to_json(&report) + "\n").as_bytes());
     }
     if let Some((path, file)) = file {
-        status = status.and(write_json(path, file, &to_json(&report)));
+        let written = files::truncated(file).and_then(|mut file| file.write_all(to_json(&report).as_bytes()));
+        if let Err(error) = written {
+            error!(error = %Error::file(path, error), "cannot write the report");
+            status = RunStatus::Problems;
+        }
     }
     Ok((Some(report), status))
 }
@@ -128,14 +132,4 @@ fn date() -> String {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let (day, time) = units::utc(now_ns);
     format!("{day} {} UTC", &time[..5])
-}
-
-fn write_json(path: &Path, mut file: File, text: &str) -> RunStatus {
-    // A pipe cannot be truncated.
-    let truncated = if path.is_file() { file.set_len(0) } else { Ok(()) };
-    if let Err(error) = truncated.and_then(|()| file.write_all(text.as_bytes())) {
-        error!(error = %Error::file(path, error), "cannot write the report");
-        return RunStatus::Problems;
-    }
-    RunStatus::Success
 }

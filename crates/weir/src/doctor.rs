@@ -3,7 +3,7 @@
 use crate::arguments::Doctor;
 use crate::console::print;
 use crate::error::Error;
-use crate::findings::{self, line, section};
+use crate::findings::{self, line, sections};
 use crate::run_status::RunStatus;
 use serde_json::json;
 use std::path::Path;
@@ -96,12 +96,7 @@ fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: 
     if interfaces.is_empty() {
         line(&mut text, "no physical NIC: only the machine was checked");
     }
-    section(&mut text, findings, Severity::Critical, "CRITICAL: packets are lost, or counts are wrong");
-    section(&mut text, findings, Severity::Warning, "WARNING: costs performance, or will under load");
-    section(&mut text, findings, Severity::Unknown, "UNKNOWN");
-    if doctor.verbose {
-        section(&mut text, findings, Severity::Ok, "OK");
-    }
+    sections(&mut text, findings, "CRITICAL: packets are lost, or counts are wrong", doctor.verbose);
     line(&mut text, &format!("\n{}", counts(findings)));
     let fixable = |finding: &Finding| finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty());
     if !doctor.fix && findings.iter().any(fixable) {

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +67,14 @@ pub fn create(path: &Path) -> Result<File, Error> {
 pub fn open_without_truncation(path: &Path) -> Result<File, Error> {
     let file = File::options().write(true).create(true).truncate(false).open(path);
     file.map_err(|error| Error::file(path, error))
+}
+
+/// Empties a regular file. A pipe has no length.
+pub fn truncated(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// Decides whether two names are the same file.

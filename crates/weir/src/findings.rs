@@ -9,8 +9,18 @@ const COLUMNS: usize = 96;
 /// Most commands to show per finding.
 const COMMANDS_SHOWN: usize = 4;
 
+/// All findings by severity; those without a problem only if `verbose`.
+pub fn sections(text: &mut String, findings: &[Finding], critical: &str, verbose: bool) {
+    section(text, findings, Severity::Critical, critical);
+    section(text, findings, Severity::Warning, "WARNING: costs performance, or will under load");
+    section(text, findings, Severity::Unknown, "UNKNOWN");
+    if verbose {
+        section(text, findings, Severity::Ok, "OK");
+    }
+}
+
 /// Findings of one severity below a heading; nothing if there are none.
-pub fn section(text: &mut String, findings: &[Finding], severity: Severity, heading: &str) {
+fn section(text: &mut String, findings: &[Finding], severity: Severity, heading: &str) {
     let mut selected = findings.iter().filter(|finding| finding.severity == severity).peekable();
     if selected.peek().is_none() {
         return;

@@ -10,9 +10,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tracing::warn;
-use weir_capture::{Burst, FilterError, Input, LiveSource, Losses, Progress, Source};
+use weir_capture::{FilterError, Input, LiveSource, Source};
 
 /// Bursts between two checks of signals, sinks and progress.
 pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
@@ -88,7 +87,14 @@ pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
 /// Lists all sources that cannot be opened.
 pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<'static>, Error> {
     if let Some(live) = live(sources) {
-        return open_single_live(live, sources.len(), stop).map(Input::Live);
+        if sources.len() > 1 {
+            return Err(Error::LiveNotAlone(live.into()));
+        }
+        let mut queues = open_queues(live)?;
+        return match (queues.pop(), queues.is_empty()) {
+            (Some(source), true) => Ok(Input::Live(source)),
+            _ => Err(Error::SeveralQueues(live.into())),
+        };
     }
     let mut opened: Vec<Box<dyn Source + Send>> = Vec::new();
     let mut errors = Vec::new();
@@ -108,18 +114,6 @@ pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error>
         warn!("{live}: {notice}");
     }
     Ok(queues)
-}
-
-/// Opens live traffic for a command that reads with one thread and ends it at `stop`.
-fn open_single_live(live: &str, sources: usize, stop: &Arc<AtomicBool>) -> Result<Box<dyn LiveSource + Send>, Error> {
-    if sources > 1 {
-        return Err(Error::LiveNotAlone(live.into()));
-    }
-    let mut queues = open_queues(live)?;
-    match (queues.pop(), queues.is_empty()) {
-        (Some(source), true) => Ok(Box::new(StoppableSource { source, stop: stop.clone() })),
-        _ => Err(Error::SeveralQueues(live.into())),
-    }
 }
 
 fn open_source(source: &OsStr, stop: &Arc<AtomicBool>) -> Result<Box<dyn Source + Send>, SourceError> {
@@ -153,47 +147,6 @@ fn open_pipe(path: &Path) -> Option<File> {
         return None;
     };
     file.ok().filter(|file| file.metadata().is_ok_and(|metadata| !metadata.is_file()))
-}
-
-/// Live traffic that ends when `stop` is set.
-struct StoppableSource {
-    source: Box<dyn LiveSource + Send>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Source for StoppableSource {
-    fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
-        if self.stop.load(Ordering::Relaxed) {
-            self.source.stop();
-        }
-        self.source.fill(burst)
-    }
-
-    fn progress(&self) -> Progress {
-        self.source.progress()
-    }
-}
-
-impl LiveSource for StoppableSource {
-    fn set_poll_timeout(&mut self, timeout: Duration) {
-        self.source.set_poll_timeout(timeout);
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.source.now_ns()
-    }
-
-    fn latest_ns(&self) -> u64 {
-        self.source.latest_ns()
-    }
-
-    fn losses(&mut self) -> Losses {
-        self.source.losses()
-    }
-
-    fn stop(&mut self) {
-        self.source.stop();
-    }
 }
 
 /// A pipe whose input ends when `stop` is set.

@@ -38,9 +38,9 @@ pub struct Outputs {
 
 /// Opened outputs.
 pub struct OpenOutputs {
-    sinks: Vec<Box<dyn Sink + Send>>,
+    pub sinks: Vec<Box<dyn Sink + Send>>,
     /// Summary of the records of the first sink.
-    summary: Arc<Mutex<TrafficSummary>>,
+    pub summary: Arc<Mutex<TrafficSummary>>,
     stats: Option<File>,
 }
 
@@ -139,18 +139,6 @@ impl Outputs {
     }
 }
 
-impl OpenOutputs {
-    /// Takes the sinks out, once.
-    pub fn take_sinks(&mut self) -> Vec<Box<dyn Sink + Send>> {
-        std::mem::take(&mut self.sinks)
-    }
-
-    /// Summary of the records of the first sink.
-    pub fn summary(&self) -> &Arc<Mutex<TrafficSummary>> {
-        &self.summary
-    }
-}
-
 /// Prints the ledger on standard error if `wanted` or if it shows problems. A JSON log gets it as an event.
 pub fn print_ledger(ledger: &Ledger, wanted: bool) {
     let has_problems = has_problems(ledger);
@@ -173,8 +161,7 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
     let mut json = serde_json::to_vec_pretty(&ledger.json()).expect(LEDGER_IS_PLAIN);
     json.push(b'\n');
     let Some(mut file) = file else { return console::print(&json) };
-    let result = file.write_all(&json);
-    if let Err(error) = result {
+    if let Err(error) = file.write_all(&json) {
         error!(error = %Error::file(path, error), "cannot write the ledger");
         return RunStatus::Problems;
     }

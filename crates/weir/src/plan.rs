@@ -4,11 +4,11 @@ use crate::arguments::Plan as Arguments;
 use crate::console::print;
 use crate::doctor::{check_interface, open_root};
 use crate::error::{BenchReportProblem, Error};
-use crate::findings::{describe_machine, line, section};
+use crate::findings::{describe_machine, line, sections};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
-use weir_host::{Demand, LayoutMode, Machine, Plan, Severity, default_mpps_per_core, plan};
+use weir_host::{Demand, LayoutMode, Machine, Plan, default_mpps_per_core, plan};
 use weir_text::units;
 
 /// Share of the rate from memory that remains if the same core also receives the packets.
@@ -165,12 +165,7 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
             );
         }
     }
-    section(&mut text, &plan.findings, Severity::Critical, "CRITICAL: the machine is too small");
-    section(&mut text, &plan.findings, Severity::Warning, "WARNING: costs performance, or will under load");
-    section(&mut text, &plan.findings, Severity::Unknown, "UNKNOWN");
-    if verbose {
-        section(&mut text, &plan.findings, Severity::Ok, "OK");
-    }
+    sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);
     let verdict = if plan.fits() { "the machine is large enough, as far as known" } else { "the machine is too small" };
     line(&mut text, &format!("\n{verdict}; weir doctor checks its other settings"));
     text

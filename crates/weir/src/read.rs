@@ -11,7 +11,6 @@ use crate::settings::{settings, table_memory_error};
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, warn};
 use weir_capture::{Input, Source};
@@ -34,12 +33,10 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let mut open = outputs.open(&read.sinks, &stop)?;
     let streams_to_terminal = outputs.on_standard_output.is_some() && !outputs.table_on_standard_output();
     let progress = Progress::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
-    let exporter =
-        Exporter::new(open.take_sinks(), CpuAffinity::default(), BackPressure::Block).map_err(Error::Thread)?;
+    let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)
+        .map_err(Error::Thread)?;
     let pipeline = Pipeline::new(settings, exporter.handle()).map_err(|_| table_memory_error(&config))?;
-    // A signal is the regular end of live traffic, and an interruption of everything else.
-    let interrupt = if input::live(&sources).is_some() { Arc::default() } else { stop };
-    let run = meter(&mut source, pipeline, exporter, &interrupt, progress);
+    let run = meter(&mut source, pipeline, exporter, &stop, progress);
     let all_readers_left = run.closed_sinks == run.ledger.sinks.len();
     if run.no_sink_left && !all_readers_left {
         error!("all outputs have failed: the rest of the input was not read");
@@ -72,6 +69,9 @@ fn meter(
     let (mut damage, mut is_truncated, mut filter_failed) = (DamageLog::default(), false, false);
     let (mut interrupted, mut no_sink_left) = (false, false);
     let (mut closed_sinks, mut failed_sinks) = (0, 0);
+    // A signal is the regular end of live traffic, and an interruption of everything else.
+    let is_live = matches!(source, Input::Live(_));
+    let is_interrupted = || !is_live && stop.load(Ordering::Relaxed);
     let mut log_sink_errors = |errors: Vec<weir_export::Error>| {
         for error in errors {
             if error.is_closed_pipe() {
@@ -83,11 +83,16 @@ fn meter(
         }
     };
     for bursts in 1_u64.. {
+        if let Input::Live(live) = source
+            && stop.load(Ordering::Relaxed)
+        {
+            live.stop();
+        }
         match pipeline.process_burst(source) {
             Ok(true) => {}
             Ok(false) => break,
             // After a signal, a pipe may end within a packet.
-            Err(_) if stop.load(Ordering::Relaxed) => {}
+            Err(_) if is_interrupted() => {}
             Err(error) => {
                 is_truncated |= !matches!(error, weir_capture::Error::Live { .. });
                 damage.log(&error);
@@ -97,14 +102,14 @@ fn meter(
             log_sink_errors(exporter.take_errors());
             filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
             no_sink_left = exporter.all_sinks_failed();
-            interrupted = stop.load(Ordering::Relaxed);
+            interrupted = is_interrupted();
             if no_sink_left || interrupted {
                 break;
             }
             progress.update(source.progress(), || pipeline.account().ledger.packets.received);
         }
     }
-    interrupted |= stop.load(Ordering::Relaxed);
+    interrupted |= is_interrupted();
     filter_failed |= input::log_filter_errors(&pipeline.take_filter_errors());
     if is_truncated {
         warn!(

@@ -9,7 +9,8 @@ use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, Ledger, RefusalReason, SinkCounters, TrafficCounters};
 use weir_packet::Network;
-use weir_tcp::SegmentClass;
+use weir_tcp::{SegmentClass, TcpReport};
+use weir_tcp_report::{duplicate_segments, retransmitted_segments, sequenced_segments};
 use weir_text::units;
 
 /// Sums over the records of a run.
@@ -65,9 +66,7 @@ impl TrafficSummary {
         self.last_ns = self.last_ns.max(flow.end_ns());
         let protocol = if flow.network == Network::Layer2 { LAYER2 } else { usize::from(flow.protocol) };
         self.protocol_bytes[protocol] += flow.frame_bytes();
-        for report in flow.tcp.iter().flatten() {
-            self.tcp.add(|class| report.count(class).segments);
-        }
+        flow.tcp.iter().flatten().for_each(|report| self.tcp.add(report));
     }
 
     fn duration_ns(&self) -> u64 {
@@ -76,16 +75,12 @@ impl TrafficSummary {
 }
 
 impl TcpSummary {
-    fn add(&mut self, segments: impl Fn(SegmentClass) -> u64) {
-        use SegmentClass as Class;
-        let sum = |classes: &[Class]| classes.iter().map(|&class| segments(class)).sum::<u64>();
-        let retransmitted = sum(&[Class::Retransmission, Class::UnseenRetransmission, Class::SynRetransmission]);
-        self.segments += retransmitted
-            + sum(&[Class::Syn, Class::ZeroWindowProbe, Class::OutOfWindow, Class::InOrder, Class::OutOfOrder]);
-        self.retransmitted += retransmitted;
-        self.lost_before_capture += segments(Class::UnseenRetransmission);
-        self.duplicates += sum(&[Class::Duplicate, Class::RoutedDuplicate]);
-        self.unread += segments(Class::Unread);
+    fn add(&mut self, report: &TcpReport) {
+        self.segments += sequenced_segments(report);
+        self.retransmitted += retransmitted_segments(report);
+        self.lost_before_capture += report.count(SegmentClass::UnseenRetransmission).segments;
+        self.duplicates += duplicate_segments(report);
+        self.unread += report.count(SegmentClass::Unread).segments;
     }
 
     /// `None` if there is nothing to report.

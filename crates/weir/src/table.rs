@@ -7,7 +7,7 @@
 mod render;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
@@ -15,7 +15,7 @@ use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
 /// Keeps the largest flows until the end.
 pub struct Table {
-    largest: BinaryHeap<Reverse<Ranked>>,
+    largest: BTreeMap<Rank, FlowRecord>,
     /// Number of records to keep.
     limit: usize,
     /// All records so far.
@@ -29,36 +29,11 @@ pub struct Table {
 /// Order of the table: IP bytes, bytes on the wire, earlier start, earlier record.
 type Rank = (u64, u64, Reverse<u64>, Reverse<u64>);
 
-struct Ranked {
-    rank: Rank,
-    flow: FlowRecord,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.rank.cmp(&other.rank)
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl Eq for Ranked {}
-
 impl Table {
     /// A table of the `top` largest flows (0: all), folded to `columns` columns where possible.
     pub fn new(sink: &str, top: usize, output: Box<dyn Write + Send>, columns: Option<usize>) -> Self {
         Self {
-            largest: BinaryHeap::new(),
+            largest: BTreeMap::new(),
             limit: if top == 0 { usize::MAX } else { top },
             received: RecordTotals::default(),
             output,
@@ -72,11 +47,10 @@ impl Table {
         let rank = (bytes, flow.frame_bytes(), Reverse(flow.start_ns()), Reverse(self.received.flows));
         self.received.add(flow.packets(), flow.frame_bytes());
         if self.largest.len() < self.limit {
-            self.largest.push(Reverse(Ranked { rank, flow: *flow }));
-        } else if let Some(mut smallest) = self.largest.peek_mut()
-            && smallest.0.rank < rank
-        {
-            *smallest = Reverse(Ranked { rank, flow: *flow });
+            self.largest.insert(rank, *flow);
+        } else if self.largest.first_key_value().is_some_and(|(smallest, _)| *smallest < rank) {
+            self.largest.pop_first();
+            self.largest.insert(rank, *flow);
         }
     }
 }
@@ -92,8 +66,7 @@ impl Sink for Table {
         if received.flows == 0 {
             return Ok(());
         }
-        let shown = std::mem::take(&mut self.largest).into_sorted_vec();
-        let shown: Vec<FlowRecord> = shown.into_iter().map(|Reverse(ranked)| ranked.flow).collect();
+        let shown: Vec<FlowRecord> = std::mem::take(&mut self.largest).into_values().rev().collect();
         let text = render::table(&shown, received.flows, self.columns);
         match self.output.write_all(text.as_bytes()).and_then(|()| self.output.flush()) {
             Ok(()) => {

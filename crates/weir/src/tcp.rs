@@ -251,7 +251,7 @@ impl<'a> Outputs<'a> {
             fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
         }
         if let Some(path) = self.stats_path {
-            let file = open(path)?.map(truncated).transpose().map_err(|error| Error::file(path, error))?;
+            let file = open(path)?.map(files::truncated).transpose().map_err(|error| Error::file(path, error))?;
             self.stats = Some((path.into(), file));
         }
         Ok(self)
@@ -270,7 +270,7 @@ impl<'a> Outputs<'a> {
             match file {
                 Some(file) => write_file(
                     path,
-                    truncated(file)
+                    files::truncated(file)
                         .map(BufWriter::new)
                         .and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())),
                 ),
@@ -285,12 +285,4 @@ impl<'a> Outputs<'a> {
         }
         status.and(printed)
     }
-}
-
-/// Empties a regular file. A pipe has no length.
-fn truncated(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    Ok(file)
 }

@@ -102,8 +102,8 @@ pub enum EngineChoice {
 
 /// Parses what the connection list is sorted by.
 fn sort_order() -> impl TypedValueParser<Value = SortOrder> {
-    let values = SortOrder::ALL.map(|order| PossibleValue::new(order.name()).help(order.description()));
-    let order = |name: String| SortOrder::ALL.into_iter().find(|order| order.name() == name);
+    let values = SortOrder::all().map(|order| PossibleValue::new(order.name()).help(order.description()));
+    let order = |name: String| SortOrder::all().find(|order| order.name() == name);
     PossibleValuesParser::new(values).map(move |name| order(name).expect("only names of orders are possible"))
 }
 

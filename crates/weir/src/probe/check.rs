@@ -52,8 +52,8 @@ pub fn describe(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String
             probe.metering_threads()
         ),
     };
-    fact("pipelines", format!("{pipelines}, on cores: {}", placement.threads_text()));
-    fact("export", format!("on cores: {}", placement.export_text()));
+    fact("pipelines", format!("{pipelines}, on cores: {}", placement.text(&placement.threads)));
+    fact("export", format!("on cores: {}", placement.text(&placement.export)));
     let meter = settings.meter;
     let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
     fact("flows", format!("{} per {per}", meter.flows));

@@ -80,9 +80,13 @@ pub fn run(given: &Probe) -> Result<RunStatus, Error> {
     privileges::drop_to(&probe.user)?;
     let placement = &groups.placement;
     if !(placement.threads.is_empty() || placement.reason.is_empty()) {
-        info!(cores = placement.threads_text(), export_cores = placement::list(&placement.export), "cores assigned");
+        info!(
+            cores = placement.text(&placement.threads),
+            export_cores = placement::list(&placement.export),
+            "cores assigned"
+        );
     }
-    let mut running = start::start(&probe, &settings, groups, open.take_sinks())?;
+    let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();
 
     let mut monitor = Monitor::new(&probe);
@@ -94,7 +98,7 @@ pub fn run(given: &Probe) -> Result<RunStatus, Error> {
         }
         std::thread::sleep(CHECK_INTERVAL);
         if reload.swap(false, Ordering::Relaxed) {
-            reloader.reload(&mut running.probe, open.summary());
+            reloader.reload(&mut running.probe, &open.summary);
         }
         if let Some(status) = monitor.update(&running.probe) {
             service.status(&status);

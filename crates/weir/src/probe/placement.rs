@@ -80,17 +80,8 @@ impl Placement {
         Ok(Self { threads, export: as_cores(&chosen.export), reason: reason.join(", ") })
     }
 
-    /// Cores of the capture and metering threads as text.
-    pub fn threads_text(&self) -> String {
-        self.with_reason(&self.threads)
-    }
-
-    /// Cores of the export threads as text.
-    pub fn export_text(&self) -> String {
-        self.with_reason(&self.export)
-    }
-
-    fn with_reason(&self, cores: &[usize]) -> String {
+    /// Some of these cores as text, with the reason.
+    pub fn text(&self, cores: &[usize]) -> String {
         let list = list(cores);
         if self.reason.is_empty() { list } else { format!("{list} ({})", self.reason) }
     }
