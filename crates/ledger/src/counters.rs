@@ -56,7 +56,7 @@ impl TrafficCounters {
 
 /// Load shedding under overload (docs/overload.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Overload {
+pub struct OverloadCounters {
     /// Current level; the highest one of several pipelines. 0 without overload.
     pub level: u8,
     /// Time of the last change of level, ns since 1970-01-01 UTC; 0 if the level never changed.
@@ -71,7 +71,7 @@ pub struct Overload {
     pub sampled_flows: u64,
 }
 
-impl Overload {
+impl OverloadCounters {
     pub(crate) fn merge(&mut self, other: Self) {
         // The highest level, and the latest time at which a pipeline reached it.
         (self.level, self.since_ns) = (self.level, self.since_ns).max((other.level, other.since_ns));

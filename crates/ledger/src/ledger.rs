@@ -1,6 +1,6 @@
 //! The ledger of a run: its counters, the equations that must hold, and its JSON form.
 
-use crate::counters::{Overload, RecordTotals, SinkCounters, TrafficCounters};
+use crate::counters::{OverloadCounters, RecordTotals, SinkCounters, TrafficCounters};
 use crate::reasons::{PacketAnomaly, ReasonCounters, RefusalReason};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Ledger {
     /// Flow records in the flow cache.
     pub live: RecordTotals,
     /// Load shedding.
-    pub overload: Overload,
+    pub overload: OverloadCounters,
     /// Flow records by outcome, one entry per sink.
     pub sinks: Vec<SinkCounters>,
 }
@@ -122,7 +122,7 @@ impl Ledger {
             ethertypes: BTreeMap<String, u64>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             link_types: &'a BTreeMap<u16, u64>,
-            overload: Overload,
+            overload: OverloadCounters,
             sinks: &'a [SinkCounters],
             balanced: bool,
         }

@@ -5,7 +5,7 @@ use crate::group_state::GroupState;
 use crate::indirection_table::{IndirectionTable, even};
 use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
-use crate::reader::Reader;
+use crate::reading_stage::ReadingStage;
 use crate::settings::BackPressure;
 use crate::sync::lock;
 use rtrb::Producer;
@@ -70,7 +70,7 @@ impl Dispatcher {
 
     /// Sends the packets of a burst. If a queue is full, waits or drops packets, which the reader
     /// counts.
-    pub fn send(&mut self, packets: &mut [Packet], reader: &mut Reader) {
+    pub fn send(&mut self, packets: &mut [Packet], reader: &mut ReadingStage) {
         let Some(partitioner) = &mut self.partitioner else {
             return push(&mut self.queues[0], packets.iter(), self.back_pressure, &mut self.sent[0], reader);
         };
@@ -125,7 +125,7 @@ impl Dispatcher {
     }
 
     /// Updates the losses of a source and sends a snapshot to all meters.
-    pub fn update_losses(&mut self, reader: &mut Reader, source: &mut dyn LiveSource) {
+    pub fn update_losses(&mut self, reader: &mut ReadingStage, source: &mut dyn LiveSource) {
         // Nearly full: more than three quarters.
         let nearly_full = self.queues.iter().any(|queue| queue.slots() < PACKET_QUEUE / 4);
         let snapshot = reader.update_losses(source, nearly_full);
@@ -164,7 +164,7 @@ fn push<'a>(
     mut packets: impl Iterator<Item = &'a Packet> + Clone,
     back_pressure: BackPressure,
     sent: &mut u64,
-    reader: &mut Reader,
+    reader: &mut ReadingStage,
 ) {
     let mut left = packets.clone().count();
     while left > 0 {

@@ -4,9 +4,9 @@
 //! run. The ledger balances at the end; otherwise [`Ledger::check`](weir_ledger::Ledger::check)
 //! reports the difference.
 //!
-//! The hot path is [`Pipeline::process_burst`]: source -> burst of frames -> `Reader` (admission,
-//! decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`]. A [`Probe`]
-//! runs it on several threads. In a worker group with several meters, `Dispatcher` and `MeterInput`
+//! The hot path is [`Pipeline::process_burst`]: source -> burst of frames -> `ReadingStage`
+//! (admission, decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`]. A
+//! [`Probe`] runs it on several threads. In a worker group with several meters, `Dispatcher` and `MeterInput`
 //! connect the stages, and the `Rebalancer` keeps the load of the meters even.
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ mod meter_input;
 mod metering_stage;
 mod pipeline;
 mod probe;
-mod reader;
+mod reading_stage;
 mod rebalancer;
 mod record_annotator;
 mod record_output;
@@ -44,10 +44,10 @@ pub use account::Account;
 pub use control_mailbox::PipelineError;
 pub use export_handle::ExportHandle;
 pub use exporter::{Exporter, SinkChange};
-pub use load_shedder::{LevelSettings, Overload};
+pub use load_shedder::{LevelSettings, OverloadPolicy};
 pub use pipeline::Pipeline;
 pub use probe::{FinalReport, Probe};
 pub use self_traffic::SelfTrafficFilter;
 pub use settings::{BackPressure, Settings};
 pub use thread::CpuAffinity;
-pub use worker_group::{LoadBalance, PipelineStatus, ReceiveQueue, WorkerGroup};
+pub use worker_group::{GroupStatus, LoadBalance, ReceiveQueue, WorkerGroupSpec};

@@ -20,10 +20,10 @@ const HIGH_LOSS_ONE_IN: u64 = 100;
 
 /// What a pipeline does when more packets arrive than it can meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overload {
+pub enum OverloadPolicy {
     /// Drop packets and count them.
     #[default]
-    Drop,
+    Lose,
     /// Shed load level by level, and resume level by level. Affects only live sources: captures
     /// wait.
     Shed,
@@ -65,11 +65,11 @@ pub(crate) struct LoadShedder {
 
 impl LoadShedder {
     /// A shedder on level 0, or on a fixed level.
-    pub fn new(overload: Overload) -> Self {
+    pub fn new(overload: OverloadPolicy) -> Self {
         let (level, controller) = match overload {
-            Overload::Drop => (0, None),
-            Overload::Shed => (0, Some(LevelController::new())),
-            Overload::Level(level) => (level, None),
+            OverloadPolicy::Lose => (0, None),
+            OverloadPolicy::Shed => (0, Some(LevelController::new())),
+            OverloadPolicy::Level(level) => (level, None),
         };
         Self { level, controller, updated_ns: 0, read: 0, lost: 0 }
     }

@@ -176,8 +176,8 @@ impl SnapshotReceiver {
 mod tests {
     use super::*;
 
-    fn snapshot(settled_ns: u64, lost: u64) -> LossSnapshot {
-        LossSnapshot { settled_ns, latest_ns: settled_ns, lost, ..LossSnapshot::default() }
+    fn snapshot(complete_until_ns: u64, lost: u64) -> LossSnapshot {
+        LossSnapshot { complete_until_ns, latest_ns: complete_until_ns, lost, ..LossSnapshot::default() }
     }
 
     #[test]

@@ -22,10 +22,11 @@ pub(crate) struct LossCounter {
     is_idle: bool,
 }
 
-/// What is known of a live source between two bursts.
-pub(crate) struct LossUpdate {
+/// Losses and times of a live source between two bursts; a `LossSnapshot` adds the levels of load
+/// shedding.
+pub(crate) struct LossMeasurement {
     /// All packets stamped before this time were read, or lost and counted.
-    pub settled_ns: u64,
+    pub complete_until_ns: u64,
     /// No packet received so far has a later time.
     pub latest_ns: u64,
     /// Packets lost so far: by the NIC, by the kernel and in Weir's own queues.
@@ -55,9 +56,9 @@ impl LossCounter {
     }
 
     /// Adds the new losses of a source to the packet counters. Lost octets are not known.
-    pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossUpdate {
+    pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossMeasurement {
         // Before `losses`: packets lost after this call have a later time.
-        let settled_ns = source.now_ns().max(self.newest_ns);
+        let complete_until_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.losses());
         let losses = self.losses;
         let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.ring - before.ring];
@@ -70,6 +71,6 @@ impl LossCounter {
         // time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
-        LossUpdate { settled_ns, latest_ns, lost, read: packets.received - lost }
+        LossMeasurement { complete_until_ns, latest_ns, lost, read: packets.received - lost }
     }
 }

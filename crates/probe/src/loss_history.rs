@@ -22,14 +22,14 @@ const EPISODES: usize = 1024;
 /// CPUs of the kernel may deliver packets out of order, and report losses late, by this time.
 const SLACK_NS: u64 = 10_000_000;
 
-/// What a reader knows about its losses between two bursts.
+/// What a reader sends to the meters between two bursts: its losses and levels of load shedding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LossSnapshot {
     /// Number of the last request that this snapshot answers.
     pub request: u64,
     /// All packets stamped before this time were delivered, or lost and counted; ns since
     /// 1970-01-01 UTC. At least the time of the newest packet read.
-    pub settled_ns: u64,
+    pub complete_until_ns: u64,
     /// No packet received so far has a later time.
     pub latest_ns: u64,
     /// Packets lost so far: by the NIC, the kernel, the source and on the way to the meter.
@@ -84,9 +84,9 @@ impl LossHistory {
             last.end_ns = snapshot.latest_ns.max(last.min_end_ns);
         }
         // The clock may have been set back.
-        let start_ns = previous.settled_ns.min(snapshot.settled_ns);
+        let start_ns = previous.complete_until_ns.min(snapshot.complete_until_ns);
         if snapshot.levels[1] > 0 {
-            let end_ns = snapshot.settled_ns.max(previous.settled_ns);
+            let end_ns = snapshot.complete_until_ns.max(previous.complete_until_ns);
             self.add_span(LevelSpan { start_ns, end_ns, levels: snapshot.levels });
         }
         let lost = snapshot.lost.saturating_sub(previous.lost);
@@ -161,7 +161,7 @@ impl LossHistory {
 
     /// Whether all losses up to a time are known. Without snapshots there are none: a file.
     pub fn covers(&self, time_ns: u64) -> bool {
-        !self.is_live || time_ns <= self.newest.settled_ns
+        !self.is_live || time_ns <= self.newest.complete_until_ns
     }
 
     /// Number of the last request that was answered.
@@ -189,7 +189,7 @@ mod tests {
 
     /// A snapshot at a time in ms, of a reader that has read everything received.
     fn snapshot(at: u64, lost: u64) -> LossSnapshot {
-        LossSnapshot { settled_ns: at * MS, latest_ns: at * MS, lost, ..LossSnapshot::default() }
+        LossSnapshot { complete_until_ns: at * MS, latest_ns: at * MS, lost, ..LossSnapshot::default() }
     }
 
     fn history_of(snapshots: &[LossSnapshot]) -> LossHistory {

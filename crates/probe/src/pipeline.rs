@@ -1,7 +1,7 @@
 //! A pipeline that runs to completion on one thread: capture, decode and meter.
 //!
 //! ```text
-//! source -> frames -> Reader -> packets -> MeteringStage -> flow records -> ExportHandle -> sinks
+//! source -> frames -> ReadingStage -> packets -> MeteringStage -> flow records -> ExportHandle -> sinks
 //! ```
 //! This is the hot path of the whole program. Per packet it counts, decodes and updates a flow; it
 //! allocates nothing, takes no lock and makes no system call. Records leave it in batches.
@@ -10,7 +10,7 @@ use crate::account::Account;
 use crate::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
-use crate::reader::{PacketBurst, Reader};
+use crate::reading_stage::{PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
 use weir_capture::{BURST, FilterError, Input};
@@ -18,7 +18,7 @@ use weir_packet::Packet;
 
 /// A pipeline for one source, or for several sources one after another.
 pub struct Pipeline {
-    reader: Reader,
+    reader: ReadingStage,
     packets: PacketBurst,
     metering: MeteringStage,
 }
@@ -32,7 +32,7 @@ impl Pipeline {
         Ok(Self {
             metering: MeteringStage::new(&settings, handle, LossHistories::same_thread())?,
             packets: Box::new([Packet::default(); BURST]),
-            reader: Reader::new(&settings),
+            reader: ReadingStage::new(&settings),
         })
     }
 

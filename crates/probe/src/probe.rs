@@ -13,7 +13,7 @@ use crate::exporter::{Exporter, SinkChange};
 use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
-use crate::worker_group::{GroupContext, PipelineStatus, Reply, RunningGroup, WorkerGroup, WorkerThread};
+use crate::worker_group::{GroupContext, GroupStatus, Reply, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
 use std::iter::zip;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ pub struct FinalReport {
     /// The ledger of everything.
     pub ledger: Ledger,
     /// The last status of every worker group.
-    pub pipelines: Vec<PipelineStatus>,
+    pub pipelines: Vec<GroupStatus>,
     /// Errors of sinks that [`Probe::take_sink_errors`] has not returned.
     pub sink_errors: Vec<Error>,
 }
@@ -54,7 +54,7 @@ impl Probe {
     /// # Errors
     /// The system has too little memory or cannot start a thread.
     pub fn start(
-        groups: Vec<WorkerGroup>,
+        groups: Vec<WorkerGroupSpec>,
         settings: Settings,
         sinks: Vec<Box<dyn Sink + Send>>,
         sink_affinity: CpuAffinity,
@@ -86,7 +86,7 @@ impl Probe {
 
     /// The current ledger, and the status of every worker group. Waits until each thread has come
     /// to the end of a burst, at most 1 s.
-    pub fn status(&self) -> (Ledger, Vec<PipelineStatus>) {
+    pub fn status(&self) -> (Ledger, Vec<GroupStatus>) {
         let mut pipelines = Vec::new();
         let ledger = self.exporter.ledger_from(|| {
             pipelines = self.pipelines();
@@ -95,7 +95,7 @@ impl Probe {
         (ledger, pipelines)
     }
 
-    fn pipelines(&self) -> Vec<PipelineStatus> {
+    fn pipelines(&self) -> Vec<GroupStatus> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         // A flow on its way between two meters would be in no account.
         let rebalancers = self.groups.iter().filter_map(RunningGroup::rebalancer);

@@ -1,7 +1,7 @@
 //! Annotates flow records with what is missing from them: packets lost, packets not sampled, TCP
 //! analysis skipped and small flows aggregated while the flow was active.
 
-use crate::load_shedder::{LevelSettings, Overload};
+use crate::load_shedder::{LevelSettings, OverloadPolicy};
 use crate::loss_channel::LossHistories;
 use crate::settings::Settings;
 use weir_flow::{Approximate, FlowRecord};
@@ -15,14 +15,14 @@ pub(crate) struct RecordAnnotator {
     base_level: u8,
     sample_one_in: u32,
     /// Counts records that lack something.
-    pub counters: ledger::Overload,
+    pub counters: ledger::OverloadCounters,
 }
 
 impl RecordAnnotator {
     pub fn new(settings: &Settings, histories: LossHistories) -> Self {
-        let base_level = if let Overload::Level(level) = settings.overload { level } else { 0 };
+        let base_level = if let OverloadPolicy::Level(level) = settings.overload { level } else { 0 };
         let sample_one_in = settings.sample_one_in.max(1);
-        Self { histories, base_level, sample_one_in, counters: ledger::Overload::default() }
+        Self { histories, base_level, sample_one_in, counters: ledger::OverloadCounters::default() }
     }
 
     /// The current level: the highest of all readers.

@@ -1,6 +1,6 @@
 //! Settings of pipelines.
 
-use crate::load_shedder::Overload;
+use crate::load_shedder::OverloadPolicy;
 use crate::self_traffic::SelfTrafficFilter;
 use weir_capture::PacketFilter;
 
@@ -20,17 +20,17 @@ pub struct Settings {
     /// Datagrams of our own sinks, which are not metered and count as filtered.
     pub self_traffic: SelfTrafficFilter,
     /// What to do when more packets arrive than can be metered.
-    pub overload: Overload,
+    pub overload: OverloadPolicy,
     /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
     /// sample fewer.
     pub sample_one_in: u32,
 }
 
-/// What a pipeline does when a sink is slower than it is.
+/// What a thread does when the queue to a sink, or from a reading to a metering thread, is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackPressure {
-    /// Wait for the sink; the source waits, too. For captures.
+    /// Wait until it has free slots; the source waits, too. For captures.
     Block,
-    /// Drop the records for that sink and count them. For live traffic, which does not wait.
+    /// Drop the records or packets and count them. For live traffic, which does not wait.
     Drop,
 }

@@ -2,8 +2,8 @@
 //! reading or metering (split).
 //!
 //! ```text
-//! fused    source -> Reader -> MeteringStage
-//! split    source -> Reader -> Dispatcher -> queues -> MeterInput -> MeteringStage
+//! fused    source -> ReadingStage -> MeteringStage
+//! split    source -> ReadingStage -> Dispatcher -> queues -> MeterInput -> MeteringStage
 //! ```
 
 use crate::control_mailbox::ControlMailbox;
@@ -12,7 +12,7 @@ use crate::loss_channel::LossHistories;
 use crate::meter_input::MeterInput;
 use crate::metering_stage::MeteringStage;
 use crate::pipeline::Pipeline;
-use crate::reader::{PacketBurst, Reader};
+use crate::reading_stage::{PacketBurst, ReadingStage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -76,7 +76,7 @@ pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: 
 /// Reads and decodes packets and sends them to the meters.
 pub(crate) fn run_reader(
     mut source: Input<'_>,
-    mut reader: Reader,
+    mut reader: ReadingStage,
     mut dispatcher: Dispatcher,
     mailbox: &ControlMailbox,
     mut stop: StopSignal,

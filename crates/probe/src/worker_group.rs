@@ -7,7 +7,7 @@ use crate::exporter::Exporter;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::pipeline::Pipeline;
-use crate::reader::Reader;
+use crate::reading_stage::ReadingStage;
 use crate::rebalancer::Rebalancer;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
@@ -24,8 +24,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_capture::{Input, POLL_TIMEOUT};
 
-/// Receive queues that are processed together, and the cores for it.
-pub struct WorkerGroup {
+/// Specification of a worker group: receive queues that are processed together, and the CPU
+/// affinity of each thread.
+pub struct WorkerGroupSpec {
     /// The name in messages: `af_packet:eth0@1`.
     pub name: String,
     /// A thread for each queue reads it.
@@ -46,8 +47,8 @@ pub struct ReceiveQueue {
 
 /// What a worker group reports.
 #[derive(Debug, Default)]
-pub struct PipelineStatus {
-    /// See [`WorkerGroup::name`].
+pub struct GroupStatus {
+    /// See [`WorkerGroupSpec::name`].
     pub name: String,
     /// The newest account that is known.
     pub account: Account,
@@ -119,8 +120,8 @@ impl RunningGroup {
     ///
     /// # Errors
     /// The system has too little memory or cannot start a thread.
-    pub fn start(group: WorkerGroup, context: &GroupContext<'_>) -> io::Result<Self> {
-        let WorkerGroup { name, queues, meters } = group;
+    pub fn start(group: WorkerGroupSpec, context: &GroupContext<'_>) -> io::Result<Self> {
+        let WorkerGroupSpec { name, queues, meters } = group;
         let poll_timeout = if context.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
         let queues = queues.into_iter().map(|ReceiveQueue { mut source, affinity }| {
             source.live().into_iter().for_each(|live| live.set_poll_timeout(poll_timeout));
@@ -131,7 +132,7 @@ impl RunningGroup {
         if meters.is_empty() {
             running.start_fused(queues, context)
         } else {
-            running.start_split(queues, meters, poll_timeout, context)
+            running.start_separate_threads(queues, meters, poll_timeout, context)
         }
     }
 
@@ -151,7 +152,7 @@ impl RunningGroup {
         Ok(self)
     }
 
-    fn start_split(
+    fn start_separate_threads(
         mut self,
         queues: Vec<(Input<'static>, CpuAffinity)>,
         meters: Vec<CpuAffinity>,
@@ -174,7 +175,7 @@ impl RunningGroup {
             })?);
         }
         for ((number, (source, affinity)), dispatcher) in zip(zip(reader_numbers, queues), connections.dispatchers) {
-            let (reader, stop) = (Reader::new(&settings), context.stop_signal());
+            let (reader, stop) = (ReadingStage::new(&settings), context.stop_signal());
             self.readers.push(WorkerThread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |mailbox: &ControlMailbox| worker::run_reader(source, reader, dispatcher, mailbox, stop))
             })?);
@@ -198,7 +199,7 @@ impl RunningGroup {
     ///
     /// # Panics
     /// If a thread has panicked.
-    pub fn join(mut self) -> PipelineStatus {
+    pub fn join(mut self) -> GroupStatus {
         let join = |worker: WorkerThread| {
             worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             (worker.mailbox.last_report(), ReplyState::Finished)
@@ -209,7 +210,7 @@ impl RunningGroup {
     }
 
     /// The status of the group, from the reports of its threads.
-    pub fn status(&self, mut readers: Vec<Reply>, mut meters: Vec<Reply>) -> PipelineStatus {
+    pub fn status(&self, mut readers: Vec<Reply>, mut meters: Vec<Reply>) -> GroupStatus {
         let sum = |replies: &[Reply]| {
             let mut sum = Account::default();
             replies.iter().for_each(|(report, _)| sum.merge(&report.account));
@@ -225,7 +226,7 @@ impl RunningGroup {
             moved_buckets: rebalancer.counters().moved_buckets(),
         });
         readers.append(&mut meters);
-        PipelineStatus {
+        GroupStatus {
             name: self.name.clone(),
             account,
             cpu_time_ns: readers.iter().map(|(report, _)| report.cpu_time_ns).collect(),

@@ -4,7 +4,7 @@ use crate::arguments::{KeyField, Metering, TableFull};
 use crate::error::Error;
 use weir_capture::PacketFilter;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
-use weir_probe::{Overload, SelfTrafficFilter, Settings};
+use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
 use weir_text::units;
 
 /// Settings of a pipeline that reads captures; `weir probe` changes those of live traffic.
@@ -37,7 +37,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         decode: weir_packet::DecodeOptions { decapsulate: metering.decap },
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),
-        overload: Overload::Drop,
+        overload: OverloadPolicy::Lose,
         sample_one_in: 1,
     })
 }

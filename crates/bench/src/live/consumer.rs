@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_capture::{Input, LiveSource, PacketFilter};
 use weir_export::ExportOptions;
 use weir_flow::Config;
-use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroup};
+use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroupSpec};
 
 /// Capture filter of [`ConsumerKind::Filter`]; it matches every IP packet.
 pub const FILTER: &str = "ip or ip6";
@@ -84,7 +84,7 @@ impl Consumer {
         let sink = Box::new(MeasuringSink::new(inner, stats.clone()));
         let meters = if kind == ConsumerKind::Split { vec![meter_affinity] } else { vec![] };
         let queue = ReceiveQueue { source: Input::Live(source), affinity: capture_affinity };
-        let group = WorkerGroup { name: "queue".into(), queues: vec![queue], meters };
+        let group = WorkerGroupSpec { name: "queue".into(), queues: vec![queue], meters };
         let exporter_affinity = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
         let probe = Probe::start(vec![group], settings, vec![sink], exporter_affinity, BackPressure::Drop)
             .map_err(Error::Thread)?;

@@ -6,7 +6,7 @@ use crate::exporter::Exporter;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::pipeline::Pipeline;
-use crate::reader::Reader;
+use crate::reading_stage::ReadingStage;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
@@ -84,7 +84,7 @@ fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec
             scope.spawn(move || worker::run_meter(metering, input, false, &ControlMailbox::default()));
         }
         for (source, dispatcher) in sources.into_iter().zip(connections.dispatchers) {
-            let (reader, stop) = (Reader::new(&settings), StopSignal::new(Arc::default()));
+            let (reader, stop) = (ReadingStage::new(&settings), StopSignal::new(Arc::default()));
             scope.spawn(move || worker::run_reader(source, reader, dispatcher, &ControlMailbox::default(), stop));
         }
         loop {

@@ -5,7 +5,7 @@ use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFO
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use weir_probe::Overload;
+use weir_probe::OverloadPolicy;
 use weir_text::units::parse_duration;
 
 /// Meter live traffic continuously and export flow records to collectors and files
@@ -43,7 +43,7 @@ pub struct Probe {
     /// records of small new flows, then sampling) and restore it when the load falls. lose: keep full detail and count lost
     /// packets. 0 to 12: stay at this overload level (docs/overload.md)
     #[arg(long, value_name = "POLICY", default_value = "shed", value_parser = parse_overload, help_heading = OVERLOAD)]
-    pub overload: Overload,
+    pub overload: OverloadPolicy,
 
     /// Packet sampling: meter one packet in N, chosen at random (1 to 16383; suffix k). Records carry the sampling rate and
     /// have no TCP analysis

@@ -1,6 +1,6 @@
 //! Option values that are more than a plain number or word.
 
-use weir_probe::Overload;
+use weir_probe::OverloadPolicy;
 use weir_text::units::{ParseError, parse_number};
 
 /// Why an option value is invalid.
@@ -25,11 +25,11 @@ const LARGEST_POPULATION: u64 = (1 << 14) - 1;
 const MOST_CORES: usize = 1024;
 
 /// Parses `--overload`: `shed`, `lose` or a level.
-pub fn parse_overload(text: &str) -> Result<Overload, InvalidValue> {
+pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
     match (text, text.parse::<u8>()) {
-        ("shed", _) => Ok(Overload::Shed),
-        ("lose", _) => Ok(Overload::Drop),
-        (_, Ok(level)) if level <= HIGHEST_LEVEL => Ok(Overload::Level(level)),
+        ("shed", _) => Ok(OverloadPolicy::Shed),
+        ("lose", _) => Ok(OverloadPolicy::Lose),
+        (_, Ok(level)) if level <= HIGHEST_LEVEL => Ok(OverloadPolicy::Level(level)),
         _ => Err(InvalidValue::Overload),
     }
 }

@@ -9,7 +9,7 @@ use crate::read::log_sink_failure;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::{error, warn};
 use weir_ledger::Ledger;
-use weir_probe::PipelineStatus;
+use weir_probe::GroupStatus;
 
 /// Most frequent warnings about lost records.
 const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// Logs errors of a pipeline's source.
-    pub fn log_source_errors(&mut self, pipeline: &PipelineStatus) {
+    pub fn log_source_errors(&mut self, pipeline: &GroupStatus) {
         let name = pipeline.name.as_str();
         for error in &pipeline.errors {
             self.has_problems = true;

@@ -2,15 +2,15 @@
 
 use tracing::{info, warn};
 use weir_ledger as ledger;
-use weir_probe::{LevelSettings, Overload, PipelineStatus};
+use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy};
 use weir_text::units;
 
 /// The setting of `--overload` and `--sample`, for `--check`.
-pub fn setting(overload: Overload, sample: u32) -> String {
+pub fn setting(overload: OverloadPolicy, sample: u32) -> String {
     let mut text = match overload {
-        Overload::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
-        Overload::Drop => "keep full detail, count lost packets".into(),
-        Overload::Level(level) => format!("stay at level {level}: {}", effect(level, sample)),
+        OverloadPolicy::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
+        OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
+        OverloadPolicy::Level(level) => format!("stay at level {level}: {}", effect(level, sample)),
     };
     if sample > 1 {
         text.push_str(&format!("; always meter one packet in {sample}"));
@@ -19,7 +19,7 @@ pub fn setting(overload: Overload, sample: u32) -> String {
 }
 
 /// `level 3 since 12:00:05`
-pub fn short(overload: &ledger::Overload) -> String {
+pub fn short(overload: &ledger::OverloadCounters) -> String {
     match overload.since_ns {
         0 => format!("level {}", overload.level),
         since_ns => format!("level {} since {}", overload.level, &units::utc(since_ns).1[..8]),
@@ -27,7 +27,7 @@ pub fn short(overload: &ledger::Overload) -> String {
 }
 
 /// Logs pipelines whose level is not the one in `levels`, and updates `levels`.
-pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[PipelineStatus], sample: u32) {
+pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32) {
     // The level that a pipeline starts with is no change.
     let new = pipelines[levels.len().min(pipelines.len())..].iter().map(|pipeline| {
         let overload = &pipeline.account.ledger.overload;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_capture::Input;
 use weir_export::Sink;
-use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroup};
+use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
 
 /// Export threads give way to capture and metering.
 const EXPORT_NICE: i32 = 5;
 
 /// Worker groups with open sources.
 pub struct OpenGroups {
-    pub groups: Vec<WorkerGroup>,
+    pub groups: Vec<WorkerGroupSpec>,
     pub placement: Placement,
 }
 
@@ -56,11 +56,11 @@ pub fn open_worker_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<OpenG
         };
         let queues = queues.into_iter().map(|(_, source)| ReceiveQueue { source, affinity: affinity() }).collect();
         let meters = (0..probe.metering_threads()).map(|_| affinity()).collect();
-        return Ok(OpenGroups { groups: vec![WorkerGroup { name, queues, meters }], placement });
+        return Ok(OpenGroups { groups: vec![WorkerGroupSpec { name, queues, meters }], placement });
     }
     let group = |(name, source)| {
         let queues = vec![ReceiveQueue { source, affinity: affinity() }];
-        WorkerGroup { name, queues, meters: if probe.layout == Layout::Split { vec![affinity()] } else { vec![] } }
+        WorkerGroupSpec { name, queues, meters: if probe.layout == Layout::Split { vec![affinity()] } else { vec![] } }
     };
     Ok(OpenGroups { groups: queues.into_iter().map(group).collect(), placement })
 }

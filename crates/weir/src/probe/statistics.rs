@@ -7,7 +7,7 @@ use crate::console::{self, log};
 use std::fmt::Write;
 use tracing::info;
 use weir_ledger::Ledger;
-use weir_probe::PipelineStatus;
+use weir_probe::GroupStatus;
 use weir_text::units;
 
 /// Computes the statistics of an interval from the counters at its ends.
@@ -46,7 +46,7 @@ impl Statistics {
         now_ns: u64,
         seconds: f64,
         ledger: &Ledger,
-        pipelines: &[PipelineStatus],
+        pipelines: &[GroupStatus],
         export_ns: Vec<u64>,
     ) {
         let lines = self.lines(seconds, ledger, pipelines, export_ns);
@@ -65,7 +65,7 @@ impl Statistics {
         &mut self,
         seconds: f64,
         ledger: &'a Ledger,
-        pipelines: &'a [PipelineStatus],
+        pipelines: &'a [GroupStatus],
         export_ns: Vec<u64>,
     ) -> Vec<Line<'a>> {
         // After a reload other export threads may be at the same index. They start at 0.
@@ -111,7 +111,7 @@ pub fn status(ledger: &Ledger) -> String {
     format!("{received} packets received, {dropped} of them dropped; {active} flows active, {lost} records lost")
 }
 
-fn state(pipeline: &PipelineStatus, interval: &Counters, seconds: f64) -> String {
+fn state(pipeline: &GroupStatus, interval: &Counters, seconds: f64) -> String {
     let mut state = match (pipeline.finished, pipeline.timed_out) {
         (true, _) => return "ended".into(),
         (_, true) => "no response: waiting for a pipe, or blocked".into(),

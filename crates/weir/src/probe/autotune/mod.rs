@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
 use trial::{Trial, choose, measure, median};
-use weir_probe::{Overload, Settings};
+use weir_probe::{OverloadPolicy, Settings};
 use weir_text::units;
 
 /// Turns of each candidate.
@@ -40,7 +40,7 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
     let trial_ns = probe.autotune.unwrap_or(0);
     let turn = Duration::from_nanos(trial_ns) / TURNS;
     // Overload must show as loss, not as reduced detail.
-    let settings = &Settings { overload: Overload::Drop, ..settings.clone() };
+    let settings = &Settings { overload: OverloadPolicy::Lose, ..settings.clone() };
     let is_live = probe.inputs.iter().any(is_live);
     let note = if is_live { "packets of the trials are in no record" } else { "metering starts afterwards" };
     info!(trial = units::span(trial_ns), turns = TURNS, note, "autotune: start");

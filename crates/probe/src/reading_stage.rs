@@ -21,8 +21,8 @@ use weir_packet::{AnomalySet, DecodeOptions, Network, Packet};
 /// Memory for the packets of one burst.
 pub(crate) type PacketBurst = Box<[Packet; BURST]>;
 
-/// Reads and decodes the frames of one source.
-pub(crate) struct Reader {
+/// Reads, filters and decodes the frames of one source.
+pub(crate) struct ReadingStage {
     admission: Admission,
     self_traffic: SelfTrafficFilter,
     decode: DecodeOptions,
@@ -34,7 +34,7 @@ pub(crate) struct Reader {
     pub ledger: Ledger,
 }
 
-impl Reader {
+impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
         let Settings { filter, decode, layer2, self_traffic, overload, sample_one_in, .. } = settings.clone();
         let shedder = LoadShedder::new(overload);
@@ -102,7 +102,7 @@ impl Reader {
         }
         LossSnapshot {
             request: 0,
-            settled_ns: update.settled_ns,
+            complete_until_ns: update.complete_until_ns,
             latest_ns: update.latest_ns,
             lost: update.lost,
             levels: [previous_level; 2],
