@@ -18,9 +18,6 @@ pub(crate) fn allocated_entries(entries: usize) -> usize {
 }
 
 /// An empty vector with capacity for `entries`.
-///
-/// # Errors
-/// The system has not that much memory.
 pub(crate) fn vec_with_capacity<T>(entries: usize) -> Result<Vec<T>, TryReserveError> {
     let mut vec = Vec::new();
     vec.try_reserve_exact(entries)?;
@@ -28,9 +25,6 @@ pub(crate) fn vec_with_capacity<T>(entries: usize) -> Result<Vec<T>, TryReserveE
 }
 
 /// An empty hash table for up to `entries`.
-///
-/// # Errors
-/// The system has not that much memory.
 pub(crate) fn map_with_capacity<K: Eq + Hash, V>(
     entries: usize,
     hasher: RandomState,

@@ -37,8 +37,6 @@ pub(crate) struct FlowCache {
 }
 
 impl FlowCache {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(config: &Config, now_ns: u64) -> io::Result<Self> {
         let flows = config.flows as usize;
         Ok(Self {

@@ -111,8 +111,6 @@ const TYPES: [TunnelType; 9] = [
 ];
 
 impl EncapsulationTable {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(flows: usize) -> io::Result<Self> {
         // Few entries are touched: large pages would be mostly empty.
         Ok(Self {

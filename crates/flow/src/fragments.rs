@@ -48,8 +48,6 @@ pub(crate) struct FragmentCache {
 }
 
 impl FragmentCache {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(hasher: RandomState) -> io::Result<Self> {
         let mut table = HashTable::new();
         table.try_reserve(map_capacity(ENTRIES), |_| 0).map_err(|_| io::ErrorKind::OutOfMemory)?;

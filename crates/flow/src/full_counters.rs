@@ -16,8 +16,6 @@ const CAPACITY: usize = 1 << 12;
 pub(crate) struct FullCounters(HashMap<(u32, u8), Direction, ahash::RandomState>);
 
 impl FullCounters {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new() -> Result<Self, TryReserveError> {
         Ok(Self(map_with_capacity(CAPACITY, ahash::RandomState::new())?))
     }

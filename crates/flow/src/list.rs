@@ -27,9 +27,6 @@ impl Default for List {
 
 impl Links {
     /// Links of `entries` entries, none of them in a list.
-    ///
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(entries: usize) -> Result<Self, TryReserveError> {
         let mut links = vec_with_capacity(entries)?;
         links.resize(entries, [NONE; 2]);

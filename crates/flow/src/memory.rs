@@ -20,9 +20,6 @@ pub(crate) struct Memory<T> {
 
 impl<T: Zeroable + Copy> Memory<T> {
     /// An array in transparent huge pages, as far as the system has some.
-    ///
-    /// # Errors
-    /// The system has not that much memory.
     pub fn with_huge_pages(length: usize) -> io::Result<Self> {
         let memory = Self::new(length)?;
         // Affects only speed: a system may ignore the advice.
@@ -32,9 +29,6 @@ impl<T: Zeroable + Copy> Memory<T> {
     }
 
     /// An array in 4 KiB pages, for arrays of which few values are touched.
-    ///
-    /// # Errors
-    /// The system has not that much memory.
     pub fn with_small_pages(length: usize) -> io::Result<Self> {
         let memory = Self::new(length)?;
         #[cfg(all(target_os = "linux", not(miri)))]

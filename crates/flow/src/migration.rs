@@ -109,8 +109,6 @@ pub(crate) struct MigrationSearch {
 const END: u32 = u32::MAX;
 
 impl MigrationSearch {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(slots: usize) -> io::Result<Self> {
         // Small pages: only those of slots that are found are touched.
         let next = Memory::with_small_pages(slots)?;

@@ -37,8 +37,6 @@ pub(crate) struct OverflowRecords {
 }
 
 impl OverflowRecords {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(hasher: ahash::RandomState) -> Result<Self, TryReserveError> {
         Ok(Self { sums: map_with_capacity(CAPACITY, hasher)?, order: vec_with_capacity(CAPACITY)?.into() })
     }

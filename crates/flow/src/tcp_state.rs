@@ -27,8 +27,6 @@ pub(crate) struct TcpState {
 }
 
 impl TcpState {
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(slots: usize) -> io::Result<Self> {
         Ok(Self {
             connections: Memory::with_huge_pages(slots)?,

@@ -33,9 +33,6 @@ pub(crate) struct Connections {
 /// Connects readers and meters. `poll_timeout` is that of the sources; `secret` and `key` are those
 /// of the meters.
 ///
-/// # Errors
-/// The system has too little memory.
-///
 /// # Panics
 /// Without readers, without meters or with more than [`MAX_METERS`] meters.
 pub(crate) fn connect(

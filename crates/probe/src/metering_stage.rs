@@ -30,9 +30,6 @@ pub(crate) struct MeteringStage {
 
 impl MeteringStage {
     /// Allocates the memory of the meter.
-    ///
-    /// # Errors
-    /// The system has too little memory.
     pub fn new(settings: &Settings, handle: ExportHandle, histories: LossHistories) -> io::Result<Self> {
         let annotator = RecordAnnotator::new(settings, histories);
         let (output, level) = (RecordOutput::new(handle), annotator.level());

@@ -61,9 +61,6 @@ impl RebalancerCounters {
 
 impl Rebalancer {
     /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn start(group: Arc<GroupState>) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(1);
         let mut migrator = Migrator::new(group);

@@ -88,9 +88,6 @@ impl SinkWorkers {
 
 impl SinkWorker {
     /// Starts the thread of a sink.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
     pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
         let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
         let state = Arc::new(Mutex::new(SinkState::new(sink.counters().clone())));

@@ -117,9 +117,6 @@ pub(crate) enum ReplyState {
 
 impl RunningGroup {
     /// Starts the threads of a group.
-    ///
-    /// # Errors
-    /// The system has too little memory or cannot start a thread.
     pub fn start(group: WorkerGroupSpec, context: &GroupContext<'_>) -> io::Result<Self> {
         let WorkerGroupSpec { name, queues, meters } = group;
         let poll_timeout = if context.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };

@@ -10,30 +10,17 @@ const BRIDGED: [u8; 7] = [0xaa, 0xaa, 0x03, 0x00, 0x80, 0xc2, 0x00];
 /// Octets of LLC and SNAP headers and padding of a bridged frame.
 const BRIDGED_BYTES: u32 = 10;
 
-/// A frame of which the encapsulation is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Atm {
-    next: NextHeader,
-}
-
-impl Atm {
-    /// Splits the headers of a bridged frame from the frame; any other frame is left to LLC. `None`
-    /// if the capture ends before the two can be distinguished.
-    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let may_be_bridged = frame.captured().iter().zip(BRIDGED).all(|(&octet, bridged)| octet == bridged);
-        if !may_be_bridged || frame.wire_bytes() < BRIDGED_BYTES {
-            return Some((Self { next: NextHeader::Llc }, frame));
-        }
-        let (header, rest) = frame.split::<{ BRIDGED_BYTES as usize }>()?;
-        // Ethernet with and without its frame check sequence at the end.
-        let next = if matches!(header[7], 1 | 7) { NextHeader::Ethernet } else { NextHeader::Other(0) };
-        Some((Self { next }, rest))
+/// Splits the headers of a bridged frame from the frame; any other frame is left to LLC. `None` if
+/// the capture ends before the two can be distinguished.
+pub(crate) fn split(frame: FrameSlice<'_>) -> Option<(NextHeader, FrameSlice<'_>)> {
+    let may_be_bridged = frame.captured().iter().zip(BRIDGED).all(|(&octet, bridged)| octet == bridged);
+    if !may_be_bridged || frame.wire_bytes() < BRIDGED_BYTES {
+        return Some((NextHeader::Llc, frame));
     }
-
-    /// The header that follows.
-    pub fn next(self) -> NextHeader {
-        self.next
-    }
+    let (header, rest) = frame.split::<{ BRIDGED_BYTES as usize }>()?;
+    // Ethernet with and without its frame check sequence at the end.
+    let next = if matches!(header[7], 1 | 7) { NextHeader::Ethernet } else { NextHeader::Other(0) };
+    Some((next, rest))
 }
 
 #[cfg(test)]

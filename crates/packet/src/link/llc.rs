@@ -11,33 +11,20 @@ const SNAP_BYTES: usize = 8;
 /// Both service access points of IP (assigned by IEEE), and unnumbered information.
 const IP: [u8; 3] = [0x06, 0x06, 0x03];
 
-/// A whole LLC header, with the SNAP header if there is one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Llc {
-    next: Option<NextHeader>,
-}
-
-impl Llc {
-    /// Splits the header from the payload; `None` if the capture ends before its kind is known.
-    #[inline]
-    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        if may_begin_with(frame, &SNAP, SNAP_BYTES) {
-            let (&[.., a, b], rest) = frame.split::<SNAP_BYTES>()?;
-            let next = NextHeader::of_ethertype(u16::from_be_bytes([a, b]));
-            return Some((Self { next: Some(next) }, rest));
-        }
-        if may_begin_with(frame, &IP, IP.len()) {
-            return Some((Self { next: Some(NextHeader::AnyIp) }, frame.skip(IP.len())?));
-        }
-        // Spanning tree, NetBIOS, other organizations.
-        Some((Self { next: None }, frame))
+/// Splits the LLC header, and the SNAP header if there is one, from the payload. Returns the header
+/// that follows, `None` after any other service access point or organization. The result is `None`
+/// if the capture ends before the kind of header is known.
+#[inline]
+pub(crate) fn split(frame: FrameSlice<'_>) -> Option<(Option<NextHeader>, FrameSlice<'_>)> {
+    if may_begin_with(frame, &SNAP, SNAP_BYTES) {
+        let (&[.., a, b], rest) = frame.split::<SNAP_BYTES>()?;
+        return Some((Some(NextHeader::of_ethertype(u16::from_be_bytes([a, b]))), rest));
     }
-
-    /// The header that follows; `None` after any other service access point or organization.
-    #[inline]
-    pub fn next(self) -> Option<NextHeader> {
-        self.next
+    if may_begin_with(frame, &IP, IP.len()) {
+        return Some((Some(NextHeader::AnyIp), frame.skip(IP.len())?));
     }
+    // Spanning tree, NetBIOS, other organizations.
+    Some((None, frame))
 }
 
 /// Whether a frame can begin with a header of `header_bytes` octets that starts with `prefix`. One

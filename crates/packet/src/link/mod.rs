@@ -19,14 +19,11 @@ mod vlan;
 use crate::frame_slice::FrameSlice;
 use crate::ip::Ip;
 use crate::packet::{NO_LABEL, NO_VLAN};
-use atm::Atm;
 use cisco_hdlc::CiscoHdlc;
 use cooked::Cooked;
 use ethernet::Ethernet;
-use llc::Llc;
 use loopback::Loopback;
 use mpls::LabelStack;
-use nflog::Nflog;
 use ppp::Ppp;
 use pppoe::Pppoe;
 use vlan::Vlan;
@@ -105,14 +102,8 @@ pub(crate) fn parse<'a>(
         50 if CiscoHdlc::is_announced_by(frame) => split_cisco_hdlc(frame)?,
         9 | 50 => (NextHeader::Ppp(PPP), skip_address_and_control(frame).ok_or(truncated)?),
         104 => split_cisco_hdlc(frame)?,
-        100 => {
-            let (atm, rest) = Atm::split(frame).ok_or(truncated)?;
-            (atm.next(), rest)
-        }
-        239 => {
-            let (nflog, rest) = Nflog::split(frame)?;
-            (nflog.next(), rest)
-        }
+        100 => atm::split(frame).ok_or(truncated)?,
+        239 => nflog::split(frame)?,
         _ => return Err(RefusalReason::LinkType),
     };
     parse_from(next, rest, headers)
@@ -164,15 +155,15 @@ pub(crate) fn parse_from<'a>(
                 if headers.mpls_label == NO_LABEL {
                     headers.mpls_label = stack.top_label();
                 }
-                (next, rest) = (stack.next(), payload);
+                (next, rest) = (stack.next, payload);
             }
             NextHeader::Pppoe => {
                 let (pppoe, payload) = Pppoe::split(rest).ok_or(truncated)?;
                 (next, rest) = (pppoe.next(), payload);
             }
             NextHeader::Llc => {
-                let (llc, payload) = Llc::split(rest).ok_or(truncated)?;
-                let Some(header) = llc.next() else { return Ok(LinkPayload::Other(0)) };
+                let (header, payload) = llc::split(rest).ok_or(truncated)?;
+                let Some(header) = header else { return Ok(LinkPayload::Other(0)) };
                 (next, rest) = (header, payload);
             }
         }

@@ -16,7 +16,8 @@ const CONTROL_WORD_BYTES: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LabelStack<'a> {
     top: &'a [u8; 4],
-    next: NextHeader,
+    /// The header that follows.
+    pub next: NextHeader,
 }
 
 impl<'a> LabelStack<'a> {
@@ -55,12 +56,6 @@ impl<'a> LabelStack<'a> {
     #[inline]
     pub fn top_label(self) -> u32 {
         u32::from_be_bytes(*self.top) >> 12
-    }
-
-    /// The header that follows.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        self.next
     }
 }
 

@@ -18,55 +18,42 @@ const PAYLOAD: u16 = 9;
 /// The bits of a type without the flags "nested" and "network byte order".
 const TYPE_MASK: u16 = 0x3fff;
 
-/// A whole NFLOG header and the attributes before the packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Nflog {
-    next: NextHeader,
-}
-
-impl Nflog {
-    /// Splits the header and its attributes from the packet, whose length is that of its attribute.
-    ///
-    /// # Errors
-    /// `LinkTruncated` if the capture ends before the packet; `TooManyHeaders` if the packet is not
-    /// among the first 32 attributes.
-    pub fn split(frame: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), RefusalReason> {
-        let truncated = RefusalReason::LinkTruncated;
-        let (&[family, version, _, _], mut rest) = frame.split().ok_or(truncated)?;
-        let not_ip = (Self { next: NextHeader::Other(0) }, frame);
-        // Address families of Linux.
-        let next = match (version, family) {
-            (0, 2) => NextHeader::Ipv4,
-            (0, 10) => NextHeader::Ipv6,
-            _ => return Ok(not_ip),
-        };
-        let mut read: Option<fn([u8; 2]) -> u16> = None;
-        for _ in 0..MAX_ATTRIBUTES {
-            if rest.wire_bytes() < ATTRIBUTE_HEADER_BYTES {
-                return Ok(not_ip);
-            }
-            let (&[a, b, c, d], value) = rest.split().ok_or(truncated)?;
-            let little_endian = u16::from_le_bytes([c, d]) & TYPE_MASK < 0x100;
-            let read = *read.get_or_insert(if little_endian { u16::from_le_bytes } else { u16::from_be_bytes });
-            let Some(value_bytes) = u32::from(read([a, b])).checked_sub(ATTRIBUTE_HEADER_BYTES) else {
-                return Ok(not_ip);
-            };
-            if read([c, d]) & TYPE_MASK == PAYLOAD {
-                return Ok((Self { next }, value.limit(value_bytes)));
-            }
-            let padded_bytes = value_bytes.next_multiple_of(4);
-            if padded_bytes > value.wire_bytes() {
-                return Ok(not_ip);
-            }
-            rest = value.skip(padded_bytes as usize).ok_or(truncated)?;
+/// Splits the header and its attributes from the packet, whose length is that of its attribute.
+///
+/// # Errors
+/// `LinkTruncated` if the capture ends before the packet; `TooManyHeaders` if the packet is not
+/// among the first 32 attributes.
+pub(crate) fn split(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>), RefusalReason> {
+    let truncated = RefusalReason::LinkTruncated;
+    let (&[family, version, _, _], mut rest) = frame.split().ok_or(truncated)?;
+    let not_ip = (NextHeader::Other(0), frame);
+    // Address families of Linux.
+    let next = match (version, family) {
+        (0, 2) => NextHeader::Ipv4,
+        (0, 10) => NextHeader::Ipv6,
+        _ => return Ok(not_ip),
+    };
+    let mut read: Option<fn([u8; 2]) -> u16> = None;
+    for _ in 0..MAX_ATTRIBUTES {
+        if rest.wire_bytes() < ATTRIBUTE_HEADER_BYTES {
+            return Ok(not_ip);
         }
-        Err(RefusalReason::TooManyHeaders)
+        let (&[a, b, c, d], value) = rest.split().ok_or(truncated)?;
+        let little_endian = u16::from_le_bytes([c, d]) & TYPE_MASK < 0x100;
+        let read = *read.get_or_insert(if little_endian { u16::from_le_bytes } else { u16::from_be_bytes });
+        let Some(value_bytes) = u32::from(read([a, b])).checked_sub(ATTRIBUTE_HEADER_BYTES) else {
+            return Ok(not_ip);
+        };
+        if read([c, d]) & TYPE_MASK == PAYLOAD {
+            return Ok((next, value.limit(value_bytes)));
+        }
+        let padded_bytes = value_bytes.next_multiple_of(4);
+        if padded_bytes > value.wire_bytes() {
+            return Ok(not_ip);
+        }
+        rest = value.skip(padded_bytes as usize).ok_or(truncated)?;
     }
-
-    /// The header that follows.
-    pub fn next(self) -> NextHeader {
-        self.next
-    }
+    Err(RefusalReason::TooManyHeaders)
 }
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ const ETHERNET: u16 = 0x6558;
 /// A whole GRE header of either version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gre {
-    identifier: Option<u32>,
-    next: NextHeader,
+    /// The key of version 0, or the call ID of version 1.
+    pub identifier: Option<u32>,
+    /// The header that follows.
+    pub next: NextHeader,
 }
 
 impl Gre {
@@ -85,18 +87,6 @@ impl Gre {
         // 4.1).
         let next = if numbered { NextHeader::Ppp(PPP) } else { NextHeader::Other(PPP) };
         Some((Self { identifier: Some(call.into()), next }, skip_address_and_control(rest).unwrap_or(rest)))
-    }
-
-    /// The key of version 0, or the call ID of version 1.
-    #[inline]
-    pub fn identifier(self) -> Option<u32> {
-        self.identifier
-    }
-
-    /// The header that follows.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        self.next
     }
 }
 

@@ -14,7 +14,8 @@ const G_PDU: u8 = 255;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gtpu<'a> {
     header: &'a [u8; 8],
-    next: NextHeader,
+    /// The header that follows.
+    pub next: NextHeader,
 }
 
 impl<'a> Gtpu<'a> {
@@ -47,12 +48,6 @@ impl<'a> Gtpu<'a> {
     pub fn identifier(self) -> u32 {
         let [_, _, _, _, a, b, c, d] = *self.header;
         u32::from_be_bytes([a, b, c, d])
-    }
-
-    /// The header that follows.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        self.next
     }
 }
 

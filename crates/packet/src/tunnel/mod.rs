@@ -61,14 +61,14 @@ impl<'a> Tunnel<'a> {
                     }
                     gtpu::PORT => {
                         let (gtpu, payload) = Gtpu::split(payload?)?;
-                        (TunnelType::Gtpu, Some(gtpu.identifier()), gtpu.next(), payload)
+                        (TunnelType::Gtpu, Some(gtpu.identifier()), gtpu.next, payload)
                     }
                     _ => return Ok(None),
                 }
             }
             (_, gre::PROTOCOL) => {
                 let (gre, payload) = Gre::split(slice)?;
-                (TunnelType::Gre, gre.identifier(), gre.next(), payload)
+                (TunnelType::Gre, gre.identifier, gre.next, payload)
             }
             (Network::Ipv4, IPV4_IN_IP) => (TunnelType::Ipip, None, NextHeader::Ipv4, slice),
             (Network::Ipv4, IPV6_IN_IP) => (TunnelType::SixInFour, None, NextHeader::Ipv6, slice),
