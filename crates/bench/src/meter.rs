@@ -168,7 +168,7 @@ impl Metering {
     /// Checks that every packet is in a record, or was dropped and counted.
     fn check(&self) -> Result<(), CountMismatch> {
         let counters = self.meter.counters();
-        let mut records = self.meter.live();
+        let mut records = self.meter.open_records();
         records.merge(self.ended);
         self.out.iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
         let found = [records.packets + counters.dropped_packets, records.bytes + counters.dropped_bytes];
@@ -188,7 +188,7 @@ impl Metering {
     fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
         let ((), seconds) = timed(|| work(self));
         self.check().map_err(|mismatch| mismatch.in_case("a round"))?;
-        let facts = vec![("records live", self.meter.live().flows as f64)];
+        let facts = vec![("records live", self.meter.open_records().flows as f64)];
         Ok(Run { facts, ..Run::new(packets, seconds) })
     }
 
@@ -203,7 +203,7 @@ impl Metering {
         }
         end(&mut self.ended, &mut self.out);
         self.check()?;
-        let left = self.meter.live().flows;
+        let left = self.meter.open_records().flows;
         if left == 0 { Ok(facts) } else { Err(CountMismatch(format!("{left} records left after the end"))) }
     }
 }

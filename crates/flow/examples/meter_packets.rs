@@ -48,7 +48,7 @@ fn main() {
         }
     }
     meter.process(&burst, &mut out);
-    let live = meter.live();
+    let live = meter.open_records();
     let ending = Instant::now();
     while meter.drain_up_to(512, &mut out) {
         out.clear();

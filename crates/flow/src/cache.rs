@@ -3,7 +3,7 @@
 //! Lookup: [`FlowCache::find`], on the fast path [`FlowIndex::candidate`]. Insertion:
 //! [`FlowCache::insert`]. Expiry: `schedule` finds slots that are due, `timeouts` decides.
 //! Invariant: a slot below `used` is either in the index or in the free list, until a drain
-//! ([`FlowCache::truncate`]) gives up free slots.
+//! ([`FlowCache::discard_free_list`]) discards that list.
 
 use crate::clock::Clock;
 use crate::expiry_schedule::{ExpirySchedule, SCANNED_SLOTS};
@@ -30,8 +30,9 @@ pub(crate) struct FlowCache {
     free: Vec<u32>,
     /// Slots that were ever used: those below.
     used: u32,
-    /// Slots to examine and the hashes of their keys; empty between calls.
-    pub due: Vec<(u32, u64)>,
+    /// Working memory of expiry and migration: slots and the hashes of their keys; empty between
+    /// calls.
+    pub scratch: Vec<(u32, u64)>,
     /// Slots that a later scan will probably find due.
     pub upcoming: Vec<u32>,
 }
@@ -48,7 +49,7 @@ impl FlowCache {
             timeouts: Timeouts { idle_ns: config.idle_timeout_ns, active_ns: config.active_timeout_ns },
             hasher: KeyHasher::new(config.secret),
             used: 0,
-            due: bounded::vec_with_capacity(SCANNED_SLOTS)?,
+            scratch: bounded::vec_with_capacity(SCANNED_SLOTS)?,
             upcoming: bounded::vec_with_capacity(SCANNED_SLOTS)?,
         })
     }
@@ -111,8 +112,8 @@ impl FlowCache {
         !self.free.is_empty()
     }
 
-    /// The slot that the `nth` call of [`FlowCache::take_free`] from now on returns, counted from
-    /// 1, if it returns one.
+    /// The slot that the `nth` next call of [`FlowCache::take_free`] will return (`nth` from 1).
+    /// Not below the capacity if that call will return `None`.
     #[inline(always)]
     pub fn nth_free(&self, nth: usize) -> u32 {
         match self.free.len().checked_sub(nth) {
@@ -121,8 +122,9 @@ impl FlowCache {
         }
     }
 
-    /// Gives up the slots from `used` on, which hold no flows, and forgets which slots are free.
-    pub fn truncate(&mut self, used: u32) {
+    /// Discards the list of free slots, and the slots from `used` on, which hold no flows: only
+    /// these are allocated again.
+    pub fn discard_free_list(&mut self, used: u32) {
         self.free.clear();
         self.used = used;
         self.schedule.reset_cursor();
@@ -147,11 +149,11 @@ impl FlowCache {
         self.schedule.set(slot, self.timeouts.deadline_ns(&self.slots[slot as usize].state));
     }
 
-    /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `due`.
+    /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `scratch`.
     #[inline(always)]
     pub fn find_due(&mut self, clock: &Clock) {
         self.schedule.recount_ticks(self.used, clock.now_ns);
-        self.schedule.scan(self.used, clock.now_ns, |slot| self.due.push((slot, 0)));
+        self.schedule.scan(self.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 
     /// Changes the timeouts, also of present flows.

@@ -1,25 +1,25 @@
 //! Counters of one direction of one record in a cache line.
 //!
-//! They are exact. A packet that does not fit (a jumbogram, 2^28 packets in a record, packets hours
-//! apart) is refused; the direction then moves to full counters (`full_counters.rs`).
-//! Gaps (`docs/metering.md` section 6) add up to the time between the earliest and the latest
-//! packet, so that their sum needs no memory and the sum of their squares fewer than 88 bits.
+//! They are exact. A direction with a packet that does not fit (a jumbogram, the 2^28th packet of a
+//! record, a packet hours later) moves to full counters (`full_counters.rs`).
+//! Gaps are the inter-arrival times of `docs/metering.md` section 6. Their sum is the time between
+//! the earliest and the latest packet and needs no field; the sum of their squares is below 2^88.
 
 use crate::Direction;
 use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::Packet;
 
-/// Counters of one direction. Words hold several fields; the lower one is named last.
+/// Counters of one direction. The fields of a word are named from its highest bits to its lowest.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct CompactCounters {
     /// Earliest packet, ns since 1970 UTC.
     first_ns: u64,
-    /// Time from there to the latest packet, ns: 48 bits, of which 44 are used at a check; the
-    /// largest IP packet, octets.
+    /// Time from the earliest to the latest packet, ns: 48 bits, at a check below 2^44; the largest
+    /// IP packet, octets: 16 bits.
     span_and_size_max: u64,
-    /// IP octets: 48 bits; the smallest IP packet.
+    /// IP octets: 48 bits; the smallest IP packet, octets: 16 bits.
     bytes_and_size_min: u64,
     /// Sum of squared sizes, octets².
     size_squares: u64,

@@ -13,10 +13,10 @@ use std::io;
 use std::mem::offset_of;
 use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 
-/// Labels and tunnels by slot.
+/// Link entries and tunnels by slot.
 #[derive(Debug)]
 pub(crate) struct EncapsulationTable {
-    labels: Memory<Labels>,
+    links: Memory<LinkEntry>,
     tunnels: Memory<[Tunnel; 2]>,
     /// The interface of the meter's first packet.
     default_interface: u32,
@@ -26,8 +26,8 @@ pub(crate) struct EncapsulationTable {
 
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C)]
-struct Labels {
-    sides: [Label; 2],
+struct LinkEntry {
+    sides: [LinkTags; 2],
     /// The interface of the record's first packet.
     interface: u32,
 }
@@ -35,14 +35,14 @@ struct Labels {
 /// The encapsulation of a record on its way to another meter.
 #[derive(Debug)]
 pub(crate) struct Encapsulation {
-    labels: Labels,
+    link: LinkEntry,
     tunnels: Option<[Tunnel; 2]>,
 }
 
 /// As in [`Packet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Zeroable)]
 #[repr(C)]
-struct Label {
+struct LinkTags {
     vlan: u16,
     inner_vlan: u16,
     mpls: u32,
@@ -60,7 +60,7 @@ struct Tunnel {
     outer: [[u8; 16]; 2],
 }
 
-impl Label {
+impl LinkTags {
     const NONE: Self = Self { vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls: NO_LABEL };
 
     #[inline(always)]
@@ -81,12 +81,12 @@ impl Tunnel {
 impl Encapsulation {
     /// The interface of the record's first packet.
     pub fn interface(&self) -> u32 {
-        self.labels.interface
+        self.link.interface
     }
 
     /// Writes the encapsulation of one side into its record.
     pub fn write_to(&self, side: usize, direction: &mut Direction) {
-        self.labels.sides[side].write_to(direction);
+        self.link.sides[side].write_to(direction);
         if let Some(tunnels) = self.tunnels {
             tunnels[side].write_to(direction);
         }
@@ -114,21 +114,21 @@ impl EncapsulationTable {
     pub fn new(flows: usize) -> io::Result<Self> {
         // Few entries are touched: large pages would be mostly empty.
         Ok(Self {
-            labels: Memory::with_small_pages(flows)?,
+            links: Memory::with_small_pages(flows)?,
             tunnels: Memory::with_small_pages(flows)?,
             default_interface: 0,
             default_word: 0,
         })
     }
 
-    /// Memory of labels and of tunnels, bytes.
+    /// Memory of link entries and of tunnels, bytes.
     pub fn memory_bytes_for(flows: usize) -> [usize; 2] {
-        [flows * size_of::<Labels>(), flows * size_of::<[Tunnel; 2]>()]
+        [flows * size_of::<LinkEntry>(), flows * size_of::<[Tunnel; 2]>()]
     }
 
-    /// Memory of labels and of tunnels, bytes; the system provides what is touched.
+    /// Memory of link entries and of tunnels, bytes; the system provides what is touched.
     pub fn memory_bytes(&self) -> [usize; 2] {
-        [self.labels.memory_bytes(), self.tunnels.memory_bytes()]
+        [self.links.memory_bytes(), self.tunnels.memory_bytes()]
     }
 
     pub fn set_default_interface(&mut self, interface: u32) {
@@ -156,27 +156,27 @@ impl EncapsulationTable {
         opens_direction: bool,
         packet: &Packet,
     ) -> u16 {
-        let labels = &mut self.labels[slot];
-        if !flags.has(SlotFlags::LABELLED) {
-            flags.0 |= SlotFlags::LABELLED;
-            *labels = Labels { sides: [Label::NONE; 2], interface: self.default_interface };
+        let link = &mut self.links[slot];
+        if !flags.has(SlotFlags::ENCAPSULATED) {
+            flags.0 |= SlotFlags::ENCAPSULATED;
+            *link = LinkEntry { sides: [LinkTags::NONE; 2], interface: self.default_interface };
         }
         if opens_record {
-            labels.interface = packet.interface;
+            link.interface = packet.interface;
         }
         let mut approximate = 0;
-        if labels.interface != packet.interface {
+        if link.interface != packet.interface {
             approximate |= Approximate::MIXED_INTERFACE;
         }
-        let label = Label { vlan: packet.vlan, inner_vlan: packet.inner_vlan, mpls: packet.mpls_label };
-        let first = &mut labels.sides[side];
+        let tags = LinkTags { vlan: packet.vlan, inner_vlan: packet.inner_vlan, mpls: packet.mpls_label };
+        let first = &mut link.sides[side];
         if opens_direction {
-            *first = label;
+            *first = tags;
         }
-        if (first.vlan, first.inner_vlan) != (label.vlan, label.inner_vlan) {
+        if (first.vlan, first.inner_vlan) != (tags.vlan, tags.inner_vlan) {
             approximate |= Approximate::MIXED_VLAN;
         }
-        if first.mpls != label.mpls {
+        if first.mpls != tags.mpls {
             approximate |= Approximate::MIXED_MPLS;
         }
         if packet.tunnel_type != TunnelType::None || flags.has(SlotFlags::TUNNELLED) {
@@ -214,8 +214,8 @@ impl EncapsulationTable {
 
     /// Writes the encapsulation of one side into its record.
     pub fn write_to(&self, slot: usize, side: usize, flags: SlotFlags, direction: &mut Direction) {
-        if flags.has(SlotFlags::LABELLED) {
-            self.labels[slot].sides[side].write_to(direction);
+        if flags.has(SlotFlags::ENCAPSULATED) {
+            self.links[slot].sides[side].write_to(direction);
         }
         if flags.has(SlotFlags::TUNNELLED) {
             self.tunnels[slot][side].write_to(direction);
@@ -224,22 +224,22 @@ impl EncapsulationTable {
 
     /// The entry of a record, if it has one.
     pub fn copy(&self, slot: usize, flags: SlotFlags) -> Option<Encapsulation> {
-        flags.has(SlotFlags::LABELLED).then(|| Encapsulation {
-            labels: self.labels[slot],
+        flags.has(SlotFlags::ENCAPSULATED).then(|| Encapsulation {
+            link: self.links[slot],
             tunnels: flags.has(SlotFlags::TUNNELLED).then(|| self.tunnels[slot]),
         })
     }
 
     /// Stores the entry of a migrated record. `interface` was the default in the meter it left.
     pub fn put(&mut self, slot: usize, flags: &mut SlotFlags, encapsulation: Option<Encapsulation>, interface: u32) {
-        if let Some(Encapsulation { labels, tunnels }) = encapsulation {
-            self.labels[slot] = labels;
+        if let Some(Encapsulation { link, tunnels }) = encapsulation {
+            self.links[slot] = link;
             if let Some(tunnels) = tunnels {
                 self.tunnels[slot] = tunnels;
             }
         } else if interface != self.default_interface {
-            flags.0 |= SlotFlags::LABELLED;
-            self.labels[slot] = Labels { sides: [Label::NONE; 2], interface };
+            flags.0 |= SlotFlags::ENCAPSULATED;
+            self.links[slot] = LinkEntry { sides: [LinkTags::NONE; 2], interface };
         }
     }
 
@@ -250,7 +250,7 @@ impl EncapsulationTable {
 
     /// The interface of the record's first packet.
     pub fn interface(&self, slot: usize, flags: SlotFlags) -> u32 {
-        if flags.has(SlotFlags::LABELLED) { self.labels[slot].interface } else { self.default_interface }
+        if flags.has(SlotFlags::ENCAPSULATED) { self.links[slot].interface } else { self.default_interface }
     }
 }
 

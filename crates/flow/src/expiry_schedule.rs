@@ -9,7 +9,7 @@
 use crate::memory::Memory;
 use std::io;
 
-/// Slots scanned per group of packets.
+/// Slots scanned per chunk of packets.
 pub(crate) const SCANNED_SLOTS: usize = 256;
 /// Due tick of a free slot: later than any clock time.
 const NEVER: i32 = i32::MAX;

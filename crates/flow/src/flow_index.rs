@@ -3,7 +3,7 @@
 //! A bucket is one cache line: short tags, all compared at once, and the slots that they stand for.
 //! A full bucket, one in 15, continues in an overflow bucket. So one cache line answers nearly
 //! every lookup, also that of an unknown key. After horizontal and partitioned chaining of NAPA-FP
-//! (decisions/0005). The index knows no keys: the caller decides which slot is meant.
+//! (decisions/0005). The index holds no keys: the caller compares them.
 //! Invariant: the entries of a bucket and its overflow buckets have no gap.
 
 use crate::instructions::equal_words;
@@ -216,7 +216,7 @@ impl Bucket {
     #[inline(always)]
     fn slot(&self, matches: u32) -> u32 {
         let words: &[u32; 16] = bytemuck::must_cast_ref(self);
-        // Always below 16: the remainder only spares the check.
+        // The index is below 16; `% 16` only lets the compiler omit the bounds check.
         words[(16 - ENTRIES + matches.trailing_zeros() as usize) % 16]
     }
 

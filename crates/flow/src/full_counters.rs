@@ -24,7 +24,7 @@ impl FullCounters {
         map_capacity(CAPACITY) * size_of::<((u32, u8), Direction)>()
     }
 
-    pub fn is_full(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.0.len() >= CAPACITY
     }
 
@@ -41,7 +41,7 @@ impl FullCounters {
     /// Returns false if there is no capacity for it.
     pub fn add(&mut self, slot: u32, side: usize, compact: impl FnOnce() -> Direction, packet: &Packet) -> bool {
         let key = (slot, side as u8);
-        if self.is_full() && !self.0.contains_key(&key) {
+        if self.is_exhausted() && !self.0.contains_key(&key) {
             return false;
         }
         record::add(self.0.entry(key).or_insert_with(compact), packet);

@@ -20,7 +20,8 @@ pub(crate) struct Key {
 #[repr(C)]
 pub(crate) struct KeyExtension([u64; 2]);
 
-/// Which endpoint sent a packet, and the index of its direction: 0 the low one, 1 the high one.
+/// The endpoint that sent a packet, which is also the index of the direction: 0 for the low
+/// endpoint of the key, 1 for the high one.
 pub(crate) type Side = usize;
 
 impl Key {

@@ -1,8 +1,8 @@
 //! Metering process: bursts of packets in, bidirectional flow records out.
 //!
-//! Invariants: every packet given to [`Meter::process`] is in exactly one record, live or exported,
+//! Invariants: every packet given to [`Meter::process`] is in exactly one record, open or exported,
 //! or in the count of packets that the full cache dropped. Memory is taken at the start and never
-//! grows. The crate knows no frames, files, sockets or clocks. Definitions: `docs/metering.md`.
+//! grows. The crate uses no frames, files, sockets or system clocks. Definitions: `docs/metering.md`.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;

@@ -10,15 +10,15 @@
 //! | file | what it does |
 //! |---|---|
 //! | `meter/fast_path.rs` | the loop above; packets of known flows |
-//! | `meter/slow_path.rs` | new flows, fragments, encapsulation, SYN, FIN, RST |
-//! | `meter/admission.rs` | slots for new flows; the full cache |
+//! | `meter/slow_path.rs` | new flows, fragments, encapsulation, full counters; effect of SYN, FIN and RST |
+//! | `meter/slot_allocation.rs` | slots for new flows; the full cache |
 //! | `meter/expiry.rs` | timeouts; the only place where records are exported |
 //! | `meter/migration.rs` | flows that migrate to another meter |
 
-mod admission;
 mod expiry;
 mod fast_path;
 mod migration;
+mod slot_allocation;
 mod slow_path;
 
 use crate::cache::FlowCache;
@@ -37,8 +37,8 @@ use std::io;
 use weir_ledger::{PacketAnomaly, ReasonCounters, RecordTotals};
 use weir_packet::Packet;
 
-/// Packets per group: the most that are prefetched together, and the interval of the expiry scan.
-const GROUP: usize = 64;
+/// Packets per chunk: the most that are prefetched together, and the interval of the expiry scan.
+const CHUNK_PACKETS: usize = 64;
 /// Largest number of slots.
 const MAX_SLOTS: u32 = 1 << 31;
 
@@ -71,9 +71,9 @@ pub struct Meter {
     fragments: FragmentCache,
     overflow: OverflowRecords,
     small_flows: SmallFlowFilter,
-    search: MigrationSearch,
+    migration_search: MigrationSearch,
     /// Records not exported yet, with their packets and octets.
-    live: RecordTotals,
+    open_records: RecordTotals,
     counters: Counters,
 }
 
@@ -105,8 +105,8 @@ impl Meter {
             fragments: FragmentCache::new(cache.hasher.random_state())?,
             overflow: OverflowRecords::new(cache.hasher.random_state())?,
             small_flows: SmallFlowFilter::new()?,
-            search: MigrationSearch::new(slots)?,
-            live: RecordTotals::default(),
+            migration_search: MigrationSearch::new(slots)?,
+            open_records: RecordTotals::default(),
             counters: Counters::default(),
             cache,
         })
@@ -165,8 +165,8 @@ impl Meter {
     }
 
     /// Records not exported yet, with their packets and octets.
-    pub fn live(&self) -> RecordTotals {
-        self.live
+    pub fn open_records(&self) -> RecordTotals {
+        self.open_records
     }
 
     /// The counters.
@@ -193,8 +193,8 @@ impl Meter {
     /// Memory of the cache and what belongs to it, bytes, without TCP analysis, tunnels and
     /// migration.
     pub fn memory_bytes(&self) -> usize {
-        let [labels, _] = self.encapsulation.memory_bytes();
-        self.cache.memory_bytes() + labels + self.overflow.memory_bytes() + fixed_memory_bytes()
+        let [links, _] = self.encapsulation.memory_bytes();
+        self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes()
     }
 
     /// Memory of TCP analysis, bytes. The system provides what connections touch: 256 bytes each,
@@ -211,7 +211,7 @@ impl Meter {
     /// Memory for migration, bytes. The system provides what a search touches: 4 bytes per flow
     /// found.
     pub fn migration_memory_bytes(&self) -> usize {
-        self.search.memory_bytes()
+        self.migration_search.memory_bytes()
     }
 
     /// Handles the first packet.
@@ -240,7 +240,7 @@ impl Meter {
 }
 
 fn within_limits(config: Config) -> Config {
-    let prefetch_packets = config.prefetch_packets.clamp(1, GROUP);
+    let prefetch_packets = config.prefetch_packets.clamp(1, CHUNK_PACKETS);
     Config { flows: config.flows.clamp(1, MAX_SLOTS), prefetch_packets, ..config }
 }
 
@@ -261,7 +261,7 @@ mod tests {
         let config = Config { flows, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() };
         let mut meter = Meter::new(config);
         let taken = |meter: &Meter| {
-            let lists = [meter.cache.due.capacity(), meter.cache.upcoming.capacity()];
+            let lists = [meter.cache.scratch.capacity(), meter.cache.upcoming.capacity()];
             (meter.memory_bytes(), lists)
         };
         let before = taken(&meter);
@@ -271,7 +271,7 @@ mod tests {
             meter.process(&[Packet { source, source_port: 1, protocol: 17, ..Packet::default() }], &mut out);
             out.clear();
         }
-        assert_eq!((meter.live().flows, taken(&meter)), (u64::from(flows), before));
+        assert_eq!((meter.open_records().flows, taken(&meter)), (u64::from(flows), before));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             meter.drain(&mut out);
             let metered: u64 = out.iter().map(FlowRecord::packets).sum();
             assert_eq!(metered + meter.counters().dropped_packets, sent);
-            assert_eq!(meter.live(), RecordTotals::default());
+            assert_eq!(meter.open_records(), RecordTotals::default());
         }
     }
 

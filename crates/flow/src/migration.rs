@@ -59,7 +59,8 @@ impl MigratedFlow {
         totals
     }
 
-    /// The record of a flow for which the new meter has no memory; `None` between two records.
+    /// The record of a flow for which the new meter has no slot or no full counters; `None` between
+    /// two records.
     pub(crate) fn record(&self) -> Option<FlowRecord> {
         let state = &self.slot.state;
         if state.flags().has(SlotFlags::BETWEEN_RECORDS) {
@@ -152,7 +153,8 @@ impl MigrationSearch {
         from..self.from
     }
 
-    pub fn wants(&self, bucket: u16) -> bool {
+    /// Whether the flows of a bucket migrate.
+    pub fn covers(&self, bucket: u16) -> bool {
         self.buckets.contains(bucket)
     }
 

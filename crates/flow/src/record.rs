@@ -101,11 +101,11 @@ pub struct Direction {
     pub size_max: u32,
     /// Sum of squared packet sizes, octets², exact.
     pub size_squares: u128,
-    /// Shortest gap, ns: by how much a packet lengthened the time between the earliest and the
-    /// latest one of this direction and record; 0 for a packet within it. Gaps are meaningless
-    /// below 2 packets.
+    /// Shortest gap (inter-arrival time), ns. The gap of a packet is the time by which it extends the
+    /// span from the earliest to the latest packet of this direction and record; 0 within the span.
+    /// Gaps are meaningless below 2 packets.
     pub iat_min_ns: u64,
-    /// Longest gap.
+    /// Longest gap, ns.
     pub iat_max_ns: u64,
     /// Sum of squared gaps, ns², exact.
     pub iat_squares: u128,

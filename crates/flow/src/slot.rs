@@ -28,15 +28,16 @@ pub(crate) struct FlowSlot {
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct FlowKeyState {
-    /// As in [`Key`].
+    /// The addresses, as in [`Key`].
     pub addresses: [u64; 4],
-    /// As in [`Key`]; the 16 bits from bit 8 on, unused there, are [`SlotFlags`]. 0 in a free slot.
+    /// Ports, network and protocol, as in [`Key`], with [`SlotFlags`] in bits 8 to 23. 0 in a free
+    /// slot.
     ports_protocol_flags: u64,
-    /// Clock time of the record's first packet; between two records, of the last record's first
-    /// packet.
+    /// Clock time of the first packet of the current record; between two records, of the previous
+    /// one.
     pub record_began_ns: u64,
-    /// Clock time from which the idle timeout counts: the last packet; of a closing connection its
-    /// end; between two records the active deadline of the last one.
+    /// Clock time at which the idle timeout starts: that of the last packet; for a closing
+    /// connection that of its end; between two records the active timeout of the previous one.
     pub idle_since_ns: u64,
     /// Per side: TCP control bits of all packets; of ICMP, which has none, type and code.
     pub control: [u16; 2],
@@ -66,19 +67,18 @@ impl SlotFlags {
     pub const FIN_SHIFT: u32 = 4;
     /// Position of two bits, one per side: a packet was seen in this flow.
     pub const SEEN_SHIFT: u32 = 6;
-    /// The encapsulation table has labels of the record.
-    pub const LABELLED: u16 = 1 << 8;
+    /// The encapsulation table has an entry of the record.
+    pub const ENCAPSULATED: u16 = 1 << 8;
     /// The encapsulation table has tunnels of the record.
     pub const TUNNELLED: u16 = 1 << 9;
     /// At least one side has full counters.
     pub const FULL_COUNTERS: u16 = 1 << 10;
-    /// Position of the bits of [`Approximate`], without its lowest bit and those from the seventh
-    /// on.
+    /// Position of bits 1 to 5 of [`Approximate`]; a slot does not keep the others.
     const APPROXIMATE_SHIFT: u32 = 11;
 
-    /// With any of these, packets need more than [`CompactCounters`] and take the slow path.
-    const SLOW_PATH: u16 = Self::CLOSING | Self::BETWEEN_RECORDS | Self::LABELLED | Self::FULL_COUNTERS;
-    /// What belongs to the flow and not to one of its records.
+    /// Flags of a flow whose packets need more than [`CompactCounters`] and take the slow path.
+    const SLOW_PATH: u16 = Self::CLOSING | Self::BETWEEN_RECORDS | Self::ENCAPSULATED | Self::FULL_COUNTERS;
+    /// Flags that stay when the next record of the flow starts.
     const OF_FLOW: u16 = 1 << Self::INITIATOR_SHIFT | 3 << Self::FIN_SHIFT | 3 << Self::SEEN_SHIFT;
 
     #[inline(always)]
@@ -92,7 +92,7 @@ impl SlotFlags {
     }
 
     /// Whether the slot has a record that is neither ended nor closing.
-    pub fn is_open(self) -> bool {
+    pub fn has_unfinished_record(self) -> bool {
         !self.has(Self::CLOSING | Self::BETWEEN_RECORDS)
     }
 
@@ -113,7 +113,7 @@ impl SlotFlags {
 }
 
 impl FlowKeyState {
-    /// State of a flow whose first packet `side` sends now.
+    /// State of a flow whose first packet comes from `side` now.
     pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
         Self {
             addresses: key.addresses,
@@ -125,13 +125,13 @@ impl FlowKeyState {
         }
     }
 
-    /// Whether this is the flow of a key (its extension aside) and packets may take the fast path.
+    /// As [`FlowKeyState::matches`]; also false if packets of the flow take the slow path.
     #[inline(always)]
     pub fn matches_fast(&self, key: &Key) -> bool {
         self.matches_under(key, !FLAGS_MASK | (SlotFlags::SLOW_PATH as u64) << FLAGS_SHIFT)
     }
 
-    /// Whether this is the flow of a key (its extension aside).
+    /// Whether the flow has this key. Does not compare the extension.
     pub fn matches(&self, key: &Key) -> bool {
         self.matches_under(key, !FLAGS_MASK)
     }
@@ -200,7 +200,7 @@ impl FlowKeyState {
         self.flags().0 >> SlotFlags::SEEN_SHIFT & 3 == 3 || acknowledged
     }
 
-    /// Adds TTL and control bits of a packet, the `first` of its side or a later one.
+    /// Adds TTL and control bits of a packet. `first`: it is the first of its side in the record.
     #[inline(always)]
     pub fn add_headers(&mut self, side: Side, first: bool, packet: &Packet) {
         let ttl = u16::from(packet.ttl) * 0x101;
@@ -210,7 +210,7 @@ impl FlowKeyState {
             return;
         }
         self.control[side] |= packet.control;
-        // Mostly equal: the packets of a direction take one route.
+        // Mostly equal: the packets of a direction mostly take the same route.
         if self.ttl[side] != ttl {
             let [min, max] = self.ttl[side].to_le_bytes();
             self.ttl[side] = u16::from_le_bytes([min.min(packet.ttl), max.max(packet.ttl)]);
@@ -252,7 +252,7 @@ impl FlowSlot {
         1 + side
     }
 
-    /// A flow whose first packet `side` sends now, without packets yet.
+    /// A flow whose first packet comes from `side` now. The caller counts that packet.
     pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
         Self { state: FlowKeyState::new(key, side, now_ns), counters: [CompactCounters::EMPTY; 2] }
     }

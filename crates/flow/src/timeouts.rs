@@ -22,13 +22,15 @@ impl Timeouts {
     /// Whether a record has reached the active timeout, and reached it before the idle timeout.
     pub fn is_active_due(self, state: &FlowKeyState, clock: &Clock) -> bool {
         let idle_at = state.idle_since_ns.saturating_sub(state.record_began_ns).saturating_add(self.idle_ns);
-        state.flags().is_open() && clock.since(state.record_began_ns) >= self.active_ns && self.active_ns < idle_at
+        state.flags().has_unfinished_record()
+            && clock.since(state.record_began_ns) >= self.active_ns
+            && self.active_ns < idle_at
     }
 
     /// Clock time before which neither the flow nor its record expires.
     pub fn deadline_ns(self, state: &FlowKeyState) -> u64 {
         let idle_at = state.idle_since_ns.saturating_add(self.idle_of(state.flags()));
-        if state.flags().is_open() {
+        if state.flags().has_unfinished_record() {
             idle_at.min(state.record_began_ns.saturating_add(self.active_ns))
         } else {
             idle_at

@@ -37,7 +37,7 @@ fn packets_after_a_partial_drain_are_metered() {
     meter.process(&[udp(120, 4), udp(120, 5), udp(120, 6)], &mut out);
     meter.drain(&mut out);
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 9);
-    assert_eq!(meter.live(), Default::default());
+    assert_eq!(meter.open_records(), Default::default());
 }
 
 const HOUR: u64 = 3600 * S;
@@ -99,7 +99,7 @@ fn slot_expires_at_its_due_tick() {
     let packets: Vec<Packet> = (0..63).map(|n| Packet { ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
     meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..jumbogram(100) }], &mut out);
-    assert_eq!((out.len(), meter.live().flows), (63, 1));
+    assert_eq!((out.len(), meter.open_records().flows), (63, 1));
 }
 /// Captures clamp times beyond 2554 to the last representable one: flows there have records, too.
 #[test]
@@ -178,5 +178,5 @@ fn both_vlan_tags_are_part_of_the_key() {
     let (mut meter, mut out) = (Meter::new(Config { key, ..without_timeouts() }), Vec::new());
     let of = |inner_vlan| Packet { vlan: 7, inner_vlan, ..udp(0, 1) };
     meter.process(&[of(8), of(9)], &mut out);
-    assert_eq!(meter.live().flows, 2);
+    assert_eq!(meter.open_records().flows, 2);
 }

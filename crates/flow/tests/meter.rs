@@ -43,11 +43,11 @@ fn meter(config: Config, packets: &[Packet]) -> (Vec<FlowRecord>, Meter) {
     let mut out = Vec::new();
     for packet in packets {
         meter.process(&[*packet], &mut out);
-        let live = meter.live();
+        let live = meter.open_records();
         assert_eq!(live.flows + out.len() as u64, meter.counters().created);
     }
     meter.drain(&mut out);
-    assert_eq!(meter.live(), Default::default());
+    assert_eq!(meter.open_records(), Default::default());
     assert_eq!(out.len() as u64, meter.counters().created);
     let metered: u64 = out.iter().map(FlowRecord::packets).sum();
     assert_eq!(metered + meter.counters().dropped_packets, packets.len() as u64);
@@ -97,7 +97,7 @@ fn idle_flows_end_without_a_packet_of_their_own() {
     let mut out = Vec::new();
     meter.process(&[udp(0.0, 1, 100)], &mut out);
     meter.process(&[udp(121.0, 2, 100)], &mut out);
-    assert_eq!((out.len(), meter.live().flows), (1, 1));
+    assert_eq!((out.len(), meter.open_records().flows), (1, 1));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn packet_from_the_future_does_not_delay_expiry() {
     for second in 0..400 {
         meter.process(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
     }
-    assert_eq!(meter.live().flows, 1);
+    assert_eq!(meter.open_records().flows, 1);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn jump_of_the_clock_ends_all_records_a_few_at_a_time() {
     for _ in 0..20 {
         meter.process(&[udp(1e9, 1, 100)], &mut out);
     }
-    assert_eq!((out.len(), meter.live().flows), (4000, 1));
+    assert_eq!((out.len(), meter.open_records().flows), (4000, 1));
 }
 
 #[test]
@@ -474,5 +474,5 @@ fn flow_ends_while_no_packets_arrive() {
         meter.advance_time(500 * S + quarter, &mut out);
     }
     assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Idle));
-    assert_eq!(meter.live(), Default::default());
+    assert_eq!(meter.open_records(), Default::default());
 }

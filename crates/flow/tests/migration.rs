@@ -41,12 +41,15 @@ fn migrate_out(meter: &mut Meter) -> Vec<MigratedFlow> {
 
 /// Migrates all flows and checks that none is left and none was added.
 fn migrate_all(from: &mut Meter, to: &mut Meter, out: &mut Vec<FlowRecord>) {
-    let (before, there, created) = (from.live(), to.live(), to.counters().created);
+    let (before, there, created) = (from.open_records(), to.open_records(), to.counters().created);
     from.start_migration(all());
     migrate_out(from).into_iter().for_each(|flow| to.migrate_in(flow, out));
     let mut together = there;
     together.merge(before);
-    assert_eq!((from.live(), to.live(), to.counters().created), (RecordTotals::default(), together, created));
+    assert_eq!(
+        (from.open_records(), to.open_records(), to.counters().created),
+        (RecordTotals::default(), together, created)
+    );
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn search_covers_a_few_slots_per_group_of_packets() {
     }
     assert!((2..=4).contains(&calls), "{calls}");
     assert_eq!(
-        (migrate_out(&mut meter).len(), meter.live(), meter.migration_ready()),
+        (migrate_out(&mut meter).len(), meter.open_records(), meter.migration_ready()),
         (10_000, RecordTotals::default(), false)
     );
     assert!(out.is_empty());
@@ -94,7 +97,7 @@ fn search_follows_flows_that_start_and_end_meanwhile() {
     // Half of the flows found go on, the others end; new flows take some of their slots.
     (0..50).for_each(|host| meter.process(&[udp(5 * S, host)], &mut out));
     meter.process(&(200..230).map(|host| udp(10 * S, host)).collect::<Vec<_>>(), &mut out);
-    assert_eq!((out.len(), meter.live().flows), (50, 80));
+    assert_eq!((out.len(), meter.open_records().flows), (50, 80));
     assert!(meter.migration_ready(), "new flows are listed when they start");
     assert_eq!(migrate_out(&mut meter).len(), 80);
 }
@@ -118,7 +121,7 @@ fn only_flows_of_the_buckets_migrate_and_none_after_a_cancelled_search() {
     });
     // Expected: 977, with a standard deviation of 28.
     assert!((800..1150).contains(&flows), "{flows}");
-    assert_eq!(meter.live().flows, 5000 - flows);
+    assert_eq!(meter.open_records().flows, 5000 - flows);
 }
 
 #[test]
@@ -141,20 +144,20 @@ fn migrated_flow_ends_without_a_packet_of_its_own() {
     other.process(&[udp(40 * S, 2)], &mut out);
     migrate_all(&mut one, &mut other, &mut out);
     other.advance_time(110 * S - 1, &mut out);
-    assert_eq!((out.len(), other.live().flows), (1, 1));
+    assert_eq!((out.len(), other.open_records().flows), (1, 1));
     other.advance_time(110 * S, &mut out);
-    assert_eq!((out.len(), other.live().flows), (2, 0));
+    assert_eq!((out.len(), other.open_records().flows), (2, 0));
     // Also in a meter that never had a packet.
     let mut third = Meter::new(config());
     one.process(&[udp(100 * S, 1)], &mut out);
     migrate_all(&mut one, &mut third, &mut out);
     third.advance_time(110 * S, &mut out);
-    assert_eq!((out.len(), third.live().flows), (3, 0));
+    assert_eq!((out.len(), third.open_records().flows), (3, 0));
     // Also in a slot that another flow has left.
     other.process(&[udp(120 * S, 1)], &mut out);
     migrate_all(&mut other, &mut one, &mut out);
     one.advance_time(130 * S, &mut out);
-    assert_eq!((out.len(), one.live().flows), (4, 0));
+    assert_eq!((out.len(), one.open_records().flows), (4, 0));
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn expired_flows_end_in_the_meter_they_migrated_to() {
     assert!(ended <= 256);
     migrate_all(&mut one, &mut other, &mut out);
     (0..8).for_each(|_| other.advance_time(10 * S, &mut out));
-    assert_eq!((out.len(), other.live().flows), (9000, 1));
+    assert_eq!((out.len(), other.open_records().flows), (9000, 1));
     assert!(out.iter().all(|flow| flow.end_reason == EndReason::Idle));
 }
 
@@ -222,7 +225,7 @@ fn search_finds_flows_that_migrate_in_meanwhile() {
     other.start_migration(all());
     one.start_migration(all());
     migrate_out(&mut one).into_iter().for_each(|flow| other.migrate_in(flow, &mut out));
-    assert_eq!((migrate_out(&mut other).len(), other.live()), (2, RecordTotals::default()));
+    assert_eq!((migrate_out(&mut other).len(), other.open_records()), (2, RecordTotals::default()));
 }
 
 #[test]
@@ -232,10 +235,10 @@ fn flow_without_full_counters_ends_with_a_complete_record() {
     other.process(&(0..4096).map(|host| jumbogram(0, 100 + host)).collect::<Vec<_>>(), &mut out);
     let tagged = Packet { vlan: 7, interface: 3, ..jumbogram(1, 1) };
     one.process(&[udp(0, 2), tagged, jumbogram(2, 1)], &mut out);
-    let full = other.live();
+    let full = other.open_records();
     one.start_migration(all());
     migrate_out(&mut one).into_iter().for_each(|flow| other.migrate_in(flow, &mut out));
-    assert_eq!((other.live().flows, out.len()), (full.flows + 1, 1));
+    assert_eq!((other.open_records().flows, out.len()), (full.flows + 1, 1));
     let ended = &out[0];
     assert_eq!(
         (ended.end_reason, ended.forward.packets, ended.forward.bytes),
@@ -244,7 +247,7 @@ fn flow_without_full_counters_ends_with_a_complete_record() {
     assert_eq!((ended.interface, ended.forward.vlan, ended.forward.ttl_min), (3, 7, 64));
     // The meter it left has its full counters free again.
     one.process(&(0..4096).map(|host| jumbogram(3, 100 + host)).collect::<Vec<_>>(), &mut out);
-    assert_eq!((one.live().flows, out.len()), (4096, 1));
+    assert_eq!((one.open_records().flows, out.len()), (4096, 1));
 }
 
 #[test]
@@ -258,7 +261,10 @@ fn fragment_that_was_looked_up_is_not_looked_up_again() {
     // A first fragment that the partitioner remembers is not remembered here.
     meter.process(&[Packet { identification: 6, ..fragment(Flags::FRAGMENT_FIRST | Flags::LOOKED_UP) }], &mut out);
     meter.process(&[Packet { identification: 6, ..later(Flags::FRAGMENT_LATER) }], &mut out);
-    assert_eq!((meter.counters().anomalies.get(PacketAnomaly::FragmentUnattributed), meter.live().flows), (2, 2));
+    assert_eq!(
+        (meter.counters().anomalies.get(PacketAnomaly::FragmentUnattributed), meter.open_records().flows),
+        (2, 2)
+    );
     meter.drain(&mut out);
     let mut found: Vec<_> = out.iter().map(|flow| (flow.source_port, flow.packets(), flow.approximate.0)).collect();
     found.sort_unstable();

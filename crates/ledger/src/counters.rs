@@ -14,7 +14,7 @@ pub struct TrafficCounters {
     pub dropped_nic: u64,
     /// Lost by the kernel.
     pub dropped_kernel: u64,
-    /// Lost in a queue between two threads of Weir.
+    /// Lost by Weir: in a queue between two threads, or for lack of a packet buffer (DPDK, AF_XDP).
     pub dropped_ring: u64,
     /// Not metered because the flow cache was full (policy `drop`).
     pub dropped_table_full: u64,
@@ -85,7 +85,7 @@ impl OverloadCounters {
 /// A number of flow records, with the packets and octets that they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RecordTotals {
-    /// Flow records. A bidirectional record counts once.
+    /// Number of flow records; a bidirectional record counts once.
     pub flows: u64,
     /// Packets of both directions.
     pub packets: u64,
@@ -130,7 +130,7 @@ pub struct SinkCounters {
     pub sink: String,
     /// Accepted by the operating system. Over UDP this does not mean delivered.
     pub exported: RecordTotals,
-    /// Stored on disk for later export.
+    /// Stored on disk for later export. Always 0: no sink stores records yet.
     pub spooled: RecordTotals,
     /// Ended before this sink was opened or after it was closed, while the program ran.
     #[serde(skip_serializing_if = "RecordTotals::is_zero")]

@@ -20,7 +20,7 @@ pub struct Ledger {
     pub anomalies: ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
     /// Flow records created by the meter.
     pub flows_created: u64,
-    /// Flow records in the flow cache.
+    /// Flow records that are open, or have ended and await export (key `live`).
     pub live: RecordTotals,
     /// Load shedding.
     pub overload: OverloadCounters,
@@ -118,6 +118,7 @@ impl Ledger {
             packets: &'a TrafficCounters,
             bytes: &'a TrafficCounters,
             flows: Flows<'a>,
+            // The key is older than the name `anomalies` and stays.
             noted: &'a ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
             ethertypes: BTreeMap<String, u64>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -126,7 +127,7 @@ impl Ledger {
             sinks: &'a [SinkCounters],
             balanced: bool,
         }
-        // The totals are those of the sink that delivered least; `sinks` has each sink.
+        // `flows` has the counters of the sink that misses the most records; `sinks` has all sinks.
         let worst = self.sinks.iter().min_by_key(|sink| sink.exported.flows + sink.not_open.flows);
         Json {
             packets: &self.packets,

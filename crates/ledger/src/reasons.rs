@@ -59,7 +59,7 @@ reasons! {
 }
 
 reasons! {
-    /// What is wrong with a packet that is metered nevertheless.
+    /// What is noted about a packet that is metered.
     PacketAnomaly {
         /// The IP header has length 0, as segmentation offload leaves it: the length is taken from
         /// the frame.

@@ -72,7 +72,7 @@ pub(crate) struct MeterState {
     /// The last generation for which the meter has done its task.
     pub done: AtomicU64,
     /// Flows in its flow cache.
-    pub active_flows: AtomicU64,
+    pub open_records: AtomicU64,
 }
 
 /// The next task of a meter.
@@ -122,7 +122,7 @@ impl GroupState {
             task: Mutex::default(),
             ready: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            active_flows: AtomicU64::new(0),
+            open_records: AtomicU64::new(0),
         };
         Self {
             readers: (0..readers).map(reader).collect(),
@@ -141,8 +141,8 @@ impl GroupState {
     }
 
     /// Flows in all flow caches.
-    pub fn active_flows(&self) -> u64 {
-        self.meters.iter().map(|meter| meter.active_flows.load(Ordering::Relaxed)).sum()
+    pub fn open_records(&self) -> u64 {
+        self.meters.iter().map(|meter| meter.open_records.load(Ordering::Relaxed)).sum()
     }
 
     /// Publishes a table, which readers adopt if its generation is new. Returns the number of the

@@ -96,7 +96,7 @@ impl MeterInput {
             emptied &= count == available;
         }
         if sum > 0 {
-            self.group.meters[self.number].active_flows.store(metering.active_flows(), Ordering::Relaxed);
+            self.group.meters[self.number].open_records.store(metering.open_records(), Ordering::Relaxed);
         }
         (sum, emptied)
     }

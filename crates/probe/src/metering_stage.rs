@@ -130,8 +130,8 @@ impl MeteringStage {
     }
 
     /// Flows in the flow cache.
-    pub fn active_flows(&self) -> u64 {
-        self.meter.live().flows
+    pub fn open_records(&self) -> u64 {
+        self.meter.open_records().flows
     }
 
     /// The account of this stage.
@@ -142,7 +142,7 @@ impl MeteringStage {
         ledger.bytes.dropped_table_full = counters.dropped_bytes;
         ledger.anomalies = counters.anomalies;
         ledger.flows_created = counters.created;
-        ledger.live = self.meter.live();
+        ledger.live = self.meter.open_records();
         ledger.live.merge(totals(&self.output.records));
         ledger.overload = self.annotator.counters;
         Account { ledger, sent: self.output.sent, lost: self.output.lost }

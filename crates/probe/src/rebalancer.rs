@@ -149,7 +149,7 @@ impl Migrator {
         if sum * 10 < SIGNIFICANT_PACKETS * meters as u64 {
             return Ok(());
         }
-        let flows_per_bucket = (self.group.active_flows() / BUCKETS as u64).max(1);
+        let flows_per_bucket = (self.group.open_records() / BUCKETS as u64).max(1);
         let limit = ((MAX_FLOWS / flows_per_bucket) as usize).clamp(1, MAX_BUCKETS);
         let moves = moves(&new, &self.table, meters, limit);
         if moves.is_empty() { Ok(()) } else { self.migrate(&moves) }

@@ -161,13 +161,13 @@ impl Cluster {
                 assert!(!meter.migration_ready());
             }
             Some(Message::Release(number)) => {
-                let before = meter.live();
+                let before = meter.open_records();
                 let released = &mut self.moves[number];
                 meter.migrate_out(|bucket, moved| {
                     assert!(released.buckets.contains(bucket));
                     released.flows.push(moved);
                 });
-                released.records = less(before, meter.live());
+                released.records = less(before, meter.open_records());
                 released.released = true;
                 self.moved += released.flows.len();
                 if self.random.below(2) == 0 {
@@ -191,17 +191,17 @@ impl Cluster {
             return;
         }
         let meter = &mut self.meters[adopted.to].meter;
-        let (live, ended) = (meter.live(), self.out.len());
+        let (live, ended) = (meter.open_records(), self.out.len());
         let created = meter.counters().created;
         adopted.flows.drain(..).for_each(|moved| meter.migrate_in(moved, &mut self.out));
         assert_eq!(self.out.len(), ended, "a flow ended although the cache has free slots");
-        assert_eq!((less(meter.live(), live), meter.counters().created), (adopted.records, created));
+        assert_eq!((less(meter.open_records(), live), meter.counters().created), (adopted.records, created));
     }
 
     /// Asserts that every record created is exported, live or migrating.
     fn check(&self) {
         let created: u64 = self.meters.iter().map(|queued| queued.meter.counters().created).sum();
-        let live: u64 = self.meters.iter().map(|queued| queued.meter.live().flows).sum();
+        let live: u64 = self.meters.iter().map(|queued| queued.meter.open_records().flows).sum();
         let migrating = self.moves.iter().filter(|one| one.released && !one.adopted);
         let migrating: u64 = migrating.map(|one| one.records.flows).sum();
         assert_eq!(created, live + migrating + self.out.len() as u64);
@@ -214,7 +214,7 @@ impl Cluster {
         for Queued { meter, .. } in &mut self.meters {
             meter.advance_time(self.newest_ns, &mut self.out);
             meter.drain(&mut self.out);
-            assert_eq!(meter.live(), RecordTotals::default());
+            assert_eq!(meter.open_records(), RecordTotals::default());
         }
         self.check();
     }
@@ -358,16 +358,16 @@ fn full_meter_exports_flows_that_it_cannot_adopt() {
         let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }));
         let mut out = Vec::new();
         large.process(&packets, &mut out);
-        let before = large.live();
+        let before = large.open_records();
         let mut all = BucketSet::new();
         (0..BUCKETS as u16).for_each(|bucket| all.insert(bucket));
         let mut moved = Vec::new();
         large.start_migration(all);
         large.migrate_out(|_, flow| moved.push(flow));
-        assert_eq!((large.live(), moved.len() as u64), (RecordTotals::default(), before.flows));
+        assert_eq!((large.open_records(), moved.len() as u64), (RecordTotals::default(), before.flows));
         moved.into_iter().for_each(|flow| small.migrate_in(flow, &mut out));
         assert_eq!(small.counters().created, 0);
-        assert_eq!((small.live().flows, out.len() as u64), (60, large.counters().created - 60), "{policy:?}");
+        assert_eq!((small.open_records().flows, out.len() as u64), (60, large.counters().created - 60), "{policy:?}");
         assert!(out.iter().any(|flow| flow.end_reason == EndReason::LackOfResources), "{policy:?}");
         small.drain(&mut out);
         assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), packets.len() as u64);

@@ -145,8 +145,8 @@ fn run(seed: u64, extreme: bool, count: u64) -> Result<bool, String> {
     {
         return Err(format!("seed {seed} counters {c:?} against {:?}", theirs.anomalies));
     }
-    if meter.live() != Default::default() {
-        return Err(format!("seed {seed} live {:?}", meter.live()));
+    if meter.open_records() != Default::default() {
+        return Err(format!("seed {seed} live {:?}", meter.open_records()));
     }
     Ok(true)
 }

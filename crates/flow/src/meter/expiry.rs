@@ -1,6 +1,6 @@
 //! How records end: timeouts, the scan for expired slots, the drain at the end, and the export.
 
-use super::{GROUP, Meter};
+use super::{CHUNK_PACKETS, Meter};
 use crate::instructions::prefetch;
 use crate::key::Side;
 use crate::slot::{FlowKeyState, SlotFlags};
@@ -12,11 +12,11 @@ impl Meter {
     #[inline(always)]
     pub(super) fn expire_next_slots(&mut self, out: &mut Vec<FlowRecord>) {
         self.cache.find_due(&self.clock);
-        if !self.cache.due.is_empty() {
+        if !self.cache.scratch.is_empty() {
             self.expire_due(out);
         }
         self.prefetch_upcoming();
-        if self.search.has_unsearched() {
+        if self.migration_search.has_unsearched() {
             self.search_beside_packets();
         }
         self.export_due_overflow(out);
@@ -25,7 +25,7 @@ impl Meter {
     /// Examines the slots that the scan found.
     #[inline(never)]
     fn expire_due(&mut self, out: &mut Vec<FlowRecord>) {
-        let mut due = std::mem::take(&mut self.cache.due);
+        let mut due = std::mem::take(&mut self.cache.scratch);
         for (slot, hash) in &mut due {
             *hash = self.cache.hash_of(*slot);
             self.cache.index.prefetch(*hash);
@@ -35,11 +35,11 @@ impl Meter {
                 self.cache.set_due(slot);
             }
         }
-        self.cache.due = due;
+        self.cache.scratch = due;
     }
 
-    /// Prefetches what the scan after the next one will probably need, and more of what the next
-    /// one will. Affects only speed.
+    /// Prefetches the rest of the slots that the next scan will find due, and the states of those
+    /// that the scan after it will find. Affects only speed.
     #[inline(always)]
     fn prefetch_upcoming(&mut self) {
         while let Some(slot) = self.cache.upcoming.pop() {
@@ -70,9 +70,9 @@ impl Meter {
         idle
     }
 
-    /// Whether a packet of its key belongs to the flow in a slot. If so, a record that has expired
-    /// is exported; if not, the flow is ended and the slot is free.
-    pub(super) fn accepts(&mut self, slot: u32, hash: u64, packet: &Packet, out: &mut Vec<FlowRecord>) -> bool {
+    /// Prepares a flow for a packet of its key: exports its record if that has expired, or ends the
+    /// flow and frees the slot if the packet starts another flow. Returns whether the flow stays.
+    pub(super) fn continue_flow(&mut self, slot: u32, hash: u64, packet: &Packet, out: &mut Vec<FlowRecord>) -> bool {
         if self.cache.slots[slot as usize].state.flags().has(SlotFlags::CLOSING) {
             if packet.control & Packet::SYN == 0 && !self.cache.is_idle(slot, &self.clock) {
                 return true;
@@ -85,14 +85,14 @@ impl Meter {
 
     /// Ends up to `limit` records, so that draining needs no memory for all of them. Returns
     /// whether records may be left. For the end of input: packets that are metered in between find
-    /// fewer slots, as free ones are given up.
+    /// fewer slots, as it discards the list of free ones.
     pub fn drain_up_to(&mut self, limit: usize, out: &mut Vec<FlowRecord>) -> bool {
         let enough = out.len().saturating_add(limit);
-        self.cache.truncate(self.cache.used());
+        self.cache.discard_free_list(self.cache.used());
         while out.len() < enough && self.cache.used() > 0 {
             let slot = self.cache.used() - 1;
-            if (slot as usize).is_multiple_of(GROUP) {
-                for ahead in slot.saturating_sub(GROUP as u32)..slot {
+            if (slot as usize).is_multiple_of(CHUNK_PACKETS) {
+                for ahead in slot.saturating_sub(CHUNK_PACKETS as u32)..slot {
                     self.cache.index.prefetch(self.cache.hash_of(ahead));
                 }
             }
@@ -102,7 +102,7 @@ impl Meter {
                     self.end_flow(slot, hash, EndReason::Forced, out);
                 }
             }
-            self.cache.truncate(slot);
+            self.cache.discard_free_list(slot);
         }
         while out.len() < enough
             && let Some(record) = self.overflow.take_oldest()
@@ -191,9 +191,9 @@ impl Meter {
     }
 
     fn count_exported(&mut self, record: &FlowRecord) {
-        self.live.flows -= 1;
-        self.live.packets -= record.packets();
-        self.live.bytes -= record.frame_bytes();
+        self.open_records.flows -= 1;
+        self.open_records.packets -= record.packets();
+        self.open_records.bytes -= record.frame_bytes();
     }
 
     /// Whether a slot has a TCP connection.

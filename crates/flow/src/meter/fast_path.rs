@@ -1,10 +1,10 @@
-//! The loop over packets. A packet of a known flow that needs nothing special is counted here; all
-//! others go to `slow_path.rs`.
+//! The loop over packets. A packet of a known flow that its compact counters can count is counted
+//! here, SYN, FIN and RST included; all others go to `slow_path.rs`.
 //!
 //! Three passes let the memory of up to 64 packets load at the same time. What the first two passes
 //! find only decides what is prefetched; the third compares the whole key.
 
-use super::{GROUP, Meter};
+use super::{CHUNK_PACKETS, Meter};
 use crate::hash::HashedKey;
 use crate::key::Key;
 use crate::slot::{FlowSlot, TCP};
@@ -14,7 +14,7 @@ use weir_packet::{Flags, Packet};
 /// Lookup of a packet's flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
-    key: HashedKey,
+    hashed: HashedKey,
     /// Bucket of the index.
     bucket: u32,
     /// The slot that is probably the flow's.
@@ -24,27 +24,27 @@ struct Lookup {
 impl Meter {
     #[inline(always)]
     pub(super) fn process_burst(&mut self, burst: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
-        for group in burst.chunks(GROUP) {
-            for packets in group.chunks(self.config.prefetch_packets) {
-                self.process_group(packets, options, out);
+        for chunk in burst.chunks(CHUNK_PACKETS) {
+            for packets in chunk.chunks(self.config.prefetch_packets) {
+                self.process_prefetched(packets, options, out);
             }
             self.expire_next_slots(out);
         }
     }
 
-    /// Meters up to [`GROUP`] packets in three passes.
+    /// Meters packets, at most [`CHUNK_PACKETS`], whose memory is prefetched together, in three passes.
     #[inline(always)]
-    fn process_group(&mut self, packets: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
-        let mut lookups = [Lookup::default(); GROUP];
+    fn process_prefetched(&mut self, packets: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
+        let mut lookups = [Lookup::default(); CHUNK_PACKETS];
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
-            lookup.key = self.cache.hasher.hash_packet(packet, options);
-            lookup.bucket = self.cache.index.prefetch(lookup.key.hash);
+            lookup.hashed = self.cache.hasher.hash_packet(packet, options);
+            lookup.bucket = self.cache.index.prefetch(lookup.hashed.hash);
         }
         let mut misses = 0;
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
-            let side = lookup.key.side & 1;
-            let candidate = self.cache.index.candidate(lookup.bucket, lookup.key.hash).unwrap_or_else(|| {
-                // Probably a new flow, which will take this slot.
+            let side = lookup.hashed.side & 1;
+            let candidate = self.cache.index.candidate(lookup.bucket, lookup.hashed.hash).unwrap_or_else(|| {
+                // Probably a new flow: it will get the next free slot.
                 misses += 1;
                 let next = self.cache.nth_free(misses);
                 self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - side));
@@ -57,8 +57,8 @@ impl Meter {
                 self.tcp.prefetch_for(candidate, side, packet);
             }
         }
-        self.live.packets += packets.len() as u64;
-        self.live.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        self.open_records.packets += packets.len() as u64;
+        self.open_records.bytes += packets.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
         for (lookup, packet) in lookups.iter().zip(packets) {
             self.process_packet(lookup, packet, options, out);
         }
@@ -67,15 +67,15 @@ impl Meter {
     #[inline(always)]
     fn process_packet(&mut self, lookup: &Lookup, packet: &Packet, options: KeyOptions, out: &mut Vec<FlowRecord>) {
         self.advance_clock(packet.time_ns);
-        let (side, candidate) = (lookup.key.side & 1, lookup.candidate);
-        let key = Key::new(packet, side, lookup.key.ports_and_protocol, options);
+        let (side, candidate) = (lookup.hashed.side & 1, lookup.candidate);
+        let key = Key::new(packet, side, lookup.hashed.ports_and_protocol, options);
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
             && self.encapsulation.is_default(packet)
             && let Some(slot) = self.cache.slots.get_mut(candidate as usize)
             && slot.state.matches_fast(&key)
             && (!options.extend_key() || self.cache.extensions[candidate as usize] == key.extension)
-            // Times of a migrated flow may lie ahead of the clock: they wrap, and the slow path
-            // handles them.
+            // The times of a migrated flow may be later than the clock. The differences then wrap,
+            // exceed the timeouts, and the packet takes the slow path.
             && self.clock.now_ns.wrapping_sub(slot.state.record_began_ns) < self.cache.timeouts.active_ns
             && self.clock.now_ns.wrapping_sub(slot.state.idle_since_ns) < self.cache.timeouts.idle_ns
             && let Some(gap_ns) = slot.counters[side].fast_gap_ns(packet)
@@ -93,7 +93,7 @@ impl Meter {
                 }
             }
         } else {
-            self.process_slow(&lookup.key, packet, out);
+            self.process_slow(&lookup.hashed, packet, out);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Flows that migrate to another meter while both run.
 //!
 //! ```text
-//! start_migration  each group of packets is followed by a search of a few slots for the flows of the
+//! start_migration  each chunk of packets is followed by a search of a few slots for the flows of the
 //!                  buckets; flows that start meanwhile are listed, too
 //! migrate_out      takes the listed flows out with all their state
 //! migrate_in       puts them into another meter, with their times by its clock
@@ -9,7 +9,7 @@
 //! Invariant: a flow is in one meter or in one [`MigratedFlow`], with all its packets and octets,
 //! and its record is counted as created once.
 
-use super::{GROUP, Meter};
+use super::{CHUNK_PACKETS, Meter};
 use crate::instructions::prefetch;
 use crate::migration::RareState;
 use crate::partition::{BucketSet, bucket_of};
@@ -18,27 +18,27 @@ use crate::{FlowRecord, MigratedFlow};
 use weir_ledger::RecordTotals;
 use weir_tcp::{Connection, TcpAnomalies};
 
-/// Slots that are searched after each group of packets.
-const SEARCHED_SLOTS: u32 = GROUP as u32;
+/// Slots that are searched after each chunk of packets.
+const SEARCHED_SLOTS: u32 = CHUNK_PACKETS as u32;
 
 impl Meter {
     /// Starts a search for the flows of some buckets, which are to migrate to another meter.
-    /// [`Meter::process`] then searches a few slots per group of packets and
+    /// [`Meter::process`] then searches a few slots per chunk of packets and
     /// [`Meter::advance_time`] a quarter of them, until [`Meter::migration_ready`]. An earlier
     /// search is cancelled.
     pub fn start_migration(&mut self, buckets: BucketSet) {
-        self.search.start(buckets, self.cache.used());
+        self.migration_search.start(buckets, self.cache.used());
     }
 
     /// Whether a search has covered all slots, so that [`Meter::migrate_out`] takes no longer than
     /// the flows that it found need.
     pub fn migration_ready(&self) -> bool {
-        self.search.is_active() && !self.search.has_unsearched()
+        self.migration_search.is_active() && !self.migration_search.has_unsearched()
     }
 
     /// Cancels a search.
     pub fn cancel_migration(&mut self) {
-        self.search.cancel();
+        self.migration_search.cancel();
     }
 
     /// Takes all flows of the buckets out of this meter and hands each over with its bucket; first
@@ -47,10 +47,10 @@ impl Meter {
     /// happens.
     pub fn migrate_out(&mut self, mut hand_over: impl FnMut(u16, MigratedFlow)) {
         self.search_slots(u32::MAX);
-        let mut found = std::mem::take(&mut self.cache.due);
+        let mut found = std::mem::take(&mut self.cache.scratch);
         loop {
             // Many at a time, so that their memory loads at the same time.
-            found.extend(std::iter::from_fn(|| self.search.pop()).take(GROUP).map(|slot| (slot, 0)));
+            found.extend(std::iter::from_fn(|| self.migration_search.pop()).take(CHUNK_PACKETS).map(|slot| (slot, 0)));
             if found.is_empty() {
                 break;
             }
@@ -65,13 +65,13 @@ impl Meter {
             for (slot, hash) in found.drain(..) {
                 // The flow may have ended since, and another one have taken the slot.
                 let bucket = bucket_of(hash);
-                if !self.cache.slots[slot as usize].state.is_free() && self.search.wants(bucket) {
+                if !self.cache.slots[slot as usize].state.is_free() && self.migration_search.covers(bucket) {
                     hand_over(bucket, self.take_out(slot, hash));
                 }
             }
         }
-        self.cache.due = found;
-        self.search.cancel();
+        self.cache.scratch = found;
+        self.migration_search.cancel();
     }
 
     /// Takes in a flow from [`Meter::migrate_out`] of a meter with the same secret and flow key. It
@@ -93,9 +93,9 @@ impl Meter {
     /// Lists a slot whose flow started during a search, if the flow is to migrate.
     #[cold]
     #[inline(never)]
-    pub(super) fn list_if_wanted(&mut self, slot: u32, hash: u64) {
-        if self.search.wants(bucket_of(hash)) {
-            self.search.push(slot);
+    pub(super) fn list_if_migrating(&mut self, slot: u32, hash: u64) {
+        if self.migration_search.covers(bucket_of(hash)) {
+            self.migration_search.push(slot);
         }
     }
 
@@ -108,9 +108,9 @@ impl Meter {
     /// Searches the next `count` slots, if a search has some left, and lists flows that are to
     /// migrate.
     pub(super) fn search_slots(&mut self, count: u32) {
-        for slot in self.search.take_range(count) {
+        for slot in self.migration_search.take_range(count) {
             if !self.cache.slots[slot as usize].state.is_free() {
-                self.list_if_wanted(slot, self.cache.hash_of(slot));
+                self.list_if_migrating(slot, self.cache.hash_of(slot));
             }
         }
     }
@@ -138,15 +138,15 @@ impl Meter {
             rare: is_rare.then(|| Box::new(RareState { encapsulation, counters })),
         };
         let RecordTotals { flows, packets, bytes } = migrated.totals();
-        self.live.flows -= flows;
-        self.live.packets -= packets;
-        self.live.bytes -= bytes;
+        self.open_records.flows -= flows;
+        self.open_records.packets -= packets;
+        self.open_records.bytes -= bytes;
         self.cache.remove(slot, hash);
         migrated
     }
 
     fn put_in(&mut self, slot: u32, migrated: MigratedFlow) {
-        self.live.merge(migrated.totals());
+        self.open_records.merge(migrated.totals());
         let MigratedFlow { slot: mut flow, connection, anomalies, unanalysed, extension, clock, interface, rare } =
             migrated;
         let (encapsulation, counters) = rare.map_or((None, [None; 2]), |rare| (rare.encapsulation, rare.counters));
@@ -171,8 +171,8 @@ impl Meter {
         }
         let hash = self.cache.hasher.hash_key(&state.key(extension));
         self.cache.insert(slot, hash, flow, extension);
-        if self.search.is_active() {
-            self.list_if_wanted(slot, hash);
+        if self.migration_search.is_active() {
+            self.list_if_migrating(slot, hash);
         }
     }
 }

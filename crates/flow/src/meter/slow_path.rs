@@ -1,5 +1,6 @@
 //! Packets that need more than the fast path: first packets, fragments, encapsulation, full
-//! counters, expired records, SYN, FIN and RST.
+//! counters, expired records. Both paths apply SYN, FIN and RST here
+//! ([`Meter::update_tcp_state`]).
 
 use super::Meter;
 use crate::compact_counters::CompactCounters;
@@ -32,13 +33,13 @@ impl Meter {
         let known = self.cache.find(hash, &key);
         // A packet that needs full counters opens no record if there are none left.
         let has_full_counters = |slot| self.full_counters.contains(slot, side);
-        let refused = !CompactCounters::can_start(packet)
-            && self.full_counters.is_full()
+        let lacks_full_counters = !CompactCounters::can_start(packet)
+            && self.full_counters.is_exhausted()
             && !known.is_some_and(has_full_counters);
-        let slot = if refused {
+        let slot = if lacks_full_counters {
             None
         } else {
-            known.filter(|&slot| self.accepts(slot, hash, packet, out)).or_else(|| {
+            known.filter(|&slot| self.continue_flow(slot, hash, packet, out)).or_else(|| {
                 if !self.detail.small_flows && !self.small_flows.is_large(hash) {
                     approximate |= Approximate::AGGREGATED;
                     return None;
@@ -48,7 +49,7 @@ impl Meter {
         };
         match slot {
             Some(slot) if self.count(slot, side, approximate, packet) => self.analyse(slot, side, packet),
-            _ => self.refuse(packet, approximate, out),
+            _ => self.count_without_slot(packet, approximate, out),
         }
     }
 
@@ -72,10 +73,11 @@ impl Meter {
             self.update_tcp_state(slot, side, packet);
             return true;
         }
-        self.count_any(slot, side, approximate, packet)
+        self.count_special(slot, side, approximate, packet)
     }
 
-    fn count_any(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
+    /// As [`Meter::count`], for a packet that needs more than compact counters.
+    fn count_special(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];
         if flow.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
             if packet.protocol == TCP {
@@ -84,14 +86,14 @@ impl Meter {
             flow.start_next_record(self.clock.now_ns);
             self.cache.set_due(slot);
             self.counters.created += 1;
-            self.live.flows += 1;
+            self.open_records.flows += 1;
         }
         let packets = self.packets(slot);
         let (opens_record, opens_direction) = (packets == [0; 2], packets[side] == 0);
         let flow = &mut self.cache.slots[slot as usize];
         let mut flags = flow.state.flags();
-        let is_full = flags.has(SlotFlags::FULL_COUNTERS) && self.full_counters.contains(slot, side);
-        if is_full || !flow.add(side, packet) {
+        let uses_full_counters = flags.has(SlotFlags::FULL_COUNTERS) && self.full_counters.contains(slot, side);
+        if uses_full_counters || !flow.add(side, packet) {
             let compact = std::mem::replace(&mut flow.counters[side], CompactCounters::EMPTY);
             if !self.full_counters.add(slot, side, || compact.to_direction(), packet) {
                 flow.counters[side] = compact;
@@ -102,7 +104,7 @@ impl Meter {
         }
         flags.0 |= 1 << (SlotFlags::SEEN_SHIFT + side as u32);
         flags.add_approximate(approximate);
-        if flags.has(SlotFlags::LABELLED) || !self.encapsulation.is_default(packet) {
+        if flags.has(SlotFlags::ENCAPSULATED) || !self.encapsulation.is_default(packet) {
             let mixed = self.encapsulation.add(slot as usize, side, &mut flags, opens_record, opens_direction, packet);
             flags.add_approximate(mixed);
         }

@@ -12,7 +12,7 @@ const CHOICE: usize = 16;
 
 /// Ranks of flows that may be evicted; the lowest goes first.
 const CLOSING: u8 = 0;
-const OPEN: u8 = 1;
+const NOT_CLOSING: u8 = 1;
 
 impl Meter {
     /// Opens the record of a new flow. `None` if the cache has no slot for it.
@@ -26,11 +26,11 @@ impl Meter {
     ) -> Option<u32> {
         let slot = self.take_slot(Some(packet), out)?;
         self.cache.insert(slot, hash, FlowSlot::new(key, side, self.clock.now_ns), key.extension);
-        if self.search.is_active() {
-            self.list_if_wanted(slot, hash);
+        if self.migration_search.is_active() {
+            self.list_if_migrating(slot, hash);
         }
         self.counters.created += 1;
-        self.live.flows += 1;
+        self.open_records.flows += 1;
         Some(slot)
     }
 
@@ -55,7 +55,7 @@ impl Meter {
         }
         if !self.cache.has_free_listed() {
             let (_, slot) = best?;
-            if self.cache.slots[slot as usize].state.flags().is_open() {
+            if self.cache.slots[slot as usize].state.flags().has_unfinished_record() {
                 self.counters.anomalies.count(PacketAnomaly::Evicted);
             }
             self.end_flow(slot, self.cache.hash_of(slot), EndReason::LackOfResources, out);
@@ -67,7 +67,7 @@ impl Meter {
     /// be.
     fn eviction_rank(&self, state: &FlowKeyState, packet: Option<&Packet>) -> Option<(u8, u64, bool)> {
         if state.is_free() {
-            // `drain_up_to` gave it up.
+            // `drain_up_to` discarded the free list.
             return None;
         } else if state.flags().has(SlotFlags::CLOSING) {
             return Some((CLOSING, state.idle_since_ns, false));
@@ -77,26 +77,26 @@ impl Meter {
         let is_syn = packet.is_some_and(|packet| packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN);
         let answered = state.is_answered();
         let may_evict = self.config.policy == CacheFullPolicy::EvictOldestIdle && !(is_syn && answered);
-        may_evict.then_some((OPEN, state.idle_since_ns, answered))
+        may_evict.then_some((NOT_CLOSING, state.idle_since_ns, answered))
     }
 
     /// Adds a packet that has no slot to an overflow record, or drops it.
     #[cold]
-    pub(super) fn refuse(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
+    pub(super) fn count_without_slot(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
         let aggregated = approximate & Approximate::AGGREGATED != 0;
         if self.config.policy == CacheFullPolicy::Drop && !aggregated {
             let bytes = u64::from(packet.frame_bytes);
             self.counters.dropped_packets += 1;
             self.counters.dropped_bytes += bytes;
-            self.live.packets -= 1;
-            self.live.bytes -= bytes;
+            self.open_records.packets -= 1;
+            self.open_records.bytes -= bytes;
             return;
         }
         self.counters.anomalies.count(if aggregated { PacketAnomaly::Aggregated } else { PacketAnomaly::Overflow });
         self.export_due_overflow(out);
         if self.overflow.add(packet, approximate, self.clock.now_ns) {
             self.counters.created += 1;
-            self.live.flows += 1;
+            self.open_records.flows += 1;
         }
     }
 }
