@@ -69,12 +69,11 @@ pub(crate) enum Units {
     Nanoseconds = 8,
 }
 
-/// The formats that have an element.
+/// A format with templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Formats {
+pub(crate) enum Format {
     Ipfix,
     Netflow9,
-    Both,
 }
 
 /// An information element.
@@ -94,7 +93,8 @@ pub(crate) struct Element {
     pub ntop_reverse: Option<u16>,
     /// Omitted in directions without TCP anomalies.
     pub with_anomalies_only: bool,
-    pub formats: Formats,
+    in_ipfix: bool,
+    in_netflow9: bool,
     /// Restricts the element to flows of this network.
     network: Option<Network>,
     /// Smallest number that is sent.
@@ -113,7 +113,8 @@ impl Element {
             weir: None,
             ntop_reverse: None,
             with_anomalies_only: false,
-            formats: Formats::Ipfix,
+            in_ipfix: true,
+            in_netflow9: false,
             network: None,
             min: 0,
         }
@@ -142,27 +143,27 @@ impl Element {
 
     /// In NetFlow v9 too, with the same number.
     pub const fn also_netflow9(self) -> Self {
-        Self { formats: Formats::Both, ..self }
+        Self { in_netflow9: true, ..self }
     }
 
     /// In NetFlow v9 only.
     pub const fn only_netflow9(self) -> Self {
-        Self { formats: Formats::Netflow9, ..self }
+        Self { in_ipfix: false, in_netflow9: true, ..self }
     }
 
-    /// SendOutcome in fewer octets than the type has.
+    /// Sent in fewer octets than the type has.
     pub const fn in_octets(self, octets: u16) -> Self {
         Self { octets, ..self }
     }
 
     /// Restricted to flows of one network.
-    pub const fn of(self, network: Network) -> Self {
+    pub const fn only_for(self, network: Network) -> Self {
         Self { network: Some(network), ..self }
     }
 
-    /// Restricted to numbers that do not fit into `octets`, where another element of the field is
-    /// sent.
-    pub const fn beyond(self, octets: u16) -> Self {
+    /// Restricted to numbers that need more than `octets`. Shorter ones have another element of the
+    /// same field.
+    pub const fn only_if_longer_than(self, octets: u16) -> Self {
         Self { min: 1 << (8 * octets), ..self }
     }
 
@@ -173,8 +174,11 @@ impl Element {
 
     /// Whether a format has the element.
     #[inline(always)]
-    pub fn is_of(&self, format: Formats) -> bool {
-        self.formats == Formats::Both || self.formats == format
+    pub fn is_in(&self, format: Format) -> bool {
+        match format {
+            Format::Ipfix => self.in_ipfix,
+            Format::Netflow9 => self.in_netflow9,
+        }
     }
 
     /// Whether the element is sent for this value. `without_anomalies`: the direction has no TCP
@@ -182,7 +186,7 @@ impl Element {
     #[inline(always)]
     pub fn applies(&self, value: &FieldValue, network: Network, without_anomalies: bool) -> bool {
         let fits = match value {
-            FieldValue::Absent => false,
+            FieldValue::NotApplicable => false,
             FieldValue::Implied(_) => !without_anomalies,
             FieldValue::Unsigned(number)
                 if self.octets < self.data_type.octets() && self.data_type != DataType::OctetArray =>
@@ -208,7 +212,7 @@ impl Element {
                 number.min(u64::MAX >> (64 - 8 * self.octets))
             }
             FieldValue::Unsigned(number) | FieldValue::Implied(number) => number,
-            FieldValue::Missing => 0,
+            FieldValue::NoValue => 0,
             FieldValue::Degraded(set) => u64::from(set.0),
             FieldValue::Float(number) => number.to_bits(),
             FieldValue::Time(ns) => match self.data_type {
@@ -221,7 +225,7 @@ impl Element {
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.append_address(address.octets()),
-            FieldValue::Text(_) | FieldValue::Absent => unreachable!("no element applies to such a value"),
+            FieldValue::Text(_) | FieldValue::NotApplicable => unreachable!("no element applies to such a value"),
         };
         out.append(number, self.octets);
     }

@@ -9,10 +9,10 @@ use weir_tcp::Degradation;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum FieldValue {
     /// The field does not apply.
-    Absent,
+    NotApplicable,
     /// The field applies but has no value: null in text, 0 in a template, which keeps templates
     /// few.
-    Missing,
+    NoValue,
     Unsigned(u64),
     /// A number that follows from other fields of a direction without TCP anomalies. Templates omit
     /// it then.

@@ -3,7 +3,7 @@
 //!
 //! JSON keys, CSV columns, the templates of IPFIX and NetFlow v9, and docs/fields.md follow from
 //! [`FIELDS`]. Only this file decides whether a field applies to a flow. If not, its value is
-//! [`FieldValue::Absent`]: null in JSON, empty in CSV, and not in the template.
+//! [`FieldValue::NotApplicable`]: null in JSON, empty in CSV, and not in the template.
 
 use crate::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
@@ -20,7 +20,7 @@ use DataType::{
 
 /// A flow record of which one direction is written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct DirectionView<'a> {
     pub flow: &'a FlowRecord,
     /// The direction that is written.
     pub direction: &'a Direction,
@@ -30,7 +30,7 @@ pub(crate) struct Record<'a> {
     pub from_responder: bool,
 }
 
-impl<'a> Record<'a> {
+impl<'a> DirectionView<'a> {
     /// Selects the forward or the reverse direction of a flow record.
     #[inline(always)]
     pub fn new(flow: &'a FlowRecord, reverse: bool, from_responder: bool) -> Self {
@@ -84,7 +84,7 @@ macro_rules! fields {
         },)+];
 
         #[inline(always)]
-        pub(crate) fn $visit<const REVERSE: bool>(record: &Record<'_>, visitor: &mut impl Visitor) {
+        pub(crate) fn $visit<const REVERSE: bool>(record: &DirectionView<'_>, visitor: &mut impl Visitor) {
             let mut list = $list;
             $(
                 if let Some((field, rest)) = list.split_first() {
@@ -100,7 +100,7 @@ macro_rules! fields {
 }
 
 #[inline(always)]
-fn read(record: &Record<'_>, field: impl FnOnce(&Record<'_>) -> FieldValue) -> FieldValue {
+fn read(record: &DirectionView<'_>, field: impl FnOnce(&DirectionView<'_>) -> FieldValue) -> FieldValue {
     field(record)
 }
 
@@ -122,14 +122,14 @@ fields! {
     flow "duration_ns", "integer", "ns", "Time from start to end.",
         [],
         |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
-    flow "src_ip", "address", "", "Source address: the initiator of the flow. This is the sender of the SYN, otherwise of the first packet.",
+    flow "src_ip", "address", "", "Source address: that of the initiator, which sent the SYN or, without a SYN, the first packet.",
         [Element::iana(8, "sourceIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(27, "sourceIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.source_ip().map_or(FieldValue::Absent, FieldValue::Ip);
-    flow "dst_ip", "address", "", "Destination address: the responder.",
+        |r| r.flow.source_ip().map_or(FieldValue::NotApplicable, FieldValue::Ip);
+    flow "dst_ip", "address", "", "Destination address: that of the responder.",
         [Element::iana(12, "destinationIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(28, "destinationIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.destination_ip().map_or(FieldValue::Absent, FieldValue::Ip);
+        |r| r.flow.destination_ip().map_or(FieldValue::NotApplicable, FieldValue::Ip);
     flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
         [Element::iana(7, "sourceTransportPort", Unsigned16).also_netflow9()],
         |r| when(r.flow.has_ports(), r.flow.source_port);
@@ -152,7 +152,7 @@ fields! {
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
         [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
-         Element::iana(6, "tcpControlBits", Unsigned16).beyond(1).also_netflow9()],
+         Element::iana(6, "tcpControlBits", Unsigned16).only_if_longer_than(1).also_netflow9()],
         |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::Unsigned(d.tcp_flags.into()));
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
         [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()],
@@ -175,18 +175,18 @@ fields! {
     each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
         [Element::weir(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
-    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time between consecutive packets of the direction. Needs 2 packets, as all inter-arrival times.",
+    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time, between consecutive packets of the direction. Does not apply to directions with fewer than 2 packets.",
         [Element::weir(3, "interArrivalTimeMinimum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_min_ns));
-    each "iat_max_ns", "integer", "ns", "Longest inter-arrival time.",
+    each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
         [Element::weir(4, "interArrivalTimeMaximum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_max_ns));
-    each "iat_mean_ns", "number", "ns", "Mean inter-arrival time.",
+    each "iat_mean_ns", "number", "ns", "Mean inter-arrival time of the packets of the direction.",
         [Element::weir(5, "interArrivalTimeMean", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_mean_ns().map_or(FieldValue::Absent, FieldValue::Float);
-    each "iat_std_ns", "number", "ns", "Population standard deviation of the inter-arrival times.",
+        |r| r.direction.iat_mean_ns().map_or(FieldValue::NotApplicable, FieldValue::Float);
+    each "iat_std_ns", "number", "ns", "Population standard deviation of the inter-arrival times of the direction.",
         [Element::weir(6, "interArrivalTimeStandardDeviation", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_std_ns().map_or(FieldValue::Absent, FieldValue::Float);
+        |r| r.direction.iat_std_ns().map_or(FieldValue::NotApplicable, FieldValue::Float);
     each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::iana(58, "vlanId", Unsigned16).also_netflow9(),
          Element::iana(243, "dot1qVlanId", Unsigned16).also_netflow9()],
@@ -199,39 +199,39 @@ fields! {
         |r| of_packets(r, r.direction.mpls_label != NO_LABEL, |d| FieldValue::Unsigned(d.mpls_label.into()));
     each "tunnel_type", "word", "", "Innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(FieldValue::Absent, |name| FieldValue::Code(d.tunnel_type as u8, name)));
-    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier of that tunnel.",
+        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(FieldValue::NotApplicable, |name| FieldValue::Code(d.tunnel_type as u8, name)));
+    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier of the tunnel in `tunnel_type`.",
         [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_id.map_or(FieldValue::Absent, |id| FieldValue::Unsigned(id.into())));
-    each "outer_src_ip", "address", "", "Source address of the IP header that carried that tunnel.",
+        |r| of_packets(r, true, |d| d.tunnel_id.map_or(FieldValue::NotApplicable, |id| FieldValue::Unsigned(id.into())));
+    each "outer_src_ip", "address", "", "Source address of the IP header outside the tunnel in `tunnel_type`.",
         [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::Absent, |(source, _)| FieldValue::Ip(source)));
-    each "outer_dst_ip", "address", "", "Destination address of the IP header that carried that tunnel.",
+        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::NotApplicable, |(source, _)| FieldValue::Ip(source)));
+    each "outer_dst_ip", "address", "", "Destination address of the IP header outside the tunnel in `tunnel_type`.",
         [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::Absent, |(_, destination)| FieldValue::Ip(destination)));
+        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::NotApplicable, |(_, destination)| FieldValue::Ip(destination)));
     each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
-        [Element::iana(176, "icmpTypeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
-         Element::iana(178, "icmpTypeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
+        [Element::iana(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
+         Element::iana(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
         |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[0].into()));
     each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
-        [Element::iana(177, "icmpCodeIPv4", Unsigned8).of(Network::Ipv4).also_netflow9(),
-         Element::iana(179, "icmpCodeIPv6", Unsigned8).of(Network::Ipv6).also_netflow9()],
+        [Element::iana(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
+         Element::iana(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
         |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[1].into()));
-    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, retransmitted ones included, without duplicates. tcp.md defines all TCP fields.",
+    tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
         |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
-    tcp "tcp_syn_bytes", "integer", "octets", "Payload of segments with SYN, without retransmitted ones.",
+    tcp "tcp_syn_bytes", "integer", "octets", "Payload of segments with SYN, without retransmitted segments.",
         [Element::weir(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::Syn).bytes);
-    tcp "tcp_syn_retransmitted", "integer", "packets", "Retransmitted segments with SYN: the sequence number is that of the known SYN.",
+    tcp "tcp_syn_retransmitted", "integer", "packets", "Retransmitted segments with SYN: the sequence number is that of the previous SYN.",
         [Element::weir(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).segments);
     tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Payload of retransmitted segments with SYN.",
         [Element::weir(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).bytes);
-    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN, without duplicates and ignored ones.",
+    tcp "tcp_fin_count", "integer", "packets", "Segments with FIN, without duplicates, out-of-window segments and segments with RST.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
         |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, without duplicates.",
@@ -274,13 +274,13 @@ fields! {
     tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of which all octets were acknowledged before.",
         [Element::weir(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.spurious_retransmissions);
-    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments of which the original was lost before the probe: they fill a hole too late for reordering.",
+    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole too late for reordering.",
         [Element::weir(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).segments);
-    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments of which the original was lost before the probe.",
+    tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
         [Element::weir(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).bytes);
-    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake, or within 3 ms if that is unknown.",
+    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake, or within 3 ms if that time is unknown.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
          Element::weir(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::OutOfOrder).segments);
@@ -290,13 +290,13 @@ fields! {
     tcp "tcp_duplicates", "integer", "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
         [Element::weir(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).segments);
-    tcp "tcp_routed_duplicates", "integer", "packets", "Duplicates with another TTL: captured before and after a router.",
+    tcp "tcp_routed_duplicates", "integer", "packets", "Routed duplicates: packets captured twice, before and after a router, with different TTLs.",
         [Element::weir(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).segments);
-    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of all duplicates, routed ones included.",
+    tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of all duplicates, including routed duplicates.",
         [Element::weir(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
-    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of duplicates with another TTL.",
+    tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of routed duplicates.",
         [Element::weir(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).bytes);
     tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments of 0 or 1 octet that repeat the last octet sent.",
@@ -323,13 +323,13 @@ fields! {
     tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or truncated by the capture.",
         [Element::weir(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.count(SegmentClass::Unread).segments);
-    tcp "tcp_missing_bytes", "integer", "octets", "Octets in holes at the end of the record: never seen, between octets that were seen.",
+    tcp "tcp_missing_bytes", "integer", "octets", "Missing octets: holes that are still open at the end of the record, between octets that were seen.",
         [Element::weir(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.missing_bytes);
-    tcp "tcp_largest_hole", "integer", "octets", "Largest number of octets that a segment skipped.",
+    tcp "tcp_largest_hole", "integer", "octets", "Largest hole: most octets that one segment skipped.",
         [Element::weir(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
         |r| tcp_count(r, |t| t.largest_hole_bytes);
-    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the answer of this side. For the responder this is the round-trip time behind the probe, for the initiator the one before it.",
+    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the answer of this side. For the responder it is the round-trip time between capture point and responder, for the initiator that between capture point and initiator.",
         [Element::weir(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns);
     tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
@@ -338,50 +338,50 @@ fields! {
     tcp "tcp_mss", "integer", "octets", "Maximum segment size option of the SYN.",
         [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)],
         |r| syn_option(r, |t| t.maximum_segment_size);
-    tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN, shift in bits.",
+    tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN: a shift in bits.",
         [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)],
         |r| syn_option(r, |t| t.window_scale);
-    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only with exactly one SYN and one FIN, retransmitted ones not counted.",
+    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN, not counting retransmitted segments.",
         [Element::weir(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
         size_by_sequence;
-    tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time from that SYN to that FIN.",
+    tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
         [Element::weir(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.duration_by_sequence_ns);
-    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). With room, segments with payload may count as acknowledgments, and their payload may not count.",
+    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). If room is among them (too little memory for the analysis), segments with payload may be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
-        |r| r.tcp.map_or(FieldValue::Absent, |t| if t.degradation.0 == 0 { FieldValue::Missing } else { FieldValue::Degraded(t.degradation) });
+        |r| r.tcp.map_or(FieldValue::NotApplicable, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| FieldValue::Unsigned(r.flow.interface.into());
-    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of any flow that its receive queue lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
+    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
         [Element::weir(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
-    flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Absent without sampling.",
+    flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
         [Element::weir(53, "samplingPopulationMinimum", Unsigned32, Semantics::Quantity, Units::Packets)],
-        |r| r.flow.sampling.map_or(FieldValue::Absent, |[least, _]| FieldValue::Unsigned(least.into()));
-    flow "sampling_max", "integer", "packets", "Highest sampling interval during the lifetime of the record. The estimated number of packets is `packets` times a factor between the two.",
+        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |[least, _]| FieldValue::Unsigned(least.into()));
+    flow "sampling_max", "integer", "packets", "Highest sampling interval N during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
          Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| r.flow.sampling.map_or(FieldValue::Absent, |[_, most]| FieldValue::Unsigned(most.into()));
+        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |[_, most]| FieldValue::Unsigned(most.into()));
     flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
         [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
-    flow "community_id", "text", "", "Community ID, version 1 with seed 0; absent in overflow records.",
+    flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [],
-        |r| community_id::of(r.flow).map_or(FieldValue::Absent, FieldValue::Text);
+        |r| community_id::of(r.flow).map_or(FieldValue::NotApplicable, FieldValue::Text);
     flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
-        |r| if r.flow.approximate.0 == 0 { FieldValue::Absent } else { FieldValue::Words(r.flow.approximate) };
+        |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Words(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
         [Element::iana(256, "ethernetType", Unsigned16).also_netflow9()],
-        // An overflow record has the EtherType in one of the ports only.
+        // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
     flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
         [Element::iana(56, "sourceMacAddress", MacAddress).also_netflow9()],
-        |r| if is_ip(r) { FieldValue::Absent } else { FieldValue::Mac(mac(r.flow.source)) };
+        |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.source)) };
     flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
         [Element::iana(80, "destinationMacAddress", MacAddress).also_netflow9()],
-        |r| if is_ip(r) { FieldValue::Absent } else { FieldValue::Mac(mac(r.flow.destination)) };
+        |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.destination)) };
 }
 
 #[rustfmt::skip]
@@ -389,22 +389,22 @@ fields! {
     /// Fields of templates only: the fields above in other encodings that collectors expect.
     TEMPLATE_FIELDS, visit_template_fields:
     each "icmp_type, icmp_code", "integer", "", "ICMP type * 256 + code.",
-        [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).of(Network::Ipv4).also_netflow9(),
-         Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).of(Network::Ipv6).also_netflow9()],
+        [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4).also_netflow9(),
+         Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6).also_netflow9()],
         type_and_code;
     each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
-            |d| d.tunnel_id.map_or(FieldValue::Absent, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
+            |d| d.tunnel_id.map_or(FieldValue::NotApplicable, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
     flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
-        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(2));
+        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(2));
     flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
-        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(3));
+        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(3));
     flow "sampling_max", "integer", "packets", "Packets selected out of each sampling interval: 1.",
         [Element::iana(309, "samplingSize", Unsigned32)],
-        |r| r.flow.sampling.map_or(FieldValue::Absent, |_| FieldValue::Unsigned(1));
+        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(1));
     flow "src_ip", "integer", "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
@@ -436,13 +436,13 @@ pub(crate) fn unidirectional(flow: &FlowRecord) -> impl Iterator<Item = (FlowRec
         .filter_map(|(has, part)| has.then_some(part))
 }
 
-fn is_ip(record: &Record<'_>) -> bool {
+fn is_ip(record: &DirectionView<'_>) -> bool {
     record.flow.network != Network::Layer2
 }
 
 /// Whether type and code are known. An overflow record sums many types; if the packet had no type
 /// and code, both ports are 0 (docs/metering.md section 2).
-fn has_icmp(record: &Record<'_>) -> bool {
+fn has_icmp(record: &DirectionView<'_>) -> bool {
     let flow = record.flow;
     flow.is_icmp()
         && !flow.approximate.has(Approximate::OVERFLOW)
@@ -450,23 +450,23 @@ fn has_icmp(record: &Record<'_>) -> bool {
 }
 
 /// ICMP type * 256 + code.
-pub(crate) fn type_and_code(record: &Record<'_>) -> FieldValue {
+pub(crate) fn type_and_code(record: &DirectionView<'_>) -> FieldValue {
     of_packets(record, has_icmp(record), |direction| FieldValue::Unsigned(u16::from_be_bytes(direction.icmp).into()))
 }
 
 /// A counter of TCP analysis.
-fn tcp_count(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue {
-    record.tcp.map_or(FieldValue::Absent, |report| FieldValue::Unsigned(read(report)))
+fn tcp_count(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue {
+    record.tcp.map_or(FieldValue::NotApplicable, |report| FieldValue::Unsigned(read(report)))
 }
 
 /// A counter of TCP analysis that equals `usual`, computed from other fields, in nearly every
 /// direction without anomalies. docs/fields.md has the rules.
 fn implied(
-    record: &Record<'_>,
+    record: &DirectionView<'_>,
     read: impl FnOnce(&TcpReport) -> u64,
     usual: impl FnOnce(&Direction, &TcpReport) -> u64,
 ) -> FieldValue {
-    let Some(report) = record.tcp else { return FieldValue::Absent };
+    let Some(report) = record.tcp else { return FieldValue::NotApplicable };
     let count = read(report);
     if count == usual(record.direction, report) { FieldValue::Implied(count) } else { FieldValue::Unsigned(count) }
 }
@@ -489,7 +489,7 @@ fn other_packets(direction: &Direction, report: &TcpReport) -> u64 {
 }
 
 /// The size by sequence numbers. It equals the payload if the whole connection is in one record.
-fn size_by_sequence(record: &Record<'_>) -> FieldValue {
+fn size_by_sequence(record: &DirectionView<'_>) -> FieldValue {
     match record.tcp {
         Some(TcpReport { size_by_sequence_bytes: Some(_), duration_by_sequence_ns: Some(_), .. }) => {
             implied(record, |t| t.size_by_sequence_bytes.unwrap_or_default(), |_, t| payload(t))
@@ -499,27 +499,27 @@ fn size_by_sequence(record: &Record<'_>) -> FieldValue {
 }
 
 /// An optional value of TCP analysis.
-fn tcp_value<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
-    record.tcp.and_then(read).map_or(FieldValue::Absent, |number| FieldValue::Unsigned(number.into()))
+fn tcp_value<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
+    record.tcp.and_then(read).map_or(FieldValue::NotApplicable, |number| FieldValue::Unsigned(number.into()))
 }
 
 /// An option of the SYN: missing if the SYN has no such option, absent if no SYN was seen.
-fn syn_option<T: Into<u64>>(record: &Record<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
+fn syn_option<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
     match record.tcp {
         Some(report) if report.syn_window.is_some() => {
-            read(report).map_or(FieldValue::Missing, |number| FieldValue::Unsigned(number.into()))
+            read(report).map_or(FieldValue::NoValue, |number| FieldValue::Unsigned(number.into()))
         }
-        _ => FieldValue::Absent,
+        _ => FieldValue::NotApplicable,
     }
 }
 
 fn when(applies: bool, number: impl Into<u64>) -> FieldValue {
-    if applies { FieldValue::Unsigned(number.into()) } else { FieldValue::Absent }
+    if applies { FieldValue::Unsigned(number.into()) } else { FieldValue::NotApplicable }
 }
 
 /// A value that only applies if the direction has packets.
-fn of_packets(record: &Record<'_>, applies: bool, read: impl FnOnce(&Direction) -> FieldValue) -> FieldValue {
-    if applies && record.direction.packets > 0 { read(record.direction) } else { FieldValue::Absent }
+fn of_packets(record: &DirectionView<'_>, applies: bool, read: impl FnOnce(&Direction) -> FieldValue) -> FieldValue {
+    if applies && record.direction.packets > 0 { read(record.direction) } else { FieldValue::NotApplicable }
 }
 
 /// Both outer addresses, in the address family of the tunnel type, or of the addresses themselves.

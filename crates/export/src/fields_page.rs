@@ -20,7 +20,7 @@ pub fn fields_text() -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::{Element, Formats, NTOP_ENTERPRISE, WEIR_ENTERPRISE};
+    use crate::element::{Element, Format, NTOP_ENTERPRISE, WEIR_ENTERPRISE};
     use crate::fields::{FIELDS, Field, TEMPLATE_FIELDS, columns};
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::PathBuf;
@@ -41,14 +41,14 @@ mod tests {
     fn row(field: &Field, reverse: Option<&str>) -> String {
         let names = field.name.split(", ").chain(reverse);
         let names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let list = |formats: &[Formats], text: fn(&Element) -> String| {
-            let elements = field.elements.iter().filter(|element| formats.contains(&element.formats)).map(text);
+        let list = |format, text: fn(&Element) -> String| {
+            let elements = field.elements.iter().filter(|element| element.is_in(format)).map(text);
             let mut elements: Vec<String> = elements.collect();
             // One element may occur with several lengths.
             elements.dedup();
             elements.join(", ")
         };
-        let ipfix = list(&[Formats::Ipfix, Formats::Both], |element| {
+        let ipfix = list(Format::Ipfix, |element| {
             let number = match (element.weir, element.ntop_reverse) {
                 (None, None) => element.number.to_string(),
                 (None, Some(reverse)) => format!("{NTOP_ENTERPRISE}/{}, reverse {reverse}", element.number),
@@ -56,7 +56,7 @@ mod tests {
             };
             format!("{} ({number}){}", element.name, if element.with_anomalies_only { "\\*" } else { "" })
         });
-        let netflow9 = list(&[Formats::Netflow9, Formats::Both], |element| element.number.to_string());
+        let netflow9 = list(Format::Netflow9, |element| element.number.to_string());
         let cells = [&names, field.type_name, field.unit, field.description, &ipfix, &netflow9];
         format!("| {} |", cells.join(" | "))
     }
@@ -114,7 +114,7 @@ mod tests {
             let data_type = first.to_uppercase() + rest;
             assert_eq!((name, data_type), (element.name, format!("{:?}", element.data_type)));
             // NetFlow v9 uses some elements that IPFIX has replaced.
-            assert!(status == "current" || element.formats == Formats::Netflow9, "{name} is {status}");
+            assert!(status == "current" || !element.is_in(Format::Ipfix), "{name} is {status}");
         }
     }
 

@@ -10,7 +10,7 @@
 //! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
 //! record.
 
-use crate::element::{Formats, RecordBuffer};
+use crate::element::{Format, RecordBuffer};
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
@@ -38,17 +38,13 @@ const OPTIONS_TEMPLATE_SET: u16 = 3;
 const MAX_BIFLOW_TEMPLATES: usize = 4096;
 /// The first template ID (RFC 7011 section 3.4.1).
 const FIRST_TEMPLATE_ID: u16 = 256;
+const SET_HEADER_OCTETS: usize = 4;
+/// Most octets that pad a set.
+const MAX_PADDING: usize = 3;
 /// Longest message in a file, octets.
 pub(crate) const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
 
-/// IPFIX, or NetFlow v9.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
-    Ipfix,
-    Netflow9,
-}
-
-impl Version {
+impl Format {
     const fn header_octets(self) -> usize {
         match self {
             Self::Ipfix => 16,
@@ -72,7 +68,7 @@ pub(crate) enum Transport {
 
 /// A sink that writes messages with templates.
 pub(crate) struct TemplateSink {
-    version: Version,
+    format: Format,
     encoder: RecordEncoder,
     uniflow: bool,
     domain: u32,
@@ -83,16 +79,15 @@ pub(crate) struct TemplateSink {
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
     sequence: u32,
     templates: HashMap<ElementSet, u16>,
-    /// The template that was used last.
-    last: Option<(ElementSet, u16)>,
+    /// The template of the last record.
+    last_template: Option<(ElementSet, u16)>,
     /// Sets in the order of their template IDs.
     template_order: Vec<ElementSet>,
     /// Time of the last transmission of templates and type information.
-    announced_at: Option<Instant>,
-    /// Messages since the templates were sent.
-    messages_since: u32,
+    templates_sent_at: Option<Instant>,
+    messages_since_templates: u32,
     /// A message was lost since the last transmission of templates.
-    lost_since_announced: bool,
+    lost_since_templates: bool,
     uptime: SysUptime,
     /// Records of the current flow.
     buffer: RecordBuffer,
@@ -116,30 +111,26 @@ struct Message {
 impl TemplateSink {
     pub fn new(
         sink: &str,
-        version: Version,
+        format: Format,
         transport: Transport,
         max_message_bytes: usize,
         options: &ExportOptions,
     ) -> Self {
-        let format = match version {
-            Version::Ipfix => Formats::Ipfix,
-            Version::Netflow9 => Formats::Netflow9,
-        };
         Self {
-            version,
+            format,
             encoder: RecordEncoder::new(format),
-            uniflow: options.uniflow || version == Version::Netflow9,
+            uniflow: options.uniflow || format == Format::Netflow9,
             domain: options.observation_domain,
             transport,
             max_message_bytes,
             message: Message::default(),
             sequence: 0,
             templates: HashMap::new(),
-            last: None,
+            last_template: None,
             template_order: Vec::new(),
-            announced_at: None,
-            messages_since: 0,
-            lost_since_announced: false,
+            templates_sent_at: None,
+            messages_since_templates: 0,
+            lost_since_templates: false,
             uptime: SysUptime::default(),
             buffer: RecordBuffer::new(),
             records: Vec::new(),
@@ -147,15 +138,17 @@ impl TemplateSink {
         }
     }
 
-    fn add(&mut self, flow: &FlowRecord) -> Result<(), Error> {
+    /// Appends the records of a flow to the message. After a failed write, `result.and` keeps the
+    /// first error and the sink still counts the remaining records.
+    fn write_flow(&mut self, flow: &FlowRecord) -> Result<(), Error> {
         let mut result = Ok(());
-        if self.version == Version::Netflow9 {
+        if self.format == Format::Netflow9 {
             if !self.uptime.fits(flow) {
                 result = result.and(self.send());
             }
             self.uptime.include(flow, &mut self.counters);
         }
-        result = result.and(self.announce_if_due());
+        result = result.and(self.send_templates_if_due());
         self.encode(flow);
         for at in 0..self.records.len() {
             let (elements, _) = self.records[at];
@@ -164,7 +157,7 @@ impl TemplateSink {
             }
         }
         // Each record may begin a set after a padded one, and the last set is padded too.
-        let needed = self.buffer.octets().len() + self.records.len() * (3 + 4) + 3;
+        let needed = self.buffer.octets().len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
         if self.message.octets.len() + needed > self.max_message_bytes {
             result = result.and(self.send());
         }
@@ -173,7 +166,7 @@ impl TemplateSink {
         let mut from = 0;
         for &(elements, end) in &records {
             let template = self.template(elements).expect("the template was added above");
-            result = result.and(self.put(template, &buffer.octets()[from..end]));
+            result = result.and(self.append_record(template, &buffer.octets()[from..end]));
             from = end;
         }
         self.message.pending.merge(PendingRecords::of_flow(flow, records.len() as u64));
@@ -207,13 +200,13 @@ impl TemplateSink {
 
     /// The template ID of a set. Consecutive records mostly have the same one.
     fn template(&mut self, elements: ElementSet) -> Option<u16> {
-        if let Some((last, id)) = self.last
+        if let Some((last, id)) = self.last_template
             && last == elements
         {
             return Some(id);
         }
         let id = *self.templates.get(&elements)?;
-        self.last = Some((elements, id));
+        self.last_template = Some((elements, id));
         Some(id)
     }
 
@@ -223,42 +216,42 @@ impl TemplateSink {
         let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        self.put(self.version.template_set(), &self.encoder.template(id, elements))
+        self.append_record(self.format.template_set(), &self.encoder.template(id, elements))
     }
 
     const fn first_data_template_id(&self) -> u16 {
-        match self.version {
-            Version::Ipfix => FIRST_TEMPLATE_ID + 1,
-            Version::Netflow9 => FIRST_TEMPLATE_ID,
+        match self.format {
+            Format::Ipfix => FIRST_TEMPLATE_ID + 1,
+            Format::Netflow9 => FIRST_TEMPLATE_ID,
         }
     }
 
     /// Sends templates and type information at the start, and regularly over UDP. They begin a
     /// message, so that a collector that starts with this message can decode it.
-    fn announce_if_due(&mut self) -> Result<(), Error> {
+    fn send_templates_if_due(&mut self) -> Result<(), Error> {
         let udp = matches!(self.transport, Transport::Udp(_));
         // The clock is not read for a file.
-        let all = self.announced_at.is_none_or(|announced| {
+        let all = self.templates_sent_at.is_none_or(|sent_at| {
             udp && {
-                let age = announced.elapsed();
-                age >= TEMPLATE_REFRESH || self.lost_since_announced && age >= TEMPLATE_REFRESH_AFTER_LOSS
+                let age = sent_at.elapsed();
+                age >= TEMPLATE_REFRESH || self.lost_since_templates && age >= TEMPLATE_REFRESH_AFTER_LOSS
             }
         });
-        let templates = all || udp && self.messages_since >= TEMPLATE_REFRESH_MESSAGES;
+        let templates = all || udp && self.messages_since_templates >= TEMPLATE_REFRESH_MESSAGES;
         if !templates {
             return Ok(());
         }
         let mut result = self.send();
         if all {
-            (self.announced_at, self.lost_since_announced) = (Some(Instant::now()), false);
-            if self.version == Version::Ipfix {
+            (self.templates_sent_at, self.lost_since_templates) = (Some(Instant::now()), false);
+            if self.format == Format::Ipfix {
                 result = result.and(self.send_type_information());
             }
         }
-        self.messages_since = 0;
+        self.messages_since_templates = 0;
         for at in 0..self.template_order.len() {
             let template = self.encoder.template(self.first_data_template_id() + at as u16, self.template_order[at]);
-            result = result.and(self.put(self.version.template_set(), &template));
+            result = result.and(self.append_record(self.format.template_set(), &template));
         }
         result
     }
@@ -267,25 +260,25 @@ impl TemplateSink {
     /// needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
     /// data records as lost.
     fn send_type_information(&mut self) -> Result<(), Error> {
-        let mut result = self.put(OPTIONS_TEMPLATE_SET, &type_information_template());
+        let mut result = self.append_record(OPTIONS_TEMPLATE_SET, &type_information_template());
         let types: Vec<Vec<u8>> = self.encoder.type_information().collect();
         for record in types {
-            result = result.and(self.put(FIRST_TEMPLATE_ID, &record));
+            result = result.and(self.append_record(FIRST_TEMPLATE_ID, &record));
         }
         result.and(self.send())
     }
 
     /// Appends a record to the open set or to a new one; to a new message if this one is too full.
-    fn put(&mut self, set: u16, record: &[u8]) -> Result<(), Error> {
+    fn append_record(&mut self, set: u16, record: &[u8]) -> Result<(), Error> {
         let mut result = Ok(());
         let opens = self.message.set.is_none_or(|(open, _)| open != set);
-        let needed = if opens { 3 + 4 } else { 0 } + record.len() + 3;
+        let needed = if opens { MAX_PADDING + SET_HEADER_OCTETS } else { 0 } + record.len() + MAX_PADDING;
         if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes {
             result = self.send();
         }
         let message = &mut self.message;
         if message.octets.is_empty() {
-            message.octets.resize(self.version.header_octets(), 0);
+            message.octets.resize(self.format.header_octets(), 0);
         }
         if message.set.is_none_or(|(open, _)| open != set) {
             message.close_set();
@@ -308,8 +301,8 @@ impl TemplateSink {
         message.close_set();
         debug_assert!(message.octets.len() <= self.max_message_bytes, "a message is within its limit");
         let octets = &mut message.octets;
-        match self.version {
-            Version::Ipfix => {
+        match self.format {
+            Format::Ipfix => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
                 let length = u16::try_from(octets.len()).expect("the limit is below 65536");
                 octets[0..2].copy_from_slice(&10u16.to_be_bytes());
@@ -319,7 +312,7 @@ impl TemplateSink {
                 octets[12..16].copy_from_slice(&self.domain.to_be_bytes());
                 self.sequence = self.sequence.wrapping_add(message.data_records);
             }
-            Version::Netflow9 => {
+            Format::Netflow9 => {
                 let (up_ms, seconds) = self.uptime.header();
                 let count = u16::try_from(message.records).expect("records are longer than an octet");
                 octets[0..2].copy_from_slice(&9u16.to_be_bytes());
@@ -331,11 +324,11 @@ impl TemplateSink {
                 self.sequence = self.sequence.wrapping_add(1);
             }
         }
-        self.messages_since += 1;
+        self.messages_since_templates += 1;
         match &mut self.transport {
             Transport::Udp(udp) => {
                 let sent = udp.send(octets, message.pending, &mut self.counters);
-                self.lost_since_announced |= !sent.accepted || sent.refused_before;
+                self.lost_since_templates |= !sent.accepted || sent.refused_before;
                 self.message.reuse(message);
                 Ok(())
             }
@@ -372,7 +365,7 @@ impl Sink for TemplateSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
         let mut result = Ok(());
         for flow in flows {
-            result = result.and(self.add(flow));
+            result = result.and(self.write_flow(flow));
         }
         result.and(self.send())
     }
@@ -380,7 +373,7 @@ impl Sink for TemplateSink {
     fn finish(&mut self) -> Result<(), Error> {
         let result = self.send();
         if let Transport::Udp(udp) = &mut self.transport {
-            self.lost_since_announced |= udp.finish(&mut self.counters);
+            self.lost_since_templates |= udp.finish(&mut self.counters);
         }
         result
     }

@@ -5,7 +5,7 @@
 //! that JSON or CSV must escape (a test checks this), so text is copied as it is.
 
 use crate::field_value::FieldValue;
-use crate::fields::{Field, Record, Visitor, columns, unidirectional, visit_fields};
+use crate::fields::{DirectionView, Field, Visitor, columns, unidirectional, visit_fields};
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
 use crate::sink::{Error, ExportOptions, Sink};
@@ -67,8 +67,8 @@ impl TextSink {
             prefixes: self.prefixes.iter(),
             out: &mut self.buffer,
         };
-        visit_fields::<false>(&Record::new(flow, false, from_responder), &mut columns);
-        visit_fields::<true>(&Record::new(flow, true, from_responder), &mut columns);
+        visit_fields::<false>(&DirectionView::new(flow, false, from_responder), &mut columns);
+        visit_fields::<true>(&DirectionView::new(flow, true, from_responder), &mut columns);
         if self.format == TextFormat::Json {
             self.buffer.push(b'}');
         }
@@ -139,14 +139,14 @@ impl Sink for TextSink {
 /// Appends a value in a text format.
 pub(crate) fn append_value(format: TextFormat, value: &FieldValue, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
-        (TextFormat::Json, FieldValue::Absent | FieldValue::Missing) => return out.extend(b"null"),
+        (TextFormat::Json, FieldValue::NotApplicable | FieldValue::NoValue) => return out.extend(b"null"),
         (TextFormat::Json, FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_))
         | (TextFormat::Csv, _) => b"",
         (TextFormat::Json, _) => b"\"",
     };
     out.extend(quote);
     match value {
-        FieldValue::Absent | FieldValue::Missing => {}
+        FieldValue::NotApplicable | FieldValue::NoValue => {}
         FieldValue::Unsigned(number) | FieldValue::Implied(number) => {
             out.extend(itoa::Buffer::new().format(*number).as_bytes())
         }

@@ -7,7 +7,7 @@
 //! lost if one of them is lost.
 
 use crate::field_value::FieldValue;
-use crate::fields::{Record, type_and_code, unidirectional};
+use crate::fields::{DirectionView, type_and_code, unidirectional};
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{SendOutcome, UdpOutput};
@@ -55,7 +55,7 @@ impl Netflow5Sink {
         }
     }
 
-    fn add(&mut self, flow: &FlowRecord) {
+    fn write_flow(&mut self, flow: &FlowRecord) {
         match flow.network {
             Network::Ipv4 => {}
             Network::Ipv6 => return self.counters.add_lost(ExportLossReason::NotIpv4, totals(flow)),
@@ -166,7 +166,7 @@ impl Netflow5Sink {
 
 impl Sink for Netflow5Sink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        flows.iter().for_each(|flow| self.add(flow));
+        flows.iter().for_each(|flow| self.write_flow(flow));
         self.send();
         Ok(())
     }
@@ -196,7 +196,7 @@ fn ports(flow: &FlowRecord) -> (u16, u16) {
     if flow.has_ports() {
         return (flow.source_port, flow.destination_port);
     }
-    let record = Record::new(flow, false, false);
+    let record = DirectionView::new(flow, false, false);
     match type_and_code(&record) {
         FieldValue::Unsigned(type_and_code) => (0, type_and_code as u16),
         _ => (0, 0),

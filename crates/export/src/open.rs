@@ -1,7 +1,8 @@
 //! Opens a sink from its specification.
 
+use crate::element::Format;
 use crate::file_output::FileOutput;
-use crate::ipfix_netflow9::{MAX_FILE_MESSAGE_BYTES, TemplateSink, Transport, Version};
+use crate::ipfix_netflow9::{MAX_FILE_MESSAGE_BYTES, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::Netflow5Sink;
 use crate::sink::{Error, ExportOptions, Sink};
@@ -27,21 +28,21 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
             Err(error) => Err(Error::Io { sink: spec.into(), error }),
         }
     };
-    let templates = |version, transport, mtu| Box::new(TemplateSink::new(spec, version, transport, mtu, options));
+    let templates = |format, transport, mtu| Box::new(TemplateSink::new(spec, format, transport, mtu, options));
     Ok(match scheme {
         "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
         "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
         "ipfix" => {
             let output = FileOutput::create(spec, path()?)?;
-            templates(Version::Ipfix, Transport::File(output), MAX_FILE_MESSAGE_BYTES)
+            templates(Format::Ipfix, Transport::File(output), MAX_FILE_MESSAGE_BYTES)
         }
         "ipfix+udp" => {
             let (udp, mtu) = connect(4739)?;
-            templates(Version::Ipfix, Transport::Udp(udp), mtu)
+            templates(Format::Ipfix, Transport::Udp(udp), mtu)
         }
         "netflow9+udp" => {
             let (udp, mtu) = connect(2055)?;
-            templates(Version::Netflow9, Transport::Udp(udp), mtu)
+            templates(Format::Netflow9, Transport::Udp(udp), mtu)
         }
         "netflow5+udp" => {
             let (udp, mtu) = connect(9995)?;

@@ -2,27 +2,27 @@
 //! identifies the template (RFC 7011 section 3.4.1, RFC 3954 section 5.2).
 
 use crate::element::{
-    Element, Formats, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, RecordBuffer, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
+    Element, Format, NTOP_ENTERPRISE, REVERSE_ENTERPRISE, RecordBuffer, WEIR_ENTERPRISE, WEIR_REVERSE_BIT,
 };
 use crate::field_value::FieldValue;
-use crate::fields::{FIELDS, Field, Record, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
+use crate::fields::{DirectionView, FIELDS, Field, TEMPLATE_FIELDS, Visitor, visit_fields, visit_template_fields};
 use weir_flow::FlowRecord;
 use weir_packet::Network;
 
-/// The elements of a record: one bit for each slot of the encoder.
+/// The elements of a record: one bit for each position of the encoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ElementSet([u64; 3]);
 
 impl ElementSet {
-    const SLOTS: usize = 3 * 64;
+    const POSITIONS: usize = 3 * 64;
 
     #[inline(always)]
-    fn add(&mut self, slot: usize) {
-        self.0[slot / 64] |= 1 << (slot % 64);
+    fn add(&mut self, position: usize) {
+        self.0[position / 64] |= 1 << (position % 64);
     }
 
-    fn has(&self, slot: usize) -> bool {
-        self.0[slot / 64] >> (slot % 64) & 1 == 1
+    fn has(&self, position: usize) -> bool {
+        self.0[position / 64] >> (position % 64) & 1 == 1
     }
 
     fn count(&self) -> u32 {
@@ -30,44 +30,44 @@ impl ElementSet {
     }
 }
 
-/// Encodes flow records. Its slots are all elements, in the order in which they are sent.
+/// Encodes flow records. It numbers all elements by their position in a record.
 pub(crate) struct RecordEncoder {
-    format: Formats,
-    slots: Vec<ElementSlot>,
+    format: Format,
+    positions: Vec<ElementPosition>,
 }
 
 /// One element of one direction.
-struct ElementSlot {
+struct ElementPosition {
     element: &'static Element,
     reverse: bool,
 }
 
-/// Number of slots of the reverse direction.
-const REVERSE_SLOTS: usize = {
-    let (mut slots, mut at) = (0, 0);
+/// Number of positions of the reverse direction.
+const REVERSE_POSITIONS: usize = {
+    let (mut positions, mut at) = (0, 0);
     while at < FIELDS.len() + TEMPLATE_FIELDS.len() {
         let field = if at < FIELDS.len() { &FIELDS[at] } else { &TEMPLATE_FIELDS[at - FIELDS.len()] };
-        slots += if field.reverse.is_some() { field.elements.len() } else { 0 };
+        positions += if field.reverse.is_some() { field.elements.len() } else { 0 };
         at += 1;
     }
-    slots
+    positions
 };
 
 impl RecordEncoder {
     /// `format` is IPFIX or NetFlow v9; only IPFIX has elements of the reverse direction.
-    pub fn new(format: Formats) -> Self {
+    pub fn new(format: Format) -> Self {
         // The reverse direction is first: nfdump 1.7.1 stores unknown reverse elements as the
         // forward ones, and keeps the last value.
-        let slots: Vec<ElementSlot> = [true, false]
+        let positions: Vec<ElementPosition> = [true, false]
             .into_iter()
             .flat_map(|reverse| {
                 let fields =
                     FIELDS.iter().chain(TEMPLATE_FIELDS).filter(move |field| !reverse || field.reverse.is_some());
-                fields.flat_map(|field| field.elements).map(move |element| ElementSlot { element, reverse })
+                fields.flat_map(|field| field.elements).map(move |element| ElementPosition { element, reverse })
             })
             .collect();
-        assert!(slots.len() <= ElementSet::SLOTS, "every slot has a bit in a set");
-        Self { format, slots }
+        assert!(positions.len() <= ElementSet::POSITIONS, "every position has a bit in a set");
+        Self { format, positions }
     }
 
     /// Appends the elements that apply to a flow and returns their set. SysUptime counts from
@@ -80,17 +80,17 @@ impl RecordEncoder {
             without_anomalies: false,
             boot_ms,
             out,
-            slot: 0,
+            position: 0,
             elements: ElementSet::default(),
         };
-        if format == Formats::Ipfix && flow.reverse.packets > 0 {
-            let record = Record::new(flow, true, from_responder);
+        if format == Format::Ipfix && flow.reverse.packets > 0 {
+            let record = DirectionView::new(flow, true, from_responder);
             encoder.without_anomalies = is_without_anomalies(&record);
             visit_fields::<true>(&record, &mut encoder);
             visit_template_fields::<true>(&record, &mut encoder);
         }
-        encoder.slot = REVERSE_SLOTS;
-        let record = Record::new(flow, false, from_responder);
+        encoder.position = REVERSE_POSITIONS;
+        let record = DirectionView::new(flow, false, from_responder);
         encoder.without_anomalies = is_without_anomalies(&record);
         visit_fields::<false>(&record, &mut encoder);
         visit_template_fields::<false>(&record, &mut encoder);
@@ -103,9 +103,9 @@ impl RecordEncoder {
         let mut record = Vec::new();
         record.extend(id.to_be_bytes());
         record.extend((elements.count() as u16).to_be_bytes());
-        for (_, slot) in self.slots.iter().enumerate().filter(|(at, _)| elements.has(*at)) {
-            let element = slot.element;
-            let (number, enterprise) = match (element.weir, element.ntop_reverse, slot.reverse) {
+        for (_, position) in self.positions.iter().enumerate().filter(|(at, _)| elements.has(*at)) {
+            let element = position.element;
+            let (number, enterprise) = match (element.weir, element.ntop_reverse, position.reverse) {
                 (None, None, false) => (element.number, None),
                 (None, None, true) => (element.number, Some(REVERSE_ENTERPRISE)),
                 (None, Some(_), false) => (element.number, Some(NTOP_ENTERPRISE)),
@@ -126,12 +126,12 @@ impl RecordEncoder {
     /// The type information records of Weir's elements (RFC 5610 section 3): enterprise number,
     /// element number, data type, semantics, units, name.
     pub fn type_information(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.slots.iter().filter(|slot| slot.element.is_of(self.format)).filter_map(|slot| {
-            let element = slot.element;
+        self.positions.iter().filter(|position| position.element.is_in(self.format)).filter_map(|position| {
+            let element = position.element;
             let (semantics, units) = element.weir?;
             let mut name = element.name.to_owned();
             let mut number = element.number;
-            if slot.reverse {
+            if position.reverse {
                 number |= WEIR_REVERSE_BIT;
                 // `reverseExampleName`, as in RFC 5103 section 6.1.
                 name[..1].make_ascii_uppercase();
@@ -151,18 +151,18 @@ impl RecordEncoder {
 
 /// Appends the elements that apply to the value of each field.
 struct Encoder<'a> {
-    format: Formats,
+    format: Format,
     network: Network,
     /// The direction has TCP analysis and no anomalies.
     without_anomalies: bool,
     boot_ms: u64,
     out: &'a mut RecordBuffer,
     /// Slot of the next element.
-    slot: usize,
+    position: usize,
     elements: ElementSet,
 }
 
-fn is_without_anomalies(record: &Record<'_>) -> bool {
+fn is_without_anomalies(record: &DirectionView<'_>) -> bool {
     record.tcp.is_some_and(|report| !report.has_anomalies())
 }
 
@@ -174,11 +174,11 @@ impl Visitor for Encoder<'_> {
         }
         let value = value();
         for element in field.elements {
-            if element.is_of(self.format) && element.applies(&value, self.network, self.without_anomalies) {
+            if element.is_in(self.format) && element.applies(&value, self.network, self.without_anomalies) {
                 element.write(&value, self.boot_ms, self.out);
-                self.elements.add(self.slot);
+                self.elements.add(self.position);
             }
-            self.slot += 1;
+            self.position += 1;
         }
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn the_smallest_message_holds_every_template_and_every_flow() {
         for (format, header, reverse, records) in
-            [(Formats::Ipfix, 16, true, 1), (Formats::Ipfix, 16, false, 2), (Formats::Netflow9, 20, false, 2)]
+            [(Format::Ipfix, 16, true, 1), (Format::Ipfix, 16, false, 2), (Format::Netflow9, 20, false, 2)]
         {
             let layout = RecordEncoder::new(format);
             // The longest are those of TCP over IPv6 in tunnels over IPv6: all elements that apply
@@ -204,12 +204,13 @@ mod tests {
                     || element.data_type == DataType::MacAddress
                     || element.name.starts_with("icmp")
             };
-            let has =
-                |slot: &ElementSlot| slot.element.is_of(format) && (reverse || !slot.reverse) && !other(slot.element);
-            let slots = || layout.slots.iter().enumerate().filter(|(_, slot)| has(slot));
-            let record: usize = slots().map(|(_, slot)| usize::from(slot.element.octets)).sum();
+            let has = |position: &ElementPosition| {
+                position.element.is_in(format) && (reverse || !position.reverse) && !other(position.element)
+            };
+            let positions = || layout.positions.iter().enumerate().filter(|(_, position)| has(position));
+            let record: usize = positions().map(|(_, position)| usize::from(position.element.octets)).sum();
             let mut elements = ElementSet::default();
-            slots().for_each(|(at, _)| elements.add(at));
+            positions().for_each(|(at, _)| elements.add(at));
             let template = layout.template(0, elements).len();
             assert!(header + records * (record + 4 + 3) <= MIN_MESSAGE_BYTES, "records of {record}");
             assert!(header + 4 + template + 3 <= MIN_MESSAGE_BYTES, "template of {template}");
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_bidirectional_tcp_flow_without_anomalies_has_at_most_60_fields() {
-        let layout = RecordEncoder::new(Formats::Ipfix);
+        let layout = RecordEncoder::new(Format::Ipfix);
         let fields = |network, inner_vlan, report: TcpReport| {
             let direction = Direction {
                 packets: 4,
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn type_information_names_both_directions() {
-        let layout = RecordEncoder::new(Formats::Ipfix);
+        let layout = RecordEncoder::new(Format::Ipfix);
         let types: Vec<Vec<u8>> = layout.type_information().collect();
         let has = |number: u16, name: &str| {
             types.iter().any(|record| record[4..6] == number.to_be_bytes() && record[11..] == *name.as_bytes())

@@ -3,7 +3,7 @@
 //! times, VLANs) are not known of a connection.
 
 use crate::field_value::FieldValue;
-use crate::fields::{FIELDS, Field, Record, Visitor, visit_fields};
+use crate::fields::{DirectionView, FIELDS, Field, Visitor, visit_fields};
 use crate::json_csv::{TextFormat, append_value};
 use weir_flow::FlowRecord;
 
@@ -31,9 +31,9 @@ pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
 
 fn append(format: TextFormat, connection: &FlowRecord, out: &mut Vec<u8>) {
     let mut columns = Columns { format, reverse: false, first: true, out };
-    visit_fields::<false>(&Record::new(connection, false, false), &mut columns);
+    visit_fields::<false>(&DirectionView::new(connection, false, false), &mut columns);
     columns.reverse = true;
-    visit_fields::<true>(&Record::new(connection, true, false), &mut columns);
+    visit_fields::<true>(&DirectionView::new(connection, true, false), &mut columns);
 }
 
 fn has_field(field: &Field) -> bool {
