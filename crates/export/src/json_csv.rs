@@ -178,7 +178,8 @@ fn append_words(words: impl Iterator<Item = &'static str>, out: &mut Vec<u8>) {
 /// `2026-11-20T12:00:00.123456789Z` (RFC 3339).
 fn append_time(time_ns: u64, out: &mut Vec<u8>) {
     const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(9));
-    let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of ns end in the year 2554");
+    let time = Timestamp::new((time_ns / 1_000_000_000) as i64, (time_ns % 1_000_000_000) as i32);
+    let time = time.expect("64 bits of ns end in the year 2554");
     PRINTER.print_timestamp(&time, out).expect("memory takes every octet");
 }
 
