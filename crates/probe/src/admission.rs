@@ -24,7 +24,6 @@ impl Admission {
         self.sampler = (population > 1).then(|| Sampler::new(population));
     }
 
-    /// Replaces the filter.
     pub fn set_filter(&mut self, filter: &Option<PacketFilter>) {
         self.filter.clone_from(filter);
     }

@@ -91,7 +91,7 @@ impl Dispatcher {
     /// Applies an update of the table, if there is a new one.
     #[inline]
     pub fn apply_update(&mut self, source: Option<&mut dyn LiveSource>) {
-        if self.group.update.load(Ordering::Relaxed) != self.update {
+        if self.group.last_update.load(Ordering::Relaxed) != self.update {
             self.apply_new_update(source);
         }
     }
@@ -99,7 +99,7 @@ impl Dispatcher {
     #[cold]
     fn apply_new_update(&mut self, source: Option<&mut dyn LiveSource>) {
         let new = lock(&self.group.table_update);
-        let number = self.group.update.load(Ordering::Relaxed);
+        let number = self.group.last_update.load(Ordering::Relaxed);
         let (table, generation, poll_fast) = (new.table, new.generation, new.poll_fast);
         drop(new);
         if let Some(source) = source {

@@ -1,19 +1,19 @@
-//! What the readers, the meters and the rebalancer of a worker group share, and how buckets move
-//! from one meter to another while packets arrive.
+//! What the readers (reading threads), the meters (metering threads) and the rebalancer of a worker
+//! group share, and how buckets move from one meter to another while packets arrive.
 //!
 //! Every reader has a queue to every meter. An indirection table, of which each reader has a copy,
 //! assigns each of 512 buckets of flows to a meter. Buckets move in steps that never stop the group
 //! for long:
 //!
-//! 1. The meters that give buckets collect the flows of these buckets, besides their other work
+//! 1. The old meters of these buckets collect the flows, besides their other work
 //!    ([`MigrationTask::MigrateOut`]).
-//! 2. The meters that take buckets get ready ([`MigrationTask::MigrateIn`]). From now on, none of
-//!    these meters processes packets that a reader sent with the new table.
+//! 2. The new meters get ready ([`MigrationTask::MigrateIn`]). From now on, neither the old nor the
+//!    new meters process packets that a reader sent with the new table.
 //! 3. Each reader adopts the new table between two bursts, and publishes how many packets it had
 //!    sent to each meter before.
-//! 4. The givers process these packets and pass the flows on: no packet of these buckets is in
+//! 4. The old meters process these packets and pass the flows on: no packet of these buckets is in
 //!    their queues any more.
-//! 5. The takers add the flows and continue with the packets sent with the new table.
+//! 5. The new meters add the flows and continue with the packets sent with the new table.
 //!
 //! So the packets of a flow are processed in the order in which a reader sent them, and by one
 //! meter at a time.
@@ -28,9 +28,9 @@ use weir_flow::{BUCKETS, BucketSet};
 pub(crate) struct GroupState {
     pub readers: Vec<ReaderState>,
     pub meters: Vec<MeterState>,
-    /// Number of the last table update.
-    pub update: AtomicU64,
-    /// Generation of the last table.
+    /// Number of the last table update. An update has a new table, or only another `poll_fast`.
+    pub last_update: AtomicU64,
+    /// Generation of the last table: the number of the migration that made it.
     generation: AtomicU64,
     pub table_update: Mutex<TableUpdate>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct GroupState {
 /// The newest table, published by the rebalancer.
 pub(crate) struct TableUpdate {
     pub table: IndirectionTable,
-    /// Number of the table; the same as before if the table has not changed.
+    /// The same as before if the table has not changed.
     pub generation: u64,
     /// Flows are migrating: check for the next update soon.
     pub poll_fast: bool,
@@ -65,12 +65,12 @@ pub(crate) struct ReaderState {
 #[repr(align(128))]
 pub(crate) struct MeterState {
     /// Number of the last task.
-    pub tasks: AtomicU64,
+    pub last_task: AtomicU64,
     pub task: Mutex<TaskSlot>,
     /// The last generation that the meter is ready for.
-    pub ready: AtomicU64,
+    pub ready_generation: AtomicU64,
     /// The last generation for which the meter has done its task.
-    pub done: AtomicU64,
+    pub done_generation: AtomicU64,
     /// Flows in its flow cache.
     pub open_records: AtomicU64,
 }
@@ -79,11 +79,11 @@ pub(crate) struct MeterState {
 #[derive(Default)]
 pub(crate) struct TaskSlot {
     pub task: Option<MigrationTask>,
-    /// The meter has finished and takes no more tasks.
+    /// The meter has finished and accepts no more tasks.
     pub is_closed: bool,
 }
 
-/// Flows of some buckets go to the meters that the table names, from a generation on.
+/// Flows that migrate: `buckets`, from `generation` on, to their meters in `table`.
 pub(crate) struct Handoff {
     pub generation: u64,
     pub buckets: BucketSet,
@@ -95,8 +95,8 @@ pub(crate) enum MigrationTask {
     /// Pass flows to other meters.
     MigrateOut(Box<Handoff>),
     /// Take over flows from a number of meters.
-    MigrateIn { generation: u64, givers: usize },
-    /// The migration does not take place.
+    MigrateIn { generation: u64, old_meters: usize },
+    /// Stop the migration; flows stay where they are.
     Cancel,
 }
 
@@ -118,16 +118,16 @@ impl GroupState {
             complete_until_ns: AtomicU64::new(0),
         };
         let meter = |_| MeterState {
-            tasks: AtomicU64::new(0),
+            last_task: AtomicU64::new(0),
             task: Mutex::default(),
-            ready: AtomicU64::new(0),
-            done: AtomicU64::new(0),
+            ready_generation: AtomicU64::new(0),
+            done_generation: AtomicU64::new(0),
             open_records: AtomicU64::new(0),
         };
         Self {
             readers: (0..readers).map(reader).collect(),
             meters: (0..meters).map(meter).collect(),
-            update: AtomicU64::new(0),
+            last_update: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             table_update: Mutex::new(TableUpdate { table: even(meters), generation: 0, poll_fast: false }),
         }
@@ -151,7 +151,7 @@ impl GroupState {
         let mut update = lock(&self.table_update);
         *update = TableUpdate { table: *table, generation, poll_fast };
         self.generation.store(generation, Ordering::Release);
-        self.update.fetch_add(1, Ordering::Relaxed) + 1
+        self.last_update.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Whether every reader has applied an update or has finished.
@@ -172,7 +172,7 @@ impl GroupState {
             return Err(MeterFinished);
         }
         slot.task = Some(task);
-        state.tasks.fetch_add(1, Ordering::Relaxed);
+        state.last_task.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl GroupState {
     /// # Errors
     /// The meter has finished before it was ready.
     pub fn is_ready(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
-        self.has_reached(meter, generation, |state| &state.ready)
+        self.has_reached(meter, generation, |state| &state.ready_generation)
     }
 
     /// Whether a meter has done its task for a generation.
@@ -189,7 +189,7 @@ impl GroupState {
     /// # Errors
     /// The meter has finished before it had.
     pub fn is_done(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
-        self.has_reached(meter, generation, |state| &state.done)
+        self.has_reached(meter, generation, |state| &state.done_generation)
     }
 
     fn has_reached(
@@ -212,8 +212,8 @@ impl GroupState {
     /// previous one.
     pub fn sent_before(&self, reader: usize, meter: usize, generation: u64) -> Option<u64> {
         let state = &self.readers[reader];
-        // Load `is_finished` first: a finished reader has either adopted the generation before, or
-        // never will. The latter counts only if the generation was published.
+        // Load `is_finished` first: once it is set, `generation` and `sent_in_total` are final. A
+        // generation that is not published yet has no such number.
         let is_finished =
             self.generation.load(Ordering::Acquire) == generation && state.is_finished.load(Ordering::Acquire);
         if state.generation.load(Ordering::Acquire) == generation {

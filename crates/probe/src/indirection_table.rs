@@ -40,11 +40,11 @@ pub(crate) fn imbalance_permille(loads: &[u64]) -> u64 {
     (highest * loads.len() as u64 * 1000).checked_div(sum).unwrap_or(0).saturating_sub(1000)
 }
 
-/// Up to `limit` buckets to move, each with its new meter. A meter either gives or takes buckets.
+/// Up to `limit` buckets to move, each with its new meter. A meter either loses or gains buckets.
 pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize, limit: usize) -> Vec<(u16, u8)> {
     let (mut table, mut loads) = (*table, loads(packets, table, meters));
     let mean = loads.iter().sum::<u64>() / meters as u64;
-    let (mut gives, mut takes) = (vec![false; meters], vec![false; meters]);
+    let (mut loses_buckets, mut gains_buckets) = (vec![false; meters], vec![false; meters]);
     // Meters without a bucket worth moving: for example with little load but one large flow.
     let mut exhausted = vec![false; meters];
     let mut moves = Vec::new();
@@ -56,8 +56,8 @@ pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: 
             let candidates = (0..meters).filter(|&meter| is_candidate(meter));
             candidates.reduce(|best, meter| if is_better(loads[meter], loads[best]) { meter } else { best })
         };
-        let from = find(&|meter| !takes[meter] && !exhausted[meter], |one, other| one > other);
-        let to = find(&|meter| !gives[meter], |one, other| one < other);
+        let from = find(&|meter| !gains_buckets[meter] && !exhausted[meter], |one, other| one > other);
+        let to = find(&|meter| !loses_buckets[meter], |one, other| one < other);
         let (Some(from), Some(to)) = (from, to) else { break };
         let gap = loads[from].saturating_sub(loads[to]);
         // Prefer the largest bucket that leaves `from` the busier meter. If that is not worthwhile,
@@ -74,7 +74,7 @@ pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: 
         };
         (loads[from], loads[to]) = (loads[from] - packets[bucket], loads[to] + packets[bucket]);
         table[bucket] = to as u8;
-        (gives[from], takes[to]) = (true, true);
+        (loses_buckets[from], gains_buckets[to]) = (true, true);
         moves.push((bucket as u16, to as u8));
     }
     moves
@@ -162,8 +162,8 @@ mod tests {
             let table: IndirectionTable = std::array::from_fn(|_| random.u8(..meters as u8));
             let moves = moves(&packets, &table, meters, 64);
             for &(bucket, _) in &moves {
-                let giver = table[bucket as usize];
-                assert!(moves.iter().all(|&(_, taker)| taker != giver));
+                let old_meter = table[bucket as usize];
+                assert!(moves.iter().all(|&(_, new_meter)| new_meter != old_meter));
             }
             let mut after = table;
             moves.iter().for_each(|&(bucket, to)| after[bucket as usize] = to);

@@ -3,7 +3,7 @@
 //!
 //! In: counters of packets read and lost, ten times a second. Out: a level, 0 to 12. Level 0 meters
 //! everything, level 1 skips TCP analysis, level 2 also aggregates small flows, and each higher
-//! level halves the share of sampled packets. The module knows no source, no meter and no clock.
+//! level halves the share of sampled packets. The module uses no source, meter or clock.
 
 use weir_flow::Detail;
 
@@ -120,7 +120,7 @@ impl Pressure {
 struct LevelController {
     level: u8,
     /// When the time without pressure began.
-    quiet_since_ns: Option<u64>,
+    no_pressure_since_ns: Option<u64>,
     /// How long it has to last before the level decreases.
     hold_ns: u64,
     /// When the level decreased last.
@@ -129,18 +129,18 @@ struct LevelController {
 
 impl LevelController {
     fn new() -> Self {
-        Self { level: 0, quiet_since_ns: None, hold_ns: HOLD_NS[0], lowered_ns: None }
+        Self { level: 0, no_pressure_since_ns: None, hold_ns: HOLD_NS[0], lowered_ns: None }
     }
 
     /// Low pressure raises the level only as far as every packet is still metered: sampling would
     /// discard more packets than are lost.
     fn update(&mut self, now_ns: u64, pressure: Pressure) {
         let max_level = match pressure {
-            Pressure::None => return self.relax(now_ns),
+            Pressure::None => return self.lower_when_due(now_ns),
             Pressure::Low => MAX_LEVEL_WITHOUT_SAMPLING.max(self.level),
             Pressure::High => MAX_LEVEL,
         };
-        self.quiet_since_ns = None;
+        self.no_pressure_since_ns = None;
         if self.level == max_level {
             return;
         }
@@ -153,11 +153,12 @@ impl LevelController {
         }
     }
 
-    fn relax(&mut self, now_ns: u64) {
+    /// Without pressure: lowers the level after the hold time.
+    fn lower_when_due(&mut self, now_ns: u64) {
         // The clock may have been set back.
-        let quiet_since_ns = self.quiet_since_ns.map_or(now_ns, |since_ns| since_ns.min(now_ns));
-        self.quiet_since_ns = Some(quiet_since_ns);
-        if now_ns - quiet_since_ns < self.hold_ns {
+        let since_ns = self.no_pressure_since_ns.map_or(now_ns, |since_ns| since_ns.min(now_ns));
+        self.no_pressure_since_ns = Some(since_ns);
+        if now_ns - since_ns < self.hold_ns {
             return;
         }
         if self.level == 0 {
@@ -165,7 +166,7 @@ impl LevelController {
             return;
         }
         self.level -= 1;
-        (self.quiet_since_ns, self.lowered_ns) = (Some(now_ns), Some(now_ns));
+        (self.no_pressure_since_ns, self.lowered_ns) = (Some(now_ns), Some(now_ns));
     }
 }
 

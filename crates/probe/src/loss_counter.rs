@@ -1,11 +1,12 @@
 //! Counts what a live source has lost, every 0.1 s and on request. A file loses nothing.
 
-use std::time::Instant;
-use weir_capture::{Burst, LiveSource, Losses, POLL_TIMEOUT};
+use std::time::{Duration, Instant};
+use weir_capture::{Burst, LiveSource, Losses};
 use weir_ledger::TrafficCounters;
 
-/// Time between two updates, ns. While full bursts arrive, packet times measure it.
-pub(crate) const UPDATE_INTERVAL_NS: u64 = POLL_TIMEOUT.as_nanos() as u64;
+/// Time between two updates. While full bursts arrive, packet times measure it.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
+const UPDATE_INTERVAL_NS: u64 = UPDATE_INTERVAL.as_nanos() as u64;
 
 /// The losses of one source so far.
 #[derive(Default)]
@@ -18,8 +19,8 @@ pub(crate) struct LossCounter {
     updated_ns: u64,
     /// When the last update was; `None` before the first.
     updated: Option<Instant>,
-    /// The last burst was not full: the source had no more frames.
-    is_idle: bool,
+    /// The source had fewer frames than a full burst.
+    burst_was_short: bool,
 }
 
 /// Losses and times of a live source between two bursts; a `LossSnapshot` adds the levels of load
@@ -40,9 +41,9 @@ impl LossCounter {
     /// burst.
     #[inline]
     pub fn note_burst(&mut self, burst: &Burst<'_>) -> bool {
-        self.is_idle = !burst.is_full();
+        self.burst_was_short = !burst.is_full();
         self.newest_ns = burst.last().map_or(self.newest_ns, |frame| frame.time_ns);
-        self.is_idle
+        self.burst_was_short
     }
 
     /// Whether an update is due. Call this before reading a burst, so that the counters cover
@@ -51,7 +52,7 @@ impl LossCounter {
     pub fn update_is_due(&self) -> bool {
         self.updated.is_none_or(|updated| {
             self.newest_ns.abs_diff(self.updated_ns) >= UPDATE_INTERVAL_NS
-                || self.is_idle && updated.elapsed() >= POLL_TIMEOUT
+                || self.burst_was_short && updated.elapsed() >= UPDATE_INTERVAL
         })
     }
 

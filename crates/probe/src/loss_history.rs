@@ -15,10 +15,10 @@
 
 use std::collections::VecDeque;
 
-/// Times on levels above 0 that are kept apart.
-const SPANS: usize = 256;
-/// Loss episodes that are kept apart: 100 s of continuous loss.
-const EPISODES: usize = 1024;
+/// Spans of levels above 0 that are kept; the oldest are merged.
+const MAX_SPANS: usize = 256;
+/// Loss episodes that are kept; the oldest are merged. These are 100 s of continuous loss.
+const MAX_EPISODES: usize = 1024;
 /// CPUs of the kernel may deliver packets out of order, and report losses late, by this time.
 const SLACK_NS: u64 = 10_000_000;
 
@@ -64,7 +64,7 @@ struct LevelSpan {
 #[derive(Clone, Copy, Debug)]
 struct LossEpisode {
     start_ns: u64,
-    /// The end is not before this time, which keeps the ends of all episodes in order.
+    /// Lower bound of the end, which keeps the ends of all episodes in order.
     min_end_ns: u64,
     /// `u64::MAX` until the next snapshot.
     end_ns: u64,
@@ -74,7 +74,6 @@ struct LossEpisode {
 }
 
 impl LossHistory {
-    /// Adds a snapshot.
     pub fn add(&mut self, snapshot: LossSnapshot) {
         let previous = std::mem::replace(&mut self.newest, snapshot);
         self.is_live = true;
@@ -107,7 +106,7 @@ impl LossHistory {
             self.episodes.pop_back();
         }
         self.episodes.push_back(new);
-        if self.episodes.len() > EPISODES
+        if self.episodes.len() > MAX_EPISODES
             && let Some(oldest) = self.episodes.pop_front()
             && let Some(next) = self.episodes.front_mut()
         {
@@ -121,7 +120,7 @@ impl LossHistory {
             Some(last) if last.end_ns == new.start_ns && last.levels == new.levels => last.end_ns = new.end_ns,
             _ => self.spans.push_back(new),
         }
-        if self.spans.len() > SPANS
+        if self.spans.len() > MAX_SPANS
             && let Some(oldest) = self.spans.pop_front()
             && let Some(next) = self.spans.front_mut()
         {
@@ -139,7 +138,8 @@ impl LossHistory {
         if self.spans.is_empty() {
             return [0; 2];
         }
-        // Spans cover the whole time from `covered_ns` to `last_ns`, or `levels` contains 0.
+        // From the newest span to the oldest: the spans so far leave no gap between `covered_ns`
+        // and `last_ns`, or the lowest level is 0.
         let (mut levels, mut covered_ns) = ([u8::MAX, 0], last_ns);
         for span in self.spans.iter().filter(|span| span.start_ns <= last_ns && span.end_ns >= first_ns).rev() {
             let lowest = if span.end_ns < covered_ns { 0 } else { span.levels[0] };
@@ -241,12 +241,12 @@ mod tests {
 
     #[test]
     fn the_oldest_episodes_are_merged() {
-        let snapshots: Vec<_> = (0..2 * EPISODES as u64).map(|at| snapshot(100 * at, at)).collect();
+        let snapshots: Vec<_> = (0..2 * MAX_EPISODES as u64).map(|at| snapshot(100 * at, at)).collect();
         let history = history_of(&snapshots);
-        assert_eq!(history.episodes.len(), EPISODES);
-        let all = 2 * EPISODES as u64 - 1;
+        assert_eq!(history.episodes.len(), MAX_EPISODES);
+        let all = 2 * MAX_EPISODES as u64 - 1;
         assert_eq!(between(&history, 0, u64::MAX / MS), all);
-        assert!(between(&history, 0, 200) >= all - EPISODES as u64, "an upper bound");
+        assert!(between(&history, 0, 200) >= all - MAX_EPISODES as u64, "an upper bound");
         assert_eq!(between(&history, 100 * all - 50, 100 * all), 2, "the newest episodes are apart");
     }
 
@@ -295,11 +295,12 @@ mod tests {
 
     #[test]
     fn the_oldest_spans_are_merged() {
-        let snapshots: Vec<_> = (1..=8 * SPANS as u64).map(|at| on(100 * at, [0, 1, 0, 5][at as usize % 4])).collect();
+        let snapshots: Vec<_> =
+            (1..=8 * MAX_SPANS as u64).map(|at| on(100 * at, [0, 1, 0, 5][at as usize % 4])).collect();
         let history = history_of(&snapshots);
-        assert_eq!(history.spans.len(), SPANS);
+        assert_eq!(history.spans.len(), MAX_SPANS);
         assert_eq!(history.levels_between(250 * MS, 260 * MS), [0, 5]);
-        let last = 100 * (8 * SPANS as u64 - 1);
+        let last = 100 * (8 * MAX_SPANS as u64 - 1);
         assert_eq!(history.levels_between((last - 50) * MS, (last - 40) * MS), [5, 5]);
     }
 

@@ -19,13 +19,13 @@ pub(crate) struct MeterInput {
     /// The number of the meter.
     number: usize,
     queues: Vec<PacketQueue>,
-    /// Number of the last task seen.
-    last_task: u64,
+    /// Number of the last task that was started.
+    seen_task: u64,
     migration: MigrationState,
     /// Flows from other meters, and the channels to all meters.
     flows_in: Receiver<Vec<MigratedFlow>>,
     flows_out: Vec<Sender<Vec<MigratedFlow>>>,
-    /// Flows received for the current migration, one entry per giver.
+    /// Flows received for the current migration, one entry per old meter.
     received: Vec<Vec<MigratedFlow>>,
 }
 
@@ -45,7 +45,7 @@ enum MigrationState {
     Out(Box<Handoff>),
     In {
         generation: u64,
-        givers: usize,
+        old_meters: usize,
     },
 }
 
@@ -57,7 +57,7 @@ impl MeterInput {
         flows_out: Vec<Sender<Vec<MigratedFlow>>>,
     ) -> Self {
         let (queues, received) = (Vec::new(), Vec::new());
-        Self { group, number, queues, last_task: 0, migration: MigrationState::None, flows_in, flows_out, received }
+        Self { group, number, queues, seen_task: 0, migration: MigrationState::None, flows_in, flows_out, received }
     }
 
     /// Adds the queue of the next reader.
@@ -127,7 +127,7 @@ impl MeterInput {
     #[inline]
     pub fn migrate(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
-        if state.tasks.load(Ordering::Relaxed) != self.last_task {
+        if state.last_task.load(Ordering::Relaxed) != self.seen_task {
             self.take_task(metering);
         }
         if !matches!(self.migration, MigrationState::None) {
@@ -139,15 +139,15 @@ impl MeterInput {
     fn take_task(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
         let mut slot = lock(&state.task);
-        self.last_task = state.tasks.load(Ordering::Relaxed);
+        self.seen_task = state.last_task.load(Ordering::Relaxed);
         match slot.task.take() {
             Some(MigrationTask::MigrateOut(handoff)) => {
                 metering.start_migration(handoff.buckets);
                 self.migration = MigrationState::Collecting(handoff);
             }
-            Some(MigrationTask::MigrateIn { generation, givers }) => {
-                self.migration = MigrationState::In { generation, givers };
-                state.ready.store(generation, Ordering::Release);
+            Some(MigrationTask::MigrateIn { generation, old_meters }) => {
+                self.migration = MigrationState::In { generation, old_meters };
+                state.ready_generation.store(generation, Ordering::Release);
             }
             Some(MigrationTask::Cancel) => {
                 metering.cancel_migration();
@@ -170,7 +170,7 @@ impl MeterInput {
             MigrationState::Collecting(handoff) => {
                 let generation = handoff.generation;
                 self.migration = MigrationState::Out(handoff);
-                state.ready.store(generation, Ordering::Release);
+                state.ready_generation.store(generation, Ordering::Release);
                 return;
             }
             MigrationState::Out(handoff) if !self.has_processed_all_before(handoff.generation) => {
@@ -178,27 +178,28 @@ impl MeterInput {
                 return;
             }
             MigrationState::Out(handoff) => {
-                let taker = |bucket: u16| usize::from(handoff.table[usize::from(bucket)]);
-                let takers = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(taker);
-                let mut flows: BTreeMap<usize, Vec<MigratedFlow>> = takers.map(|meter| (meter, Vec::new())).collect();
-                metering.migrate_out(|bucket, flow| flows.entry(taker(bucket)).or_default().push(flow));
+                let new_meter = |bucket: u16| usize::from(handoff.table[usize::from(bucket)]);
+                let new_meters = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(new_meter);
+                let mut flows: BTreeMap<usize, Vec<MigratedFlow>> =
+                    new_meters.map(|meter| (meter, Vec::new())).collect();
+                metering.migrate_out(|bucket, flow| flows.entry(new_meter(bucket)).or_default().push(flow));
                 for (meter, flows) in flows {
-                    // Cannot fail: a taker does not finish during a migration.
+                    // Cannot fail: a new meter does not finish during a migration.
                     let _ = self.flows_out[meter].send(flows);
                 }
                 handoff.generation
             }
-            MigrationState::In { generation, givers } => {
+            MigrationState::In { generation, old_meters } => {
                 self.received.extend(self.flows_in.try_iter());
-                if self.received.len() < givers {
-                    self.migration = MigrationState::In { generation, givers };
+                if self.received.len() < old_meters {
+                    self.migration = MigrationState::In { generation, old_meters };
                     return;
                 }
                 self.received.drain(..).flatten().for_each(|flow| metering.migrate_in(flow));
                 generation
             }
         };
-        state.done.store(done, Ordering::Release);
+        state.done_generation.store(done, Ordering::Release);
     }
 
     /// Whether all packets that were sent before a generation are processed.

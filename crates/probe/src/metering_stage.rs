@@ -9,13 +9,12 @@ use crate::record_output::{BATCH, RecordOutput};
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_capture::POLL_TIMEOUT;
 use weir_flow::{BucketSet, Meter, MigratedFlow};
 use weir_ledger::Ledger;
 use weir_packet::Packet;
 
-/// While the pipeline is idle, the clock of the meter advances this often without packets.
-const TICK: Duration = POLL_TIMEOUT;
+/// Time after which the clock of an idle meter advances without packets.
+pub(crate) const IDLE_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A meter with its record output.
 pub(crate) struct MeteringStage {
@@ -25,7 +24,7 @@ pub(crate) struct MeteringStage {
     /// Level of load shedding that the meter works on.
     level: u8,
     /// When the clock advanced last without packets.
-    ticked: Instant,
+    clock_advanced: Instant,
 }
 
 impl MeteringStage {
@@ -35,7 +34,7 @@ impl MeteringStage {
         let (output, level) = (RecordOutput::new(handle), annotator.level());
         let mut meter = Meter::try_new(settings.meter)?;
         meter.set_detail(annotator.settings_of(level).detail);
-        Ok(Self { meter, output, annotator, level, ticked: Instant::now() })
+        Ok(Self { meter, output, annotator, level, clock_advanced: Instant::now() })
     }
 
     /// Changes the timeouts, also of existing flows.
@@ -70,17 +69,17 @@ impl MeteringStage {
     }
 
     /// Exports records if a batch is full or they have waited too long. If the loss histories do
-    /// not cover the end of a record, calls `update` with that time, ns, and whether the records
+    /// not cover the end of a record, calls `request_snapshots` with that time, ns, and whether the records
     /// cannot wait for a later update.
     #[inline]
-    pub fn export_when_due(&mut self, update: impl FnOnce(&mut LossHistories, u64, bool)) {
+    pub fn export_when_due(&mut self, request_snapshots: impl FnOnce(&mut LossHistories, u64, bool)) {
         if self.output.is_due() {
             let end_ns = self.output.latest_end_ns();
             if !self.annotator.histories.cover(end_ns) {
-                let must_leave = self.output.must_leave();
-                update(&mut self.annotator.histories, end_ns, must_leave);
+                let limit_reached = self.output.limit_reached();
+                request_snapshots(&mut self.annotator.histories, end_ns, limit_reached);
                 self.apply_level();
-                if !must_leave && !self.annotator.histories.cover(end_ns) {
+                if !limit_reached && !self.annotator.histories.cover(end_ns) {
                     return;
                 }
             }
@@ -92,8 +91,8 @@ impl MeteringStage {
     /// that stamps packets, `None` for a file.
     pub fn idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
-        if now - self.ticked >= TICK {
-            self.ticked = now;
+        if now - self.clock_advanced >= IDLE_CLOCK_INTERVAL {
+            self.clock_advanced = now;
             now_ns().into_iter().for_each(|now_ns| self.advance_time(now_ns));
         }
         self.output.check_overdue(now);

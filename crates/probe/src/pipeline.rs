@@ -47,12 +47,12 @@ impl Pipeline {
         {
             self.metering.add_snapshot(self.reader.update_losses(live, false));
         }
-        let Some((packets, source_is_idle)) = self.reader.read(source, &mut self.packets)? else {
+        let Some((packets, burst_was_short)) = self.reader.read(source, &mut self.packets)? else {
             self.update_losses(source);
             return Ok(false);
         };
         self.metering.process(&self.packets[..packets]);
-        if source_is_idle {
+        if burst_was_short {
             self.metering.idle(|| source.live().map(|live| live.now_ns()));
         }
         let reader = &mut self.reader;

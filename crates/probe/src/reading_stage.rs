@@ -77,9 +77,9 @@ impl ReadingStage {
         if !source.fill(&mut burst)? {
             return Ok(None);
         }
-        let source_is_idle = self.losses.note_burst(&burst);
+        let burst_was_short = self.losses.note_burst(&burst);
         self.admission.admit(&mut burst, &mut self.ledger);
-        Ok(Some((self.decode(&burst, packets), source_is_idle)))
+        Ok(Some((self.decode(&burst, packets), burst_was_short)))
     }
 
     /// Whether the losses of a live source should be updated before the next burst.
@@ -110,7 +110,7 @@ impl ReadingStage {
         }
     }
 
-    /// Counts packets as dropped that a queue to a meter could not take.
+    /// Counts packets as dropped because the queue to their meter was full.
     pub fn drop_packets<'a>(&mut self, packets: impl Iterator<Item = &'a Packet>) {
         let (mut count, mut bytes) = (0, 0);
         for packet in packets {
@@ -176,7 +176,7 @@ fn count_irregular(
             return true;
         }
         Ok(_) => {
-            // Frames without IP have their EtherType in place of the port.
+            // The decoder puts the EtherType of a frame without IP into the source port.
             *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
             RefusalReason::NonIp
         }

@@ -18,15 +18,15 @@ use weir_flow::{BUCKETS, BucketSet};
 
 /// Time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// A measurement covers [`SIGNIFICANT_PACKETS`] per meter, but ends after this time.
+/// A measurement ends with [`SIGNIFICANT_PACKETS`] per meter, or after this time.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two checks whether a step is done.
 const CHECK_INTERVAL: Duration = Duration::from_micros(200);
-/// How long to wait for readers to poll fast before a migration is cancelled. A reader that waits
-/// for a pipe does not come to the end of its burst.
+/// How long to wait until the readers poll with a short timeout; then the migration is cancelled. A
+/// reader that waits for a pipe applies no update.
 const READER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Limits of one migration, in flows (about) and buckets. The takers process no packets of the new
-/// generation until the flows have arrived.
+/// Limits of one migration: flows (approximate) and buckets. They bound how long the new meters
+/// hold back packets until the flows have arrived.
 const MAX_FLOWS: u64 = 20_000;
 const MAX_BUCKETS: usize = 256;
 
@@ -38,8 +38,8 @@ pub(crate) struct RebalancerCounters {
     imbalance_permille: AtomicU64,
 }
 
-/// The rebalancer thread.
-pub(crate) struct Rebalancer {
+/// Handle of the thread that runs the [`Rebalancer`].
+pub(crate) struct RebalancerThread {
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
     counters: Arc<RebalancerCounters>,
@@ -59,15 +59,15 @@ impl RebalancerCounters {
     }
 }
 
-impl Rebalancer {
+impl RebalancerThread {
     /// Starts the thread.
     pub fn start(group: Arc<GroupState>) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(1);
-        let mut migrator = Migrator::new(group);
-        let (counters, migrating) = (migrator.counters.clone(), migrator.migrating.clone());
+        let mut rebalancer = Rebalancer::new(group);
+        let (counters, migrating) = (rebalancer.counters.clone(), rebalancer.migrating.clone());
         let thread = thread::Builder::new().name("weir-balance".into()).spawn(move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                if migrator.rebalance().is_err() {
+                if rebalancer.rebalance().is_err() {
                     // A meter has finished, and the others will soon.
                     break;
                 }
@@ -76,13 +76,12 @@ impl Rebalancer {
         Ok(Self { stop: Some(stop), thread: Some(thread), counters, migrating })
     }
 
-    /// What was done so far.
     pub fn counters(&self) -> &RebalancerCounters {
         &self.counters
     }
 
     /// Waits until no flow is on its way between meters, and prevents migrations while the guard
-    /// lives. `None` if that takes longer than to the deadline.
+    /// lives. `None` if flows are still on their way at the deadline.
     pub fn pause(&self, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
         loop {
             match self.migrating.try_lock() {
@@ -95,7 +94,7 @@ impl Rebalancer {
     }
 }
 
-impl Drop for Rebalancer {
+impl Drop for RebalancerThread {
     /// Stops the thread after the current migration.
     fn drop(&mut self) {
         self.stop.take();
@@ -106,7 +105,7 @@ impl Drop for Rebalancer {
 }
 
 /// Measures the load and migrates buckets.
-struct Migrator {
+struct Rebalancer {
     group: Arc<GroupState>,
     counters: Arc<RebalancerCounters>,
     migrating: Arc<Mutex<()>>,
@@ -120,7 +119,7 @@ struct Migrator {
     measured: Instant,
 }
 
-impl Migrator {
+impl Rebalancer {
     fn new(group: Arc<GroupState>) -> Self {
         Self {
             table: even(group.meters.len()),
@@ -137,13 +136,13 @@ impl Migrator {
     /// Measures the load, and moves buckets if it is uneven.
     fn rebalance(&mut self) -> Result<(), MeterFinished> {
         let (packets, meters) = (self.group.packets(), self.group.meters.len());
-        let new: [u64; BUCKETS] = std::array::from_fn(|bucket| packets[bucket] - self.packets[bucket]);
-        let sum = new.iter().sum::<u64>();
+        let packets_since: [u64; BUCKETS] = std::array::from_fn(|bucket| packets[bucket] - self.packets[bucket]);
+        let sum = packets_since.iter().sum::<u64>();
         if sum < SIGNIFICANT_PACKETS * meters as u64 && self.measured.elapsed() < MAX_INTERVAL {
             return Ok(());
         }
         (self.packets, self.measured) = (packets, Instant::now());
-        let imbalance = imbalance_permille(&loads(&new, &self.table, meters));
+        let imbalance = imbalance_permille(&loads(&packets_since, &self.table, meters));
         self.counters.imbalance_permille.store(imbalance, Ordering::Relaxed);
         // Few packets are uneven by chance.
         if sum * 10 < SIGNIFICANT_PACKETS * meters as u64 {
@@ -151,11 +150,11 @@ impl Migrator {
         }
         let flows_per_bucket = (self.group.open_records() / BUCKETS as u64).max(1);
         let limit = ((MAX_FLOWS / flows_per_bucket) as usize).clamp(1, MAX_BUCKETS);
-        let moves = moves(&new, &self.table, meters, limit);
+        let moves = moves(&packets_since, &self.table, meters, limit);
         if moves.is_empty() { Ok(()) } else { self.migrate(&moves) }
     }
 
-    /// Moves buckets to other meters.
+    /// Moves each bucket to its new meter.
     fn migrate(&mut self, moves: &[(u16, u8)]) -> Result<(), MeterFinished> {
         self.prepared += 1;
         let migration = Migration::new(moves, &self.table, self.prepared);
@@ -187,16 +186,17 @@ impl Migrator {
     /// Prepares all meters and readers. Returns whether all are ready.
     fn prepare(&self, migration: &Migration) -> Result<bool, MeterFinished> {
         let Migration { generation, table, .. } = *migration;
-        for (&meter, giver) in &migration.givers {
-            let handoff = Handoff { generation, buckets: giver.buckets, table };
+        for (&meter, old_meter) in &migration.old_meters {
+            let handoff = Handoff { generation, buckets: old_meter.buckets, table };
             self.group.assign(meter.into(), MigrationTask::MigrateOut(Box::new(handoff)))?;
         }
-        self.wait_until_ready(migration.givers.keys(), generation)?;
-        for &meter in &migration.takers {
-            let givers = migration.givers.values().filter(|giver| giver.takers.contains(&meter)).count();
-            self.group.assign(meter.into(), MigrationTask::MigrateIn { generation, givers })?;
+        self.wait_until_ready(migration.old_meters.keys(), generation)?;
+        for &meter in &migration.new_meters {
+            let old_meters =
+                migration.old_meters.values().filter(|old_meter| old_meter.new_meters.contains(&meter)).count();
+            self.group.assign(meter.into(), MigrationTask::MigrateIn { generation, old_meters })?;
         }
-        self.wait_until_ready(migration.takers.iter(), generation)?;
+        self.wait_until_ready(migration.new_meters.iter(), generation)?;
         let (update, since) = (self.group.publish(&self.table, self.generation, true), Instant::now());
         while !self.group.is_applied(update) {
             if since.elapsed() >= READER_TIMEOUT {
@@ -217,36 +217,37 @@ impl Migrator {
     }
 }
 
-/// Which meters give which buckets, and which take them.
+/// The old and the new meters of the buckets that move.
 struct Migration {
     generation: u64,
     /// The new table.
     table: IndirectionTable,
-    givers: BTreeMap<u8, Giver>,
-    takers: BTreeSet<u8>,
+    old_meters: BTreeMap<u8, OldMeter>,
+    new_meters: BTreeSet<u8>,
 }
 
-/// What one meter gives, and to which meters.
+/// Buckets that leave one meter, and their new meters.
 #[derive(Default)]
-struct Giver {
+struct OldMeter {
     buckets: BucketSet,
-    takers: BTreeSet<u8>,
+    new_meters: BTreeSet<u8>,
 }
 
 impl Migration {
     fn new(moves: &[(u16, u8)], old_table: &IndirectionTable, generation: u64) -> Self {
-        let (mut table, mut givers) = (*old_table, BTreeMap::<u8, Giver>::new());
-        for &(bucket, taker) in moves {
-            let giver = givers.entry(std::mem::replace(&mut table[usize::from(bucket)], taker)).or_default();
-            giver.buckets.insert(bucket);
-            giver.takers.insert(taker);
+        let (mut table, mut old_meters) = (*old_table, BTreeMap::<u8, OldMeter>::new());
+        for &(bucket, new_meter) in moves {
+            let old_meter =
+                old_meters.entry(std::mem::replace(&mut table[usize::from(bucket)], new_meter)).or_default();
+            old_meter.buckets.insert(bucket);
+            old_meter.new_meters.insert(new_meter);
         }
-        Self { generation, table, givers, takers: moves.iter().map(|&(_, taker)| taker).collect() }
+        Self { generation, table, old_meters, new_meters: moves.iter().map(|&(_, new_meter)| new_meter).collect() }
     }
 
-    /// All meters that take part; each either gives or takes.
+    /// All meters that take part; each either loses or gains buckets.
     fn meters(&self) -> impl Iterator<Item = usize> {
-        self.givers.keys().chain(&self.takers).map(|&meter| usize::from(meter))
+        self.old_meters.keys().chain(&self.new_meters).map(|&meter| usize::from(meter))
     }
 }
 

@@ -19,9 +19,9 @@ const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) struct RecordOutput {
     /// The meter appends records here.
     pub records: Vec<FlowRecord>,
-    /// The latest end of a flow among the first `included` records, ns.
+    /// The latest end of a flow among the first `measured` records, ns.
     end_ns: u64,
-    included: usize,
+    measured: usize,
     /// When records were exported last.
     exported: Instant,
     is_overdue: bool,
@@ -36,7 +36,7 @@ impl RecordOutput {
     pub fn new(handle: ExportHandle) -> Self {
         Self {
             records: Vec::with_capacity(2 * BATCH),
-            included: 0,
+            measured: 0,
             end_ns: 0,
             exported: Instant::now(),
             is_overdue: false,
@@ -57,16 +57,16 @@ impl RecordOutput {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
     }
 
-    /// Whether the limit of waiting records is reached.
-    pub fn must_leave(&self) -> bool {
+    /// Whether so many records wait that they have to be exported now.
+    pub fn limit_reached(&self) -> bool {
         self.records.len() >= MAX_WAITING
     }
 
     /// The latest end of a flow of all records, ns.
     pub fn latest_end_ns(&mut self) -> u64 {
-        let new = &self.records[self.included..];
+        let new = &self.records[self.measured..];
         self.end_ns = new.iter().map(FlowRecord::end_ns).fold(self.end_ns, u64::max);
-        self.included = self.records.len();
+        self.measured = self.records.len();
         self.end_ns
     }
 
@@ -88,7 +88,7 @@ impl RecordOutput {
             counters.merge(totals);
             self.records = empty;
         }
-        (self.included, self.end_ns) = (0, 0);
+        (self.measured, self.end_ns) = (0, 0);
         (self.exported, self.is_overdue) = (Instant::now(), false);
     }
 }

@@ -10,7 +10,7 @@ use crate::control_mailbox::ControlMailbox;
 use crate::dispatcher::Dispatcher;
 use crate::loss_channel::LossHistories;
 use crate::meter_input::MeterInput;
-use crate::metering_stage::MeteringStage;
+use crate::metering_stage::{IDLE_CLOCK_INTERVAL, MeteringStage};
 use crate::pipeline::Pipeline;
 use crate::reading_stage::{PacketBurst, ReadingStage};
 use std::sync::Arc;
@@ -90,12 +90,12 @@ pub(crate) fn run_reader(
             dispatcher.update_losses(&mut reader, live);
         }
         match reader.read(&mut source, &mut packets) {
-            Ok(Some((count, source_is_idle))) => {
+            Ok(Some((count, burst_was_short))) => {
                 dispatcher.send(&mut packets[..count], &mut reader);
                 if let Some(last) = packets[..count].last() {
                     dispatcher.set_complete_until(last.time_ns);
                 }
-                if source_is_idle && clock_read.elapsed() >= POLL_TIMEOUT {
+                if burst_was_short && clock_read.elapsed() >= IDLE_CLOCK_INTERVAL {
                     clock_read = Instant::now();
                     source.live().into_iter().for_each(|live| dispatcher.set_complete_until(live.now_ns()));
                 }

@@ -8,7 +8,7 @@ use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
 use crate::pipeline::Pipeline;
 use crate::reading_stage::ReadingStage;
-use crate::rebalancer::Rebalancer;
+use crate::rebalancer::RebalancerThread;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
@@ -95,7 +95,7 @@ pub(crate) struct RunningGroup {
     /// Empty if the readers meter.
     pub meters: Vec<WorkerThread>,
     /// With several meters.
-    rebalancer: Option<Rebalancer>,
+    rebalancer: Option<RebalancerThread>,
 }
 
 /// A worker thread and its mailbox.
@@ -178,7 +178,7 @@ impl RunningGroup {
             })?);
         }
         let group = connections.group;
-        self.rebalancer = (group.meters.len() > 1).then(|| Rebalancer::start(group)).transpose()?;
+        self.rebalancer = (group.meters.len() > 1).then(|| RebalancerThread::start(group)).transpose()?;
         Ok(self)
     }
 
@@ -188,7 +188,7 @@ impl RunningGroup {
     }
 
     /// The rebalancer of a group with several meters.
-    pub fn rebalancer(&self) -> Option<&Rebalancer> {
+    pub fn rebalancer(&self) -> Option<&RebalancerThread> {
         self.rebalancer.as_ref()
     }
 

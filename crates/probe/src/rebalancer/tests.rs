@@ -75,7 +75,7 @@ fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec
     let settings = settings();
     let connections =
         connect(sources.len(), meters, BackPressure::Block, POLL_TIMEOUT, (1, settings.meter.key)).unwrap();
-    let mut migrator = Migrator::new(connections.group);
+    let mut rebalancer = Rebalancer::new(connections.group);
     let mut random = fastrand::Rng::with_seed(7);
     thread::scope(|scope| {
         for (input, receivers) in connections.inputs {
@@ -88,18 +88,19 @@ fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec
             scope.spawn(move || worker::run_reader(source, reader, dispatcher, &ControlMailbox::default(), stop));
         }
         loop {
-            let taker = random.u8(..meters as u8);
+            let new_meter = random.u8(..meters as u8);
             let buckets: BTreeSet<u16> = (0..=random.usize(..40)).map(|_| random.u16(..BUCKETS as u16)).collect();
-            let moves = buckets.into_iter().map(|bucket| (bucket, taker));
-            let moves: Vec<_> = moves.filter(|&(bucket, _)| migrator.table[usize::from(bucket)] != taker).collect();
-            if !moves.is_empty() && migrator.migrate(&moves).is_err() {
+            let moves = buckets.into_iter().map(|bucket| (bucket, new_meter));
+            let moves: Vec<_> =
+                moves.filter(|&(bucket, _)| rebalancer.table[usize::from(bucket)] != new_meter).collect();
+            if !moves.is_empty() && rebalancer.migrate(&moves).is_err() {
                 break;
             }
         }
     });
     exporter.finish();
     assert!(exporter.take_errors().is_empty());
-    (migrator.counters.moved_buckets(), sorted_text(&flows))
+    (rebalancer.counters.moved_buckets(), sorted_text(&flows))
 }
 
 #[test]
