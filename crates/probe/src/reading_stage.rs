@@ -131,14 +131,14 @@ impl ReadingStage {
     fn decode(&mut self, burst: &Burst<'_>, packets: &mut PacketBurst) -> usize {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut other_bytes) = (0, 0);
-        let (decode, layer2) = (self.decode, self.layer2);
+        let (decode, layer2, has_self_traffic) = (self.decode, self.layer2, !self.self_traffic.is_empty());
         for frame in burst {
             let packet = &mut packets[metered % BURST];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
             let decoded = weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet);
             let is_regular = matches!(decoded, Ok(anomalies) if anomalies.is_empty());
-            if self.self_traffic.matches(packet) && decoded.is_ok() {
+            if has_self_traffic && decoded.is_ok() && self.self_traffic.matches(packet) {
                 self.ledger.packets.filtered += 1;
                 self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
                 other_bytes += u64::from(frame.wire_bytes);

@@ -16,15 +16,15 @@ impl SelfTrafficFilter {
         Self(endpoints.into_iter().map(|ends| ends.map(endpoint)).collect())
     }
 
-    /// Whether a packet is one of these datagrams.
-    #[inline]
-    pub(crate) fn matches(&self, packet: &Packet) -> bool {
-        packet.protocol == UDP && !self.0.is_empty() && self.contains(packet)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
+    /// Whether a packet is one of these datagrams.
     #[inline(never)]
-    fn contains(&self, packet: &Packet) -> bool {
-        self.0.contains(&[(packet.source, packet.source_port), (packet.destination, packet.destination_port)])
+    pub(crate) fn matches(&self, packet: &Packet) -> bool {
+        let endpoints = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
+        packet.protocol == UDP && self.0.contains(&endpoints)
     }
 }
 
