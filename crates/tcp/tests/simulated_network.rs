@@ -9,18 +9,9 @@ use network::{Choices, capture};
 use weir_packet::Packet;
 use weir_tcp::{AnomalyPool, Connection, SegmentClass, SegmentEvent, TcpReport};
 use weir_testkit::reference::TcpReference;
+use weir_testkit::traffic::seeds;
 
 const SEEDS: u64 = 4000;
-
-/// Seeds to test: all, or those of `WEIR_SEEDS`, which is a number or a range like `3..7`.
-fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("WEIR_SEEDS") else { return 0..SEEDS };
-    let number = |text: &str| text.parse::<u64>().expect("WEIR_SEEDS is a number or a range");
-    match text.split_once("..") {
-        Some((from, to)) => number(from)..number(to),
-        None => number(&text)..number(&text) + 1,
-    }
-}
 
 /// Asserts the equation of `docs/tcp.md` section 4.
 fn assert_octets_add_up(report: &TcpReport) {
@@ -191,7 +182,7 @@ fn assert_events_match(events: &[SegmentEvent], before: &TcpReport, after: &TcpR
 #[test]
 fn implementations_agree_on_captured_connections() {
     let mut coverage = Coverage::default();
-    for seed in seeds() {
+    for seed in seeds(SEEDS) {
         let mut random = Choices::new(seed);
         let packets = capture(&mut random);
         let result = std::panic::AssertUnwindSafe(|| {
@@ -213,7 +204,7 @@ fn implementations_agree_on_captured_connections() {
             Err(_) => panic!("seed {seed} with {} packets; run it alone with WEIR_SEEDS={seed}", packets.len()),
         }
     }
-    if seeds().count() as u64 >= SEEDS {
+    if seeds(SEEDS).count() as u64 >= SEEDS {
         coverage.assert_complete_except(&[]);
     }
 }

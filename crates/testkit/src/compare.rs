@@ -1,9 +1,11 @@
-//! Compares two lists of records as multisets, and reports differences by field.
+//! Compares decoder and meter with the reference: records as multisets, differences by field.
 
+use crate::{RawFrame, real, reference};
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use weir_flow::{Direction, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network};
+use std::fmt::{Debug, Write as _};
+use weir_flow::{Config, Direction, FlowRecord};
+use weir_ledger::RecordTotals;
+use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
 
 /// A record as names and values, without values that have no meaning (those of a direction without
 /// packets, gaps of one packet).
@@ -57,11 +59,19 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     Err(text)
 }
 
-/// Checks that two values are equal.
+/// Decodes a frame by the decoder and by the reference, and compares packets and anomalies, or the
+/// reasons for refusing it.
 ///
 /// # Errors
-/// The lines of their debug form that differ.
-pub fn debug<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(), String> {
+/// The frame, and the lines of the debug form that differ.
+pub fn decoders(frame: &RawFrame, decapsulate: bool) -> Result<(), String> {
+    // Only of TCP does anything depend on the payload, and only of TCP is it compared.
+    let comparable = |(packet, anomalies): (Packet, Vec<_>)| {
+        let payload_bytes = if packet.protocol == 6 { packet.payload_bytes } else { 0 };
+        (Packet { payload_bytes, ..packet }, anomalies)
+    };
+    let ours = real::decode(frame, decapsulate).map(comparable);
+    let theirs = reference::decode(frame, decapsulate).map(comparable);
     if ours == theirs {
         return Ok(());
     }
@@ -70,7 +80,35 @@ pub fn debug<T: PartialEq + std::fmt::Debug>(ours: &T, theirs: &T) -> Result<(),
         let absent = lines.lines().filter(|line| !in_other.lines().any(|other| other == *line));
         absent.map(|line| format!("  {}\n", line.trim())).collect::<String>()
     };
-    Err(format!("only on the first side:\n{}only on the second side:\n{}", only(&one, &other), only(&other, &one)))
+    let (ours, theirs) = (only(&one, &other), only(&other, &one));
+    Err(format!("decapsulate {decapsulate}, {frame:?}\nonly here:\n{ours}only by the reference:\n{theirs}"))
+}
+
+/// Meters packets by the meter and by the reference, `burst` at a time, and compares records and
+/// counters.
+///
+/// # Errors
+/// The first difference.
+pub fn meters(packets: &[Packet], burst: usize, config: Config) -> Result<(), String> {
+    let (ours, meter) = real::meter_packets(packets, burst, config);
+    let theirs = reference::meter_packets(packets, burst, config);
+    flows(&ours, &theirs.flows)?;
+    let counters = meter.counters();
+    same("records created", counters.created, theirs.flows.len() as u64)?;
+    same("packets dropped", counters.dropped_packets, theirs.dropped_packets)?;
+    same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
+    same("notes", counters.anomalies.nonzero().collect(), theirs.anomalies)?;
+    same("open records", meter.open_records(), RecordTotals::default())?;
+    let all: u64 = ours.iter().map(FlowRecord::packets).sum();
+    same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
+}
+
+/// Checks that two values are equal.
+///
+/// # Errors
+/// `what`, and both values.
+pub fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(), String> {
+    if real == reference { Ok(()) } else { Err(format!("{what}: {real:?} against {reference:?} by the reference")) }
 }
 
 fn value<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {

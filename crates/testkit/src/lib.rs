@@ -16,6 +16,10 @@ pub mod tcp_packets;
 pub mod traffic;
 pub mod truth;
 
+use weir_capture::{Frame, Source};
+use weir_packet::Packet;
+use weir_trafficgen::TrafficGenerator;
+
 /// A captured frame that owns its bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawFrame {
@@ -31,21 +35,29 @@ pub struct RawFrame {
     pub bytes: Vec<u8>,
 }
 
+/// Decodes all frames of a generated load.
+///
+/// # Panics
+/// The load does not exist, or a frame cannot be decoded.
+pub fn load(specification: &str) -> Vec<Packet> {
+    packets(&mut TrafficGenerator::new(specification).expect("the load exists"))
+}
+
 /// Decodes all frames of a generated source.
 ///
 /// # Panics
 /// A frame cannot be decoded.
-pub fn packets(source: &mut dyn weir_capture::Source) -> Vec<weir_packet::Packet> {
-    let mut packets = Vec::new();
-    while let Some(burst) = source.burst().expect("it can be read") {
-        for frame in &burst {
-            let mut packet = weir_packet::Packet { time_ns: frame.time_ns, ..Default::default() };
-            weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, Default::default(), &mut packet)
-                .expect("frames are whole");
-            packets.push(packet);
-        }
+pub fn packets(source: &mut dyn Source) -> Vec<Packet> {
+    let (frames, damage) = real::frames(source);
+    assert!(damage.is_empty(), "{damage:?}");
+    frames.iter().map(|frame| real::decode(frame, false).expect("frames are whole").0).collect()
+}
+
+impl From<&Frame<'_>> for RawFrame {
+    fn from(frame: &Frame<'_>) -> Self {
+        let &Frame { time_ns, wire_bytes, link_type, interface, bytes, .. } = frame;
+        Self { time_ns, wire_bytes, link_type, interface, bytes: bytes.to_vec() }
     }
-    packets
 }
 
 impl std::fmt::Debug for RawFrame {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use weir_capture::{Burst, Error, Frame, Input, Progress, Source};
 use weir_export::Sink;
 use weir_flow::{FlowRecord, Meter};
-use weir_ledger::{Ledger, SinkCounters};
+use weir_ledger::{Ledger, PacketAnomaly, RefusalReason, SinkCounters};
 use weir_packet::{DecodeOptions, Flags, Packet, ip_address};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
@@ -58,18 +58,23 @@ pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     Outcome { flows, ledger, damage }
 }
 
+/// Decodes a frame: its packet and its anomalies.
+///
+/// # Errors
+/// The reason for refusing it.
+pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
+    let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
+    let options = DecodeOptions { decapsulate };
+    let anomalies = weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
+    Ok((packet, anomalies.iter().collect()))
+}
+
 /// Reads every frame of a source, and its errors.
 pub fn frames(source: &mut dyn Source) -> (Vec<RawFrame>, Vec<String>) {
     let (mut frames, mut damage) = (Vec::new(), Vec::new());
     loop {
         match source.burst() {
-            Ok(Some(burst)) => frames.extend(burst.iter().map(|frame| RawFrame {
-                time_ns: frame.time_ns,
-                wire_bytes: frame.wire_bytes,
-                link_type: frame.link_type,
-                interface: frame.interface,
-                bytes: frame.bytes.to_vec(),
-            })),
+            Ok(Some(burst)) => frames.extend(burst.iter().map(RawFrame::from)),
             Ok(None) => return (frames, damage),
             Err(error) => damage.push(error.to_string()),
         }
@@ -107,10 +112,8 @@ pub fn segments(path: &Path) -> Vec<Segment> {
     let mut source = weir_capture::open(path).expect("every capture can be opened");
     let mut segments = Vec::new();
     for (number, frame) in (1..).zip(frames(&mut *source).0) {
-        let mut packet = Packet { time_ns: frame.time_ns, ..Packet::default() };
-        let options = DecodeOptions { decapsulate: false };
-        let decoded = weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet);
-        if decoded.is_err() || packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
+        let Ok((packet, _)) = decode(&frame, false) else { continue };
+        if packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
             continue;
         }
         let end = |octets, port| (ip_address(packet.network, octets).expect("it is IP"), port);

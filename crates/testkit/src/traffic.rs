@@ -451,26 +451,30 @@ pub fn seeded<T>(seed: u64, strategy: &impl Strategy<Value = T>) -> T {
     strategy.new_tree(&mut runner(seed)).expect("no strategy here refuses values").current()
 }
 
-/// Tests a property for the seeds from 0, or for those in the environment variable `WEIR_SEEDS` (`7` or
-/// `1000..2000`).
+/// The seeds to test: those from 0 to `count`, or those in the environment variable `WEIR_SEEDS`,
+/// which is a number or a range like `3..7`.
+///
+/// # Panics
+/// The variable is neither.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let Ok(text) = std::env::var("WEIR_SEEDS") else { return 0..count };
+    let number = |text: &str| text.parse::<u64>().expect("WEIR_SEEDS is a number or a range");
+    match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => number(&text)..number(&text) + 1,
+    }
+}
+
+/// Tests a property for `count` [`seeds`].
 ///
 /// # Panics
 /// The property fails. The message has the seed, the smallest failing case and the error.
 pub fn check<T: std::fmt::Debug>(
-    seeds: u64,
+    count: u64,
     strategy: &impl Strategy<Value = T>,
     property: impl Fn(T) -> Result<(), String>,
 ) {
-    let seeds = match std::env::var("WEIR_SEEDS") {
-        Ok(text) => {
-            let (from, to) = text.split_once("..").unwrap_or((&text, ""));
-            let number = |text: &str| text.parse::<u64>().expect("WEIR_SEEDS is a number or two with .. between");
-            let from = number(from);
-            from..if to.is_empty() { from + 1 } else { number(to) }
-        }
-        Err(_) => 0..seeds,
-    };
-    for seed in seeds {
+    for seed in seeds(count) {
         let mut runner = runner(seed);
         let tree = strategy.new_tree(&mut runner).expect("no strategy here refuses values");
         match runner.run_one(tree, |value| property(value).map_err(TestCaseError::fail)) {

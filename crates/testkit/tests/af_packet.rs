@@ -26,13 +26,7 @@ impl Source for RecordingSource {
             self.source.stop();
         }
         let more = self.source.fill(burst)?;
-        self.frames.lock().unwrap().extend(burst.iter().map(|frame| RawFrame {
-            time_ns: frame.time_ns,
-            wire_bytes: frame.wire_bytes,
-            link_type: frame.link_type,
-            interface: frame.interface,
-            bytes: frame.bytes.to_vec(),
-        }));
+        self.frames.lock().unwrap().extend(burst.iter().map(RawFrame::from));
         Ok(more)
     }
 

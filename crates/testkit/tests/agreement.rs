@@ -2,46 +2,20 @@
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use weir_flow::Config;
-use weir_ledger::{PacketAnomaly, RefusalReason};
-use weir_packet::{Packet, decode, ipv4_mapped};
+use weir_packet::{Packet, ipv4_mapped};
 use weir_probe::Settings;
-use weir_testkit::{RawFrame, compare, real, reference, traffic};
+use weir_testkit::compare::{self, same};
+use weir_testkit::{RawFrame, real, reference, traffic};
 
 const SEEDS: u64 = 1500;
-
-fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(), String> {
-    if real == reference { Ok(()) } else { Err(format!("{what}: {real:?} against {reference:?} by the reference")) }
-}
-
-fn decoded(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
-    let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-    let options = weir_packet::DecodeOptions { decapsulate };
-    let notes = decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
-    if packet.protocol != 6 {
-        // Only of TCP does anything depend on it, and only of TCP is it compared.
-        packet.payload_bytes = 0;
-    }
-    Ok((packet, notes.iter().collect()))
-}
-
-fn decoded_by_reference(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
-    let (mut packet, notes) = reference::decode(frame, decapsulate)?;
-    if packet.protocol != 6 {
-        packet.payload_bytes = 0;
-    }
-    Ok((packet, notes))
-}
 
 #[test]
 fn the_decoder_agrees_on_every_field() {
     traffic::check(SEEDS, &traffic::steps(60), |steps| {
         for frame in traffic::frames(&steps) {
             for decapsulate in [false, true] {
-                let (ours, theirs) = (decoded(&frame, decapsulate), decoded_by_reference(&frame, decapsulate));
-                compare::debug(&ours, &theirs)
-                    .map_err(|apart| format!("decapsulate {decapsulate}, {frame:?}\n{apart}"))?;
+                compare::decoders(&frame, decapsulate)?;
             }
         }
         Ok(())
@@ -85,18 +59,7 @@ fn packets(frames: &[RawFrame], settings: &Settings) -> Vec<Packet> {
 }
 
 fn the_meter_agrees(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
-    let packets = packets(frames, &settings);
-    let (flows, meter) = real::meter_packets(&packets, burst, settings.meter);
-    let theirs = reference::meter_packets(&packets, burst, settings.meter);
-    compare::flows(&flows, &theirs.flows)?;
-    let counters = meter.counters();
-    same("records created", counters.created, theirs.flows.len() as u64)?;
-    same("packets dropped", counters.dropped_packets, theirs.dropped_packets)?;
-    same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
-    same("notes", counters.anomalies.nonzero().collect(), theirs.anomalies)?;
-    same("live records", meter.open_records(), weir_ledger::RecordTotals::default())?;
-    let all: u64 = flows.iter().map(weir_flow::FlowRecord::packets).sum();
-    same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
+    compare::meters(&packets(frames, &settings), burst, settings.meter)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_flow::{Config, FlowRecord, Meter};
+use weir_flow::Config;
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
@@ -97,10 +97,7 @@ fn batch_engine_is_exact_at_every_batch_size() {
 fn meter_is_exact() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
-        let mut meter = Meter::new(Config { flows: 4096, ..Config::default() });
-        let mut flows: Vec<FlowRecord> = Vec::new();
-        packets.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
-        meter.drain(&mut flows);
+        let (flows, _) = weir_testkit::real::meter_packets(&packets, 64, Config { flows: 4096, ..Config::default() });
         let mut ours = Told::new();
         for flow in &flows {
             let end = |ip: Option<std::net::IpAddr>, port| SocketAddr::new(ip.expect("all is IP"), port);

@@ -6,13 +6,9 @@ use weir_flow::{Approximate, Config, Detail, FlowRecord, Meter};
 use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
 use weir_tcp::{SegmentClass, TcpReport};
-use weir_trafficgen::TrafficGenerator;
+use weir_testkit::{load, real};
 
 const TCP: u8 = 6;
-
-fn load(specification: &str) -> Vec<Packet> {
-    weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"))
-}
 
 /// Sum of the counters that only lost packets increase.
 fn loss_indications(report: &TcpReport) -> u64 {
@@ -39,10 +35,7 @@ fn switching_analysis_off_and_on_reports_no_losses() {
     let packets = load("mix,flows=200,packets=60k,seed=5");
     let span_ns = packets.last().unwrap().time_ns - packets[0].time_ns;
     for active_timeout_ns in [span_ns / 40, span_ns / 7, span_ns] {
-        let mut whole = Vec::new();
-        let mut meter = Meter::new(config(active_timeout_ns));
-        packets.chunks(64).for_each(|burst| meter.process(burst, &mut whole));
-        meter.drain(&mut whole);
+        let (whole, _) = real::meter_packets(&packets, 64, config(active_timeout_ns));
         let reports = |flows: &[FlowRecord]| flows.iter().filter_map(|flow| flow.tcp).flatten().collect::<Vec<_>>();
         assert!(reports(&whole).iter().all(|report| loss_indications(report) == 0), "the load has no losses");
 
@@ -97,10 +90,7 @@ fn small_new_flows_are_aggregated_and_existing_flows_stay_exact() {
     assert!(flows.iter().filter(is_sum).all(|flow| flow.approximate.has(Approximate::OVERFLOW) && flow.tcp.is_none()));
 
     // Flows by endpoints, except those with several records.
-    let mut exact = Vec::new();
-    let mut all = Meter::new(config(u64::MAX >> 1));
-    packets.chunks(64).for_each(|burst| all.process(burst, &mut exact));
-    all.drain(&mut exact);
+    let (exact, _) = real::meter_packets(&packets, 64, config(u64::MAX >> 1));
     let by_ends = |flows: &[FlowRecord]| {
         let mut counts = BTreeMap::<_, Vec<u64>>::new();
         for flow in flows.iter().filter(|flow| !flow.approximate.has(Approximate::OVERFLOW)) {

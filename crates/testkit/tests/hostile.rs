@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use weir_flow::{CacheFullPolicy, Config};
-use weir_packet::{DecodeOptions, Packet, decode};
+use weir_packet::DecodeOptions;
 use weir_probe::Settings;
-use weir_testkit::{RawFrame, compare, real, reference, truth};
+use weir_testkit::{RawFrame, compare, real, truth};
 
 /// Frames of each capture to damage.
 const PACKETS: usize = 10;
@@ -58,26 +58,8 @@ fn decoder_equals_reference_on_damaged_headers() {
         for frame in frames(&case.path).iter().take(PACKETS) {
             for mutant in mutants(frame).step_by(3) {
                 for decapsulate in [false, true] {
-                    let mut packet =
-                        Packet { time_ns: mutant.time_ns, interface: mutant.interface, ..Packet::default() };
-                    let ours = decode(
-                        mutant.link_type,
-                        &mutant.bytes,
-                        mutant.wire_bytes,
-                        DecodeOptions { decapsulate },
-                        &mut packet,
-                    )
-                    .map(|notes| (packet, notes.iter().collect::<Vec<_>>()));
-                    let theirs = reference::decode(&mutant, decapsulate);
-                    let comparable = |mut read: (Packet, Vec<_>)| {
-                        if read.0.protocol != 6 {
-                            read.0.payload_bytes = 0;
-                        }
-                        read
-                    };
-                    if let Err(apart) = compare::debug(&ours.map(comparable), &theirs.map(comparable)) {
-                        panic!("{}, decapsulate {decapsulate}, {mutant:?}\n{apart}", case.name);
-                    }
+                    compare::decoders(&mutant, decapsulate)
+                        .unwrap_or_else(|difference| panic!("{}, {difference}", case.name));
                 }
             }
         }

@@ -13,7 +13,7 @@ use weir_flow::{
 use weir_ledger::RecordTotals;
 use weir_packet::Packet;
 use weir_testkit::{compare, real, traffic};
-use weir_trafficgen::{Random, TrafficGenerator};
+use weir_trafficgen::Random;
 
 const SEEDS: u64 = 400;
 const SECOND: u64 = 1_000_000_000;
@@ -264,7 +264,7 @@ fn compare_with_one_meter(
             return Err("packets were dropped".into());
         }
     }
-    compare::debug(&anomalies, &meter.counters().anomalies.nonzero().collect::<HashMap<_, u64>>())?;
+    compare::same("anomalies", anomalies, meter.counters().anomalies.nonzero().collect())?;
     Ok((cluster.moved, one))
 }
 
@@ -306,7 +306,7 @@ fn migrated_flows_have_the_records_of_one_meter_on_hostile_traffic() {
 
 /// Returns the packets of a synthetic load.
 fn load(specification: &str) -> Vec<Packet> {
-    let packets = weir_testkit::packets(&mut TrafficGenerator::new(specification).expect("the load exists"));
+    let packets = weir_testkit::load(specification);
     assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "time does not step back");
     packets
 }
