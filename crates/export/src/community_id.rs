@@ -28,12 +28,8 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }
-    let ports = match flow.protocol {
-        _ if flow.is_icmp() => Some((flow.source_port, flow.destination_port)),
-        6 | 17 | 132 => Some((flow.source_port, flow.destination_port)),
-        _ => None,
-    };
-    let (source_port, destination_port) = ports.unwrap_or((0, 0));
+    let has_ports = flow.is_icmp() || matches!(flow.protocol, 6 | 17 | 132);
+    let (source_port, destination_port) = if has_ports { (flow.source_port, flow.destination_port) } else { (0, 0) };
     // ICMP messages without a counterpart have 0x100 | code in place of the port (see
     // `weir_packet::Packet`); their endpoints keep the order of the message.
     let one_way = flow.is_icmp() && destination_port > 0xff;
@@ -56,7 +52,7 @@ pub(crate) fn of(flow: &FlowRecord) -> Option<CommunityId> {
         }
     }
     append(&[flow.protocol, 0]);
-    if ports.is_some() {
+    if has_ports {
         ends.iter().for_each(|(_, port)| append(&port.to_be_bytes()));
     }
     let mut id = [0; LENGTH];

@@ -208,20 +208,10 @@ mod tests {
     #[test]
     fn no_name_and_no_word_needs_escaping() {
         let names = columns();
-        let tunnels = [
-            TunnelType::Gre,
-            TunnelType::Ipip,
-            TunnelType::SixInFour,
-            TunnelType::FourInSix,
-            TunnelType::SixInSix,
-            TunnelType::Vxlan,
-            TunnelType::Geneve,
-            TunnelType::Gtpu,
-        ];
         let reasons =
             [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
         let words = names
-            .chain(tunnels.iter().filter_map(|tunnel| tunnel.name()))
+            .chain(TunnelType::ALL.iter().filter_map(|tunnel| tunnel.name()))
             .chain(reasons.iter().map(|reason| reason.name()))
             .chain(Approximate(0xffff).names());
         for word in words {

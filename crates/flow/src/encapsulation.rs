@@ -72,7 +72,7 @@ impl LinkTags {
 impl Tunnel {
     #[inline(always)]
     fn write_to(self, direction: &mut Direction) {
-        direction.tunnel_type = TYPES[usize::from(self.kind)];
+        direction.tunnel_type = TunnelType::ALL[usize::from(self.kind)];
         direction.tunnel_id = (self.has_id != 0).then_some(self.id);
         [direction.outer_source, direction.outer_destination] = self.outer;
     }
@@ -97,18 +97,6 @@ impl Encapsulation {
 const LABEL_AND_INTERFACE: usize = offset_of!(Packet, mpls_label) / 8;
 const _: () =
     assert!(offset_of!(Packet, mpls_label) % 8 == 0 && offset_of!(Packet, interface) == LABEL_AND_INTERFACE * 8 + 4);
-
-const TYPES: [TunnelType; 9] = [
-    TunnelType::None,
-    TunnelType::Gre,
-    TunnelType::Ipip,
-    TunnelType::SixInFour,
-    TunnelType::FourInSix,
-    TunnelType::SixInSix,
-    TunnelType::Vxlan,
-    TunnelType::Geneve,
-    TunnelType::Gtpu,
-];
 
 impl EncapsulationTable {
     pub fn new(flows: usize) -> io::Result<Self> {
@@ -260,6 +248,6 @@ mod tests {
 
     #[test]
     fn tunnel_types_have_the_index_of_their_number() {
-        assert!(TYPES.iter().enumerate().all(|(number, &kind)| kind as usize == number));
+        assert!(TunnelType::ALL.iter().enumerate().all(|(number, &kind)| kind as usize == number));
     }
 }

@@ -79,30 +79,24 @@ impl NumaNode {
 
 /// NUMA nodes with CPUs or memory. A kernel without NUMA support counts as one node.
 pub fn nodes(sysroot: &Sysroot) -> Vec<NumaNode> {
+    let node = |id, cpus, meminfo: &str, huge_pages: &str| {
+        let memory = sysroot.text(meminfo);
+        let field = |name| bytes_of(memory.as_deref()?, name);
+        let (memory_bytes, free_bytes) = (field("MemTotal"), field("MemFree"));
+        NumaNode { id, cpus, memory_bytes, free_bytes, huge_pages: pages(sysroot, huge_pages) }
+    };
     let ids = sysroot.list(&format!("{NODE}/online")).unwrap_or_default();
     let nodes = ids.into_iter().filter_map(|id| {
         let folder = format!("{NODE}/node{id}");
         let cpus = sysroot.list(&format!("{folder}/cpulist"))?;
-        let memory = sysroot.text(&format!("{folder}/meminfo"));
-        let field = |name| bytes_of(memory.as_deref()?, name);
-        let (memory_bytes, free_bytes) = (field("MemTotal"), field("MemFree"));
-        Some(NumaNode {
-            id,
-            cpus,
-            memory_bytes,
-            free_bytes,
-            huge_pages: pages(sysroot, &format!("{folder}/hugepages")),
-        })
+        Some(node(id, cpus, &format!("{folder}/meminfo"), &format!("{folder}/hugepages")))
     });
     let nodes: Vec<NumaNode> = nodes.collect();
     if !nodes.is_empty() {
         return nodes;
     }
-    let Some(cpus) = sysroot.list(&format!("{CPU}/online")).filter(|cpus| !cpus.is_empty()) else { return vec![] };
-    let memory = sysroot.text("/proc/meminfo");
-    let field = |name| bytes_of(memory.as_deref()?, name);
-    let pages = pages(sysroot, "/sys/kernel/mm/hugepages");
-    vec![NumaNode { id: 0, cpus, memory_bytes: field("MemTotal"), free_bytes: field("MemFree"), huge_pages: pages }]
+    let cpus = sysroot.list(&format!("{CPU}/online")).filter(|cpus| !cpus.is_empty());
+    cpus.map(|cpus| node(0, cpus, "/proc/meminfo", "/sys/kernel/mm/hugepages")).into_iter().collect()
 }
 
 /// Parses a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`.

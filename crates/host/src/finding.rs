@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::fmt;
 use std::io;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 /// The subject of findings that are not about an interface.
 pub const MACHINE: &str = "machine";
@@ -79,28 +79,32 @@ pub enum StepError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The program has failed with a message.
+    /// The program has failed, with this message or exit status.
     #[error("{0}")]
     Failed(String),
-    /// The program has failed without a message.
-    #[error("{0}")]
-    FailedSilently(ExitStatus),
 }
 
 impl Finding {
     /// A finding without a remedy.
-    pub(crate) fn new(severity: Severity, check: &'static str, subject: &str, summary: String, impact: String) -> Self {
+    pub(crate) fn new(
+        severity: Severity,
+        check: &'static str,
+        subject: &str,
+        summary: impl Into<String>,
+        impact: impl Into<String>,
+    ) -> Self {
+        let (summary, impact) = (summary.into(), impact.into());
         Self { severity, check, subject: subject.into(), summary, impact, remedy: None }
     }
 
     /// Nothing to improve.
     pub(crate) fn ok(check: &'static str, subject: &str, summary: impl Into<String>) -> Self {
-        Self::new(Severity::Ok, check, subject, summary.into(), String::new())
+        Self::new(Severity::Ok, check, subject, summary, "")
     }
 
     /// A value that could not be read, and why.
     pub(crate) fn unknown(check: &'static str, subject: &str, summary: impl fmt::Display) -> Self {
-        Self::new(Severity::Unknown, check, subject, summary.to_string(), String::new())
+        Self::new(Severity::Unknown, check, subject, summary.to_string(), "")
     }
 
     /// Adds safe steps, which are also the commands.
@@ -141,8 +145,8 @@ impl Step {
                     return Ok(());
                 }
                 let message = String::from_utf8_lossy(&output.stderr);
-                let first_line = message.lines().next().map(|line| StepError::Failed(line.trim().to_owned()));
-                Err(first_line.unwrap_or(StepError::FailedSilently(output.status)))
+                let first_line = message.lines().next().map(|line| line.trim().to_owned());
+                Err(StepError::Failed(first_line.unwrap_or_else(|| output.status.to_string())))
             }
         }
     }

@@ -193,7 +193,7 @@ fn check_rate(plan: &Plan) -> Option<Finding> {
         let summary = format!("{} are demanded, the link carries {}", mega(planned), mega(line_rate));
         let impact =
             "The frames, with their preambles and gaps, do not fit on the link. The plan uses the demanded rate.";
-        Finding::new(Severity::Warning, "rate", "demand", summary, impact.into())
+        Finding::new(Severity::Warning, "rate", "demand", summary, impact)
     })
 }
 
@@ -234,7 +234,7 @@ fn check_memory(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     }
     let impact = "The flow cache would be on another node, behind the interconnect between sockets, or could not be \
                   allocated. Plan for fewer flows (--flows), use shorter timeouts, or add memory to this node.";
-    Finding::new(Severity::Critical, "memory", MACHINE, summary, impact.into())
+    Finding::new(Severity::Critical, "memory", MACHINE, summary, impact)
 }
 
 fn check_huge_pages(plan: &Plan, node: Option<&NumaNode>) -> Finding {
@@ -251,10 +251,9 @@ fn check_huge_pages(plan: &Plan, node: Option<&NumaNode>) -> Finding {
     }
     let impact = "Without them the flow cache uses transparent huge pages, at no measured cost while the system has some. A \
                   DPDK source requires reserved pages.";
-    let total = node.huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
-    let wanted = total.saturating_add((plan.memory.total_bytes - free).div_ceil(2 << 20));
-    Finding::new(Severity::Warning, "huge-pages", MACHINE, summary, impact.into())
-        .with_commands(&[checks::reserve_command(node.id, wanted)], "This takes memory from all other programs.")
+    let missing = (plan.memory.total_bytes - free).div_ceil(2 << 20);
+    Finding::new(Severity::Warning, "huge-pages", MACHINE, summary, impact)
+        .with_commands(&[checks::reserve_command(node, missing)], "This takes memory from all other programs.")
 }
 
 fn check_queues(plan: &Plan, nic: &Nic) -> Finding {
@@ -273,14 +272,14 @@ fn check_queues(plan: &Plan, nic: &Nic) -> Finding {
                 let impact = format!("{impact} Use a second NIC, or one with more queues.");
                 Finding::new(Severity::Critical, "queues", name, format!("{summary}, at most {maximum}"), impact)
             }
-            None => Finding::new(Severity::Critical, "queues", name, summary, impact.into())
+            None => Finding::new(Severity::Critical, "queues", name, summary, impact)
                 .with_commands(&command, checks::LINK_GOES_DOWN),
         };
     }
     if current > needed {
         let impact = "The NIC distributes packets over all its queues. Each queue needs a pipeline, and there are too few \
                       cores for that.";
-        return Finding::new(Severity::Warning, "queues", name, summary, impact.into())
+        return Finding::new(Severity::Warning, "queues", name, summary, impact)
             .with_commands(&command, checks::LINK_GOES_DOWN);
     }
     Finding::ok("queues", name, summary)
@@ -296,7 +295,7 @@ fn check_speed(plan: &Plan, nic: &Nic) -> Finding {
         return Finding::ok("speed", &nic.name, summary);
     }
     let impact = "Traffic above the port speed does not arrive.";
-    Finding::new(Severity::Critical, "speed", &nic.name, summary, impact.into())
+    Finding::new(Severity::Critical, "speed", &nic.name, summary, impact)
 }
 
 impl Plan {

@@ -14,6 +14,10 @@ fn text_of(name: &str) -> String {
     std::fs::read_to_string(fixtures().join(format!("{name}.txt"))).unwrap()
 }
 
+fn sysroot(name: &str) -> Sysroot {
+    Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap()
+}
+
 fn machine_of(text: &str) -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.txt");
@@ -232,7 +236,7 @@ fn a_recording_yields_the_recorded_machine() {
     for name in ["one-node", "eight-nodes", "asymmetric-rss", "virtual"] {
         let folder = tempfile::tempdir().unwrap();
         let again = folder.path().join("again.txt");
-        let sysroot = Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap();
+        let sysroot = sysroot(name);
         let machine = Machine::read(&sysroot, &[]);
         std::fs::write(&again, sysroot.recording()).unwrap();
         assert_eq!(Machine::read(&Sysroot::open(&again).unwrap(), &[]), machine, "{name}");
@@ -323,7 +327,7 @@ fn assigned(
         .iter()
         .map(|&(devices, threads)| SourceThreads { devices: devices.split('+').map(String::from).collect(), threads })
         .collect();
-    assign_cpus(&Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap(), &work, allowed)
+    assign_cpus(&sysroot(name), &work, allowed)
 }
 
 #[test]
@@ -342,7 +346,6 @@ fn threads_get_cores_of_their_own_on_the_numa_node_of_their_nic() {
     assert_eq!((two.sources, two.export), (vec![(2, vec![12, 13]), (2, vec![14, 15])], vec![16, 17]));
     let tap = assigned("four-nodes", &[("eth0+eth1", 3)], anywhere).unwrap();
     assert_eq!(tap.sources, [(2, vec![12, 13, 14])]);
-    let sysroot = |name: &str| Sysroot::open(&fixtures().join(format!("{name}.txt"))).unwrap();
     let near: Vec<u32> = (8..16).chain(24..32).collect();
     assert_eq!(
         (nearby_cpus(&sysroot("wrong-node"), "eth0"), nearby_cpus(&sysroot("one-node"), "eth0")),

@@ -48,6 +48,19 @@ pub enum TunnelType {
 }
 
 impl TunnelType {
+    /// All types, in the order of their numbers.
+    pub const ALL: [Self; 9] = [
+        Self::None,
+        Self::Gre,
+        Self::Ipip,
+        Self::SixInFour,
+        Self::FourInSix,
+        Self::SixInSix,
+        Self::Vxlan,
+        Self::Geneve,
+        Self::Gtpu,
+    ];
+
     /// The value of the flow record field `tunnel_type`; `None` without a tunnel.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {

@@ -12,18 +12,12 @@ pub enum ParseError {
     /// The suffix of a duration is unknown.
     #[error("'{0}' is not a unit of time; use ms, s, m or h, as in 90s")]
     TimeUnit(String),
-    /// The duration is 0.
-    #[error("must be longer than 0")]
-    ZeroDuration,
-    /// Not a decimal number with a unit of time.
-    #[error("not a duration; write for example 500ms, 120s or 5m")]
-    Duration,
     /// The suffix of a number is unknown.
     #[error("'{0}' is not a suffix; use k, M or G (decimal)")]
     Suffix(String),
-    /// Not a decimal number, or too large.
-    #[error("not a number; write for example 65536 or 4M")]
-    Number,
+    /// Not a decimal number, or 0, or too large.
+    #[error("{0}")]
+    Invalid(&'static str),
     /// The number is outside of this range.
     #[error("must be from {least} to {most}")]
     Range {
@@ -45,9 +39,9 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
         other => return Err(ParseError::TimeUnit(other.into())),
     };
     match scale(digits, unit_ns) {
-        Some(0) => Err(ParseError::ZeroDuration),
+        Some(0) => Err(ParseError::Invalid("must be longer than 0")),
         Some(ns) => Ok(ns),
-        None => Err(ParseError::Duration),
+        None => Err(ParseError::Invalid("not a duration; write for example 500ms, 120s or 5m")),
     }
 }
 
@@ -83,7 +77,7 @@ pub fn parse_number(text: &str) -> Result<u64, ParseError> {
         "G" | "g" => 1_000_000_000,
         other => return Err(ParseError::Suffix(other.into())),
     };
-    scale(digits, factor).ok_or(ParseError::Number)
+    scale(digits, factor).ok_or(ParseError::Invalid("not a number; write for example 65536 or 4M"))
 }
 
 /// Multiplies a decimal number by a factor, exactly. Digits below 1 are cut off.

@@ -8,7 +8,7 @@ use crate::findings::{describe_machine, line, sections};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
-use weir_host::{Demand, LayoutMode, Machine, Plan, default_mpps_per_core, plan};
+use weir_host::{Demand, LayoutMode, Machine, PipelineCpus, Plan, default_mpps_per_core, plan};
 use weir_text::units;
 
 /// Share of the rate from memory that remains if the same core also receives the packets.
@@ -89,57 +89,29 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let gib = |octets: u64| format!("{:.2} GiB", octets as f64 / f64::from(1 << 30));
     let records = format!("{} records per second", units::short(export.records_per_second as u64));
     row("machine", describe_machine(machine));
-    row(
-        "demand",
-        format!(
-            "{} of {}-octet frames: {}; {} flows, {records}",
-            units::rate(demand.link_bits_per_second as f64, "bit/s"),
-            demand.frame_octets,
-            mega(plan.packets_per_second),
-            units::short(demand.flows),
-        ),
-    );
+    let rate = units::rate(demand.link_bits_per_second as f64, "bit/s");
+    let (frame, packets) = (demand.frame_octets, mega(plan.packets_per_second));
+    let flows = units::short(demand.flows);
+    row("demand", format!("{rate} of {frame}-octet frames: {packets}; {flows} flows, {records}"));
     row("one core", format!("{:.1} M packets/s ({source})", demand.mpps_per_core));
-    let each = if plan.pipelines > plan.needed_pipelines {
-        "one for each receive queue of the NIC"
+    let (each, needed) = if plan.pipelines > plan.needed_pipelines {
+        ("one for each receive queue of the NIC", format!(" ({} would be enough)", plan.needed_pipelines))
     } else {
-        "each with its own receive queue"
-    };
-    let needed = if plan.pipelines > plan.needed_pipelines {
-        format!(" ({} would be enough)", plan.needed_pipelines)
-    } else {
-        String::new()
+        ("each with its own receive queue", String::new())
     };
     row("pipelines", format!("{}, {each}{needed}", plan.pipelines));
-    row(
-        "memory",
-        format!(
-            "{}: flows {}, TCP {} (if all flows are TCP), TCP anomalies {} (if one flow in ten has them), packet buffers {}",
-            gib(memory.total_bytes),
-            gib(memory.flow_bytes),
-            gib(memory.tcp_bytes),
-            gib(memory.tcp_anomaly_bytes),
-            gib(memory.buffer_bytes)
-        ),
-    );
+    let [total, flows, tcp] = [memory.total_bytes, memory.flow_bytes, memory.tcp_bytes].map(gib);
+    let [anomalies, buffers] = [memory.tcp_anomaly_bytes, memory.buffer_bytes].map(gib);
+    let tcp = format!("TCP {tcp} (if all flows are TCP), TCP anomalies {anomalies} (if one flow in ten has them)");
+    row("memory", format!("{total}: flows {flows}, {tcp}, packet buffers {buffers}"));
     row("huge pages", format!("{} of 2 MiB", plan.huge_pages_2_mib));
-    row(
-        "PCIe",
-        format!(
-            "{} including write headers (24 octets per 256) and one descriptor per frame",
-            units::rate(plan.bus_bits_per_second, "bit/s")
-        ),
-    );
-    let bytes = |bytes: f64| units::quantity(bytes as u64, "B");
-    row(
-        "export",
-        format!(
-            "{records}: {} as IPFIX; on disk {} per day as IPFIX, {} as CSV",
-            units::rate(export.ipfix_bits_per_second, "bit/s"),
-            bytes(export.ipfix_bytes_per_day),
-            bytes(export.csv_bytes_per_day)
-        ),
-    );
+    let bus = units::rate(plan.bus_bits_per_second, "bit/s");
+    row("PCIe", format!("{bus} including write headers (24 octets per 256) and one descriptor per frame"));
+    let ipfix = units::rate(export.ipfix_bits_per_second, "bit/s");
+    let [ipfix_per_day, csv_per_day] =
+        [export.ipfix_bytes_per_day, export.csv_bytes_per_day].map(|bytes| units::quantity(bytes as u64, "B"));
+    let on_disk = format!("on disk {ipfix_per_day} per day as IPFIX, {csv_per_day} as CSV");
+    row("export", format!("{records}: {ipfix} as IPFIX; {on_disk}"));
     let node = layout.node.map_or_else(|| "unknown node".into(), |node| format!("node {node}"));
     let nic = plan.nic.as_deref().unwrap_or("no NIC");
     if layout.pipelines.is_empty() {
@@ -154,15 +126,9 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
             missing => format!("; no core for {missing} of {} pipelines", plan.pipelines),
         };
         row("layout", format!("{nic}, {} of {node}, {shape}{fewer}", units::count(plan.cores as u64, "core")));
-        for pipeline in &layout.pipelines {
-            let (queue, capture, meter) = (pipeline.queue, pipeline.capture, pipeline.meter);
-            row(
-                "",
-                format!(
-                    "queue {queue}: capture on CPU {capture}, metering on CPU {meter}, export on CPU {}",
-                    pipeline.export
-                ),
-            );
+        for PipelineCpus { queue, capture, meter, export } in &layout.pipelines {
+            let cpus = format!("capture on CPU {capture}, metering on CPU {meter}, export on CPU {export}");
+            row("", format!("queue {queue}: {cpus}"));
         }
     }
     sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);

@@ -8,17 +8,6 @@ use weir_tcp::{Degradation, SegmentClass, SegmentCount, TcpReport};
 /// Sums of counters up to this do not overflow in these tests.
 const MAX_COUNTER: u64 = 1 << 52;
 
-const TUNNELS: [TunnelType; 9] = [
-    TunnelType::None,
-    TunnelType::Gre,
-    TunnelType::Ipip,
-    TunnelType::SixInFour,
-    TunnelType::FourInSix,
-    TunnelType::SixInSix,
-    TunnelType::Vxlan,
-    TunnelType::Geneve,
-    TunnelType::Gtpu,
-];
 const REASONS: [EndReason; 5] =
     [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
 
@@ -47,7 +36,7 @@ type Encapsulation = (u16, u16, u32, TunnelType, Option<u32>, bool, [u8; 16], [u
 fn encapsulation() -> impl Strategy<Value = Encapsulation> {
     let vlan = || prop_oneof![3 => Just(NO_VLAN), 1 => 0u16..4096];
     let label = prop_oneof![3 => Just(NO_LABEL), 1 => 0u32..1 << 20];
-    let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TUNNELS[..])];
+    let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TunnelType::ALL[..])];
     (vlan(), vlan(), label, tunnel, any::<Option<u32>>(), any::<bool>(), any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(
         |(vlan, inner, label, tunnel, id, six, source, destination)| {
             let six = match tunnel {

@@ -62,10 +62,8 @@ fn governor(machine: &Machine, severity: Severity) -> Finding {
     }
     let cpus = count(machine.cpus.len(), "CPU");
     let summary = format!("{slow} of {cpus} have the frequency governor {}", governors.join(", "));
-    let impact =
-        "The frequency rises only after the load was measured. Until then packets wait in the receive ring, or \
-                  do not fit and are dropped."
-            .into();
+    let impact = "The frequency rises only after the load was measured. Until then packets wait in the receive ring, or \
+                  do not fit and are dropped.";
     let is_slow = |cpu: &&Cpu| cpu.governor.as_deref().is_some_and(|governor| governor != "performance");
     let steps = machine.cpus.iter().filter(is_slow).map(|cpu| Step::Write {
         path: format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", cpu.id),
@@ -100,7 +98,7 @@ fn idle_states(machine: &Machine) -> Finding {
         deepest.name,
         deepest.latency_us
     );
-    let impact = "A core in this state needs that time before it receives the first packet after a pause.".into();
+    let impact = "A core in this state needs that time before it receives the first packet after a pause.";
     Finding::new(Severity::Warning, "idle", MACHINE, summary, impact).with_commands(
         &[format!("cpupower idle-set -D {MAX_EXIT_LATENCY_US}")],
         "This costs power and heat, and limits the turbo frequency of other cores. cpupower is in the package \
@@ -126,8 +124,7 @@ fn isolation(machine: &Machine, nics: &[&Nic]) -> Option<Finding> {
     if isolated.is_empty() {
         let impact =
             "The scheduler may run other programs on the cores that receive packets, and packets wait meanwhile.";
-        let finding =
-            Finding::new(Severity::Warning, "isolated", MACHINE, "no CPUs are isolated".into(), impact.into());
+        let finding = Finding::new(Severity::Warning, "isolated", MACHINE, "no CPUs are isolated", impact);
         return Some(finding.with_commands(&[], &boot));
     }
     if !isolated.iter().any(|cpu| node.cpus.contains(cpu)) {
@@ -136,7 +133,7 @@ fn isolation(machine: &Machine, nics: &[&Nic]) -> Option<Finding> {
             "CPUs {isolated} are isolated, but none of NUMA node {}, into which {} is plugged",
             node.id, nic.name
         );
-        let impact = "They are of no use: packets should be received on the NUMA node of their NIC.".into();
+        let impact = "They are of no use: packets should be received on the NUMA node of their NIC.";
         let finding = Finding::new(Severity::Critical, "isolated", MACHINE, summary, impact);
         return Some(finding.with_commands(&[], &boot));
     }
@@ -152,8 +149,7 @@ fn realtime(machine: &Machine) -> Finding {
                 format!("real-time threads may be throttled for {} ms of each second", (1_000_000 - us) / 1000);
             let impact = "If Weir runs with real-time priority, packets wait during this time; otherwise this has no effect. \
                           Since Linux 6.12, only kernels with real-time group scheduling throttle; others give this time only \
-                          to threads that would starve."
-                .into();
+                          to threads that would starve.";
             let step = Step::Write { path: "/proc/sys/kernel/sched_rt_runtime_us".into(), text: "-1".into() };
             Finding::new(Severity::Warning, "realtime", MACHINE, summary, impact)
                 .with_steps(vec![step], "A real-time thread that never sleeps then occupies its core permanently.")
@@ -179,7 +175,7 @@ fn clock(machine: &Machine) -> Finding {
         ),
     };
     let command = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource";
-    Finding::new(severity, "clock", MACHINE, format!("the clock source is {source}"), impact.into())
+    Finding::new(severity, "clock", MACHINE, format!("the clock source is {source}"), impact)
         .with_commands(&[command.into()], note)
 }
 
@@ -188,8 +184,8 @@ fn irqbalance(machine: &Machine) -> Finding {
         None => Finding::unknown("irqbalance", MACHINE, "whether irqbalance is running"),
         Some(false) => Finding::ok("irqbalance", MACHINE, "irqbalance is not running"),
         Some(true) => {
-            let impact = "It moves interrupts between cores while packets arrive, and overrides their affinity.".into();
-            Finding::new(Severity::Warning, "irqbalance", MACHINE, "irqbalance is running".into(), impact)
+            let impact = "It moves interrupts between cores while packets arrive, and overrides their affinity.";
+            Finding::new(Severity::Warning, "irqbalance", MACHINE, "irqbalance is running", impact)
                 .with_commands(&["systemctl disable --now irqbalance".into()], "")
         }
     }

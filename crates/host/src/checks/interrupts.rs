@@ -6,12 +6,7 @@ use crate::machine::Machine;
 use crate::nic::{Irq, Nic};
 use crate::units::count;
 
-pub fn check(machine: &Machine, nic: &Nic) -> Option<Finding> {
-    nic.pci.as_ref()?;
-    Some(irqs(machine, nic))
-}
-
-fn irqs(machine: &Machine, nic: &Nic) -> Finding {
+pub fn check(machine: &Machine, nic: &Nic) -> Finding {
     let name = &nic.name;
     if nic.irqs.is_empty() {
         return Finding::unknown("irq", name, "interrupts of its receive queues");
@@ -40,8 +35,7 @@ fn irqs(machine: &Machine, nic: &Nic) -> Finding {
             cpu_list(&node.cpus)
         );
         let impact = "The NIC writes packets into the cache of its own node. CPUs of other nodes fetch them over the \
-                      interconnect between sockets."
-            .into();
+                      interconnect between sockets.";
         return Finding::new(severity, "irq", name, summary, impact).with_steps(steps(machine, nic, node.id), note);
     }
     if let [one] = cpus[..]
@@ -49,7 +43,7 @@ fn irqs(machine: &Machine, nic: &Nic) -> Finding {
         && node.cpus.len() > 1
     {
         let summary = format!("all {irqs} are handled by CPU {one}");
-        let impact = "One core receives the packets of all queues, and the other cores wait for it.".into();
+        let impact = "One core receives the packets of all queues, and the other cores wait for it.";
         return Finding::new(severity, "irq", name, summary, impact).with_steps(steps(machine, nic, node.id), note);
     }
     Finding::ok("irq", name, format!("{irqs}, handled on NUMA node {} by {}", node.id, cpu_list(&cpus)))

@@ -18,8 +18,8 @@ pub fn check(machine: &Machine, nic: &Nic) -> Vec<Finding> {
 fn port(nic: &Nic) -> Finding {
     let driver = nic.driver.as_deref().unwrap_or("unknown");
     if nic.state.as_deref() == Some("down") {
-        let impact = "No packets arrive, and the NIC does not report its speed.".into();
-        return Finding::new(Severity::Warning, "port", &nic.name, "the link is down".into(), impact).with_commands(
+        let impact = "No packets arrive, and the NIC does not report its speed.";
+        return Finding::new(Severity::Warning, "port", &nic.name, "the link is down", impact).with_commands(
             &[format!("ip link set {} up", nic.name)],
             "If the link stays down, check the cable, the transceiver and the other end.",
         );
@@ -66,10 +66,8 @@ fn node(machine: &Machine, nic: &Nic) -> Finding {
     if let (Some(rival), Some(idle), true) = (rival, idle, nic.is_fast()) {
         let summary =
             format!("shares NUMA node {} with {}, while NUMA node {} has no fast NIC", node.id, rival.name, idle.id);
-        let impact =
-            "Both NICs share the cores, the cache and the memory of one node, and the other node is idle. Move \
-                      one NIC."
-                .into();
+        let impact = "Both NICs share the cores, the cache and the memory of one node, and the other node is idle. Move \
+                      one NIC.";
         return Finding::new(Severity::Warning, "node", name, summary, impact);
     }
     Finding::ok("node", name, format!("on NUMA node {}, with {}", node.id, count(node.cpus.len(), "CPU")))

@@ -9,8 +9,10 @@ use crate::units::gib;
 /// Memory in huge pages that packet buffers and a flow cache of 2 M flows need.
 const NEEDED_BYTES: u64 = 1 << 30;
 
-/// The command that reserves a number of 2 MiB pages on a NUMA node.
-pub fn reserve_command(node: u32, pages: u64) -> String {
+/// The command that reserves more 2 MiB pages on a NUMA node.
+pub fn reserve_command(NumaNode { id: node, huge_pages, .. }: &NumaNode, more: u64) -> String {
+    let reserved = huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
+    let pages = reserved.saturating_add(more);
     format!("echo {pages} > /sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages")
 }
 
@@ -24,7 +26,7 @@ pub fn check(machine: &Machine, nics: &[&Nic]) -> Vec<Finding> {
                 "transparent huge pages are off",
                 "The flow cache uses 4 KiB pages, which costs 8 to 12 % from a million flows on (docs/performance.md).",
             );
-            Finding::new(Severity::Warning, "transparent-huge-pages", MACHINE, summary.into(), impact.into())
+            Finding::new(Severity::Warning, "transparent-huge-pages", MACHINE, summary, impact)
                 .with_commands(&["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled".into()], "")
         }
         Some(mode) => Finding::ok("transparent-huge-pages", MACHINE, format!("transparent huge pages: {mode}")),
@@ -36,7 +38,7 @@ pub fn check(machine: &Machine, nics: &[&Nic]) -> Vec<Finding> {
             let summary = format!("swap is enabled on {}", swap.join(", "));
             let impact = "Parts of the flow cache may be swapped out. Reading them back takes milliseconds, longer than the \
                           receive ring can buffer.";
-            Finding::new(Severity::Warning, "swap", MACHINE, summary, impact.into())
+            Finding::new(Severity::Warning, "swap", MACHINE, summary, impact)
                 .with_commands(&["swapoff -a".into()], "Everything that is swapped out must fit into memory.")
         }
     });
@@ -53,7 +55,7 @@ fn nodes(machine: &Machine) -> Vec<Finding> {
                 let impact = "These CPUs access all memory over the interconnect between nodes, which also delays the other \
                               nodes. Install memory modules on the channels of this node. With sub-NUMA clustering, populate \
                               all channels equally, or disable it.";
-                findings.push(Finding::new(Severity::Critical, "memory", MACHINE, summary, impact.into()));
+                findings.push(Finding::new(Severity::Critical, "memory", MACHINE, summary, impact));
             }
             Some(_) => {}
         }
@@ -78,8 +80,7 @@ fn huge_pages(machine: &Machine, nics: &[&Nic]) -> Option<Finding> {
     }
     let use_of_pages = "A DPDK source keeps packet buffers in reserved huge pages on the NUMA node of the NIC. Other \
                         sources need none.";
-    let reserved = node.huge_pages.iter().find(|pages| pages.size_bytes == 2 << 20).map_or(0, |pages| pages.total);
-    let command = [reserve_command(node.id, reserved + (NEEDED_BYTES >> 21))];
+    let command = [reserve_command(node, NEEDED_BYTES >> 21)];
     let note = "This takes memory from all other programs. It is most likely to succeed right after boot.";
     let free_on_other = machine.nodes.iter().filter(|other| other.id != node.id);
     if let Some((other, bytes)) =
@@ -97,7 +98,7 @@ fn huge_pages(machine: &Machine, nics: &[&Nic]) -> Option<Finding> {
         _ => format!("{} in huge pages are free on NUMA node {}", gib(free), node.id),
     };
     if free < NEEDED_BYTES {
-        let finding = Finding::new(Severity::Warning, "huge-pages", MACHINE, summary, use_of_pages.into());
+        let finding = Finding::new(Severity::Warning, "huge-pages", MACHINE, summary, use_of_pages);
         return Some(finding.with_commands(&command, note));
     }
     Some(Finding::ok("huge-pages", MACHINE, summary))

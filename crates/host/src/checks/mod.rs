@@ -25,7 +25,7 @@ pub fn examine(machine: &Machine, nics: &[&str]) -> Vec<Finding> {
     for nic in &nics {
         findings.extend(link::check(machine, nic));
         findings.extend(queues::check(machine, nic));
-        findings.extend(interrupts::check(machine, nic));
+        findings.extend(nic.pci.as_ref().map(|_| interrupts::check(machine, nic)));
     }
     findings.extend(cpu::check(machine, &nics));
     findings.extend(memory::check(machine, &nics));

@@ -81,7 +81,7 @@ fn queues(machine: &Machine, nic: &Nic) -> Finding {
             .with_commands(&command(useful), LINK_GOES_DOWN);
     }
     if cores > 0 && current > cores {
-        let impact = "Some cores of the NUMA node serve several queues, whose threads have to take turns.".into();
+        let impact = "Some cores of the NUMA node serve several queues, whose threads have to take turns.";
         return Finding::new(Severity::Warning, "queues", name, summary, impact)
             .with_commands(&command(cores.max(2) - 1), LINK_GOES_DOWN);
     }
@@ -139,16 +139,15 @@ fn rss_key(nic: &Nic, rss: &RssConfig) -> Finding {
     let command = format!("ethtool -X {name} hkey {}", symmetric.join(":"));
     let note = format!("If NIC and kernel support it, use instead: ethtool -X {name} xfrm symmetric-xor");
     if !key.is_symmetric() {
-        let summary = "the two directions of a flow reach different queues: the RSS hash key is not symmetric".into();
+        let summary = "the two directions of a flow reach different queues: the RSS hash key is not symmetric";
         let impact = "Two pipelines each see one direction of the flow, and each exports a record. A key that repeats after \
                       2 octets sends both directions to the same queue.";
-        return Finding::new(Severity::Critical, "rss-key", name, summary, impact.into())
-            .with_commands(&[command], &note);
+        return Finding::new(Severity::Critical, "rss-key", name, summary, impact).with_commands(&[command], &note);
     }
     let values = 1_u64 << key.values_log2();
     if values < 8 * u64::from(nic.receive_queues()) {
         let summary = format!("the RSS hash key yields only {}", count(values as usize, "hash value"));
-        let impact = "Most queues get no packets, and one gets most of them.".into();
+        let impact = "Most queues get no packets, and one gets most of them.";
         return Finding::new(Severity::Critical, "rss-key", name, summary, impact).with_commands(&[command], &note);
     }
     Finding::ok("rss-key", name, "both directions of a flow reach the same queue (symmetric RSS hash key)")
@@ -177,7 +176,7 @@ fn indirection_table(nic: &Nic, rss: &RssConfig) -> Finding {
         let summary = format!("the RSS indirection table is uneven: {range} of {entries} entries per queue");
         (Severity::Warning, summary, "The queue with the most entries drops packets while others have free capacity.")
     };
-    Finding::new(severity, "rss-table", name, summary, impact.into())
+    Finding::new(severity, "rss-table", name, summary, impact)
         .with_commands(&[format!("ethtool -X {name} equal {queues}")], "Active flows change their queue.")
 }
 
@@ -192,15 +191,15 @@ fn hash_fields(nic: &Nic) -> Finding {
     if !tcp {
         let impact = "All flows between two hosts (a proxy, a NAT gateway, a tunnel) reach one queue, whose core drops \
                       packets while others are idle.";
-        let summary = "RSS hashes only addresses, also for TCP".into();
-        return Finding::new(Severity::Warning, "rss-fields", name, summary, impact.into())
+        let summary = "RSS hashes only addresses, also for TCP";
+        return Finding::new(Severity::Warning, "rss-fields", name, summary, impact)
             .with_commands(&[format!("ethtool -N {name} rx-flow-hash tcp4 sdfn")], "Do the same for tcp6.");
     }
     if udp {
         let impact = "Only the first fragment of a datagram has ports. The other fragments reach another queue, where their \
                       flow is unknown.";
-        let summary = "RSS hashes ports, also for UDP".into();
-        return Finding::new(Severity::Warning, "rss-fields", name, summary, impact.into()).with_commands(
+        let summary = "RSS hashes ports, also for UDP";
+        return Finding::new(Severity::Warning, "rss-fields", name, summary, impact).with_commands(
             &[format!("ethtool -N {name} rx-flow-hash udp4 sd")],
             "Do the same for udp6. UDP between two hosts then uses fewer queues; keep the ports if fragments are rare.",
         );
@@ -233,7 +232,7 @@ fn offloads(nic: &Nic) -> Finding {
     let impact = "Several packets become one of up to 64 KiB: packet counts, sizes, interarrival times and retransmissions \
                   are wrong, and long packets are truncated. (DPDK and AF_XDP in driver mode receive packets before they are \
                   merged.)";
-    Finding::new(Severity::Critical, "offloads", name, summary, impact.into())
+    Finding::new(Severity::Critical, "offloads", name, summary, impact)
         .with_steps(vec![Step::run(&format!("ethtool -K {name} {}", off.join(" ")))], "")
 }
 

@@ -4,16 +4,8 @@ use super::frames::*;
 use crate::{DecodeOptions, Flags, NO_LABEL, NO_VLAN, Packet, TunnelType, decode, ipv4_mapped};
 use weir_ledger::PacketAnomaly;
 
-const KINDS: [TunnelType; 8] = [
-    TunnelType::Gre,
-    TunnelType::Ipip,
-    TunnelType::SixInFour,
-    TunnelType::FourInSix,
-    TunnelType::SixInSix,
-    TunnelType::Vxlan,
-    TunnelType::Geneve,
-    TunnelType::Gtpu,
-];
+/// All tunnels: the first type is none.
+const KINDS: &[TunnelType] = TunnelType::ALL.split_at(1).1;
 
 /// Wraps an IP packet in a tunnel. The tunnel identifier, if there is one, is 7. `None` if the
 /// tunnel cannot carry IP of that version.
@@ -41,10 +33,10 @@ fn in_gre(tunnels: usize, inner: Vec<u8>) -> Vec<u8> {
 fn every_kind_in_every_kind_gives_the_innermost_packet() {
     for innermost in [udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x")] {
         let inner = decoded_as(101, &innermost).0;
-        for kind in KINDS {
+        for kind in KINDS.iter().copied() {
             let Some(around) = wrap(kind, &innermost) else { continue };
             let carrier = decoded_as(101, &around).0;
-            for outer in KINDS {
+            for outer in KINDS.iter().copied() {
                 let Some(packet) = wrap(outer, &around) else { continue };
                 let (packet, anomalies) = decapsulated(101, &packet);
                 assert!(anomalies.is_empty(), "{kind:?} in {outer:?}");
@@ -63,7 +55,7 @@ fn every_kind_in_every_kind_gives_the_innermost_packet() {
 
 #[test]
 fn without_the_option_nothing_is_decapsulated() {
-    for kind in KINDS {
+    for kind in KINDS.iter().copied() {
         for inner in [udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x")] {
             let Some(packet) = wrap(kind, &inner) else { continue };
             let (decoded, anomalies) = decoded_as(101, &packet);
@@ -175,7 +167,7 @@ fn an_inner_length_of_0_is_taken_from_the_outer_packet() {
 
 #[test]
 fn every_tunnel_truncated_anywhere_is_decoded_safely() {
-    for kind in KINDS {
+    for kind in KINDS.iter().copied() {
         for inner in [udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x")] {
             let Some(packet) = wrap(kind, &inner) else { continue };
             let whole = decapsulated(101, &packet).0;

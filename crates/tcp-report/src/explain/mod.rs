@@ -11,7 +11,7 @@ use crate::connection::Connection;
 use crate::reader::PacketConsumer;
 use crate::report::CaptureReport;
 use search::ConnectionSearch;
-use segment_list::{CAPTURE_CHANGED, EngineCheck, SegmentList};
+use segment_list::{CAPTURE_CHANGED, Difference, SegmentList};
 use std::io::{self, Write};
 use weir_packet::Packet;
 use weir_tcp::Degradation;
@@ -86,8 +86,8 @@ impl CaptureReport {
         // Frames that were appended to one file come last. Those of one of several files can come
         // anywhere.
         let changed = pass.frames < frames || pass.frames > frames && sources > 1;
-        let (check, error) = if pass.interrupted {
-            (EngineCheck::Skipped, list.interrupt())
+        let (difference, error) = if pass.interrupted {
+            (None, list.interrupt())
         } else {
             list.finish(if changed { Some(CAPTURE_CHANGED) } else { missing_memory(connection) })
         };
@@ -97,9 +97,9 @@ impl CaptureReport {
         }
         if pass.interrupted {
             Err(ExplainError::Interrupted)
-        } else if changed || check == EngineCheck::OtherPackets {
+        } else if changed || difference == Some(Difference::Packets) {
             Err(ExplainError::CaptureChanged)
-        } else if check == EngineCheck::Different {
+        } else if difference == Some(Difference::Reports) {
             Err(ExplainError::Mismatch)
         } else {
             Ok(())

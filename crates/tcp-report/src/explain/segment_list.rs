@@ -24,17 +24,13 @@ const REMEMBERED: usize = 64;
 /// Why packets cannot be compared with those of the report.
 pub const CAPTURE_CHANGED: &str = "the capture changed while it was read";
 
-/// Result of the comparison with the batch engine.
+/// How the batch engine differs from the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineCheck {
-    /// Both reports are equal.
-    Equal,
+pub enum Difference {
     /// The reports differ.
-    Different,
+    Reports,
     /// The engine had other packets of this connection.
-    OtherPackets,
-    /// There was a reason not to compare.
-    Skipped,
+    Packets,
 }
 
 /// Writes the segments of one connection.
@@ -92,7 +88,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
 
     /// Ends the list with a summary of both sides, and compares them with the report of the engine
     /// unless there is a reason not to.
-    pub fn finish(mut self, skip: Option<&str>) -> (EngineCheck, Option<io::Error>) {
+    pub fn finish(mut self, skip: Option<&str>) -> (Option<Difference>, Option<io::Error>) {
         let reports = [0, 1].map(|role| self.report(self.engine_side(role)));
         let mut text = String::from("\n");
         for (name, report) in ["client", "server"].into_iter().zip(&reports) {
@@ -108,23 +104,23 @@ impl<'a, W: Write> SegmentList<'a, W> {
                 report.missing_bytes
             );
         }
-        let check = if let Some(why) = skip {
+        let difference = if let Some(why) = skip {
             let _ = writeln!(text, "not compared with the batch engine: {why}");
-            EngineCheck::Skipped
+            None
         } else if [0, 1].map(|role| self.sides[self.engine_side(role)].packets) != self.connection.packets {
             let _ = writeln!(text, "not compared with the batch engine, which had other packets: {CAPTURE_CHANGED}");
-            EngineCheck::OtherPackets
+            Some(Difference::Packets)
         } else if reports == self.connection.reports() {
             text += "the batch engine reports the same\n";
-            EngineCheck::Equal
+            None
         } else {
             text += "the batch engine reports something else; please report this (field: batch engine, segment list)\n";
             for difference in differences(self.connection, reports) {
                 let _ = writeln!(text, "  {difference}");
             }
-            EngineCheck::Different
+            Some(Difference::Reports)
         };
-        (check, self.end(&text))
+        (difference, self.end(&text))
     }
 
     /// Ends an incomplete list.

@@ -80,11 +80,8 @@ pub fn run(given: &Probe) -> Result<RunStatus, Error> {
     privileges::drop_to(&probe.user)?;
     let placement = &groups.placement;
     if !(placement.threads.is_empty() || placement.reason.is_empty()) {
-        info!(
-            cores = placement.text(&placement.threads),
-            export_cores = placement::list(&placement.export),
-            "cores assigned"
-        );
+        let (cores, export_cores) = (placement.text(&placement.threads), placement::list(&placement.export));
+        info!(cores, export_cores, "cores assigned");
     }
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();

@@ -80,13 +80,9 @@ fn is_pipe(input: &OsString) -> bool {
 /// How packets are distributed over threads.
 fn layouts(probe: &Probe) -> Vec<Candidate> {
     let spread_meters = available_cores().len().saturating_sub(1).clamp(2, 8) as u8;
-    let candidate = |layout, meters: Option<u8>| {
-        let name = match layout {
-            Layout::Fused => "--layout fused".into(),
-            Layout::Split => "--layout split".into(),
-            Layout::Spread => format!("--layout spread --meters {}", meters.unwrap_or_default()),
-        };
-        Candidate { name, probe: Probe { layout, meters, ..probe.clone() } }
+    let candidate = |layout, meters| {
+        let probe = Probe { layout, meters, ..probe.clone() };
+        Candidate { name: layout_option(&probe), probe }
     };
     let spread = candidate(Layout::Spread, probe.meters.or(Some(spread_meters)));
     vec![candidate(Layout::Fused, None), candidate(Layout::Split, None), spread]
@@ -179,17 +175,21 @@ fn as_options(best: &Probe, before: &Probe) -> String {
     let mut options = Vec::new();
     let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);
     options.extend(changed_inputs.map(|(input, _)| format!("-i {}", input.to_string_lossy())));
-    options.push(match best.layout {
-        Layout::Fused => "--layout fused".into(),
-        Layout::Split => "--layout split".into(),
-        Layout::Spread => format!("--layout spread --meters {}", best.metering_threads()),
-    });
+    options.push(layout_option(best));
     options.extend(best.cores.as_ref().map(|cores| format!("--cores {}", list(cores))));
     options.push(format!("--batch {}", best.batch));
     if best.busy_poll {
         options.push("--busy-poll".into());
     }
     options.join(" ")
+}
+
+fn layout_option(probe: &Probe) -> String {
+    match probe.layout {
+        Layout::Fused => "--layout fused".into(),
+        Layout::Split => "--layout split".into(),
+        Layout::Spread => format!("--layout spread --meters {}", probe.metering_threads()),
+    }
 }
 
 fn list(Cores(cores): &Cores) -> String {
