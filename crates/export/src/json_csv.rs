@@ -83,7 +83,6 @@ impl TextSink {
     }
 }
 
-/// The columns of one line.
 struct Columns<'a> {
     format: TextFormat,
     /// The flow has TCP analysis.

@@ -66,7 +66,6 @@ impl CpuLayout {
     }
 }
 
-/// Number of cores of a split pipeline.
 fn cores_per_split_pipeline(cores: &[Vec<u32>]) -> usize {
     if cores.iter().all(|core| core.len() > 1) { 2 } else { 3 }
 }

@@ -48,12 +48,12 @@ impl CaptureReport {
     pub fn retransmission_histogram(&self) -> Option<Histogram> {
         let mut counts = vec![0; SHARES.len() + 1];
         let connections = self.connections.iter();
-        for connection in connections.filter(|connection| connection.total_packets() >= self.min_packets) {
+        for connection in connections.filter(|connection| connection.total_packets() >= self.options.min_packets) {
             let share = connection.retransmitted_share();
             let bin = SHARES.iter().position(|&(end, _)| share < end).unwrap_or(SHARES.len() - 1);
             counts[if share == 0.0 { 0 } else { bin + 1 }] += 1;
         }
-        let title = match self.min_packets {
+        let title = match self.options.min_packets {
             0..=1 => "Retransmitted segments".into(),
             least => format!("Retransmitted segments, connections of {least} packets or more"),
         };

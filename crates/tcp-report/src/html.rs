@@ -29,7 +29,7 @@ impl CaptureReport {
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
              <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>TCP in {0}</title>\n<style>{STYLE}</style>\n\
              </head>\n<body>\n<h1>TCP in {0}</h1>\n<table class=\"facts\">\n",
-            escape(&self.sources.join(", "))
+            escape(&self.options.sources.join(", "))
         );
         for (name, value) in self.facts() {
             let _ = writeln!(page, "<tr><th class=\"l\">{name}</th><td class=\"l\">{}</td></tr>", escape(&value));

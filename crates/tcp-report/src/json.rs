@@ -55,7 +55,7 @@ impl CaptureReport {
         let rtt = |times: &[u64]| json!({"handshakes": times.len(), "median_ns": percentile(times, 50), "p95_ns": percentile(times, 95)});
         let [client, server] = &totals.handshake_rtts_ns;
         let mut object = json!({
-            "sources": self.sources,
+            "sources": self.options.sources,
             "engine": self.engine,
             "packets": {
                 "received": packets.received,
@@ -83,8 +83,8 @@ impl CaptureReport {
             },
             "classes": classes,
             "handshake_rtt": {"client": rtt(client), "server": rtt(server)},
-            "sort": self.sort.name(),
-            "min_packets": self.min_packets,
+            "sort": self.options.sort.name(),
+            "min_packets": self.options.min_packets,
             "notes": self.warnings(),
         });
         if let Some(comparison) = &self.comparison {
@@ -94,7 +94,6 @@ impl CaptureReport {
     }
 }
 
-/// The JSON key of a class.
 fn class_key(class: SegmentClass) -> String {
     match class {
         SegmentClass::SynRetransmission => "syn_repeated".into(),

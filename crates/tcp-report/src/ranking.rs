@@ -62,8 +62,7 @@ impl SortOrder {
         ORDERS[self as usize].2
     }
 
-    /// Connections of fewer packets are ranked last, unless [`crate::ReportOptions`] has another
-    /// limit.
+    /// Connections of fewer packets are ranked last by default.
     pub fn default_min_packets(self) -> u64 {
         if self == Self::Retransmitted { MEANINGFUL_PACKETS } else { 1 }
     }

@@ -14,8 +14,8 @@ use weir_tcp_batch::{ConnectionRecord, Engine, EngineCounters};
 
 /// Connections, totals and counts of a run.
 pub struct CaptureReport {
-    /// Names of the sources.
-    pub sources: Vec<String>,
+    /// How connections are ranked and listed.
+    pub options: ReportOptions,
     /// Name of the CPU or of the GPUs that analysed the packets.
     pub engine: String,
     /// Counters of the batch engine.
@@ -28,12 +28,6 @@ pub struct CaptureReport {
     pub connections: Vec<Connection>,
     /// The comparison with the usual rule.
     pub comparison: Option<Comparison>,
-    /// What the connections are ranked by.
-    pub sort: SortOrder,
-    /// Connections of fewer packets are ranked last.
-    pub min_packets: u64,
-    /// Connections that text and HTML list.
-    pub top: usize,
 }
 
 /// How connections are ranked and listed.
@@ -43,8 +37,8 @@ pub struct ReportOptions {
     pub sources: Vec<String>,
     /// What the connections are ranked by.
     pub sort: SortOrder,
-    /// Connections of fewer packets are ranked last; `None` is the default of the order.
-    pub min_packets: Option<u64>,
+    /// Connections of fewer packets are ranked last.
+    pub min_packets: u64,
     /// Connections that text and HTML list; 0 for all.
     pub top: usize,
 }
@@ -65,7 +59,8 @@ pub struct Analysis {
 impl CaptureReport {
     /// The connections at the top of the ranking.
     pub fn listed(&self) -> &[Connection] {
-        &self.connections[..self.top.min(self.connections.len())]
+        let all = self.connections.len();
+        &self.connections[..if self.options.top == 0 { all } else { self.options.top.min(all) }]
     }
 
     /// Packets of connections beyond the limit.
@@ -95,8 +90,7 @@ impl Analysis {
         let engine_counters = engine.finish(&mut ended);
         connections.extend(ended.into_iter().map(|record| Connection::new(record, &pairs)));
         drop(pairs);
-        let min_packets = options.min_packets.unwrap_or(options.sort.default_min_packets());
-        rank(&mut connections, options.sort, min_packets);
+        rank(&mut connections, options.sort, options.min_packets);
         let totals = Totals::new(&connections);
         let ledger = &mut counts.ledger;
         let [packets, bytes] = left_out;
@@ -107,18 +101,7 @@ impl Analysis {
         // The engine counts packets and payload of a connection, but not the bytes of its frames.
         let exported = RecordTotals { flows: totals.connections, packets: totals.packets, bytes: ledger.bytes.metered };
         ledger.sinks.push(SinkCounters { sink: "connections".into(), exported, ..SinkCounters::default() });
-        CaptureReport {
-            sources: options.sources,
-            engine: name,
-            engine_counters,
-            counts,
-            totals,
-            connections,
-            comparison,
-            sort: options.sort,
-            min_packets,
-            top: if options.top == 0 { usize::MAX } else { options.top },
-        }
+        CaptureReport { options, engine: name, engine_counters, counts, totals, connections, comparison }
     }
 
     fn analyse(&mut self, packets: &[Packet], frame_numbers: &[u64]) {

@@ -110,9 +110,10 @@ impl CaptureReport {
             0 => units::count(all, "connection"),
             _ => format!("{listed} of {all} connections (--top 0 for all)"),
         };
-        let _ = write!(text, ", by {}", self.sort.description());
-        if self.min_packets > 1 {
-            let _ = write!(text, "; those of fewer than {} packets come last (--min-packets)", self.min_packets);
+        let _ = write!(text, ", by {}", self.options.sort.description());
+        if self.options.min_packets > 1 {
+            let _ =
+                write!(text, "; those of fewer than {} packets come last (--min-packets)", self.options.min_packets);
         }
         text
     }

@@ -17,7 +17,6 @@ use weir_text::units;
 /// Captures in a checkout of the repository.
 const CAPTURES: &str = "testdata/captures";
 
-/// Measures, and writes the figures.
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     match &bench.command {
         Some(BenchCommand::Live(arguments)) => live(arguments),
@@ -25,7 +24,6 @@ pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     }
 }
 
-/// Measures live sources.
 fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     let options = LiveOptions {
         sources: arguments.sources.clone(),
@@ -46,7 +44,6 @@ fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     }
 }
 
-/// Measures tables.
 fn tables(bench: &Bench) -> Result<RunStatus, Error> {
     if bench.list {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));

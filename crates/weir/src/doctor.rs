@@ -58,7 +58,6 @@ fn interfaces<'a>(machine: &'a Machine, named: &'a [String]) -> Result<Vec<&'a s
     Ok(machine.nics.iter().filter(|nic| nic.physical).map(|nic| &nic.name[..]).collect())
 }
 
-/// Checks that an interface exists.
 pub fn check_interface(machine: &Machine, name: &str) -> Result<(), Error> {
     if machine.nics.iter().any(|nic| nic.name == name) {
         return Ok(());

@@ -25,7 +25,6 @@ use weir_probe::SinkChange;
 /// Why the ledger can always be written as JSON.
 const LEDGER_IS_PLAIN: &str = "the ledger has string keys and plain numbers only";
 
-/// Outputs that the user asked for.
 pub struct Outputs {
     pub sinks: Vec<String>,
     /// All outputs: the option as the user wrote it, and its target.
@@ -36,7 +35,6 @@ pub struct Outputs {
     stats: Option<PathBuf>,
 }
 
-/// Opened outputs.
 pub struct OpenOutputs {
     pub sinks: Vec<Box<dyn Sink + Send>>,
     /// Summary of the records of the first sink.
@@ -168,7 +166,6 @@ pub fn write_stats(ledger: &Ledger, path: &Path, file: Option<File>) -> RunStatu
     RunStatus::Success
 }
 
-/// Opens a sink.
 fn open_sink(sink: &str, options: &arguments::Sinks) -> Result<Box<dyn Sink + Send>, Error> {
     if let Some(path) = sink.strip_prefix("table:") {
         return Ok(match Target::of_path(Path::new(path)) {

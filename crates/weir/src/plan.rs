@@ -14,7 +14,6 @@ use weir_text::units;
 /// Share of the rate from memory that remains if the same core also receives the packets.
 const METERING_SHARE: f64 = 0.5;
 
-/// Plans, and prints the plan.
 pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
     let root = open_root(arguments.sysroot.as_deref())?;
     let machine = Machine::read(&root, arguments.iface.as_slice());

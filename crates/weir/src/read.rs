@@ -47,7 +47,6 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Ok(RunStatus::from_problems(run.has_problems).and(status))
 }
 
-/// Result of a run.
 struct Run {
     ledger: Ledger,
     /// Input was damaged or not read to its end, or a sink failed.

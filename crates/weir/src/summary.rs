@@ -132,7 +132,6 @@ impl Sink for SummarySink {
     }
 }
 
-/// The summary as text.
 pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| {

@@ -63,7 +63,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let options = ReportOptions {
         sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),
         sort: tcp.sort,
-        min_packets: tcp.min_packets,
+        min_packets: tcp.min_packets.unwrap_or(tcp.sort.default_min_packets()),
         top: tcp.top,
     };
     let report = analysis.finish(reader.into_counts(), options);
@@ -205,7 +205,6 @@ fn log_engine(tcp: &Tcp, report: &CaptureReport) {
     }
 }
 
-/// Writes a report to an output.
 type Format = fn(&CaptureReport, &mut dyn Write) -> io::Result<()>;
 
 /// Outputs besides the text report.

@@ -100,7 +100,6 @@ pub enum EngineChoice {
     Gpu,
 }
 
-/// Parses what the connection list is sorted by.
 fn sort_order() -> impl TypedValueParser<Value = SortOrder> {
     let values = SortOrder::all().map(|order| PossibleValue::new(order.name()).help(order.description()));
     let order = |name: String| SortOrder::all().find(|order| order.name() == name);

@@ -21,7 +21,6 @@ pub fn suspend(write: impl FnOnce()) {
     }
 }
 
-/// Progress of one run.
 pub struct Progress {
     /// Standard error is no terminal, or the line is not wanted.
     hidden: bool,

@@ -156,7 +156,6 @@ fn without_prefix(error: &clap::Error) -> String {
     line.strip_prefix("error: ").unwrap_or(line).into()
 }
 
-/// A value in TOML syntax.
 fn to_toml(value: &str) -> String {
     match value.parse::<i64>() {
         Ok(number) if number.to_string() == value => value.into(),

@@ -73,7 +73,6 @@ impl<'a> Monitor<'a> {
         Some(status(&ledger))
     }
 
-    /// Logs errors of a pipeline's source.
     pub fn log_source_errors(&mut self, pipeline: &GroupStatus) {
         let name = pipeline.name.as_str();
         for error in &pipeline.errors {
@@ -101,14 +100,12 @@ impl<'a> Monitor<'a> {
         }
         let Some(suppressed) = self.loss_limit.permit(Instant::now()) else { return };
         self.lost_records = lost;
+        // The field is left out if it is 0.
+        let suppressed = (suppressed > 0).then_some(suppressed);
         for sink in ledger.sinks.iter().filter(|sink| !sink.lost.is_empty()) {
             let reasons: Vec<_> = sink.lost.iter().map(|(reason, lost)| format!("{} {reason}", lost.flows)).collect();
             let (sink, lost) = (sink.sink.as_str(), reasons.join(", "));
-            if suppressed > 0 {
-                warn!(sink, lost, suppressed, "sink loses records");
-            } else {
-                warn!(sink, lost, "sink loses records");
-            }
+            warn!(sink, lost, suppressed, "sink loses records");
         }
     }
 

@@ -34,7 +34,6 @@ impl ServiceManager {
         let _ = sd_notify::notify(&[NotifyState::Status(status)]);
     }
 
-    /// The probe is stopping.
     pub fn stopping(&self) {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
     }

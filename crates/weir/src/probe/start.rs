@@ -21,7 +21,6 @@ pub struct OpenGroups {
     pub placement: Placement,
 }
 
-/// A running probe.
 pub struct Running {
     pub probe: weir_probe::Probe,
     /// At least one source is live.

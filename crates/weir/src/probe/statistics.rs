@@ -28,7 +28,6 @@ struct Counters {
     cpu_ns: Vec<u64>,
 }
 
-/// One line.
 struct Line<'a> {
     name: &'a str,
     interval: Counters,
