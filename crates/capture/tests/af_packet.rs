@@ -47,7 +47,7 @@ fn refusal(text: &str) -> String {
     }
 }
 
-/// Adds what comes next. `false` at the end.
+/// Adds the next burst. Returns `false` at the end.
 fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
     match source.burst().unwrap_or_else(|error| panic!("{error}")) {
         None => false,
@@ -64,7 +64,7 @@ fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
     }
 }
 
-/// Stops a source and takes everything that it still has.
+/// Stops a source and reads its remaining frames.
 fn rest(source: &mut Live) -> Vec<Seen> {
     source.stop();
     let (mut seen, started) = (Vec::new(), Instant::now());
@@ -75,7 +75,7 @@ fn rest(source: &mut Live) -> Vec<Seen> {
     seen
 }
 
-/// Takes from a source until this number of frames was read.
+/// Reads from a source until this number of frames was read.
 fn take_until(source: &mut Live, frames: usize) -> Vec<Seen> {
     let (mut seen, started) = (Vec::new(), Instant::now());
     while seen.len() < frames {
@@ -109,7 +109,7 @@ fn numbered(number: u32, octets: usize) -> Vec<u8> {
     frame
 }
 
-/// Whole frames of Ethernet captures that ship with Weir, as they were captured.
+/// Ethernet frames of the captures in the repository, unchanged.
 fn captured() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -244,7 +244,7 @@ fn packets_dropped_by_a_full_ring_are_counted_exactly() {
             let ends = [[10, 0, (number % 7) as u8, 1], [10, 1, 0, number as u8]];
             sender.send(&ethernet(0x0800, &ipv4(ends, number as u16, false)));
             if number % 1000 == 999 {
-                // A reader that is much too slow. What it gets is right, all the same.
+                // A reader that is much too slow. The frames that it receives are correct.
                 for source in &mut sources {
                     let now_ns = source.now_ns();
                     let mut seen = Vec::new();
@@ -374,7 +374,7 @@ fn unsegmented_packets_of_the_host_are_delivered_whole() {
     assert_eq!(server.read_to_end(&mut Vec::new()).unwrap(), SENT);
     sending.join().unwrap();
     let seen = rest(&mut source);
-    // What stands where in the stream, as often as it was sent.
+    // The payload at each position of the stream, once per transmission.
     let mut octets: BTreeMap<u32, u32> = BTreeMap::new();
     let start = seen[0].sequence();
     for frame in &seen {
@@ -404,7 +404,7 @@ fn tunnel_interface_delivers_raw_ip() {
         eprintln!("SKIPPED: no /dev/net/tun");
         return;
     };
-    // SAFETY: the request lives across the call, and is plain numbers.
+    // SAFETY: the request lives across the call and consists of numbers.
     unsafe {
         let mut request: libc::ifreq = std::mem::zeroed();
         request.ifr_name[..4].copy_from_slice(&b"tun0".map(|octet| octet as _));
@@ -433,7 +433,7 @@ fn interface_may_go_down_and_up_and_change_its_mtu_until_it_is_removed() {
         let mut sources = open(&format!("af_packet:right,queues={queues}"));
         let mut sender = Sender::new(LEFT);
         for round in 0..3 {
-            // Without IP: in the first queue.
+            // Frames without IP arrive in the first queue.
             sender.send(&numbered(round, 100));
             assert_eq!(take_until(&mut sources[0], 1)[0].bytes, numbered(round, 100));
             ip("link set right down");
@@ -585,7 +585,7 @@ fn sources_that_cannot_be_opened_are_refused_with_the_remedy() {
 #[test]
 fn missing_capability_is_named() {
     let told = std::thread::spawn(|| {
-        // Of this thread alone. Version 3 of the structure, and no capability.
+        // Only of this thread. Version 3 of the structure, without capabilities.
         let header: [u32; 2] = [0x2008_0522, 0];
         let none = [0_u32; 6];
         // SAFETY: both live across the call, which reads them.

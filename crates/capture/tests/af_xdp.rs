@@ -45,7 +45,7 @@ fn refused(source: &str) -> String {
     open_live(source).err().map_or_else(|| panic!("{source} was opened"), |error| error.to_string())
 }
 
-/// A socket that sends, or receives, whole frames at an interface.
+/// A socket that sends or receives whole frames at an interface.
 struct Raw(OwnedFd);
 
 impl Raw {
@@ -73,7 +73,7 @@ impl Raw {
         }
     }
 
-    /// Whether the frame left: a device may be too busy.
+    /// Returns whether the frame was sent; a busy device refuses it.
     fn send(&self, frame: &[u8]) -> bool {
         // SAFETY: the frame lives across the call.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
@@ -83,12 +83,12 @@ impl Raw {
         sent >= 0
     }
 
-    /// The numbers of frames that were received, so far.
+    /// Returns the sequence numbers of the frames received so far.
     fn received(&self) -> Vec<u64> {
         let mut numbers = Vec::new();
         let mut frame = [0; 4096];
         loop {
-            // SAFETY: the memory lives across the call, and is as long as is said.
+            // SAFETY: the memory lives across the call and has the given length.
             let octets = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
             let Ok(octets) = usize::try_from(octets) else { return numbers };
             numbers.push(number(&frame[..octets]));
@@ -96,10 +96,10 @@ impl Raw {
     }
 }
 
-/// Octets of Ethernet, IPv4 and UDP, and the number behind them.
+/// Octets of the headers of Ethernet, IPv4 and UDP, and of the sequence number after them.
 const HEADERS: usize = 42;
 
-/// A datagram with a number; of 97 flows.
+/// A datagram with a sequence number, in one of 97 flows.
 fn frame(number: u64, octets: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     frame.extend((octets as u16 - 14).to_be_bytes());
@@ -117,15 +117,15 @@ fn number(frame: &[u8]) -> u64 {
     u64::from_be_bytes(frame[HEADERS..HEADERS + 8].try_into().unwrap())
 }
 
-/// Octets of the frame with a number.
+/// Octets of the frame with a sequence number.
 fn octets_of(number: u64) -> usize {
     60 + (number * 31 % 1400) as usize
 }
 
-/// What came through all queues.
+/// Frames received through all queues.
 #[derive(Default)]
 struct Seen {
-    /// By number: how often, octets on the wire, octets captured.
+    /// By sequence number: count, octets on the wire, octets captured.
     frames: BTreeMap<u64, (u64, u32, usize)>,
     /// Frames by queue.
     queues: Vec<u64>,
@@ -139,11 +139,11 @@ impl Seen {
     }
 }
 
-/// What came so far.
+/// Counts of the frames received so far.
 #[derive(Default)]
 struct Come {
     frames: AtomicU64,
-    /// Told as lost.
+    /// Frames reported as lost.
     lost: AtomicU64,
 }
 
@@ -157,7 +157,7 @@ impl Come {
     }
 }
 
-/// Tells the readers to stop when it is gone.
+/// Stops the readers when it is dropped.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -166,14 +166,14 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Reads every queue on a thread of its own while `body` runs, which may look at how many frames
-/// have come; then stops all, and reads them to the end.
+/// Reads each queue on its own thread while `body` runs, which may read the counts so far; then
+/// stops all queues and reads them to the end.
 fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
     let (come, stop) = (Come::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             sources.into_iter().map(|source| scope.spawn(|| read_queue(source, &come, &stop))).collect();
-        // Also if the body fails: the threads are waited for.
+        // Also if `body` panics, because the scope waits for the threads.
         let stopping = Stop(&stop);
         body(&come);
         drop(stopping);
@@ -237,7 +237,7 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &Atomic
     seen
 }
 
-/// Sends frames with these numbers, never many more than were read, so that none is lost.
+/// Sends frames with these sequence numbers, at the pace of the readers, so that none is lost.
 fn send_slowly(numbers: std::ops::Range<u64>, come: &Come) {
     let (left, before) = (Raw::at(LEFT, 0), come.frames());
     for number in numbers.clone() {
@@ -331,7 +331,7 @@ fn frames_of_unselected_queues_reach_the_stack() {
     }
 }
 
-/// Has the driver of the receiving end work on threads of its own.
+/// Makes the driver of the receiving end use its own threads.
 fn driver_on_threads() -> bool {
     // The files in /sys are those of the namespace in which they are mounted.
     let line = "mount -t sysfs sysfs /sys && echo 1 > /sys/class/net/right/threaded";
@@ -360,8 +360,8 @@ fn losses_under_overload_are_counted_exactly() {
             for number in 0..20_000 {
                 *(if left.send(&frame(number, octets_of(number))) { &mut sent } else { &mut refused }) += 1;
             }
-            // Behind the driver, what the sender's device refuses was refused by the queue before
-            // the program: the kernel's loss, if the whole interface is read.
+            // With a generic program, the sender's device refuses a frame if the queue before the
+            // program is full. The kernel counts these losses if the whole interface is read.
             let all = if place == "generic" && !one { sent + refused } else { sent };
             let mut passed = 0;
             let seen = read(sources, |come| {
@@ -376,8 +376,8 @@ fn losses_under_overload_are_counted_exactly() {
                 seen.queues, seen.losses
             );
             assert_eq!(seen.errors, Vec::<String>::new());
-            // A driver's thread that hardly runs refuses nearly all, and the little that it takes
-            // may find room.
+            // A driver's thread that hardly runs refuses nearly all frames, and the few that it
+            // accepts may fit into the ring.
             assert!(seen.losses.kernel > 0 || on_threads && refused > 0, "{case}");
             assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
             eprintln!("{case}");
@@ -397,7 +397,7 @@ fn program_is_detached_with_its_sources() {
         assert!(refused("af_xdp:right").contains("another XDP program"), "{}", refused("af_xdp:right"));
         drop(sources);
         assert!(!attached());
-        // Stopped, they deliver what has come, and packets go on to the stack.
+        // After the stop, received frames are delivered, and new packets go to the network stack.
         let mut sources = open(&format!("af_xdp:right,attach={place}"));
         let (left, stack) = (Raw::at(LEFT, 0), Raw::at(RIGHT, libc::ETH_P_IP));
         (0..100).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
@@ -437,7 +437,7 @@ fn sources_that_cannot_be_opened_are_refused_with_the_cause() {
         let error = refused(source);
         assert!(error.contains(why) && error.starts_with(source), "{source}: {error}");
     }
-    // A socket of the queue that another program has, though there is no program at the interface.
+    // Another program has a socket of the queue, but the interface has no program attached.
     let first = open("af_xdp:right,queues=1,attach=generic");
     assert!(refused("af_xdp:right,queues=1,attach=native").contains("another XDP program"));
     drop(first);
@@ -446,7 +446,7 @@ fn sources_that_cannot_be_opened_are_refused_with_the_cause() {
     assert!(error.contains("not Ethernet"), "{error}");
 }
 
-/// Leaves a thread these capabilities alone.
+/// Drops all capabilities of the thread but these.
 fn keep_capabilities(kept: &[u32]) {
     #[repr(C)]
     struct Header(u32, i32);
@@ -455,9 +455,9 @@ fn keep_capabilities(kept: &[u32]) {
     let half = |from: u32| {
         kept.iter().filter(|&&bit| (from..from + 32).contains(&bit)).fold(0_u32, |set, bit| set | 1 << (bit - from))
     };
-    // Effective, permitted, inheritable; twice 32 of them.
+    // Effective, permitted and inheritable capabilities, in two words of 32 each.
     let sets = [half(0), half(0), 0, half(32), half(32), 0];
-    // SAFETY: both live across the call, and have the form of the version.
+    // SAFETY: both live across the call and have the layout of this version.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

@@ -1,5 +1,5 @@
-//! What the load `lossy` promises, judged from outside: every frame is put into its class again, by
-//! what is in the frames and by their times alone, byte by byte.
+//! Checks the profile `lossy`: an independent classification of each frame, by its content and time
+//! only, gives the expected counters.
 
 use std::collections::HashMap;
 use weir_capture::Source;
@@ -14,7 +14,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// One frame in parts.
+/// The fields of a frame.
 #[derive(Clone)]
 struct Seen {
     time_ns: u64,
@@ -28,7 +28,7 @@ struct Seen {
     flags: u8,
     window: u16,
     payload: u32,
-    /// All that does not change on the way.
+    /// The octets that routers do not change.
     constant: Vec<u8>,
 }
 
@@ -62,13 +62,13 @@ fn see(time_ns: u64, frame: &[u8]) -> Seen {
     }
 }
 
-/// One direction, as a table of its octets.
+/// One direction, with the state of each octet.
 #[derive(Default)]
 struct Direction {
     first: Option<u32>,
-    /// Whether each octet came, from the one behind the SYN on.
+    /// Whether each octet was captured, from the first one after the SYN.
     came: Vec<bool>,
-    /// When each octet was passed over.
+    /// For each octet that arrived late or not at all, when a later octet was captured.
     passed_ns: HashMap<u32, u64>,
     fin: Option<u32>,
     highest: u32,
@@ -192,7 +192,7 @@ fn classify(from: &mut Direction, to: &mut Direction, seen: Seen) -> bool {
     first.wrapping_add(start) > first.wrapping_add(end)
 }
 
-/// FNV-1a over all that a frame is.
+/// Returns an FNV-1a hash of the times and octets of all frames.
 fn digest(spec: &str) -> u64 {
     let mut source = TrafficGenerator::new(spec).unwrap();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -257,7 +257,7 @@ fn all_kinds_of_events_happen_in_a_run_of_200_thousand_packets() {
     assert!(wraps > 0);
     let segments = (sum.segments - sum.acks) as f64;
     let near = |count: u64, share: f64| (0.5..1.5).contains(&(count as f64 / segments / share));
-    // Half of the lost ones are seen twice, half of them once.
+    // Half of the lost segments are captured twice, half of them once.
     assert!(near(sum.retransmissions, 0.006) && near(sum.unseen, 0.005), "{sum:?}");
     assert!(near(sum.out_of_order, 0.005) && near(sum.switched_copies, 0.006), "{sum:?}");
 }

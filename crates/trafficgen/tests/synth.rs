@@ -1,4 +1,4 @@
-//! What the synthetic sources promise, judged from outside by another parser and by counting again.
+//! Checks generated traffic with an independent parser and an independent count of flows.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,7 +13,7 @@ const SYN: u16 = 2;
 const RST: u16 = 4;
 const ACK: u16 = 16;
 
-/// One frame as another parser sees it.
+/// A frame as the independent parser reads it.
 #[derive(Clone, Debug)]
 struct Seen {
     time_ns: u64,
@@ -77,7 +77,7 @@ fn see(time_ns: u64, wire_bytes: u32, bytes: &[u8]) -> Seen {
     }
 }
 
-/// The checksum over pseudo header, header and payload comes out right.
+/// Returns whether the checksum over pseudo header, header and payload is correct.
 fn check_sum([source, destination]: [IpAddr; 2], protocol: u8, segment: &[u8]) {
     let mut all = Vec::new();
     for address in [source, destination] {
@@ -92,7 +92,7 @@ fn check_sum([source, destination]: [IpAddr; 2], protocol: u8, segment: &[u8]) {
     assert_eq!(folded(&all), 0xffff, "transport checksum");
 }
 
-/// Sum of 16-bit words with the carry added in.
+/// Ones' complement sum of 16-bit words.
 fn folded(octets: &[u8]) -> u64 {
     let words = octets.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)));
     let mut sum: u64 = words.sum();
@@ -118,12 +118,12 @@ fn all(source: &mut TrafficGenerator) -> Vec<Seen> {
     seen
 }
 
-/// Lets a source come to its end without looking.
+/// Reads a source to its end.
 fn run(source: &mut TrafficGenerator) {
     while source.burst().unwrap().is_some() {}
 }
 
-/// The flows by another count.
+/// Flows by an independent count.
 fn recount(packets: &[Seen]) -> Vec<ExpectedFlow> {
     let mut flows: Vec<ExpectedFlow> = Vec::new();
     let mut places = HashMap::new();
@@ -157,7 +157,7 @@ fn recount(packets: &[Seen]) -> Vec<ExpectedFlow> {
     flows
 }
 
-/// FNV-1a over all that a frame is.
+/// Returns an FNV-1a hash of the times and octets of all frames.
 fn digest(spec: &str) -> u64 {
     let mut source = TrafficGenerator::new(spec).unwrap();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -344,8 +344,8 @@ fn mix_has_the_requested_concurrent_and_new_flows() {
             |flow: &&ExpectedFlow| flow.forward.first_ns <= at && flow.forward.last_ns.max(flow.reverse.last_ns) >= at;
         let seen_open = truth.iter().filter(open).count();
         assert!(seen_open <= flows, "{spec}: {seen_open} at a time");
-        // A flow whose next packet would come behind the end cannot be seen to be open: only a run
-        // of many lives tells.
+        // A flow whose next packet would be after the end seems to have ended: only a run that is
+        // much longer than a flow shows this.
         let lives = seconds as usize * new as usize / flows;
         assert!(lives < 10 || seen_open * 100 > flows * 97, "{spec}: {seen_open} at a time");
     }
@@ -405,14 +405,14 @@ fn every_5_tuple_of_a_mix_is_unique() {
     }
 }
 
-/// What TCP demands of one conversation, packet by packet.
+/// Checks the rules of TCP for each packet of a conversation.
 #[derive(Default)]
 struct Conversation {
     packets: usize,
     initiator: Option<(IpAddr, u16)>,
     /// Next sequence number of each side.
     next: [Option<u32>; 2],
-    /// What each side has acknowledged.
+    /// Acknowledged sequence number of each side.
     acknowledged: [Option<u32>; 2],
     fins: [bool; 2],
     over: bool,
@@ -439,7 +439,7 @@ impl Conversation {
             assert_eq!(Some(packet.acknowledgment), self.next[1 - side], "all that was seen is acknowledged");
             let alone = packet.payload == 0 && packet.flags == ACK;
             let again = self.acknowledged[side] == Some(packet.acknowledgment);
-            // An acknowledgment alone is there for something new.
+            // A pure acknowledgment acknowledges new octets.
             assert!(!(alone && again), "{packet:?}");
             self.acknowledged[side] = Some(packet.acknowledgment);
         }

@@ -1,4 +1,4 @@
-//! What a file is, by its content; compression.
+//! File formats are recognized by content; compression.
 
 use crate::*;
 use std::io::Write;

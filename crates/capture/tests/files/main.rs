@@ -1,5 +1,4 @@
-//! Capture files built byte by byte, and what the reader makes of them: each test name is one
-//! claim.
+//! The reader with capture files that the tests build byte by byte.
 
 mod content;
 mod make;
@@ -13,7 +12,7 @@ use make::{Kept, Ng, Pcap, read, read_stream, same_either_way};
 use std::path::Path;
 use weir_capture::{Error, from_bytes, merge, open};
 
-/// Why this is no capture, which memory and streams must agree about.
+/// Why this is no capture; the same from memory and from streams.
 fn refusal(bytes: Vec<u8>) -> String {
     same_either_way(&bytes);
     match from_bytes(Path::new("input"), bytes) {

@@ -22,7 +22,7 @@ impl From<&Frame<'_>> for Kept {
     }
 }
 
-/// Everything that a source has to say, in order.
+/// The frames and errors of a source, in order.
 pub fn tell(source: &mut dyn Source) -> Vec<Result<Kept, String>> {
     let mut told = Vec::new();
     loop {
@@ -72,7 +72,8 @@ pub fn read_stream(bytes: Vec<u8>, octets: usize) -> Box<dyn Source + Send> {
     try_stream(bytes, octets).unwrap()
 }
 
-/// Reads from memory and as streams, and sees to it that all say the same. No capture: nothing.
+/// Reads from memory and as streams, and asserts that all results are equal. Empty if the bytes are
+/// no capture.
 pub fn same_either_way(bytes: &[u8]) -> (Vec<Kept>, Vec<Error>) {
     let whole = from_bytes(Path::new("input"), bytes.to_vec());
     for octets in [13, 1 << 20] {
@@ -88,7 +89,7 @@ pub fn same_either_way(bytes: &[u8]) -> (Vec<Kept>, Vec<Error>) {
     whole.map(|mut source| read(&mut *source)).unwrap_or_default()
 }
 
-/// A pcap file in the making. Set what is unusual before the first record.
+/// Builds a pcap file. Set unusual properties before the first record.
 pub struct Pcap {
     pub version: (u16, u16),
     pub snap_bytes: u32,
@@ -164,7 +165,7 @@ impl Pcap {
     }
 }
 
-/// A pcapng file in the making.
+/// Builds a pcapng file.
 pub struct Ng {
     /// Where each block starts.
     pub starts: Vec<usize>,
@@ -237,7 +238,7 @@ impl Ng {
         self.packet(2, &[&number, &[0xff, 0xff], words.as_flattened()], captured)
     }
 
-    /// Another section behind this one.
+    /// Adds another section.
     pub fn and(mut self, next: Self) -> Self {
         let before = self.bytes.len();
         self.starts.extend(next.starts.iter().map(|at| at + before));

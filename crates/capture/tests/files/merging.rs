@@ -1,4 +1,4 @@
-//! Several inputs as one.
+//! Several inputs are merged by time.
 
 use crate::*;
 

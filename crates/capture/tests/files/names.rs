@@ -1,4 +1,4 @@
-//! Names, and what the operating system has to say.
+//! Names of sources, and errors of the operating system.
 
 use crate::*;
 use std::fs;

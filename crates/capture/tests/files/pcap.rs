@@ -1,4 +1,4 @@
-//! pcap files of every kind, whole and spoilt.
+//! Intact and damaged pcap files.
 
 use crate::*;
 

@@ -1,4 +1,4 @@
-//! pcapng files of every kind, whole and spoilt.
+//! Intact and damaged pcapng files.
 
 use crate::*;
 

@@ -1,9 +1,9 @@
-//! Reading in pieces is reading.
+//! Streams give the same frames as files in memory.
 
 use crate::*;
 use proptest::prelude::*;
 
-/// A capture of many small and some large records, whole or spoilt in places.
+/// A capture of many small and some large records, intact or damaged in places.
 fn captures() -> impl Strategy<Value = Vec<u8>> {
     let records = prop::collection::vec((any::<u32>(), 0..2000_u32, 0..3_u32), 0..150);
     let spoils = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);

@@ -15,8 +15,8 @@ pub const RIGHT: &str = "right";
 /// Timeout of a test that waits for a condition; longer than any machine takes.
 pub const BOUND: Duration = Duration::from_secs(60);
 
-/// Moves this thread into a new namespace; its interfaces carry the largest frames. Prints the reason and
-/// returns false where that is not permitted.
+/// Moves this thread into a new namespace; its interfaces carry the largest frames. Prints the
+/// reason and returns false where that is not permitted.
 pub fn network() -> bool {
     network_of(1, 65535)
 }
@@ -61,12 +61,12 @@ pub fn ip(arguments: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(what: &str, holds: impl FnMut() -> bool) {
     until_within(BOUND, what, holds);
 }
 
-/// The same of something that takes its time by itself.
+/// The same with another timeout.
 pub fn until_within(bound: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -91,11 +91,11 @@ impl Sender {
         Self { sender: weir_trafficgen::Sender::open(interface, false).unwrap(), sent: 0 }
     }
 
-    /// Sends a frame; it has arrived at the other end when this returns, or soon.
+    /// Sends a frame. It arrives at the other end before this returns, or soon after.
     pub fn send(&mut self, frame: &[u8]) {
         assert_eq!(self.sender.send(&[frame]).unwrap(), 1);
         self.sent += 1;
-        // Between the ends is a queue of 1000 frames, which a busy system empties a little later.
+        // Between the ends is a queue of 1000 frames; a busy system empties it with a delay.
         if self.sent.is_multiple_of(256) {
             std::thread::sleep(Duration::from_millis(1));
         }
