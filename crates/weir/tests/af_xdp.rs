@@ -75,7 +75,7 @@ fn live_flows_of_four_queues_are_those_of_the_same_packets_in_a_file_cut_or_not(
         let (code, told, ledger) = probe.end();
         let flows = without_times(&flows(&output));
         assert_eq!(code, 0, "{more}: {told}");
-        assert!(told.lines().next().unwrap().contains("do not reach this machine's own network stack"), "{told}");
+        assert!(told.lines().next().unwrap().contains("do not reach this host's network stack"), "{told}");
         assert_eq!(ledger["packets"]["received"], frames.len(), "{more}: {ledger}");
         assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{more}");
         let without = |some: &[String], others: &[String]| -> Vec<String> {

@@ -204,7 +204,7 @@ fn every_packet_that_af_xdp_takes_in_is_in_a_record() {
     let output = folder.path().join("flows.json");
     let sink = format!("json:{}", output.display());
     let probe = Probe::start("af_xdp:right,attach=generic", &["-o", &sink]);
-    assert!(probe.told().contains("do not reach this machine's own network stack"), "{}", probe.told());
+    assert!(probe.told().contains("do not reach this host's network stack"), "{}", probe.told());
     let mut sender = Sender::new(LEFT);
     for number in 0..500 {
         talk(number).iter().for_each(|frame| sender.send(frame));

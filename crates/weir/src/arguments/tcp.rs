@@ -120,7 +120,7 @@ Examples:
   weir tcp capture.pcap --compare                     differences from the rule of most tools
 
 The share of retransmitted segments counts retransmissions (also of segments lost before the
-capture point) and repeated SYNs of both directions, divided by all segments with payload, SYN
+capture point) and retransmitted SYNs of both directions, divided by all segments with payload, SYN
 or FIN. Duplicates that the capture made are in neither number. docs/tcp.md defines all terms.
 
 Exit codes:
