@@ -11,9 +11,6 @@ use weir_ledger::{PacketAnomaly, RefusalReason};
 /// `Packet::protocol` of a packet without IP.
 const NO_PROTOCOL: u8 = 255;
 
-/// Link type of Ethernet.
-const ETHERNET: u16 = 1;
-
 /// What the decoder reads beyond the outermost IP packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeOptions {
@@ -39,7 +36,7 @@ pub fn decode(
     options: DecodeOptions,
     packet: &mut Packet,
 ) -> Result<AnomalySet, RefusalReason> {
-    if link_type == ETHERNET && fast_path::decode(bytes, frame_bytes, options.decapsulate, packet) {
+    if link_type == link::ETHERNET && fast_path::decode(bytes, frame_bytes, options.decapsulate, packet) {
         return Ok(AnomalySet::default());
     }
     decode_general(link_type, bytes, frame_bytes, options, packet)

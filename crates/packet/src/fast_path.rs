@@ -2,7 +2,7 @@
 //! without extension headers, TCP or UDP.
 //!
 //! ```text
-//! compare the captured length once; after that all headers are at constant offsets
+//! check the lengths of frame, IP packet and transport header; all offsets are constants
 //! decline everything unusual: truncation, fragments, inconsistent lengths, tunnel ports
 //! write each field of the packet once
 //! ```
@@ -25,10 +25,11 @@ const IPV6_BYTES: u32 = 40;
 const TCP_BYTES: u32 = 20;
 const UDP_BYTES: u32 = 8;
 
-/// What the link layer gives.
+/// Properties of a frame that the link layer determines, and the decoding options.
 #[derive(Clone, Copy)]
-struct Frame {
-    bytes: u32,
+struct LinkInfo {
+    /// Octets of the frame on the wire.
+    frame_bytes: u32,
     /// Octets before the IP header.
     link_bytes: u32,
     vlan: u16,
@@ -48,14 +49,14 @@ enum Ip<'a> {
 pub(crate) fn decode(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: &mut Packet) -> bool {
     // Ethernet, IPv4 and TCP headers take 54 octets. A shorter frame was cut, or not padded.
     let Some(head) = bytes.first_chunk::<54>() else { return false };
-    let untagged = Frame { bytes: frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate };
+    let untagged = LinkInfo { frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate };
     if be32(head, 12) & 0xffff_ff00 == IPV4_WITHOUT_OPTIONS {
         return ipv4(untagged, &bytes[14..], packet);
     }
     match be16(head, 12) {
         IPV6 => ipv6(untagged, &bytes[14..], packet),
         VLAN => {
-            let tagged = Frame { link_bytes: 18, vlan: be16(head, 14) & 0x0fff, ..untagged };
+            let tagged = LinkInfo { link_bytes: 18, vlan: be16(head, 14) & 0x0fff, ..untagged };
             if be32(head, 16) & 0xffff_ff00 == IPV4_WITHOUT_OPTIONS {
                 return ipv4(tagged, &bytes[18..], packet);
             }
@@ -67,13 +68,13 @@ pub(crate) fn decode(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: 
 
 /// `bytes` begin with an IPv4 header whose first octet the caller has checked.
 #[inline(always)]
-fn ipv4(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
+fn ipv4(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
     if bytes.len() < 40 {
         return false;
     }
     let Some((header, rest)) = bytes.split_first_chunk() else { return false };
     let ip_bytes = be32(header, 2) >> 16;
-    if ip_bytes + frame.link_bytes > frame.bytes {
+    if ip_bytes + link.link_bytes > link.frame_bytes {
         return false;
     }
     // One word holds flags, fragment offset, TTL and protocol. The mask keeps "more fragments" and
@@ -82,37 +83,37 @@ fn ipv4(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
     const UNFRAGMENTED_TCP: u32 = TCP as u32;
     match be32(header, 6) & 0x3fff_00ff {
         UNFRAGMENTED_UDP if ip_bytes >= IPV4_BYTES + UDP_BYTES => {
-            udp(frame, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+            udp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
         }
         UNFRAGMENTED_TCP if ip_bytes >= IPV4_BYTES + TCP_BYTES => {
-            tcp(frame, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+            tcp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
         }
         _ => false,
     }
 }
 
 #[inline(always)]
-fn ipv6(frame: Frame, bytes: &[u8], packet: &mut Packet) -> bool {
+fn ipv6(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some((header, rest)) = bytes.split_first_chunk() else { return false };
     let rest_bytes = u32::from(be16(header, 4));
-    if header[0] >> 4 != 6 || IPV6_BYTES + rest_bytes + frame.link_bytes > frame.bytes {
+    if header[0] >> 4 != 6 || IPV6_BYTES + rest_bytes + link.link_bytes > link.frame_bytes {
         return false;
     }
     match header[6] {
-        UDP if rest_bytes >= UDP_BYTES => udp(frame, Ip::V6(header), rest_bytes, rest, packet),
-        TCP if rest_bytes >= TCP_BYTES => tcp(frame, Ip::V6(header), rest_bytes, rest, packet),
+        UDP if rest_bytes >= UDP_BYTES => udp(link, Ip::V6(header), rest_bytes, rest, packet),
+        TCP if rest_bytes >= TCP_BYTES => tcp(link, Ip::V6(header), rest_bytes, rest, packet),
         _ => false,
     }
 }
 
 /// `bytes` are the captured octets after the IP header, of `rest_bytes` by the IP length.
 #[inline(always)]
-fn udp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+fn udp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some(header) = bytes.first_chunk::<4>() else { return false };
-    if frame.decapsulate && tunnel::PORTS.contains(&be16(header, 2)) {
+    if link.decapsulate && tunnel::PORTS.contains(&be16(header, 2)) {
         return false;
     }
-    fill(frame, ip, rest_bytes, header, packet);
+    fill(link, ip, rest_bytes, header, packet);
     packet.control = 0;
     packet.protocol = UDP;
     packet.flags = Flags(Flags::PORTS);
@@ -123,13 +124,13 @@ fn udp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Pac
 }
 
 #[inline(always)]
-fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+fn tcp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some(header) = bytes.first_chunk::<20>() else { return false };
     let header_bytes = u32::from(header[12] >> 4) * 4;
     if header_bytes < TCP_BYTES || header_bytes > rest_bytes {
         return false;
     }
-    fill(frame, ip, rest_bytes, header, packet);
+    fill(link, ip, rest_bytes, header, packet);
     packet.control = be16(header, 12) & 0x0fff;
     packet.protocol = TCP;
     packet.flags = Flags(Flags::PORTS | Flags::TCP);
@@ -147,7 +148,7 @@ fn tcp(frame: Frame, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Pac
 
 /// Writes the fields that UDP and TCP share. `ports` is the beginning of the transport header.
 #[inline(always)]
-fn fill<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[u8; N], packet: &mut Packet) {
+fn fill<const N: usize>(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, ports: &[u8; N], packet: &mut Packet) {
     match ip {
         Ip::V4(header) => {
             packet.source = ipv4_mapped(array(header, 12));
@@ -168,12 +169,12 @@ fn fill<const N: usize>(frame: Frame, ip: Ip<'_>, rest_bytes: u32, ports: &[u8; 
             packet.identification = 0;
         }
     }
-    packet.frame_bytes = frame.bytes;
+    packet.frame_bytes = link.frame_bytes;
     // As one word, so that both ports are one store.
     let ports = be32(ports, 0).rotate_left(16);
     packet.source_port = ports as u16;
     packet.destination_port = (ports >> 16) as u16;
-    packet.vlan = frame.vlan;
+    packet.vlan = link.vlan;
     packet.inner_vlan = NO_VLAN;
     packet.tunnel_type = TunnelType::None;
     packet.mpls_label = NO_LABEL;

@@ -1,5 +1,20 @@
-//! Names of link types, for messages (the LINKTYPE registry of tcpdump.org, without the prefix
-//! `LINKTYPE_`). The decoder reads a few of them; see [`super::parse`].
+//! Link types by number and name (the LINKTYPE registry of tcpdump.org, without the prefix
+//! `LINKTYPE_`). [`super::parse`] reads a few of them.
+
+// Link types that the decoder reads.
+pub(crate) const NULL: u16 = 0;
+pub(crate) const ETHERNET: u16 = 1;
+pub(crate) const PPP: u16 = 9;
+pub(crate) const PPP_HDLC: u16 = 50;
+pub(crate) const ATM_RFC1483: u16 = 100;
+pub(crate) const RAW: u16 = 101;
+pub(crate) const C_HDLC: u16 = 104;
+pub(crate) const LOOP: u16 = 108;
+pub(crate) const LINUX_SLL: u16 = 113;
+pub(crate) const IPV4: u16 = 228;
+pub(crate) const IPV6: u16 = 229;
+pub(crate) const NFLOG: u16 = 239;
+pub(crate) const LINUX_SLL2: u16 = 276;
 
 /// Numbers in ascending order, with their names.
 #[rustfmt::skip]

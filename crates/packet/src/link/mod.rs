@@ -29,6 +29,7 @@ use pppoe::Pppoe;
 use vlan::Vlan;
 use weir_ledger::RefusalReason;
 
+pub(crate) use link_type::ETHERNET;
 pub use link_type::link_type_name;
 pub(crate) use next_header::{IPV4, IPV6, NextHeader, PPP, is_mpls, is_vlan};
 pub(crate) use ppp::skip_address_and_control;
@@ -85,25 +86,29 @@ pub(crate) fn parse<'a>(
 ) -> Result<LinkPayload<'a>, RefusalReason> {
     let truncated = RefusalReason::LinkTruncated;
     let (next, rest) = match link_type {
-        1 => (NextHeader::Ethernet, frame),
-        12 | 14 | 101 => (NextHeader::AnyIp, frame),
-        228 => (NextHeader::Ipv4, frame),
-        229 => (NextHeader::Ipv6, frame),
-        0 | 108 => {
+        link_type::ETHERNET => (NextHeader::Ethernet, frame),
+        // Some operating systems write their own number of RAW.
+        12 | 14 | link_type::RAW => (NextHeader::AnyIp, frame),
+        link_type::IPV4 => (NextHeader::Ipv4, frame),
+        link_type::IPV6 => (NextHeader::Ipv6, frame),
+        link_type::NULL | link_type::LOOP => {
             let (loopback, rest) = Loopback::split(frame).ok_or(truncated)?;
             (loopback.next(), rest)
         }
-        113 | 276 => {
-            let split = if link_type == 113 { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
+        link_type::LINUX_SLL | link_type::LINUX_SLL2 => {
+            let split =
+                if link_type == link_type::LINUX_SLL { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
             let (cooked, rest) = split.ok_or(truncated)?;
             headers.source = cooked.source();
             (cooked.next(), rest)
         }
-        50 if CiscoHdlc::is_announced_by(frame) => split_cisco_hdlc(frame)?,
-        9 | 50 => (NextHeader::Ppp(PPP), skip_address_and_control(frame).ok_or(truncated)?),
-        104 => split_cisco_hdlc(frame)?,
-        100 => atm::split(frame).ok_or(truncated)?,
-        239 => nflog::split(frame)?,
+        link_type::PPP_HDLC if CiscoHdlc::is_announced_by(frame) => split_cisco_hdlc(frame)?,
+        link_type::PPP | link_type::PPP_HDLC => {
+            (NextHeader::Ppp(PPP), skip_address_and_control(frame).ok_or(truncated)?)
+        }
+        link_type::C_HDLC => split_cisco_hdlc(frame)?,
+        link_type::ATM_RFC1483 => atm::split(frame).ok_or(truncated)?,
+        link_type::NFLOG => nflog::split(frame)?,
         _ => return Err(RefusalReason::LinkType),
     };
     parse_from(next, rest, headers)
