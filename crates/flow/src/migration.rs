@@ -9,7 +9,7 @@ use crate::slot::{FlowSlot, SlotFlags};
 use crate::{Approximate, Direction, EndReason, FlowRecord};
 use std::io;
 use weir_ledger::RecordTotals;
-use weir_tcp::{Connection, TcpAnomalies};
+use weir_tcp::{Connection, DetachedEntries};
 
 /// A flow that has left one meter for another: [`crate::Meter::migrate_out`],
 /// [`crate::Meter::migrate_in`]. If it is dropped, its packets are in no record.
@@ -18,7 +18,7 @@ pub struct MigratedFlow {
     pub(crate) slot: FlowSlot,
     /// [`Connection::NEW`] for other protocols.
     pub(crate) connection: Connection,
-    pub(crate) anomalies: TcpAnomalies,
+    pub(crate) anomalies: DetachedEntries,
     /// Whether the record missed the TCP analysis of a packet.
     pub(crate) unanalysed: bool,
     pub(crate) extension: KeyExtension,

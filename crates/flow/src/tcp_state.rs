@@ -10,7 +10,7 @@ use crate::slot::FlowKeyState;
 use crate::slot_set::SlotSet;
 use std::io;
 use weir_packet::Packet;
-use weir_tcp::{AnomalyPool, Connection, TcpAnomalies, TcpReport};
+use weir_tcp::{AnomalyPool, Connection, DetachedEntries, TcpReport};
 
 /// Capacity of the anomaly pool, in directions with anomalies: half the slots, within these bounds.
 const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
@@ -84,7 +84,7 @@ impl TcpState {
     #[inline(always)]
     pub fn add_fast(&mut self, slot: u32, side: Side, packet: &Packet) -> bool {
         let connection = self.connections.get_mut(slot as usize);
-        connection.is_some_and(|connection| connection.enter_fast(side, packet, &self.anomalies))
+        connection.is_some_and(|connection| connection.classify_fast(side, packet, &self.anomalies))
     }
 
     /// Analyses a packet of a record that began at `record_began_ns`.
@@ -93,7 +93,7 @@ impl TcpState {
         if record_began_ns < self.analysed_from_ns {
             self.unanalysed.insert(slot);
         } else {
-            self.connections[slot as usize].enter(side, packet, &mut self.anomalies);
+            self.connections[slot as usize].classify(side, packet, &mut self.anomalies);
         }
     }
 
@@ -144,7 +144,7 @@ impl TcpState {
 
     /// Removes a connection that migrates to another meter. Returns it, its anomalies, and whether
     /// the record missed the analysis of a packet.
-    pub fn take(&mut self, slot: u32, state: &FlowKeyState) -> (Connection, TcpAnomalies, bool) {
+    pub fn take(&mut self, slot: u32, state: &FlowKeyState) -> (Connection, DetachedEntries, bool) {
         let mut connection = std::mem::replace(&mut self.connections[slot as usize], Connection::NEW);
         let unanalysed = self.unanalysed.contains(slot) || state.record_began_ns < self.analysed_from_ns;
         if unanalysed {
@@ -152,14 +152,14 @@ impl TcpState {
             connection.reset(&mut self.anomalies);
             connection = Connection::NEW;
         }
-        let anomalies = connection.detach_anomalies(&mut self.anomalies);
+        let anomalies = connection.detach_entries(&mut self.anomalies);
         self.unanalysed.remove(slot);
         (connection, anomalies, unanalysed)
     }
 
     /// Inserts a connection that migrated from another meter.
-    pub fn insert(&mut self, slot: u32, mut connection: Connection, anomalies: TcpAnomalies) {
-        connection.attach_anomalies(anomalies, &mut self.anomalies);
+    pub fn insert(&mut self, slot: u32, mut connection: Connection, anomalies: DetachedEntries) {
+        connection.attach_entries(anomalies, &mut self.anomalies);
         self.connections[slot as usize] = connection;
     }
 }

@@ -28,13 +28,13 @@ constexpr u32 CONTROL_FIN = 1, CONTROL_SYN = 2, CONTROL_RST = 4, CONTROL_ACK = 1
 // Segment::FIRST_FRAGMENT, among them.
 constexpr u32 CONTROL_FIRST_FRAGMENT = 32;
 
-// HotSide.state
+// HotSide.flags_and_history_number
 constexpr u32 IN_ORDER_LIMIT = 1u << 31;
-constexpr u32 STARTED = 1, ACKED = 2, ZERO_WINDOW = 4, SYN = 8, FIN = 16, STRAY = 32, OPTIONS = 64, ENDED = 128, DEEP = 256;
+constexpr u32 STARTED = 1, ACKED = 2, ZERO_WINDOW = 4, SYN = 8, FIN = 16, LAST_OUT_OF_WINDOW = 32, OPTIONS = 64, ENDED = 128, HAS_DEEP_HISTORY = 256;
 constexpr u32 REMEMBERED_SHIFT = 10;
 // ColdSide.scale_and_flags
-constexpr u32 SYN_ACKED = 16, SEVERAL = 32, POOL_FULL = 64, RESET = 128;
-// TcpAnomaly.degradation
+constexpr u32 SYN_ACKED = 16, SEVERAL_SYN_OR_FIN = 32, POOL_FULL = 64, RESET = 128;
+// PoolEntry.degradation
 constexpr u32 DEGRADED_HOLES = 1, DEGRADED_DUPLICATES = 2, DEGRADED_JUMP = 4, DEGRADED_REUSED = 8, DEGRADED_UNREAD = 16;
 
 // class.rs
@@ -46,11 +46,11 @@ enum SegmentClass : u32 {
 struct HotSide {
     u64 next_position, unique_bytes;
     u32 in_order, acknowledged;
-    u16 window, state;
-    u32 anomaly;
+    u16 window, flags_and_history_number;
+    u32 entry_number;
     u64 recent[HISTORY];
 
-    WEIR_FUNCTION u32 history_number() const { return state >> REMEMBERED_SHIFT; }
+    WEIR_FUNCTION u32 history_number() const { return flags_and_history_number >> REMEMBERED_SHIFT; }
 };
 
 struct ColdSide {
@@ -165,11 +165,11 @@ struct DeepHistory {
     }
 };
 
-struct TcpAnomaly {
+struct PoolEntry {
     SegmentCount classes[CLASSES];
     u64 retransmitted_bytes, unique_bytes, partial_retransmissions, spurious_retransmissions, fins, zero_windows;
     u64 largest_hole_bytes, missing_bytes;
-    u32 stray_sequence;
+    u32 out_of_window_sequence;
     u8 degradation, unused[3];
     Holes holes;
     DeepHistory history;
@@ -178,18 +178,18 @@ struct TcpAnomaly {
         for (u32 number = 0; number < CLASSES; number++) classes[number] = SegmentCount{0, 0};
         retransmitted_bytes = unique_bytes = partial_retransmissions = spurious_retransmissions = fins = zero_windows = 0;
         largest_hole_bytes = missing_bytes = 0;
-        stray_sequence = 0;
+        out_of_window_sequence = 0;
         degradation = 0;
         holes.count = 0;
     }
 };
 
 static_assert(sizeof(HotSide) == 64 && sizeof(ColdSide) == 64 && sizeof(Connection) == 256, "as in side.rs");
-static_assert(sizeof(Holes) == 664 && sizeof(TcpAnomaly) == 1488, "as in pool.rs");
+static_assert(sizeof(Holes) == 664 && sizeof(PoolEntry) == 1488, "as in pool.rs");
 
 // The anomaly pool. Threads allocate concurrently, so the index that a direction gets varies.
 struct AnomalyPool {
-    TcpAnomaly *entries;
+    PoolEntry *entries;
     // Indices to allocate first, the last one first; then those from `known` on, below `capacity`.
     const u32 *free;
     u32 free_count, known, capacity;
@@ -254,20 +254,20 @@ WEIR_FUNCTION inline u64 history_entry(const Segment &segment) {
 // HotSide::remember.
 WEIR_FUNCTION inline void remember(HotSide &hot, const Segment &segment) {
     hot.recent[hot.history_number() % HISTORY] = history_entry(segment);
-    hot.state = u16(hot.state + (1u << REMEMBERED_SHIFT));
+    hot.flags_and_history_number = u16(hot.flags_and_history_number + (1u << REMEMBERED_SHIFT));
 }
 
-// HotSide::enter_fast.
-WEIR_FUNCTION inline bool enter_fast(HotSide &hot, const Segment &segment) {
+// HotSide::classify_fast.
+WEIR_FUNCTION inline bool classify_fast(HotSide &hot, const Segment &segment) {
     u32 advance = segment.acknowledgment - hot.acknowledged;
     if (segment.control != CONTROL_ACK || segment.window == 0 || advance >= ACKNOWLEDGMENT_JUMP) return false;
     u32 next = u32(hot.next_position);
     if (segment.payload_bytes == 0) {
-        bool known = (hot.state & (ACKED | ZERO_WINDOW | DEEP)) == ACKED;
+        bool known = (hot.flags_and_history_number & (ACKED | ZERO_WINDOW | HAS_DEEP_HISTORY)) == ACKED;
         if (!known || advance == 0 || segment.sequence == next - 1) return false;
         hot.window = u16(segment.window);
     } else {
-        bool known = (hot.state & (STARTED | ACKED | ZERO_WINDOW | STRAY | DEEP)) == (STARTED | ACKED) &&
+        bool known = (hot.flags_and_history_number & (STARTED | ACKED | ZERO_WINDOW | LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY)) == (STARTED | ACKED) &&
                      hot.in_order < IN_ORDER_LIMIT;
         if (!known || segment.sequence != next || segment.payload_bytes - 2 >= 1u << 16) return false;
         hot.next_position += segment.payload_bytes;
@@ -288,8 +288,8 @@ struct Classifier {
     const AnomalyPool &pool;
 
     // Without a segment: a packet without a whole TCP header.
-    WEIR_FUNCTION void enter(const Segment *segment) const {
-        spill();
+    WEIR_FUNCTION void classify_and_count(const Segment *segment) const {
+        move_in_order_count();
         if (segment) {
             count(classify(*segment), segment->payload_bytes);
         } else {
@@ -298,9 +298,9 @@ struct Classifier {
         }
     }
 
-    WEIR_FUNCTION void spill() const {
+    WEIR_FUNCTION void move_in_order_count() const {
         if (hot.in_order >= IN_ORDER_LIMIT) {
-            if (TcpAnomaly *more = anomaly()) {
+            if (PoolEntry *more = entry()) {
                 more->classes[IN_ORDER].segments += hot.in_order;
                 hot.in_order = 0;
             }
@@ -318,7 +318,7 @@ struct Classifier {
         if (what == RESETS) counter = &cold.resets;
         if (counter && payload_bytes == 0 && *counter < 255) {
             ++*counter;
-        } else if (TcpAnomaly *more = anomaly()) {
+        } else if (PoolEntry *more = entry()) {
             more->classes[what].segments++;
             more->classes[what].bytes += payload_bytes;
         }
@@ -329,7 +329,7 @@ struct Classifier {
         SegmentClass what;
         if (duplicate(segment, what)) return what;
         if (segment.has(CONTROL_RST)) {
-            hot.state |= ENDED;
+            hot.flags_and_history_number |= ENDED;
             cold.scale_and_flags |= RESET;
             what = RESETS;
         } else if (segment.has(CONTROL_SYN)) {
@@ -339,9 +339,9 @@ struct Classifier {
         }
         if (what == OUT_OF_WINDOW) return what;
         if (what != RESETS) {
-            hot.state = u16(segment.window == 0 ? hot.state | ZERO_WINDOW : hot.state & ~ZERO_WINDOW);
+            hot.flags_and_history_number = u16(segment.window == 0 ? hot.flags_and_history_number | ZERO_WINDOW : hot.flags_and_history_number & ~ZERO_WINDOW);
             if (segment.window == 0) {
-                if (TcpAnomaly *more = anomaly()) more->zero_windows++;
+                if (PoolEntry *more = entry()) more->zero_windows++;
             }
             if (segment.has(CONTROL_ACK)) acknowledge(segment);
         }
@@ -353,7 +353,7 @@ struct Classifier {
         if (!segment.has_identification && !is_sent_once(segment)) return false;
         u32 limit = segment.has_identification ? IDENTIFIED_DUPLICATE_TICKS : DUPLICATE_TICKS;
         u32 next = hot.history_number();
-        const DeepHistory *history = hot.state & DEEP ? &known_anomaly()->history : nullptr;
+        const DeepHistory *history = hot.flags_and_history_number & HAS_DEEP_HISTORY ? &existing_entry()->history : nullptr;
         if (history && !history->contains(segment.digest)) return false;
         u32 length = history ? DEEP_HISTORY : HISTORY;
         for (u32 age = 0; age < length; age++) {
@@ -371,9 +371,9 @@ struct Classifier {
 
     WEIR_FUNCTION void start_deep_history() const {
         u32 next = hot.history_number();
-        if (TcpAnomaly *more = anomaly()) {
+        if (PoolEntry *more = entry()) {
             more->history.start(hot.recent, next);
-            hot.state |= DEEP;
+            hot.flags_and_history_number |= HAS_DEEP_HISTORY;
         }
     }
 
@@ -381,28 +381,28 @@ struct Classifier {
     WEIR_FUNCTION void remember_segment(const Segment &segment) const {
         u32 number = hot.history_number();
         remember(hot, segment);
-        if (hot.state & DEEP) known_anomaly()->history.set(number, history_entry(segment));
+        if (hot.flags_and_history_number & HAS_DEEP_HISTORY) existing_entry()->history.set(number, history_entry(segment));
     }
 
     WEIR_FUNCTION void clear_history() const {
         for (u32 at = 0; at < HISTORY; at++) hot.recent[at] = 0;
-        if (hot.state & DEEP) known_anomaly()->history.clear();
+        if (hot.flags_and_history_number & HAS_DEEP_HISTORY) existing_entry()->history.clear();
     }
 
     WEIR_FUNCTION SegmentClass synchronize(const Segment &segment) const {
         if (segment.payload_bytes >= MAX_WINDOW) return OUT_OF_WINDOW;
         u32 first = segment.sequence + 1;
-        bool is_known = (hot.state & SYN) && u32(cold.lowest_position) == first;
+        bool is_known = (hot.flags_and_history_number & SYN) && u32(cold.lowest_position) == first;
         if (!is_known) accept_syn(segment, first);
         cold.last_syn_ns = segment.time_ns;
         SegmentClass what = is_known ? SYN_RETRANSMISSION : SYNS;
-        take(cold.lowest_position, segment, what);
+        account_positions(cold.lowest_position, segment, what);
         return what;
     }
 
     WEIR_FUNCTION void accept_syn(const Segment &segment, u32 first) const {
         u32 below = u32(cold.lowest_position) - first;
-        if (!(hot.state & STARTED) || (hot.state & SYN) || below >= MAX_WINDOW) restart(segment, initial_position(first));
+        if (!(hot.flags_and_history_number & STARTED) || (hot.flags_and_history_number & SYN) || below >= MAX_WINDOW) restart(segment, initial_position(first));
         u64 lowest = cold.lowest_position;
         u64 position = nearest_position(lowest, first);
         if (position < lowest) {
@@ -412,7 +412,7 @@ struct Classifier {
         }
         bool has_ack = segment.has(CONTROL_ACK);
         u64 handshake_rtt_ns = has_ack ? time_since_peer_syn(segment) : 0;
-        hot.state |= SYN | OPTIONS;
+        hot.flags_and_history_number |= SYN | OPTIONS;
         cold.syn_ns = segment.time_ns;
         cold.syn_window = u16(segment.window);
         cold.maximum_segment_size = u16(segment.maximum_segment_size);
@@ -422,12 +422,12 @@ struct Classifier {
     }
 
     WEIR_FUNCTION void restart(const Segment &segment, u64 lowest) const {
-        if (hot.state & STARTED) {
-            if (!(hot.state & ENDED) && !(peer.state & ENDED)) degrade(DEGRADED_REUSED);
+        if (hot.flags_and_history_number & STARTED) {
+            if (!(hot.flags_and_history_number & ENDED) && !(peer.flags_and_history_number & ENDED)) degrade(DEGRADED_REUSED);
             give_up_positions();
         }
         start(lowest, segment);
-        hot.state &= u16(~(ENDED | ACKED));
+        hot.flags_and_history_number &= u16(~(ENDED | ACKED));
         clear_history();
         hot.acknowledged = 0;
         hot.window = 0;
@@ -436,16 +436,16 @@ struct Classifier {
     WEIR_FUNCTION void start(u64 lowest, const Segment &segment) const {
         cold.lowest_position = hot.next_position = lowest;
         cold.started_ns = segment.time_ns;
-        hot.state |= STARTED;
+        hot.flags_and_history_number |= STARTED;
     }
 
     WEIR_FUNCTION void give_up_positions() const {
-        if (TcpAnomaly *more = known_anomaly()) {
+        if (PoolEntry *more = existing_entry()) {
             more->missing_bytes += more->holes.missing_bytes();
             more->holes.count = 0;
         }
-        hot.state &= u16(~(SYN | STRAY));
-        cold.scale_and_flags |= SEVERAL;
+        hot.flags_and_history_number &= u16(~(SYN | LAST_OUT_OF_WINDOW));
+        cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
         clear_history();
     }
 
@@ -453,18 +453,18 @@ struct Classifier {
         u32 sequence = segment.sequence, payload = segment.payload_bytes;
         bool fin = segment.has(CONTROL_FIN);
         u32 next = u32(hot.next_position);
-        if ((hot.state & STARTED) && !fin) {
+        if ((hot.flags_and_history_number & STARTED) && !fin) {
             bool repeats_last = payload <= 1 && sequence == next - 1;
             bool may_probe = sequence == next || (repeats_last && cold.lowest_position < hot.next_position);
-            if (payload == 1 && may_probe && (peer.state & ZERO_WINDOW)) {
-                hot.state &= u16(~STRAY);
-                take(hot.next_position - repeats_last, segment, ZERO_WINDOW_PROBE);
+            if (payload == 1 && may_probe && (peer.flags_and_history_number & ZERO_WINDOW)) {
+                hot.flags_and_history_number &= u16(~LAST_OUT_OF_WINDOW);
+                account_positions(hot.next_position - repeats_last, segment, ZERO_WINDOW_PROBE);
                 return ZERO_WINDOW_PROBE;
             }
             if (repeats_last) return KEEP_ALIVE;
         }
         if (payload == 0 && !fin) return receive_acknowledgment(segment);
-        if (!(hot.state & STARTED)) {
+        if (!(hot.flags_and_history_number & STARTED)) {
             if (payload >= MAX_WINDOW) return OUT_OF_WINDOW;
             return start_mid_stream(segment);
         }
@@ -472,9 +472,9 @@ struct Classifier {
     }
 
     WEIR_FUNCTION SegmentClass receive_acknowledgment(const Segment &segment) const {
-        bool repeats = segment.has(CONTROL_ACK) && (hot.state & ACKED) && hot.acknowledged == segment.acknowledgment &&
+        bool repeats = segment.has(CONTROL_ACK) && (hot.flags_and_history_number & ACKED) && hot.acknowledged == segment.acknowledgment &&
                        hot.window == segment.window && segment.window != 0;
-        bool outstanding = (peer.state & STARTED) && is_after(u32(peer.next_position), segment.acknowledgment);
+        bool outstanding = (peer.flags_and_history_number & STARTED) && is_after(u32(peer.next_position), segment.acknowledgment);
         hot.window = u16(segment.window);
         return repeats && outstanding ? DUPLICATE_ACKNOWLEDGMENT : ACKNOWLEDGMENT;
     }
@@ -483,25 +483,25 @@ struct Classifier {
         u64 next = hot.next_position;
         u64 start = nearest_position(next, segment.sequence);
         u64 end = start + length;
-        bool before_syn = (hot.state & SYN) && start < cold.lowest_position;
+        bool before_syn = (hot.flags_and_history_number & SYN) && start < cold.lowest_position;
         if (before_syn || start + MAX_WINDOW <= next || next + MAX_WINDOW <= end) {
             return receive_out_of_window(segment, before_syn && end > cold.lowest_position);
         }
-        hot.state &= u16(~STRAY);
+        hot.flags_and_history_number &= u16(~LAST_OUT_OF_WINDOW);
         if (start >= next) {
-            take(start, segment, IN_ORDER);
+            account_positions(start, segment, IN_ORDER);
             return IN_ORDER;
         }
         u64 since_ns;
-        u64 positions_seen = seen(start, end, since_ns);
+        u64 positions_seen = compare_with_seen(start, end, since_ns);
         u64 age_ns = segment.time_ns > since_ns ? segment.time_ns - since_ns : 0;
         SegmentClass what = positions_seen > 0          ? RETRANSMISSION
                             : age_ns <= reordering_ns() ? OUT_OF_ORDER
                                                         : UNSEEN_RETRANSMISSION;
-        take(start, segment, what);
+        account_positions(start, segment, what);
         if (what == RETRANSMISSION) {
-            bool is_spurious = (peer.state & ACKED) && !is_after(u32(end), peer.acknowledged);
-            if (TcpAnomaly *more = anomaly()) {
+            bool is_spurious = (peer.flags_and_history_number & ACKED) && !is_after(u32(end), peer.acknowledged);
+            if (PoolEntry *more = entry()) {
                 more->partial_retransmissions += positions_seen < length;
                 more->spurious_retransmissions += is_spurious;
             }
@@ -509,21 +509,21 @@ struct Classifier {
         return what;
     }
 
-    WEIR_FUNCTION SegmentClass receive_out_of_window(const Segment &segment, bool belongs) const {
+    WEIR_FUNCTION SegmentClass receive_out_of_window(const Segment &segment, bool reaches_into_stream) const {
         bool agrees = false;
-        if (TcpAnomaly *more = known_anomaly()) {
-            i32 distance = i32(segment.sequence - more->stray_sequence);
+        if (PoolEntry *more = existing_entry()) {
+            i32 distance = i32(segment.sequence - more->out_of_window_sequence);
             u32 size = distance < 0 ? 0u - u32(distance) : u32(distance);
-            agrees = (hot.state & STRAY) && size < MAX_WINDOW;
+            agrees = (hot.flags_and_history_number & LAST_OUT_OF_WINDOW) && size < MAX_WINDOW;
         }
-        if (agrees && !belongs && segment.payload_bytes < MAX_WINDOW) {
+        if (agrees && !reaches_into_stream && segment.payload_bytes < MAX_WINDOW) {
             degrade(DEGRADED_JUMP);
             give_up_positions();
             return start_mid_stream(segment);
         }
-        if (TcpAnomaly *more = anomaly()) {
-            more->stray_sequence = segment.sequence;
-            hot.state |= STRAY;
+        if (PoolEntry *more = entry()) {
+            more->out_of_window_sequence = segment.sequence;
+            hot.flags_and_history_number |= LAST_OUT_OF_WINDOW;
         }
         return OUT_OF_WINDOW;
     }
@@ -531,7 +531,7 @@ struct Classifier {
     WEIR_FUNCTION SegmentClass start_mid_stream(const Segment &segment) const {
         u64 lowest = initial_position(segment.sequence);
         start(lowest, segment);
-        take(lowest, segment, IN_ORDER);
+        account_positions(lowest, segment, IN_ORDER);
         return IN_ORDER;
     }
 
@@ -540,11 +540,11 @@ struct Classifier {
         return own == 0 || other == 0 ? DEFAULT_REORDERING_NS : saturating_sum(own - 1, other - 1);
     }
 
-    WEIR_FUNCTION u64 seen(u64 start, u64 end, u64 &since_ns) const {
+    WEIR_FUNCTION u64 compare_with_seen(u64 start, u64 end, u64 &since_ns) const {
         u64 positions = overlap(start, end, cold.lowest_position, hot.next_position);
         bool found = false;
         since_ns = cold.started_ns;
-        if (TcpAnomaly *more = known_anomaly()) {
+        if (PoolEntry *more = existing_entry()) {
             for (u32 at = 0; at < more->holes.count; at++) {
                 Hole hole = more->holes.get(at);
                 u64 missing = overlap(start, end, hole.start, hole.end());
@@ -558,14 +558,14 @@ struct Classifier {
         return positions;
     }
 
-    WEIR_APART void take(u64 start, const Segment &segment, SegmentClass what) const {
+    WEIR_APART void account_positions(u64 start, const Segment &segment, SegmentClass what) const {
         u64 payload = segment.payload_bytes;
         u64 payload_end = start + payload;
         u64 since_ns;
-        u64 repeated = payload == 0 ? 0 : seen(start, payload_end, since_ns);
+        u64 repeated = payload == 0 ? 0 : compare_with_seen(start, payload_end, since_ns);
         hot.unique_bytes += payload - repeated;
         if (what != IN_ORDER && payload > 0) {
-            if (TcpAnomaly *more = anomaly()) {
+            if (PoolEntry *more = entry()) {
                 more->unique_bytes += payload - repeated;
                 more->retransmitted_bytes += repeated;
             }
@@ -576,16 +576,16 @@ struct Classifier {
     }
 
     WEIR_FUNCTION void take_fin(u64 position, u64 time_ns) const {
-        if (!(hot.state & FIN)) {
+        if (!(hot.flags_and_history_number & FIN)) {
             cold.fin_position = position;
             cold.fin_ns = time_ns;
         } else if (cold.fin_position != position) {
-            cold.scale_and_flags |= SEVERAL;
+            cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
         }
-        hot.state |= FIN | ENDED;
+        hot.flags_and_history_number |= FIN | ENDED;
         if (cold.fins < 255) {
             cold.fins++;
-        } else if (TcpAnomaly *more = anomaly()) {
+        } else if (PoolEntry *more = entry()) {
             more->fins++;
         }
     }
@@ -596,7 +596,7 @@ struct Classifier {
         if (start == next) return;
         if (start > next) {
             Hole hole{next, start - next, now_ns};
-            if (TcpAnomaly *more = anomaly()) {
+            if (PoolEntry *more = entry()) {
                 more->largest_hole_bytes = higher(more->largest_hole_bytes, hole.length);
                 more->holes.push(hole);
             }
@@ -605,7 +605,7 @@ struct Classifier {
             cold.lowest_position = lower(lowest, start);
             if (end < lowest) {
                 insert_lowest_hole(end, lowest);
-            } else if (TcpAnomaly *more = known_anomaly()) {
+            } else if (PoolEntry *more = existing_entry()) {
                 more->holes.fill(start, end);
             }
         }
@@ -613,11 +613,11 @@ struct Classifier {
     }
 
     WEIR_FUNCTION void insert_lowest_hole(u64 start, u64 end) const {
-        if (TcpAnomaly *more = anomaly()) more->holes.insert(0, Hole{start, end - start, cold.started_ns});
+        if (PoolEntry *more = entry()) more->holes.insert(0, Hole{start, end - start, cold.started_ns});
     }
 
     WEIR_FUNCTION void limit_holes() const {
-        TcpAnomaly *more = known_anomaly();
+        PoolEntry *more = existing_entry();
         if (more && more->holes.count > MAX_HOLES) {
             Hole hole = more->holes.remove(0);
             more->missing_bytes += hole.length;
@@ -627,12 +627,12 @@ struct Classifier {
 
     WEIR_FUNCTION void acknowledge(const Segment &segment) const {
         u32 number = segment.acknowledgment;
-        if (!(hot.state & ACKED)) {
+        if (!(hot.flags_and_history_number & ACKED)) {
             bool answers = (peer_cold.scale_and_flags & SYN_ACKED) != 0;
             if (!segment.has(CONTROL_SYN) && answers && cold.handshake_rtt_ns == 0) {
                 cold.handshake_rtt_ns = time_since_peer_syn(segment);
             }
-            hot.state |= ACKED;
+            hot.flags_and_history_number |= ACKED;
             hot.acknowledged = number;
         } else if (!is_after(hot.acknowledged, number)) {
             if (number - hot.acknowledged >= ACKNOWLEDGMENT_JUMP) clear_history();
@@ -642,35 +642,35 @@ struct Classifier {
 
     WEIR_FUNCTION u64 time_since_peer_syn(const Segment &answer) const {
         u32 number = answer.acknowledgment;
-        bool acknowledges = (peer.state & SYN) && is_after(number, u32(peer_cold.lowest_position) - 1) &&
+        bool acknowledges = (peer.flags_and_history_number & SYN) && is_after(number, u32(peer_cold.lowest_position) - 1) &&
                             !is_after(number, u32(peer.next_position));
         if (!acknowledges || answer.time_ns < peer_cold.last_syn_ns) return 0;
         return saturating_sum(answer.time_ns - peer_cold.last_syn_ns, 1);
     }
 
     WEIR_FUNCTION void degrade(u32 bit) const {
-        if (TcpAnomaly *more = anomaly()) more->degradation |= bit;
+        if (PoolEntry *more = entry()) more->degradation |= bit;
     }
 
-    WEIR_APART TcpAnomaly *anomaly() const {
-        if (hot.anomaly == 0) {
-            hot.anomaly = pool.allocate();
-            if (hot.anomaly == 0) cold.scale_and_flags |= POOL_FULL;
+    WEIR_APART PoolEntry *entry() const {
+        if (hot.entry_number == 0) {
+            hot.entry_number = pool.allocate();
+            if (hot.entry_number == 0) cold.scale_and_flags |= POOL_FULL;
         }
-        return known_anomaly();
+        return existing_entry();
     }
 
-    WEIR_FUNCTION TcpAnomaly *known_anomaly() const { return hot.anomaly ? pool.entries + (hot.anomaly - 1) : nullptr; }
+    WEIR_FUNCTION PoolEntry *existing_entry() const { return hot.entry_number ? pool.entries + (hot.entry_number - 1) : nullptr; }
 };
 
-// Connection::enter_segment.
-WEIR_APART void enter_segment(Connection &connection, u32 side, const Segment *segment, const AnomalyPool &pool) {
+// Connection::classify_segment.
+WEIR_APART void classify_segment(Connection &connection, u32 side, const Segment *segment, const AnomalyPool &pool) {
     u32 other = 1 - side;
-    Classifier{connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], pool}.enter(segment);
+    Classifier{connection.hot[side], connection.cold[side], connection.hot[other], connection.cold[other], pool}.classify_and_count(segment);
 }
 
 // Connection::has_ended.
 WEIR_FUNCTION inline bool has_ended(const Connection &connection) {
-    bool both = (connection.hot[0].state & connection.hot[1].state & FIN) != 0;
+    bool both = (connection.hot[0].flags_and_history_number & connection.hot[1].flags_and_history_number & FIN) != 0;
     return both || ((connection.cold[0].scale_and_flags | connection.cold[1].scale_and_flags) & RESET);
 }

@@ -97,7 +97,7 @@ struct KernelArguments {
     u32 *digit_counts, *runs, *touched, *anomalies, *counters;
     u64 *index;
     Entry *entries;
-    TcpAnomaly *pool;
+    PoolEntry *pool;
     // Free pool indices, and memory for gathered items.
     const u32 *free;
     u64 *out;
@@ -345,9 +345,9 @@ WEIR_FUNCTION inline void enter(const KernelArguments &arguments, const AnomalyP
     entry.last_ns = higher(entry.last_ns, segment.time_ns);
     entry.packets[side]++;
     if (is_unread) {
-        enter_segment(entry.connection, side, nullptr, pool);
-    } else if (!enter_fast(entry.connection.hot[side], segment)) {
-        enter_segment(entry.connection, side, &segment, pool);
+        classify_segment(entry.connection, side, nullptr, pool);
+    } else if (!classify_fast(entry.connection.hot[side], segment)) {
+        classify_segment(entry.connection, side, &segment, pool);
     }
 }
 
@@ -448,14 +448,14 @@ WEIR_FUNCTION inline void list_anomalies(const KernelArguments &arguments, u32 a
     u32 touched = arguments.counters[TOUCHED];
     u32 number = at < touched ? arguments.touched[at] : arguments.max_entries - 1 - (at - touched);
     for (u32 side = 0; side < 2; side++) {
-        u32 anomaly = arguments.entries[number].connection.hot[side].anomaly;
+        u32 anomaly = arguments.entries[number].connection.hot[side].entry_number;
         if (anomaly) arguments.anomalies[WEIR_ADD(&arguments.counters[LISTED_ANOMALIES], 1u)] = anomaly - 1;
     }
 }
 WEIR_THREADS(list_anomalies)
 
 WEIR_FUNCTION inline void gather_anomalies(const KernelArguments &arguments, u32 at) {
-    constexpr u32 WORDS = sizeof(TcpAnomaly) / 8;
+    constexpr u32 WORDS = sizeof(PoolEntry) / 8;
     u32 index = arguments.anomalies[arguments.first + at / WORDS];
     arguments.out[at] = reinterpret_cast<const u64 *>(arguments.pool + index)[at % WORDS];
 }

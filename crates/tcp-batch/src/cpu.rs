@@ -128,8 +128,8 @@ fn process_run<P: PackedPacket>(
         entry.last_ns = entry.last_ns.max(time_ns);
         let side = packet.key().1;
         entry.packets[side] += 1;
-        if !segment.as_ref().is_some_and(|segment| entry.connection.enter_segment_fast(side, segment)) {
-            entry.connection.enter_segment(side, segment.as_ref(), pool);
+        if !segment.as_ref().is_some_and(|segment| entry.connection.classify_segment_fast(side, segment)) {
+            entry.connection.classify_segment(side, segment.as_ref(), pool);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::packed::PackedIpv4;
 use crate::table::{Entry, Table};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Network;
-use weir_tcp::TcpAnomaly;
+use weir_tcp::PoolEntry;
 
 /// Threads of a block whose threads work alone.
 const THREADS: u32 = 128;
@@ -73,7 +73,7 @@ impl Offload {
             // Both sides of touched and of ended connections.
             anomalies: memory(4 * max_entries * 4)?,
             counters: memory(size_of::<BatchCounters>())?,
-            out: memory(2 * GATHERED * size_of::<TcpAnomaly>())?,
+            out: memory(2 * GATHERED * size_of::<PoolEntry>())?,
             free: memory(max_entries * 4)?,
             index: DeviceMemory::default(),
             entries: DeviceMemory::default(),
@@ -156,7 +156,7 @@ impl Offload {
             known_entries: table.entries.len() as u32,
             max_entries: (self.entries.length / size_of::<Entry>()) as u32,
             known_anomalies: table.pool.entries().len() as u32,
-            max_anomalies: (self.pool.length / size_of::<TcpAnomaly>()) as u32,
+            max_anomalies: (self.pool.length / size_of::<PoolEntry>()) as u32,
             free_count: free.len() as u32,
             sort_block: sort_block as u32,
             sort_blocks: batch.count.div_ceil(sort_block) as u32,
@@ -206,7 +206,7 @@ impl Offload {
         let listed = self.read_one::<BatchCounters>(self.counters)?.listed_anomalies as usize;
         let mut indices = vec![0_u32; listed];
         self.device.read(self.anomalies, 0, bytemuck::cast_slice_mut(&mut indices))?;
-        let mut anomalies = vec![TcpAnomaly::zeroed(); listed];
+        let mut anomalies = vec![PoolEntry::zeroed(); listed];
         self.gather(Kernel::GatherAnomalies, 2 * GATHERED, &mut anomalies)?;
 
         // From here on nothing fails.
@@ -242,7 +242,7 @@ impl Offload {
     /// Copies the whole table into larger memory if another batch may not fit. No batch is running.
     fn grow_table(&mut self, table: &Table) -> Result<(), DeviceError> {
         let entries = (table.entries.len() + self.max_entries) * size_of::<Entry>();
-        let pool = (table.pool.entries().len() + self.max_entries) * size_of::<TcpAnomaly>();
+        let pool = (table.pool.entries().len() + self.max_entries) * size_of::<PoolEntry>();
         let index = table.index.len().max((2 * (table.entries.len() + self.max_entries)).next_power_of_two()) * 8;
         if self.entries.length < entries || self.index.length < index {
             self.replace(|it| &mut it.entries, 2 * entries, table.entries.chunks().map(bytemuck::cast_slice))?;

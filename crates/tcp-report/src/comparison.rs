@@ -74,7 +74,7 @@ impl Comparison {
         if opens_connection(packet) && connection.has_ended() {
             connection.reset(&mut self.anomalies);
         }
-        let class = connection.enter(side, packet, &mut self.anomalies);
+        let class = connection.classify(side, packet, &mut self.anomalies);
         if packet.payload_bytes == 0 || !packet.flags.has(Flags::TCP) {
             return;
         }

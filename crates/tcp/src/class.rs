@@ -7,7 +7,7 @@
 pub enum SegmentClass {
     /// No whole TCP header: a later fragment, or cut by the capture.
     Unread = 0,
-    /// Duplicate made between sender and probe: the same packet with the same TTL.
+    /// Duplicate made between sender and capture point: the same packet with the same TTL.
     Duplicate = 1,
     /// Duplicate with another TTL: captured before and behind a router.
     RoutedDuplicate = 2,
@@ -33,7 +33,7 @@ pub enum SegmentClass {
     Retransmission = 12,
     /// Payload or FIN that fills a hole soon after the hole opened.
     OutOfOrder = 13,
-    /// Payload or FIN that fills a hole later: the original was lost before the probe.
+    /// Payload or FIN that fills a hole later: the original was lost before the capture point.
     UnseenRetransmission = 14,
 }
 

@@ -9,7 +9,7 @@ use crate::class::SegmentClass;
 use crate::event::SegmentEvent;
 use crate::history::{find_original, history_entry};
 use crate::holes::Hole;
-use crate::pool::{AnomalyPool, TcpAnomaly};
+use crate::pool::{AnomalyPool, PoolEntry};
 use crate::report::Degradation;
 use crate::rules::{
     ACKNOWLEDGMENT_JUMP, DEEP_HISTORY, DEFAULT_REORDERING_NS, HISTORY, LATE_AGE, LATE_AGE_DEEP, MAX_HOLES, MAX_WINDOW,
@@ -17,8 +17,8 @@ use crate::rules::{
 };
 use crate::segment::Segment;
 use crate::side::{
-    ACKED, ColdSide, DEEP, ENDED, FIN, HotSide, IN_ORDER_LIMIT, OPTIONS, POOL_FULL, RESET, SEVERAL, STARTED, STRAY,
-    SYN, SYN_ACKED, ZERO_WINDOW,
+    ACKED, ColdSide, ENDED, FIN, HAS_DEEP_HISTORY, HotSide, IN_ORDER_LIMIT, LAST_OUT_OF_WINDOW, OPTIONS, POOL_FULL,
+    RESET, SEVERAL_SYN_OR_FIN, STARTED, SYN, SYN_ACKED, ZERO_WINDOW,
 };
 use weir_packet::Packet;
 
@@ -32,10 +32,18 @@ pub(crate) struct Classifier<'a, O> {
     pub observer: O,
 }
 
+/// A range of positions compared with those seen so far.
+struct Overlap {
+    /// Positions of the range that were seen.
+    seen: u64,
+    /// Time since which its lowest hole is known; without one, at which the positions started.
+    missing_since_ns: u64,
+}
+
 impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     /// Classifies and counts a segment, or a packet without a whole TCP header.
-    pub fn enter(&mut self, segment: Option<&Segment>) -> SegmentClass {
-        self.spill();
+    pub fn classify_and_count(&mut self, segment: Option<&Segment>) -> SegmentClass {
+        self.move_in_order_count();
         let class = match segment {
             Some(segment) => self.classify(segment),
             None => {
@@ -47,12 +55,12 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         class
     }
 
-    /// Moves a counter that is about to overflow to the anomaly.
-    fn spill(&mut self) {
+    /// Moves the counter of segments in order to the pool entry before it overflows.
+    fn move_in_order_count(&mut self) {
         if self.hot.in_order >= IN_ORDER_LIMIT {
             let segments = u64::from(self.hot.in_order);
-            if let Some(anomaly) = self.anomaly() {
-                anomaly.classes[SegmentClass::InOrder as usize].segments += segments;
+            if let Some(entry) = self.entry() {
+                entry.classes[SegmentClass::InOrder as usize].segments += segments;
                 self.hot.in_order = 0;
             }
         }
@@ -75,8 +83,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             && *counter < u8::MAX
         {
             *counter += 1;
-        } else if let Some(anomaly) = self.anomaly() {
-            let count = &mut anomaly.classes[class as usize];
+        } else if let Some(entry) = self.entry() {
+            let count = &mut entry.classes[class as usize];
             count.segments += 1;
             count.bytes += u64::from(payload_bytes);
         }
@@ -90,7 +98,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return class;
         }
         let class = if segment.has(Packet::RST) {
-            self.hot.state |= ENDED;
+            self.hot.flags_and_history_number |= ENDED;
             self.cold.scale_and_flags |= RESET;
             SegmentClass::Reset
         } else if segment.has(Packet::SYN) {
@@ -105,8 +113,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             self.hot.set(ZERO_WINDOW, segment.window == 0);
             if segment.window == 0 {
                 (self.observer)(SegmentEvent::ZeroWindow);
-                if let Some(anomaly) = self.anomaly() {
-                    anomaly.zero_windows += 1;
+                if let Some(entry) = self.entry() {
+                    entry.zero_windows += 1;
                 }
             }
             if segment.has(Packet::ACK) {
@@ -123,8 +131,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return None;
         }
         let next = self.hot.history_number();
-        let (late_age, original) = if self.hot.has(DEEP) {
-            let history = &self.known_anomaly()?.history;
+        let (late_age, original) = if self.hot.has(HAS_DEEP_HISTORY) {
+            let history = &self.existing_entry()?.history;
             if !history.contains(segment.digest) {
                 return None;
             }
@@ -138,7 +146,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if age >= late_age {
             self.degrade(Degradation::DUPLICATES);
         }
-        if !self.hot.has(DEEP) {
+        if !self.hot.has(HAS_DEEP_HISTORY) {
             self.start_deep_history();
         }
         let same_ttl = original_ttl == segment.ttl;
@@ -147,28 +155,28 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
 
     fn start_deep_history(&mut self) {
         let (recent, next) = (self.hot.recent, self.hot.history_number());
-        if let Some(anomaly) = self.anomaly() {
-            anomaly.history.start(&recent, next);
-            self.hot.state |= DEEP;
+        if let Some(entry) = self.entry() {
+            entry.history.start(&recent, next);
+            self.hot.flags_and_history_number |= HAS_DEEP_HISTORY;
         }
     }
 
     fn remember(&mut self, segment: &Segment) {
         let number = self.hot.history_number();
         self.hot.remember(segment.digest, segment.ttl, segment.time_ns);
-        if self.hot.has(DEEP)
-            && let Some(anomaly) = self.known_anomaly()
+        if self.hot.has(HAS_DEEP_HISTORY)
+            && let Some(entry) = self.existing_entry()
         {
-            anomaly.history.set(number, history_entry(segment.digest, segment.ttl, segment.time_ns));
+            entry.history.set(number, history_entry(segment.digest, segment.ttl, segment.time_ns));
         }
     }
 
     fn clear_history(&mut self) {
         self.hot.recent = [0; HISTORY];
-        if self.hot.has(DEEP)
-            && let Some(anomaly) = self.known_anomaly()
+        if self.hot.has(HAS_DEEP_HISTORY)
+            && let Some(entry) = self.existing_entry()
         {
-            anomaly.history.clear();
+            entry.history.clear();
         }
     }
 
@@ -184,11 +192,11 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
         self.cold.last_syn_ns = segment.time_ns;
         let class = if is_known { SegmentClass::SynRetransmission } else { SegmentClass::Syn };
-        self.take(self.cold.lowest_position, segment, class);
+        self.account_positions(self.cold.lowest_position, segment, class);
         class
     }
 
-    /// Takes over a SYN with a new sequence number; `first` is the one after it.
+    /// Stores a SYN with a new sequence number; `first` is the sequence number after it.
     fn accept_syn(&mut self, segment: &Segment, first: u32) {
         // A SYN below the known positions was overtaken by the segments that follow it.
         let below = (self.cold.lowest_position as u32).wrapping_sub(first);
@@ -204,7 +212,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
         let has_ack = segment.has(Packet::ACK);
         let handshake_rtt_ns = if has_ack { self.time_since_peer_syn(segment) } else { 0 };
-        self.hot.state |= SYN | OPTIONS;
+        self.hot.flags_and_history_number |= SYN | OPTIONS;
         self.cold.syn_ns = segment.time_ns;
         self.cold.syn_window = segment.window;
         self.cold.maximum_segment_size = segment.maximum_segment_size;
@@ -213,7 +221,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         self.set_handshake_rtt(handshake_rtt_ns);
     }
 
-    /// Starts the positions of a new connection, perhaps between the same ports.
+    /// Starts new positions: for the first SYN of the side, or for a new connection between the same
+    /// ports.
     fn restart(&mut self, segment: &Segment, lowest: u64) {
         if self.hot.has(STARTED) {
             if !self.hot.has(ENDED) && !self.peer.has(ENDED) {
@@ -222,8 +231,9 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             self.give_up_positions();
         }
         self.start(lowest, segment);
-        self.hot.state &= !(ENDED | ACKED);
-        // The fast path relies on this: a segment that acknowledges more is no duplicate.
+        self.hot.flags_and_history_number &= !(ENDED | ACKED);
+        // The fast path does not search the history: it relies on a segment that acknowledges more
+        // than all remembered ones being no duplicate.
         self.clear_history();
         self.hot.acknowledged = 0;
         self.hot.window = 0;
@@ -233,16 +243,16 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         (self.observer)(SegmentEvent::PositionsStarted { lowest, restarted: self.hot.has(STARTED) });
         (self.cold.lowest_position, self.hot.next_position) = (lowest, lowest);
         self.cold.started_ns = segment.time_ns;
-        self.hot.state |= STARTED;
+        self.hot.flags_and_history_number |= STARTED;
     }
 
     fn give_up_positions(&mut self) {
-        if let Some(anomaly) = self.known_anomaly() {
-            anomaly.missing_bytes += anomaly.holes.missing_bytes();
-            anomaly.holes.clear();
+        if let Some(entry) = self.existing_entry() {
+            entry.missing_bytes += entry.holes.missing_bytes();
+            entry.holes.clear();
         }
-        self.hot.state &= !(SYN | STRAY);
-        self.cold.scale_and_flags |= SEVERAL;
+        self.hot.flags_and_history_number &= !(SYN | LAST_OUT_OF_WINDOW);
+        self.cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
         self.clear_history();
     }
 
@@ -254,8 +264,12 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             let repeats_last = payload_bytes <= 1 && sequence == next.wrapping_sub(1);
             let may_probe = sequence == next || repeats_last && self.cold.lowest_position < self.hot.next_position;
             if payload_bytes == 1 && may_probe && self.peer.has(ZERO_WINDOW) {
-                self.hot.state &= !STRAY;
-                self.take(self.hot.next_position - u64::from(repeats_last), segment, SegmentClass::ZeroWindowProbe);
+                self.hot.flags_and_history_number &= !LAST_OUT_OF_WINDOW;
+                self.account_positions(
+                    self.hot.next_position - u64::from(repeats_last),
+                    segment,
+                    SegmentClass::ZeroWindowProbe,
+                );
                 return SegmentClass::ZeroWindowProbe;
             }
             if repeats_last {
@@ -296,24 +310,24 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         let in_order = start >= next;
         let before_syn = !in_order && self.hot.has(SYN) && start < self.cold.lowest_position;
         if before_syn || start + MAX_WINDOW <= next || next + MAX_WINDOW <= end {
-            // A segment that reaches from before the SYN into the stream belongs to the stream.
-            let belongs = before_syn && end > self.cold.lowest_position;
-            return self.receive_out_of_window(segment, belongs);
+            // Such a segment belongs to the stream, although it starts before the SYN.
+            let reaches_into_stream = before_syn && end > self.cold.lowest_position;
+            return self.receive_out_of_window(segment, reaches_into_stream);
         }
-        self.hot.state &= !STRAY;
+        self.hot.flags_and_history_number &= !LAST_OUT_OF_WINDOW;
         if in_order {
-            self.take(start, segment, SegmentClass::InOrder);
+            self.account_positions(start, segment, SegmentClass::InOrder);
             return SegmentClass::InOrder;
         }
-        let (seen, since_ns) = self.seen(start, end, |_, _, _| {});
+        let Overlap { seen, missing_since_ns } = self.compare_with_seen(start, end, |_, _, _| {});
         let class = if seen > 0 {
             SegmentClass::Retransmission
-        } else if segment.time_ns.saturating_sub(since_ns) <= self.reordering_ns() {
+        } else if segment.time_ns.saturating_sub(missing_since_ns) <= self.reordering_ns() {
             SegmentClass::OutOfOrder
         } else {
             SegmentClass::UnseenRetransmission
         };
-        self.take(start, segment, class);
+        self.account_positions(start, segment, class);
         if class == SegmentClass::Retransmission {
             let is_partial = seen < length;
             let is_spurious = self.peer.has(ACKED) && !is_after(end as u32, self.peer.acknowledged);
@@ -323,28 +337,28 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             if is_spurious {
                 (self.observer)(SegmentEvent::SpuriousRetransmission);
             }
-            if let Some(anomaly) = self.anomaly() {
-                anomaly.partial_retransmissions += u64::from(is_partial);
-                anomaly.spurious_retransmissions += u64::from(is_spurious);
+            if let Some(entry) = self.entry() {
+                entry.partial_retransmissions += u64::from(is_partial);
+                entry.spurious_retransmissions += u64::from(is_spurious);
             }
         }
         class
     }
 
-    fn receive_out_of_window(&mut self, segment: &Segment, belongs: bool) -> SegmentClass {
+    fn receive_out_of_window(&mut self, segment: &Segment, reaches_into_stream: bool) -> SegmentClass {
         let sequence = segment.sequence;
         let is_near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < MAX_WINDOW as u32;
-        let was_stray = self.hot.has(STRAY);
-        let agrees = was_stray && self.known_anomaly().is_some_and(|anomaly| is_near(anomaly.stray_sequence));
-        if agrees && !belongs && u64::from(segment.payload_bytes) < MAX_WINDOW {
-            // Two segments in a row agree with each other: the stream went on without the probe.
+        let was_stray = self.hot.has(LAST_OUT_OF_WINDOW);
+        let agrees = was_stray && self.existing_entry().is_some_and(|entry| is_near(entry.out_of_window_sequence));
+        if agrees && !reaches_into_stream && u64::from(segment.payload_bytes) < MAX_WINDOW {
+            // Two segments in a row agree with each other: the capture missed a part of the stream.
             self.degrade(Degradation::JUMP);
             self.give_up_positions();
             return self.start_mid_stream(segment);
         }
-        if let Some(anomaly) = self.anomaly() {
-            anomaly.stray_sequence = sequence;
-            self.hot.state |= STRAY;
+        if let Some(entry) = self.entry() {
+            entry.out_of_window_sequence = sequence;
+            self.hot.flags_and_history_number |= LAST_OUT_OF_WINDOW;
         }
         SegmentClass::OutOfWindow
     }
@@ -353,7 +367,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn start_mid_stream(&mut self, segment: &Segment) -> SegmentClass {
         let lowest = initial_position(segment.sequence);
         self.start(lowest, segment);
-        self.take(lowest, segment, SegmentClass::InOrder);
+        self.account_positions(lowest, segment, SegmentClass::InOrder);
         SegmentClass::InOrder
     }
 
@@ -365,13 +379,12 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
     }
 
-    /// How many positions of a range were seen, and since when its lowest hole is known. Passes
-    /// each range that was seen to `each`.
-    fn seen(&mut self, start: u64, end: u64, each: impl Fn(&mut O, u64, u64)) -> (u64, u64) {
+    /// Compares a range with the positions seen so far. Passes each part that was seen to `each`.
+    fn compare_with_seen(&mut self, start: u64, end: u64, each: impl Fn(&mut O, u64, u64)) -> Overlap {
         let mut seen = overlap(start, end, self.cold.lowest_position, self.hot.next_position);
         let mut since_ns = None;
         let mut from = start.max(self.cold.lowest_position);
-        if let Some(index) = self.hot.anomaly.checked_sub(1) {
+        if let Some(index) = self.hot.entry_number.checked_sub(1) {
             for hole in self.pool.entry(index).holes.iter() {
                 let missing = overlap(start, end, hole.start, hole.end());
                 seen -= missing;
@@ -388,26 +401,26 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if from < to {
             each(&mut self.observer, from, to);
         }
-        (seen, since_ns.unwrap_or(self.cold.started_ns))
+        Overlap { seen, missing_since_ns: since_ns.unwrap_or(self.cold.started_ns) }
     }
 
-    /// Marks payload and FIN as seen, and counts the payload.
-    fn take(&mut self, start: u64, segment: &Segment, class: SegmentClass) {
+    /// Marks the positions of payload and FIN as seen, and counts the payload.
+    fn account_positions(&mut self, start: u64, segment: &Segment, class: SegmentClass) {
         let payload = u64::from(segment.payload_bytes);
         let payload_end = start + payload;
         let repeated = if payload == 0 || class == SegmentClass::InOrder {
             0
         } else {
             let report = |observer: &mut O, start, end| observer(SegmentEvent::Repeated { start, end });
-            self.seen(start, payload_end, report).0
+            self.compare_with_seen(start, payload_end, report).seen
         };
         self.hot.unique_bytes += payload - repeated;
         if class != SegmentClass::InOrder
             && payload > 0
-            && let Some(anomaly) = self.anomaly()
+            && let Some(entry) = self.entry()
         {
-            anomaly.unique_bytes += payload - repeated;
-            anomaly.retransmitted_bytes += repeated;
+            entry.unique_bytes += payload - repeated;
+            entry.retransmitted_bytes += repeated;
         }
         let fin = segment.has(Packet::FIN);
         if payload > 0 || fin {
@@ -423,13 +436,13 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             self.cold.fin_position = position;
             self.cold.fin_ns = time_ns;
         } else if self.cold.fin_position != position {
-            self.cold.scale_and_flags |= SEVERAL;
+            self.cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
         }
-        self.hot.state |= FIN | ENDED;
+        self.hot.flags_and_history_number |= FIN | ENDED;
         if self.cold.fins < u8::MAX {
             self.cold.fins += 1;
-        } else if let Some(anomaly) = self.anomaly() {
-            anomaly.fins += 1;
+        } else if let Some(entry) = self.entry() {
+            entry.fins += 1;
         }
     }
 
@@ -443,16 +456,16 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if start > next {
             (self.observer)(SegmentEvent::HoleOpened { start: next, end: start });
             let hole = Hole { start: next, length: (start - next) as u32, since_ns: now_ns };
-            if let Some(anomaly) = self.anomaly() {
-                anomaly.largest_hole_bytes = anomaly.largest_hole_bytes.max(hole.length.into());
-                anomaly.holes.push(hole);
+            if let Some(entry) = self.entry() {
+                entry.largest_hole_bytes = entry.largest_hole_bytes.max(hole.length.into());
+                entry.holes.push(hole);
             }
         } else {
             let lowest = self.cold.lowest_position;
             self.cold.lowest_position = lowest.min(start);
             if end < lowest {
                 self.insert_lowest_hole(end, lowest);
-            } else if let Some(index) = self.hot.anomaly.checked_sub(1) {
+            } else if let Some(index) = self.hot.entry_number.checked_sub(1) {
                 let observer = &mut self.observer;
                 let report = |start, end| observer(SegmentEvent::HoleFilled { start, end });
                 self.pool.entry_mut(index).holes.fill(start, end, report);
@@ -465,19 +478,19 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn insert_lowest_hole(&mut self, start: u64, end: u64) {
         (self.observer)(SegmentEvent::HoleOpened { start, end });
         let hole = Hole { start, length: (end - start) as u32, since_ns: self.cold.started_ns };
-        if let Some(anomaly) = self.anomaly() {
-            anomaly.holes.insert(0, hole);
+        if let Some(entry) = self.entry() {
+            entry.holes.insert(0, hole);
         }
     }
 
     /// Gives up the lowest hole if there are more than [`MAX_HOLES`]. It counts as seen from now
     /// on.
     fn limit_holes(&mut self) {
-        if let Some(anomaly) = self.known_anomaly()
-            && anomaly.holes.len() > MAX_HOLES
+        if let Some(entry) = self.existing_entry()
+            && entry.holes.len() > MAX_HOLES
         {
-            let hole = anomaly.holes.remove(0);
-            anomaly.missing_bytes += u64::from(hole.length);
+            let hole = entry.holes.remove(0);
+            entry.missing_bytes += u64::from(hole.length);
             (self.observer)(SegmentEvent::HoleGivenUp { start: hole.start, end: hole.end() });
             self.degrade(Degradation::HOLES);
         }
@@ -489,7 +502,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             if !segment.has(Packet::SYN) && self.peer_cold.has(SYN_ACKED) && self.cold.handshake_rtt_ns == 0 {
                 self.set_handshake_rtt(self.time_since_peer_syn(segment));
             }
-            self.hot.state |= ACKED;
+            self.hot.flags_and_history_number |= ACKED;
             self.hot.acknowledged = number;
         } else if !is_after(self.hot.acknowledged, number) {
             if number.wrapping_sub(self.hot.acknowledged) >= ACKNOWLEDGMENT_JUMP {
@@ -500,9 +513,9 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     }
 
     /// Sets the round-trip time, which is given plus 1, or 0.
-    fn set_handshake_rtt(&mut self, plus_1: u64) {
-        self.cold.handshake_rtt_ns = plus_1;
-        if let Some(rtt_ns) = plus_1.checked_sub(1) {
+    fn set_handshake_rtt(&mut self, rtt_ns_plus_1: u64) {
+        self.cold.handshake_rtt_ns = rtt_ns_plus_1;
+        if let Some(rtt_ns) = rtt_ns_plus_1.checked_sub(1) {
             (self.observer)(SegmentEvent::HandshakeAnswered { rtt_ns });
         }
     }
@@ -519,25 +532,25 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
 
     fn degrade(&mut self, bit: u8) {
         (self.observer)(SegmentEvent::Degraded(bit));
-        if let Some(anomaly) = self.anomaly() {
-            anomaly.degradation |= bit;
+        if let Some(entry) = self.entry() {
+            entry.degradation |= bit;
         }
     }
 
-    /// The anomaly of the side, allocated now if it has none; `None` if the pool is full.
-    fn anomaly(&mut self) -> Option<&mut TcpAnomaly> {
-        if self.hot.anomaly == 0 {
+    /// The pool entry of the side, allocated now if it has none; `None` if the pool is full.
+    fn entry(&mut self) -> Option<&mut PoolEntry> {
+        if self.hot.entry_number == 0 {
             match self.pool.allocate() {
-                Some(index) => self.hot.anomaly = index + 1,
+                Some(index) => self.hot.entry_number = index + 1,
                 None => self.cold.scale_and_flags |= POOL_FULL,
             }
         }
-        self.known_anomaly()
+        self.existing_entry()
     }
 
-    /// The anomaly of the side, if it has one.
-    fn known_anomaly(&mut self) -> Option<&mut TcpAnomaly> {
-        self.hot.anomaly.checked_sub(1).map(|index| self.pool.entry_mut(index))
+    /// The pool entry of the side, if it has one.
+    fn existing_entry(&mut self) -> Option<&mut PoolEntry> {
+        self.hot.entry_number.checked_sub(1).map(|index| self.pool.entry_mut(index))
     }
 }
 

@@ -7,18 +7,22 @@
 //! hot 0, 1    per side: positions, acknowledgments, digests of the last four segments
 //! cold 0, 1   per side: SYN, FIN, the round trip of the handshake
 //! ```
-//! [`Connection::enter_fast`] takes a segment that only brings the next octets or only acknowledges
-//! more. [`Connection::enter`] takes any packet. Holes, counters of anomalies and a longer history
-//! are in an [`AnomalyPool`]. The tests compare the results with the slow reference in `testkit`.
+//! [`Connection::classify_fast`] takes a segment that only brings the next octets or only
+//! acknowledges more. [`Connection::classify`] takes any packet. Holes, counters of anomalies and a
+//! longer history are in an [`AnomalyPool`]. The tests compare the results with the slow reference
+//! in `testkit`.
 
 use crate::class::{SegmentClass, SegmentCount};
 use crate::classifier::Classifier;
 use crate::event::SegmentEvent;
-use crate::pool::{AnomalyPool, TcpAnomalies, TcpAnomaly};
+use crate::pool::{AnomalyPool, DetachedEntries, PoolEntry};
 use crate::report::{Degradation, TcpReport};
 use crate::rules::{is_unfragmented_segment, nearest_position};
 use crate::segment::{CONTROL, Segment, digest};
-use crate::side::{ColdSide, DEEP, FIN, HotSide, OPTIONS, POOL_FULL, RESET, SEVERAL, STARTED, STRAY, SYN};
+use crate::side::{
+    ColdSide, FIN, HAS_DEEP_HISTORY, HotSide, LAST_OUT_OF_WINDOW, OPTIONS, POOL_FULL, RESET, SEVERAL_SYN_OR_FIN,
+    STARTED, SYN,
+};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Packet;
 
@@ -36,17 +40,17 @@ impl Connection {
     /// A connection without packets.
     pub const NEW: Self = Self { hot: [HotSide::NEW; 2], cold: [ColdSide::NEW; 2] };
 
-    /// The cache line of a side that [`Connection::enter_fast`] touches, to prefetch it.
+    /// The cache line of a side that [`Connection::classify_fast`] touches, to prefetch it.
     #[inline(always)]
     pub fn hot_line(&self, side: usize) -> &impl Sized {
         &self.hot[side & 1]
     }
 
-    /// Enters a packet that only brings the next octets of its side or only acknowledges more than
-    /// before. Returns false and changes nothing for any other packet, and for one of these in
-    /// 2^31: that one is for [`Connection::enter`].
+    /// Classifies and counts a packet that only brings the next octets of its side or only
+    /// acknowledges more than before. Returns false and changes nothing for any other packet, and
+    /// when the counter of segments in order is full: [`Connection::classify`] takes these.
     #[inline(always)]
-    pub fn enter_fast(&mut self, side: usize, packet: &Packet, pool: &AnomalyPool) -> bool {
+    pub fn classify_fast(&mut self, side: usize, packet: &Packet, pool: &AnomalyPool) -> bool {
         let segment = Segment {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
@@ -57,26 +61,27 @@ impl Connection {
             ttl: packet.ttl,
             ..Segment::default()
         };
-        is_unfragmented_segment(packet) && self.hot[side & 1].enter_fast(&segment, || digest(packet, &pool.digest_key))
+        is_unfragmented_segment(packet)
+            && self.hot[side & 1].classify_fast(&segment, || digest(packet, &pool.digest_key))
     }
 
-    /// Like [`Connection::enter_fast`], with a segment.
+    /// Like [`Connection::classify_fast`], with a segment.
     #[inline(always)]
-    pub fn enter_segment_fast(&mut self, side: usize, segment: &Segment) -> bool {
-        self.hot[side & 1].enter_fast(segment, || segment.digest)
+    pub fn classify_segment_fast(&mut self, side: usize, segment: &Segment) -> bool {
+        self.hot[side & 1].classify_fast(segment, || segment.digest)
     }
 
-    /// Enters a packet of a side (0 or 1) and returns its class.
-    pub fn enter(&mut self, side: usize, packet: &Packet, pool: &mut AnomalyPool) -> SegmentClass {
-        self.enter_segment(side, Segment::from_packet(packet, &pool.digest_key).as_ref(), pool)
+    /// Classifies and counts a packet of a side (0 or 1).
+    pub fn classify(&mut self, side: usize, packet: &Packet, pool: &mut AnomalyPool) -> SegmentClass {
+        self.classify_segment(side, Segment::from_packet(packet, &pool.digest_key).as_ref(), pool)
     }
 
-    /// Enters a segment, or `None` for a packet without a whole TCP header, and returns its class.
-    pub fn enter_segment(&mut self, side: usize, segment: Option<&Segment>, pool: &mut AnomalyPool) -> SegmentClass {
-        self.classifier(side, pool, |_| {}).enter(segment)
+    /// Like [`Connection::classify`], with a segment; `None`: a packet without a whole TCP header.
+    pub fn classify_segment(&mut self, side: usize, segment: Option<&Segment>, pool: &mut AnomalyPool) -> SegmentClass {
+        self.classifier(side, pool, |_| {}).classify_and_count(segment)
     }
 
-    /// Like [`Connection::enter`], and passes every decision about the packet to `observer`.
+    /// Like [`Connection::classify`], and passes every decision about the packet to `observer`.
     ///
     /// ```
     /// use weir_packet::{Flags, Packet};
@@ -91,19 +96,19 @@ impl Connection {
     ///     flags: Flags(Flags::TCP),
     ///     ..Packet::default()
     /// };
-    /// connection.enter(0, &segment(1000, 100), &mut pool);
+    /// connection.classify(0, &segment(1000, 100), &mut pool);
     /// let first = connection.position(0, 1000).expect("positions are known");
     ///
     /// // Octets 50 to 99 again, and 100 new ones.
     /// let mut events = Vec::new();
-    /// let class = connection.enter_observed(0, &segment(1050, 150), &mut pool, |event| events.push(event));
+    /// let class = connection.classify_observed(0, &segment(1050, 150), &mut pool, |event| events.push(event));
     /// assert_eq!(class, SegmentClass::Retransmission);
     /// assert!(events.contains(&SegmentEvent::Repeated { start: first + 50, end: first + 100 }));
     /// assert!(events.contains(&SegmentEvent::PartialRetransmission));
     /// assert_eq!(connection.report(0, 2, &pool).unique_bytes, 200);
     /// # Ok::<(), std::collections::TryReserveError>(())
     /// ```
-    pub fn enter_observed(
+    pub fn classify_observed(
         &mut self,
         side: usize,
         packet: &Packet,
@@ -111,7 +116,7 @@ impl Connection {
         observer: impl FnMut(SegmentEvent),
     ) -> SegmentClass {
         let segment = Segment::from_packet(packet, &pool.digest_key);
-        self.classifier(side, pool, observer).enter(segment.as_ref())
+        self.classifier(side, pool, observer).classify_and_count(segment.as_ref())
     }
 
     fn classifier<'a, O>(&'a mut self, side: usize, pool: &'a mut AnomalyPool, observer: O) -> Classifier<'a, O> {
@@ -145,19 +150,19 @@ impl Connection {
     /// Writes the report of one side into an empty one.
     #[inline]
     pub fn write_report(&self, side: usize, packets: u64, pool: &AnomalyPool, report: &mut TcpReport) {
-        let anomaly = self.hot[side & 1].anomaly.checked_sub(1).map(|index| pool.entry(index));
-        self.write(side, packets, anomaly, report);
+        let entry = self.hot[side & 1].entry_number.checked_sub(1).map(|index| pool.entry(index));
+        self.write(side, packets, entry, report);
     }
 
     /// Report of a connection whose anomalies were detached from its pool.
-    pub fn report_detached(&self, side: usize, packets: u64, anomalies: &TcpAnomalies) -> TcpReport {
+    pub fn report_detached(&self, side: usize, packets: u64, anomalies: &DetachedEntries) -> TcpReport {
         let mut report = TcpReport::EMPTY;
         self.write(side, packets, anomalies.0[side & 1].as_deref(), &mut report);
         report
     }
 
     #[inline(always)]
-    fn write(&self, side: usize, packets: u64, anomaly: Option<&TcpAnomaly>, report: &mut TcpReport) {
+    fn write(&self, side: usize, packets: u64, entry: Option<&PoolEntry>, report: &mut TcpReport) {
         let (hot, cold) = (&self.hot[side & 1], &self.cold[side & 1]);
         report.unique_bytes = hot.unique_bytes;
         report.fins = cold.fins.into();
@@ -166,8 +171,8 @@ impl Connection {
         report.classes[SegmentClass::InOrder as usize] =
             SegmentCount { segments: hot.in_order.into(), bytes: hot.unique_bytes };
         let mut others = u64::from(hot.in_order) + u64::from(cold.syns) + u64::from(cold.resets);
-        if let Some(anomaly) = anomaly {
-            others += anomaly.add_to(report);
+        if let Some(entry) = entry {
+            others += entry.add_to(report);
         }
         // All other packets are acknowledgments.
         report.classes[SegmentClass::Acknowledgment as usize].segments = packets - others;
@@ -180,7 +185,7 @@ impl Connection {
             report.window_scale = (cold.scale_and_flags & 0xf).checked_sub(1);
         }
         report.handshake_rtt_ns = cold.handshake_rtt_ns.checked_sub(1);
-        if hot.state & (SYN | FIN) == SYN | FIN && !cold.has(SEVERAL) {
+        if hot.flags_and_history_number & (SYN | FIN) == SYN | FIN && !cold.has(SEVERAL_SYN_OR_FIN) {
             report.size_by_sequence_bytes = cold.fin_position.checked_sub(cold.lowest_position);
             report.duration_by_sequence_ns = cold.fin_ns.checked_sub(cold.syn_ns);
         }
@@ -191,32 +196,32 @@ impl Connection {
         for (hot, cold) in self.hot.iter_mut().zip(&mut self.cold) {
             (hot.unique_bytes, hot.in_order) = (0, 0);
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
-            if hot.anomaly > 0 {
-                let anomaly = pool.entry_mut(hot.anomaly - 1);
-                if anomaly.holes.len() == 0 && !hot.has(STRAY | DEEP) {
-                    pool.release(hot.anomaly - 1);
-                    hot.anomaly = 0;
+            if hot.entry_number > 0 {
+                let entry = pool.entry_mut(hot.entry_number - 1);
+                if entry.holes.len() == 0 && !hot.has(LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY) {
+                    pool.release(hot.entry_number - 1);
+                    hot.entry_number = 0;
                 } else {
-                    anomaly.reset_counters();
+                    entry.reset_counters();
                 }
             }
         }
     }
 
     /// Indices of the pool entries of both sides.
-    pub fn anomaly_indices(&self) -> [Option<u32>; 2] {
-        [self.hot[0].anomaly.checked_sub(1), self.hot[1].anomaly.checked_sub(1)]
+    pub fn entry_indices(&self) -> [Option<u32>; 2] {
+        [self.hot[0].entry_number.checked_sub(1), self.hot[1].entry_number.checked_sub(1)]
     }
 
-    /// Moves the anomalies of both sides out of their pool. Until [`Connection::attach_anomalies`],
+    /// Moves the anomalies of both sides out of their pool. Until [`Connection::attach_entries`],
     /// only [`Connection::report_detached`] gives complete reports.
-    pub fn detach_anomalies(&mut self, pool: &mut AnomalyPool) -> TcpAnomalies {
-        let mut anomalies = TcpAnomalies::default();
-        for (hot, anomaly) in self.hot.iter_mut().zip(&mut anomalies.0) {
-            if let Some(index) = hot.anomaly.checked_sub(1) {
-                *anomaly = Some(Box::new(*pool.entry(index)));
+    pub fn detach_entries(&mut self, pool: &mut AnomalyPool) -> DetachedEntries {
+        let mut anomalies = DetachedEntries::default();
+        for (hot, entry) in self.hot.iter_mut().zip(&mut anomalies.0) {
+            if let Some(index) = hot.entry_number.checked_sub(1) {
+                *entry = Some(Box::new(*pool.entry(index)));
                 pool.release(index);
-                hot.anomaly = 0;
+                hot.entry_number = 0;
             }
         }
         anomalies
@@ -224,18 +229,18 @@ impl Connection {
 
     /// Moves detached anomalies into another pool of this process. If the pool is full they are
     /// lost, and the report is marked [`Degradation::POOL_FULL`].
-    pub fn attach_anomalies(&mut self, anomalies: TcpAnomalies, pool: &mut AnomalyPool) {
-        for ((hot, cold), anomaly) in self.hot.iter_mut().zip(&mut self.cold).zip(anomalies.0) {
-            let Some(anomaly) = anomaly else { continue };
+    pub fn attach_entries(&mut self, anomalies: DetachedEntries, pool: &mut AnomalyPool) {
+        for ((hot, cold), entry) in self.hot.iter_mut().zip(&mut self.cold).zip(anomalies.0) {
+            let Some(entry) = entry else { continue };
             match pool.allocate() {
                 Some(index) => {
-                    *pool.entry_mut(index) = *anomaly;
-                    hot.anomaly = index + 1;
+                    *pool.entry_mut(index) = *entry;
+                    hot.entry_number = index + 1;
                 }
                 None => {
                     cold.scale_and_flags |= POOL_FULL;
-                    // These flags need an anomaly.
-                    hot.state &= !(STRAY | DEEP);
+                    // These flags need an entry.
+                    hot.flags_and_history_number &= !(LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY);
                 }
             }
         }
@@ -244,8 +249,8 @@ impl Connection {
     /// Makes it a connection without packets and releases its pool entries.
     pub fn reset(&mut self, pool: &mut AnomalyPool) {
         for hot in &self.hot {
-            if hot.anomaly > 0 {
-                pool.release(hot.anomaly - 1);
+            if hot.entry_number > 0 {
+                pool.release(hot.entry_number - 1);
             }
         }
         *self = Self::NEW;
@@ -270,7 +275,7 @@ mod tests {
             identification: 1,
             ..Packet::default()
         };
-        connection.enter(0, &packet, &mut pool);
+        connection.classify(0, &packet, &mut pool);
         for (in_order, packets) in
             [(IN_ORDER_LIMIT - 1, 1_u64 << 31), (IN_ORDER_LIMIT - 1, 1 << 32), (IN_ORDER_LIMIT - 1, 3 << 31)]
         {
@@ -278,9 +283,9 @@ mod tests {
             for is_fast in [true, false] {
                 packet.sequence += 10;
                 packet.identification += 1;
-                assert_eq!(connection.enter_fast(0, &packet, &pool), is_fast);
+                assert_eq!(connection.classify_fast(0, &packet, &pool), is_fast);
                 if !is_fast {
-                    assert_eq!(connection.enter(0, &packet, &mut pool), SegmentClass::InOrder);
+                    assert_eq!(connection.classify(0, &packet, &mut pool), SegmentClass::InOrder);
                 }
             }
             let report = connection.report(0, packets + 1, &pool);
@@ -301,7 +306,7 @@ mod tests {
             ..Packet::default()
         };
         for sequence in [0, 20, 20] {
-            connection.enter(0, &Packet { sequence, ..packet }, pool);
+            connection.classify(0, &Packet { sequence, ..packet }, pool);
         }
         (connection, Packet { sequence: 10, ..packet })
     }
@@ -313,13 +318,13 @@ mod tests {
         let (mut moved, _) = connection_with_hole(&mut one);
         // Another connection uses the pool, so that the indices differ.
         connection_with_hole(&mut other);
-        let anomalies = moved.detach_anomalies(&mut one);
-        assert_eq!((one.used(), moved.anomaly_indices()), (0, [None; 2]));
+        let anomalies = moved.detach_entries(&mut one);
+        assert_eq!((one.used(), moved.entry_indices()), (0, [None; 2]));
         assert_eq!(moved.report_detached(0, 3, &anomalies), stayed.report(0, 3, &pool_of_stayed));
-        moved.attach_anomalies(anomalies, &mut other);
-        assert_eq!((other.used(), moved.anomaly_indices()), (2, [Some(1), None]));
-        stayed.enter(0, &missing, &mut pool_of_stayed);
-        moved.enter(0, &missing, &mut other);
+        moved.attach_entries(anomalies, &mut other);
+        assert_eq!((other.used(), moved.entry_indices()), (2, [Some(1), None]));
+        stayed.classify(0, &missing, &mut pool_of_stayed);
+        moved.classify(0, &missing, &mut other);
         assert_eq!(moved.report(0, 4, &other), stayed.report(0, 4, &pool_of_stayed));
         moved.reset(&mut other);
         assert_eq!(other.used(), 1);
@@ -329,9 +334,9 @@ mod tests {
     fn a_connection_that_moves_to_a_full_pool_says_so() {
         let [mut one, mut full] = [AnomalyPool::new(1).unwrap(), AnomalyPool::new(0).unwrap()];
         let (mut moved, missing) = connection_with_hole(&mut one);
-        let anomalies = moved.detach_anomalies(&mut one);
-        moved.attach_anomalies(anomalies, &mut full);
-        moved.enter(0, &missing, &mut full);
+        let anomalies = moved.detach_entries(&mut one);
+        moved.attach_entries(anomalies, &mut full);
+        moved.classify(0, &missing, &mut full);
         let report = moved.report(0, 4, &full);
         assert_eq!((report.degradation.0, report.segments()), (Degradation::POOL_FULL, 4));
     }

@@ -3,8 +3,8 @@
 /// A decision about one segment. Positions are sequence numbers continued to 64 bits; of a range,
 /// `end` is the position after the last.
 ///
-/// Events of one segment come in the order of the decisions. [`crate::Connection::enter_observed`]
-/// reports them.
+/// Events of one segment come in the order of the decisions.
+/// [`crate::Connection::classify_observed`] reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentEvent {
     /// The segment is a duplicate. Its original has this TTL and is the `age`th last remembered

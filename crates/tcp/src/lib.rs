@@ -23,7 +23,7 @@ pub use class::{SegmentClass, SegmentCount};
 pub use compact_report::CompactReport;
 pub use connection::Connection;
 pub use event::SegmentEvent;
-pub use pool::{AnomalyPool, TcpAnomalies, TcpAnomaly};
+pub use pool::{AnomalyPool, DetachedEntries, PoolEntry};
 pub use report::{Degradation, TcpReport};
 pub use rules::MAX_HOLES;
 pub use segment::{DigestKey, Segment};

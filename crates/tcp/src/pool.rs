@@ -8,22 +8,22 @@ use crate::segment::DigestKey;
 use bytemuck::{Pod, Zeroable};
 use std::collections::TryReserveError;
 
-/// A pool of [`TcpAnomaly`] entries, one for each direction with anomalies. The system provides
+/// A pool of [`PoolEntry`]s, one for each direction with anomalies. The system provides
 /// memory only for entries that were used.
 #[derive(Debug)]
 pub struct AnomalyPool {
-    entries: Vec<TcpAnomaly>,
+    entries: Vec<PoolEntry>,
     /// Indices of entries that were used and are free.
     free: Vec<u32>,
     capacity: usize,
-    /// Stored here because [`crate::Connection::enter_fast`] needs it, too.
+    /// Stored here because [`crate::Connection::classify_fast`] needs it, too.
     pub(crate) digest_key: DigestKey,
 }
 
 /// State of a direction with anomalies, beyond that in the [`crate::Connection`]: 1488 bytes.
 #[derive(Clone, Copy, Debug, Zeroable, Pod)]
 #[repr(C)]
-pub struct TcpAnomaly {
+pub struct PoolEntry {
     /// By number of [`SegmentClass`]; for some classes only what the connection cannot hold.
     pub(crate) classes: [SegmentCount; SegmentClass::COUNT],
     pub(crate) retransmitted_bytes: u64,
@@ -37,7 +37,7 @@ pub struct TcpAnomaly {
     /// Octets in holes that are no longer recorded.
     pub(crate) missing_bytes: u64,
     /// Sequence number of the last segment out of window.
-    pub(crate) stray_sequence: u32,
+    pub(crate) out_of_window_sequence: u32,
     pub(crate) degradation: u8,
     unused: [u8; 3],
     pub(crate) holes: Holes,
@@ -47,7 +47,7 @@ pub struct TcpAnomaly {
 
 /// Anomaly state of both sides of a connection that has left its pool.
 #[derive(Debug, Default)]
-pub struct TcpAnomalies(pub(crate) [Option<Box<TcpAnomaly>>; 2]);
+pub struct DetachedEntries(pub(crate) [Option<Box<PoolEntry>>; 2]);
 
 impl Default for AnomalyPool {
     fn default() -> Self {
@@ -70,7 +70,7 @@ impl AnomalyPool {
 
     /// Bytes of address space that a pool of a capacity takes.
     pub fn size_bytes_for(capacity: usize) -> usize {
-        capacity * (size_of::<TcpAnomaly>() + size_of::<u32>())
+        capacity * (size_of::<PoolEntry>() + size_of::<u32>())
     }
 
     /// Bytes of address space that this pool takes.
@@ -105,7 +105,7 @@ impl AnomalyPool {
     }
 
     /// All entries by index, including free ones. A device keeps a copy of them.
-    pub fn entries(&self) -> &[TcpAnomaly] {
+    pub fn entries(&self) -> &[PoolEntry] {
         &self.entries
     }
 
@@ -119,13 +119,13 @@ impl AnomalyPool {
     pub fn mirror_allocations(&mut self, count: usize) {
         let reused = count.min(self.free.len());
         self.free.truncate(self.free.len() - reused);
-        self.entries.resize(self.entries.len() + count - reused, TcpAnomaly::EMPTY);
+        self.entries.resize(self.entries.len() + count - reused, PoolEntry::EMPTY);
         self.capacity = self.capacity.max(self.entries.len());
     }
 
     /// Replaces an entry by its copy on a device.
-    pub fn mirror_entry(&mut self, index: u32, anomaly: &TcpAnomaly) {
-        self.entries[index as usize] = *anomaly;
+    pub fn mirror_entry(&mut self, index: u32, entry: &PoolEntry) {
+        self.entries[index as usize] = *entry;
     }
 
     /// Allocates an empty entry; `None` if the pool is full.
@@ -136,7 +136,7 @@ impl AnomalyPool {
         }
         let index = self.entries.len();
         (index < self.capacity).then(|| {
-            self.entries.push(TcpAnomaly::EMPTY);
+            self.entries.push(PoolEntry::EMPTY);
             index as u32
         })
     }
@@ -145,16 +145,16 @@ impl AnomalyPool {
         self.free.push(index);
     }
 
-    pub(crate) fn entry(&self, index: u32) -> &TcpAnomaly {
+    pub(crate) fn entry(&self, index: u32) -> &PoolEntry {
         &self.entries[index as usize]
     }
 
-    pub(crate) fn entry_mut(&mut self, index: u32) -> &mut TcpAnomaly {
+    pub(crate) fn entry_mut(&mut self, index: u32) -> &mut PoolEntry {
         &mut self.entries[index as usize]
     }
 }
 
-impl TcpAnomaly {
+impl PoolEntry {
     const EMPTY: Self = Self {
         classes: [SegmentCount { segments: 0, bytes: 0 }; SegmentClass::COUNT],
         retransmitted_bytes: 0,
@@ -165,7 +165,7 @@ impl TcpAnomaly {
         zero_windows: 0,
         largest_hole_bytes: 0,
         missing_bytes: 0,
-        stray_sequence: 0,
+        out_of_window_sequence: 0,
         degradation: 0,
         unused: [0; 3],
         holes: Holes::NONE,
@@ -210,6 +210,6 @@ impl TcpAnomaly {
     fn reset(&mut self) {
         self.reset_counters();
         self.holes.clear();
-        self.stray_sequence = 0;
+        self.out_of_window_sequence = 0;
     }
 }

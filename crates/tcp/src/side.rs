@@ -24,10 +24,11 @@ pub(crate) struct HotSide {
     /// Window of the last segment without payload.
     pub window: u16,
     /// Flags below; above them, the number of segments remembered so far, modulo [`DEEP_HISTORY`].
-    pub state: u16,
-    /// Index of its entry in the anomaly pool plus 1, or 0.
-    pub anomaly: u32,
-    /// The last remembered segments ([`crate::history`]). With [`DEEP`] the anomaly has more.
+    pub flags_and_history_number: u16,
+    /// Its entry in the anomaly pool: the index plus 1; 0 for none.
+    pub entry_number: u32,
+    /// The last remembered segments ([`crate::history`]). With [`HAS_DEEP_HISTORY`] the pool entry
+    /// has more.
     pub recent: [u64; HISTORY],
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct ColdSide {
 
 const _: () = assert!(size_of::<HotSide>() == 64 && size_of::<ColdSide>() == 64);
 
-/// Flags of [`HotSide::state`]: positions are known.
+/// Flags of [`HotSide::flags_and_history_number`]: positions are known.
 pub(crate) const STARTED: u16 = 1;
 /// The side has acknowledged something.
 pub(crate) const ACKED: u16 = 1 << 1;
@@ -67,13 +68,13 @@ pub(crate) const SYN: u16 = 1 << 3;
 /// The position of its FIN is known.
 pub(crate) const FIN: u16 = 1 << 4;
 /// Its last segment with payload or FIN was out of window.
-pub(crate) const STRAY: u16 = 1 << 5;
+pub(crate) const LAST_OUT_OF_WINDOW: u16 = 1 << 5;
 /// The options of its SYN are known.
 pub(crate) const OPTIONS: u16 = 1 << 6;
 /// It has sent FIN or RST.
 pub(crate) const ENDED: u16 = 1 << 7;
-/// The anomaly holds a deep history, because a duplicate was found.
-pub(crate) const DEEP: u16 = 1 << 8;
+/// The pool entry holds a deep history, because a duplicate was found.
+pub(crate) const HAS_DEEP_HISTORY: u16 = 1 << 8;
 /// One remembered segment.
 const REMEMBERED: u16 = 1 << 10;
 const _: () = assert!((u16::MAX / REMEMBERED) as usize + 1 == DEEP_HISTORY);
@@ -81,13 +82,13 @@ const _: () = assert!((u16::MAX / REMEMBERED) as usize + 1 == DEEP_HISTORY);
 /// Flags of [`ColdSide::scale_and_flags`]: its SYN acknowledged one of the other side.
 pub(crate) const SYN_ACKED: u8 = 1 << 4;
 /// It sent SYN or FIN at different positions.
-pub(crate) const SEVERAL: u8 = 1 << 5;
+pub(crate) const SEVERAL_SYN_OR_FIN: u8 = 1 << 5;
 /// The anomaly pool was full, in this record or before: a hole may not have been recorded.
 pub(crate) const POOL_FULL: u8 = 1 << 6;
 /// It has sent RST.
 pub(crate) const RESET: u8 = 1 << 7;
 
-/// Value of [`HotSide::in_order`] from which it is moved to the anomaly.
+/// Value of [`HotSide::in_order`] from which it is moved to the pool entry.
 pub(crate) const IN_ORDER_LIMIT: u32 = 1 << 31;
 
 impl HotSide {
@@ -97,29 +98,31 @@ impl HotSide {
         in_order: 0,
         acknowledged: 0,
         window: 0,
-        state: 0,
-        anomaly: 0,
+        flags_and_history_number: 0,
+        entry_number: 0,
         recent: [0; HISTORY],
     };
 
-    /// Enters a segment that only brings the next octets, or only acknowledges more than before.
+    /// Processes a segment that only brings the next octets, or only acknowledges more than before.
     /// Returns false and changes nothing for any other segment.
     #[inline(always)]
-    pub fn enter_fast(&mut self, segment: &Segment, digest: impl FnOnce() -> u32) -> bool {
+    pub fn classify_fast(&mut self, segment: &Segment, digest: impl FnOnce() -> u32) -> bool {
         let advance = segment.acknowledgment.wrapping_sub(self.acknowledged);
         if u16::from(segment.control) != Packet::ACK || segment.window == 0 || advance >= ACKNOWLEDGMENT_JUMP {
             return false;
         }
         let next = self.next_position as u32;
         if segment.payload_bytes == 0 {
-            let known = self.state & (ACKED | ZERO_WINDOW | DEEP) == ACKED;
+            let known = self.flags_and_history_number & (ACKED | ZERO_WINDOW | HAS_DEEP_HISTORY) == ACKED;
             // The sequence number before the next is that of a keep-alive.
             if !known || advance == 0 || segment.sequence == next.wrapping_sub(1) {
                 return false;
             }
             self.window = segment.window;
         } else {
-            let known = self.state & (STARTED | ACKED | ZERO_WINDOW | STRAY | DEEP) == STARTED | ACKED
+            let known = self.flags_and_history_number
+                & (STARTED | ACKED | ZERO_WINDOW | LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY)
+                == STARTED | ACKED
                 && self.in_order < IN_ORDER_LIMIT;
             // One octet may be a zero-window probe. More than 64 KiB is a jumbogram or a false
             // length.
@@ -138,21 +141,22 @@ impl HotSide {
     #[inline(always)]
     pub fn remember(&mut self, digest: u32, ttl: u8, time_ns: u64) {
         self.recent[self.history_number() % HISTORY] = history_entry(digest, ttl, time_ns);
-        self.state = self.state.wrapping_add(REMEMBERED);
+        self.flags_and_history_number = self.flags_and_history_number.wrapping_add(REMEMBERED);
     }
 
     /// Number of the next history entry: the segments remembered so far, modulo [`DEEP_HISTORY`].
     #[inline(always)]
     pub fn history_number(&self) -> usize {
-        usize::from(self.state / REMEMBERED)
+        usize::from(self.flags_and_history_number / REMEMBERED)
     }
 
     pub fn has(&self, flags: u16) -> bool {
-        self.state & flags != 0
+        self.flags_and_history_number & flags != 0
     }
 
     pub fn set(&mut self, flag: u16, value: bool) {
-        self.state = if value { self.state | flag } else { self.state & !flag };
+        self.flags_and_history_number =
+            if value { self.flags_and_history_number | flag } else { self.flags_and_history_number & !flag };
     }
 }
 

@@ -37,8 +37,8 @@ fn compare(packets: &[TcpPacket], coverage: &mut Coverage) {
         if let Some(exhaustive) = &mut exhaustive {
             assert_eq!(exhaustive.enter(side, &packet), class, "packet {number}: {packet:?}");
         }
-        if !fast || !connection.enter_fast(side, &packet, &pool) {
-            assert_eq!(connection.enter(side, &packet, &mut pool), class, "packet {number}: {packet:?}");
+        if !fast || !connection.classify_fast(side, &packet, &pool) {
+            assert_eq!(connection.classify(side, &packet, &mut pool), class, "packet {number}: {packet:?}");
         }
         for (side, &entered) in entered.iter().enumerate() {
             let report = reference.report(side);

@@ -79,16 +79,16 @@ impl Comparison {
         let before = self.reference.report(side);
         assert_eq!(self.reference.enter(side, packet), class, "reference: {packet:?}");
         let mut events = Vec::new();
-        let observed = slow.enter_observed(side, packet, &mut self.pool, |event| events.push(event));
+        let observed = slow.classify_observed(side, packet, &mut self.pool, |event| events.push(event));
         assert_eq!(observed, class, "slow path: {packet:?}");
         assert_events_match(&events, &before, &self.reference.report(side), packet);
-        if fast.enter_fast(side, packet, &self.pool) {
+        if fast.classify_fast(side, packet, &self.pool) {
             assert!(
                 matches!(class, SegmentClass::InOrder | SegmentClass::Acknowledgment),
                 "fast path, but {class:?}: {packet:?}"
             );
         } else {
-            assert_eq!(fast.enter(side, packet, &mut self.pool), class, "not the fast path: {packet:?}");
+            assert_eq!(fast.classify(side, packet, &mut self.pool), class, "not the fast path: {packet:?}");
         }
         assert_eq!(self.whole.enter(side, packet), class, "one record: {packet:?}");
         assert_eq!(self.whole_reference.enter(side, packet), class, "one record, reference: {packet:?}");

@@ -16,7 +16,7 @@ use crate::partition::{BucketSet, bucket_of};
 use crate::slot::SlotFlags;
 use crate::{FlowRecord, MigratedFlow};
 use weir_ledger::RecordTotals;
-use weir_tcp::{Connection, TcpAnomalies};
+use weir_tcp::{Connection, DetachedEntries};
 
 /// Slots that are searched after each chunk of packets.
 const SEARCHED_SLOTS: u32 = CHUNK_PACKETS as u32;
@@ -121,7 +121,7 @@ impl Meter {
         let (connection, anomalies, unanalysed) = if self.is_connection(slot) {
             self.tcp.take(slot, &flow.state)
         } else {
-            (Connection::NEW, TcpAnomalies::default(), false)
+            (Connection::NEW, DetachedEntries::default(), false)
         };
         let encapsulation = self.encapsulation.copy(slot as usize, flags);
         let has_full = flags.has(SlotFlags::FULL_COUNTERS);

@@ -94,7 +94,7 @@ impl PacketConsumer for ConnectionSearch<'_> {
                 self.current = Extent::EMPTY;
                 self.tracker.start_next();
             }
-            self.tracker.state.enter(side, packet, &mut self.tracker.anomalies);
+            self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
             self.current.first_ns = packet.time_ns.min(self.current.first_ns);
             self.current.last_ns = packet.time_ns.max(self.current.last_ns);
             self.current.packets[side] += 1;

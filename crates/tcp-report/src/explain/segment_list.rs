@@ -152,7 +152,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
         let degradation = self.report(side).degradation;
         self.events.clear();
         let PairTracker { state, anomalies, .. } = &mut self.tracker;
-        let class = state.enter_observed(side, packet, anomalies, |event| self.events.push(event));
+        let class = state.classify_observed(side, packet, anomalies, |event| self.events.push(event));
         self.events.retain(|event| !matches!(*event, SegmentEvent::Degraded(bit) if degradation.has(bit)));
         self.sides[side].packets += 1;
         if class == SegmentClass::Unread {
@@ -307,7 +307,7 @@ impl<W: Write> PacketConsumer for SegmentList<'_, W> {
             if self.tracker.number == self.number {
                 self.write_segment(side, packet, frame);
             } else if self.tracker.number < self.number {
-                self.tracker.state.enter(side, packet, &mut self.tracker.anomalies);
+                self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
             }
         }
     }

@@ -161,7 +161,7 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
     let mut packets = 0;
     let mut enter = |connection: &mut Connection, packet: Packet| {
         packets += 1;
-        (connection.enter(0, &packet, &mut full), connection.report(0, packets, &full).degradation)
+        (connection.classify(0, &packet, &mut full), connection.report(0, packets, &full).degradation)
     };
     let pool_full = Degradation(Degradation::POOL_FULL);
     for number in 0..10 {
@@ -173,16 +173,16 @@ fn full_pool_keeps_four_segments_and_marks_the_report() {
     let (fourth, fifth) = (data(16 * MS, 61, 10), data(15 * MS, 51, 10));
     assert_eq!(enter(&mut connection, fourth).0, Duplicate);
     assert_eq!(enter(&mut connection, fifth).0, Retransmission);
-    assert_eq!(connection.anomaly_indices(), [None, None]);
+    assert_eq!(connection.entry_indices(), [None, None]);
     // With a pool entry the history becomes deep.
     let mut some = AnomalyPool::new(1).unwrap();
     let original = data(20 * MS, 101, 10);
-    connection.enter(0, &original, &mut some);
-    connection.enter(0, &original, &mut some);
+    connection.classify(0, &original, &mut some);
+    connection.classify(0, &original, &mut some);
     for number in 0..10 {
-        connection.enter(0, &data(21 * MS + number * MS, 111 + 10 * number as u32, 10), &mut some);
+        connection.classify(0, &data(21 * MS + number * MS, 111 + 10 * number as u32, 10), &mut some);
     }
-    assert_eq!(connection.enter(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), Duplicate);
+    assert_eq!(connection.classify(0, &Packet { time_ns: 40 * MS, ..original }, &mut some), Duplicate);
 }
 
 #[test]

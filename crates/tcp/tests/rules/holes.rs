@@ -92,9 +92,9 @@ fn later_records_keep_the_mark_of_an_unrecorded_hole() {
     let mut full = AnomalyPool::new(0).unwrap();
     let mut pool = AnomalyPool::new(1).unwrap();
     let mut connection = Connection::NEW;
-    connection.enter(0, &data(0, 1, 10), &mut full);
-    connection.enter(0, &data(MS, 21, 10), &mut full);
+    connection.classify(0, &data(0, 1, 10), &mut full);
+    connection.classify(0, &data(MS, 21, 10), &mut full);
     connection.start_next_record(&mut full);
-    assert_eq!(connection.enter(0, &data(2 * MS, 11, 10), &mut pool), Retransmission, "because the hole is unknown");
+    assert_eq!(connection.classify(0, &data(2 * MS, 11, 10), &mut pool), Retransmission, "because the hole is unknown");
     assert_eq!(connection.report(0, 1, &pool).degradation.names().collect::<Vec<_>>(), ["room"]);
 }

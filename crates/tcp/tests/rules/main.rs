@@ -47,8 +47,8 @@ impl CheckedConnection {
 
     fn enter(&mut self, side: usize, packet: Packet) -> SegmentClass {
         let class = self.reference.enter(side, &packet);
-        if !self.connection.enter_fast(side, &packet, &self.pool) {
-            assert_eq!(self.connection.enter(side, &packet, &mut self.pool), class, "{packet:?}");
+        if !self.connection.classify_fast(side, &packet, &self.pool) {
+            assert_eq!(self.connection.classify(side, &packet, &mut self.pool), class, "{packet:?}");
         }
         self.packets[side] += 1;
         self.report(side);
@@ -226,8 +226,8 @@ fn first_fragment_counts_its_own_length_and_marks_the_report() {
     }
     let mut checked = CheckedConnection::established();
     let first = Packet { flags: Flags(Flags::TCP | Flags::PORTS | Flags::FRAGMENT_FIRST), ..whole };
-    assert!(!checked.connection.clone().enter_fast(0, &first, &checked.pool));
-    assert!(checked.connection.clone().enter_fast(0, &whole, &checked.pool));
+    assert!(!checked.connection.clone().classify_fast(0, &first, &checked.pool));
+    assert!(checked.connection.clone().classify_fast(0, &whole, &checked.pool));
     assert_eq!(checked.enter(0, first), InOrder);
     let report = checked.report(0);
     assert_eq!((report.unique_bytes, report.missing_bytes), (10, 0));
@@ -243,7 +243,7 @@ fn with_a_full_pool_segments_still_add_up() {
         let mut packets = [0; 2];
         let mut enter = |connection: &mut Connection, pool: &mut AnomalyPool, side: usize, packet: Packet| {
             packets[side] += 1;
-            connection.enter(side, &packet, pool);
+            connection.classify(side, &packet, pool);
             (0..2).map(|side| connection.report(side, packets[side], pool)).collect::<Vec<_>>()
         };
         for side in 0..2 {
@@ -275,7 +275,7 @@ fn pool_entry_is_released_with_a_record_without_holes() {
     checked.enter(0, data(20 * MS, 1, 10));
     assert_eq!(checked.pool.used(), 1);
     checked.start_next_record();
-    assert_eq!((checked.pool.used(), checked.connection.anomaly_indices()), (0, [None, None]));
+    assert_eq!((checked.pool.used(), checked.connection.entry_indices()), (0, [None, None]));
     checked.enter(0, data(30 * MS, 21, 10));
     checked.start_next_record();
     assert_eq!(checked.pool.used(), 1, "for the hole");
