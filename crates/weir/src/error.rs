@@ -71,7 +71,7 @@ pub enum Error {
         "--flows {flows}: a flow cache of this size with TCP analysis needs up to {memory}, which is not available; \
          choose fewer flows"
     )]
-    TableMemory { flows: u32, memory: String },
+    FlowCacheMemory { flows: u32, memory: String },
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
     #[error("cannot handle signals: {0}")]

@@ -34,11 +34,12 @@ use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
 use console::{eprint, print, print_error, printable};
 use std::process::ExitCode;
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Clap repeats arguments in its message, with colours only if they are harmless.
+            // The message repeats arguments. Those with control characters are escaped, which also loses the colours.
             let is_plain = std::env::args_os().all(|argument| {
                 let argument = argument.to_string_lossy();
                 printable(&argument) == argument

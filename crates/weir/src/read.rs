@@ -7,7 +7,7 @@ use crate::files;
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::outputs::{Outputs, ReportOptions};
 use crate::run_status::RunStatus;
-use crate::settings::{settings, table_memory_error};
+use crate::settings::{settings, start_error};
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
@@ -27,7 +27,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let config = settings.meter;
 
     // Before any output is opened: opening empties files.
-    <weir_flow::Meter>::try_new(config).map_err(|_| table_memory_error(&config))?;
+    <weir_flow::Meter>::try_new(config).map_err(|error| start_error(&config, error))?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
     let mut open = outputs.open(&read.sinks, &stop)?;
@@ -35,7 +35,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let progress = Progress::new(read.quiet || (streams_to_terminal && io::stdout().is_terminal()));
     let exporter = Exporter::new(std::mem::take(&mut open.sinks), CpuAffinity::default(), BackPressure::Block)
         .map_err(Error::Thread)?;
-    let pipeline = Pipeline::new(settings, exporter.handle()).map_err(|_| table_memory_error(&config))?;
+    let pipeline = Pipeline::new(settings, exporter.handle()).map_err(|error| start_error(&config, error))?;
     let run = meter(&mut source, pipeline, exporter, &stop, progress);
     let all_readers_left = run.closed_sinks == run.ledger.sinks.len();
     if run.no_sink_left && !all_readers_left {

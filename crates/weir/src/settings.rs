@@ -1,7 +1,8 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{KeyField, Metering, TableFull};
+use crate::arguments::{FullPolicy, KeyField, Metering};
 use crate::error::Error;
+use std::io;
 use weir_capture::PacketFilter;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
@@ -17,9 +18,9 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         unidirectional: metering.uniflow_key,
     };
     let policy = match metering.full {
-        TableFull::Overflow => CacheFullPolicy::Overflow,
-        TableFull::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
-        TableFull::Drop => CacheFullPolicy::Drop,
+        FullPolicy::Overflow => CacheFullPolicy::Overflow,
+        FullPolicy::EvictOldestIdle => CacheFullPolicy::EvictOldestIdle,
+        FullPolicy::Drop => CacheFullPolicy::Drop,
     };
     let default = Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
@@ -47,8 +48,23 @@ pub fn filter(expression: Option<&str>) -> Result<Option<PacketFilter>, Error> {
     Ok(expression.map(PacketFilter::new).transpose()?)
 }
 
-/// The error of a flow cache that does not fit into memory.
-pub fn table_memory_error(config: &Config) -> Error {
+/// The error of a pipeline that does not start: its flow cache needs too much memory, or the system refuses a thread.
+pub fn start_error(config: &Config, error: io::Error) -> Error {
+    if error.kind() != io::ErrorKind::OutOfMemory {
+        return Error::Thread(error);
+    }
     let memory = units::quantity(weir_flow::Meter::memory_bytes_for(config) as u64, "B");
-    Error::TableMemory { flows: config.flows, memory }
+    Error::FlowCacheMemory { flows: config.flows, memory }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_memory_is_reported_as_a_flow_cache_too_large() {
+        let text = |kind: io::ErrorKind| start_error(&Config::default(), kind.into()).to_string();
+        assert!(text(io::ErrorKind::OutOfMemory).starts_with("--flows 1048576"));
+        assert!(text(io::ErrorKind::WouldBlock).starts_with("cannot start a thread"));
+    }
 }

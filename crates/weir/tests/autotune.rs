@@ -31,7 +31,7 @@ fn a_capture_is_tried_in_every_way_and_then_metered_whole() {
     for tried in ["--layout fused", "--layout split", "--layout spread", "--cores", "--batch 64", "--batch 16"] {
         assert!(told.contains(&format!("autotune: measured candidate=\"{tried}")), "{tried}: {told}");
     }
-    assert_eq!(told.matches("autotune: chosen").count(), 3, "one answer to each question: {told}");
+    assert_eq!(told.matches("autotune: chosen").count(), 3, "one choice per dimension: {told}");
     assert!(told.contains("autotune: finished options=\"--layout"), "{told}");
     assert!(!told.contains("--busy-poll"), "a capture does not sleep: {told}");
     let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();

@@ -66,7 +66,7 @@ pub struct Metering {
 
     /// How to treat packets of new flows when the flow cache is full
     #[arg(long, value_name = "POLICY", default_value = "overflow")]
-    pub full: TableFull,
+    pub full: FullPolicy,
 }
 
 /// Fields that `--key` adds to the flow key.
@@ -82,7 +82,7 @@ pub enum KeyField {
 
 /// What happens to packets of new flows when the flow cache is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TableFull {
+pub enum FullPolicy {
     /// Aggregate them in overflow records by address prefix and port
     Overflow,
     /// End the flow that has been idle longest; an unanswered SYN evicts only unanswered flows

@@ -17,10 +17,10 @@ mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
 pub use doctor::Doctor;
-pub use metering::{KeyField, Metering, Sinks, TableFull};
+pub use metering::{FullPolicy, KeyField, Metering, Sinks};
 pub use pages::{Completions, Fields, Man};
 pub use plan::Plan;
-pub use probe::{Layout, Probe};
+pub use probe::{Layout, ProbeOptions};
 pub use read::Read;
 pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
@@ -69,7 +69,7 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Read(Box<Read>),
-    Probe(Box<Probe>),
+    Probe(Box<ProbeOptions>),
     Tcp(Box<Tcp>),
     Synth(Synth),
     Bench(Bench),

@@ -11,7 +11,7 @@ use weir_text::units::parse_duration;
 /// Meter live traffic continuously and export flow records to collectors and files
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
-pub struct Probe {
+pub struct ProbeOptions {
     /// Input source; may be repeated. A live interface (af_packet:INTERFACE or af_xdp:INTERFACE; settings as in
     /// weir read --help, and queues=N), a capture or generated traffic (synth:mix,...)
     #[arg(short = 'i', long = "input", value_name = "SOURCE", help_heading = INPUT)]
@@ -54,7 +54,7 @@ pub struct Probe {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..), help_heading = PERFORMANCE)]
     pub meters: Option<u8>,
 
-    /// Batch size: packets whose flow cache entries are prefetched together, 1 to 64
+    /// Batch size: packets whose flow cache slots are prefetched together, 1 to 64
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = PERFORMANCE)]
     pub batch: u8,
 
@@ -102,7 +102,7 @@ pub struct Probe {
     pub quiet: bool,
 }
 
-impl Probe {
+impl ProbeOptions {
     /// Metering threads of `--layout spread`.
     pub fn metering_threads(&self) -> u8 {
         self.meters.unwrap_or(2)

@@ -2,7 +2,7 @@
 
 use super::overload;
 use super::placement::{self, Placement};
-use crate::arguments::{Layout, Probe};
+use crate::arguments::{Layout, ProbeOptions};
 use crate::error::Error;
 use crate::outputs::Outputs;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub fn duplicate_sources(inputs: &[&OsStr]) -> Result<(), Error> {
 }
 
 /// Describes what the probe would do: one fact per line.
-pub fn describe(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String {
+pub fn describe(probe: &ProbeOptions, outputs: &Outputs, settings: &Settings) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| text.push_str(&format!("{name:<10} {value}\n"));
     for input in &probe.inputs {
@@ -68,7 +68,7 @@ pub fn describe(probe: &Probe, outputs: &Outputs, settings: &Settings) -> String
     }
     fact("polling", if probe.busy_poll { "busy".into() } else { "sleep while there are no packets".into() });
     fact("batch", format!("{} packets", probe.batch));
-    fact("overload", overload::setting(settings.overload, settings.sample_one_in));
+    fact("overload", overload::policy_text(settings.overload, settings.sample_one_in));
     fact("user", format!("{} after sources and sinks are open, if started as root", probe.user));
     text
 }

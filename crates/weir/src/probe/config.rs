@@ -3,28 +3,24 @@
 //! A file is translated into command line arguments, which the command line parser validates. So a file and a command
 //! line have the same options, values and error messages.
 
-use crate::arguments::{self, Arguments, Logging, Probe};
+use crate::arguments::{self, Arguments, Logging, ProbeOptions};
 use crate::error::{ConfigProblem, Error};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 const COMMAND: &str = "probe";
 const COMMENT_COLUMNS: usize = 96;
-/// More bytes of a file are not read.
-const LARGEST_FILE_BYTES: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Adds the options of a file to the arguments. Options of the command line take precedence.
 ///
 /// # Errors
-/// The file cannot be read or is not TOML; or a key or value is invalid, with its line.
+/// The file cannot be read, is longer than 1 MiB or is not TOML; or a key or value is invalid, with its line.
 fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
-    let mut text = String::new();
-    std::fs::File::open(path)
-        .and_then(|file| file.take(LARGEST_FILE_BYTES).read_to_string(&mut text))
-        .map_err(|error| Error::file(path, error))?;
+    let text = read(path).map_err(|error| Error::file(path, error))?;
     let name = path.display().to_string();
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
     let command = probe_command();
@@ -50,8 +46,20 @@ fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error
     Ok([before, &from_file, after].concat())
 }
 
+fn read(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "longer than 1 MiB, the limit of a configuration file",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// Adds the options of the configuration file, if there is one.
-pub fn merge(given: &Probe, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
+pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
     match &given.config {
         Some(path) => with_file(arguments, path),
         None => Ok(arguments.to_vec()),
@@ -59,7 +67,7 @@ pub fn merge(given: &Probe, arguments: &[OsString]) -> Result<Vec<OsString>, Err
 }
 
 /// Parses arguments of `weir probe`.
-pub fn parse(arguments: &[OsString]) -> Result<(Probe, Logging), Error> {
+pub fn parse(arguments: &[OsString]) -> Result<(ProbeOptions, Logging), Error> {
     let Arguments { command, logging } = Arguments::try_parse_from(arguments)?;
     match command {
         Some(arguments::Command::Probe(probe)) => Ok((*probe, logging)),
@@ -230,6 +238,14 @@ mod tests {
             let error = with(text, &[]).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn longer_file_than_the_limit_is_an_error() {
+        let comment = |bytes: u64| "#".repeat(bytes as usize);
+        assert_eq!(with(&comment(MAX_FILE_BYTES), &[]), Ok(vec![]));
+        let error = with(&comment(MAX_FILE_BYTES + 1), &[]).unwrap_err();
+        assert_eq!(error, "FILE: longer than 1 MiB, the limit of a configuration file");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod service;
 mod start;
 mod statistics;
 
-use crate::arguments::{Layout, Probe};
+use crate::arguments::{Layout, ProbeOptions};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
@@ -42,7 +42,7 @@ use weir_probe::Settings;
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Opens sources and sinks, drops privileges, meters, and reports.
-pub fn run(given: &Probe) -> Result<RunStatus, Error> {
+pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let merged = config::merge(given, &arguments)?;
     let (probe, logging) = config::parse(&merged)?;

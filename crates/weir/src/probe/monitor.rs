@@ -3,7 +3,7 @@
 use super::links::LinkMonitor;
 use super::overload;
 use super::statistics::{Statistics, status};
-use crate::arguments::Probe;
+use crate::arguments::ProbeOptions;
 use crate::console::RateLimit;
 use crate::read::log_sink_failure;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State between two intervals.
 pub struct Monitor<'a> {
-    probe: &'a Probe,
+    probe: &'a ProbeOptions,
     statistics: Statistics,
     links: LinkMonitor,
     last_update: Instant,
@@ -30,7 +30,7 @@ pub struct Monitor<'a> {
 }
 
 impl<'a> Monitor<'a> {
-    pub fn new(probe: &'a Probe) -> Self {
+    pub fn new(probe: &'a ProbeOptions) -> Self {
         Self {
             probe,
             statistics: Statistics::default(),

@@ -5,12 +5,12 @@ use weir_ledger as ledger;
 use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy};
 use weir_text::units;
 
-/// The setting of `--overload` and `--sample`, for `--check`.
-pub fn setting(overload: OverloadPolicy, sample: u32) -> String {
+/// What `--overload` and `--sample` select, for `--check`.
+pub fn policy_text(overload: OverloadPolicy, sample: u32) -> String {
     let mut text = match overload {
         OverloadPolicy::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
         OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
-        OverloadPolicy::Level(level) => format!("stay at level {level}: {}", effect(level, sample)),
+        OverloadPolicy::Level(level) => format!("stay at level {level}: {}", level_effect(level, sample)),
     };
     if sample > 1 {
         text.push_str(&format!("; always meter one packet in {sample}"));
@@ -19,7 +19,7 @@ pub fn setting(overload: OverloadPolicy, sample: u32) -> String {
 }
 
 /// `level 3 since 12:00:05`
-pub fn short(overload: &ledger::OverloadCounters) -> String {
+pub fn level_text(overload: &ledger::OverloadCounters) -> String {
     match overload.since_ns {
         0 => format!("level {}", overload.level),
         since_ns => format!("level {} since {}", overload.level, &units::utc(since_ns).1[..8]),
@@ -37,7 +37,7 @@ pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32)
     for (last, pipeline) in levels.iter_mut().zip(pipelines) {
         let level = pipeline.account.ledger.overload.level;
         let before = std::mem::replace(last, level);
-        let (pipeline, effect) = (pipeline.name.as_str(), effect(level, sample));
+        let (pipeline, effect) = (pipeline.name.as_str(), level_effect(level, sample));
         if level > before {
             warn!(pipeline, level, before, effect, "overload level raised");
         } else if level < before {
@@ -47,7 +47,7 @@ pub fn log_changes(levels: &mut Vec<u8>, pipelines: &[GroupStatus], sample: u32)
 }
 
 /// What a level leaves out.
-fn effect(level: u8, sample: u32) -> String {
+fn level_effect(level: u8, sample: u32) -> String {
     let LevelSettings { detail, population } = LevelSettings::new(level, sample);
     let mut missing = Vec::new();
     if !detail.tcp_analysis {

@@ -1,7 +1,7 @@
 //! Cores of the probe's threads: those that the user names; else cores on the NUMA node of the NIC if there are
 //! enough; else no assignment, and the scheduler decides.
 
-use crate::arguments::{Cores, Layout, Probe};
+use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::error::Error;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ enum NoAssignment {
 
 impl Placement {
     /// Chooses cores for sources with the given numbers of queues.
-    pub fn choose(probe: &Probe, queues: &[usize]) -> Self {
+    pub fn choose(probe: &ProbeOptions, queues: &[usize]) -> Self {
         let named = |list: &Option<Cores>| list.as_ref().map_or_else(Vec::new, |cores| cores.0.clone());
         if probe.cores.is_some() || probe.export_cores.is_some() {
             return Self { threads: named(&probe.cores), export: named(&probe.export_cores), reason: String::new() };
@@ -41,7 +41,7 @@ impl Placement {
     }
 
     /// The placement before the number of queues is known.
-    pub fn undecided(probe: &Probe) -> Self {
+    pub fn undecided(probe: &ProbeOptions) -> Self {
         match Self::choose(probe, &[]) {
             undecided if probe.cores.is_none() && probe.export_cores.is_none() => Self {
                 reason: "or on the NUMA node of the NIC, if it has enough cores for all queues".into(),
@@ -52,7 +52,7 @@ impl Placement {
     }
 
     /// Assigns cores on the NUMA nodes of the NICs.
-    fn near_nics(root: &Sysroot, probe: &Probe, queues: &[usize]) -> Result<Self, NoAssignment> {
+    fn near_nics(root: &Sysroot, probe: &ProbeOptions, queues: &[usize]) -> Result<Self, NoAssignment> {
         let threads_per_queue = if probe.layout == Layout::Split { 2 } else { 1 };
         // Metering threads for all queues are placed with the first NIC.
         let meters = if probe.layout == Layout::Spread { probe.metering_threads().into() } else { 0 };
@@ -120,7 +120,7 @@ pub fn requested_queues(input: &OsStr) -> Option<usize> {
 }
 
 /// Runs `open`, which allocates the rings of a source, on the NUMA node where its threads will run.
-pub fn on_node_of<T>(probe: &Probe, input: &OsStr, open: impl FnOnce() -> T) -> T {
+pub fn on_node_of<T>(probe: &ProbeOptions, input: &OsStr, open: impl FnOnce() -> T) -> T {
     // DPDK places its memory itself, and needs access to the other cores.
     let is_dpdk = input.to_string_lossy().starts_with("dpdk:");
     let cores: Vec<usize> = match &probe.cores {

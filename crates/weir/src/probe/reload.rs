@@ -1,7 +1,7 @@
 //! SIGHUP: reads the configuration file again, and applies timeouts, filter and sinks to the running probe.
 
 use super::config;
-use crate::arguments::{Probe, Sinks};
+use crate::arguments::{ProbeOptions, Sinks};
 use crate::error::Error;
 use crate::files::Target;
 use crate::outputs::Outputs;
@@ -22,7 +22,7 @@ pub struct Reloader {
     /// Arguments of the command line and of the file when the probe started.
     started_with: Vec<OsString>,
     /// Options in effect, as far as they are reloadable.
-    current: Probe,
+    current: ProbeOptions,
     /// Sinks that this run has opened.
     opened: Vec<String>,
     /// The sink whose records the summary counts.
@@ -30,7 +30,12 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    pub fn new(current: Probe, arguments: Vec<OsString>, started_with: Vec<OsString>, outputs: &Outputs) -> Self {
+    pub fn new(
+        current: ProbeOptions,
+        arguments: Vec<OsString>,
+        started_with: Vec<OsString>,
+        outputs: &Outputs,
+    ) -> Self {
         let (opened, summarized) = (outputs.sinks.clone(), outputs.sinks.first().cloned());
         Self { arguments, started_with, current, opened, summarized }
     }

@@ -2,10 +2,10 @@
 
 use super::placement::{self, Placement};
 use super::privileges::PIPELINE_NICE;
-use crate::arguments::{Layout, Probe};
+use crate::arguments::{Layout, ProbeOptions};
 use crate::error::Error;
 use crate::input;
-use crate::settings::table_memory_error;
+use crate::settings::start_error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weir_capture::Input;
@@ -28,7 +28,7 @@ pub struct Running {
 }
 
 /// Opens all sources. Each queue has a worker group, with `--layout spread` all queues have one group.
-pub fn open_worker_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<OpenGroups, Error> {
+pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Result<OpenGroups, Error> {
     let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {
         let name = input.to_string_lossy().into_owned();
@@ -66,7 +66,7 @@ pub fn open_worker_groups(probe: &Probe, stop: &Arc<AtomicBool>) -> Result<OpenG
 
 /// Starts capture, metering and export threads.
 pub fn start(
-    probe: &Probe,
+    probe: &ProbeOptions,
     settings: &Settings,
     OpenGroups { groups, placement }: OpenGroups,
     sinks: Vec<Box<dyn Sink + Send>>,
@@ -78,5 +78,5 @@ pub fn start(
     // Captures wait for slow sinks; live traffic does not.
     let back_pressure = if is_live { BackPressure::Drop } else { BackPressure::Block };
     let probe = weir_probe::Probe::start(groups, settings, sinks, export, back_pressure);
-    Ok(Running { probe: probe.map_err(|_| table_memory_error(&meter))?, is_live })
+    Ok(Running { probe: probe.map_err(|error| start_error(&meter, error))?, is_live })
 }

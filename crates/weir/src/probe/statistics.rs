@@ -169,7 +169,7 @@ impl Line<'_> {
             counters.dropped_table_full,
         );
         if self.ledger.overload.level > 0 {
-            let _ = write!(text, " | {}", overload::short(&self.ledger.overload));
+            let _ = write!(text, " | {}", overload::level_text(&self.ledger.overload));
         }
         let _ = writeln!(text, " | {}", self.state);
     }

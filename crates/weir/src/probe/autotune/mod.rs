@@ -2,21 +2,21 @@
 //! actual traffic, and continues with the best.
 //!
 //! Input: the options. Output: the options with the best alternatives. Each trial is a probe of its own without sinks. The candidates
-//! of one question take turns, and the median of their turns counts, because neither traffic nor machine is constant. The simplest
+//! of one dimension take turns, and the median of their turns counts, because neither traffic nor machine is constant. The simplest
 //! candidate stays unless another one is clearly better.
 
 mod trial;
 
 use super::placement::available_cores;
 use super::start::{open_worker_groups, start};
-use crate::arguments::{Cores, Layout, Probe};
+use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::error::Error;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::{info, warn};
-use trial::{Trial, choose, measure, median};
+use trial::{Measurement, choose, measure, median};
 use weir_probe::{OverloadPolicy, Settings};
 use weir_text::units;
 
@@ -26,14 +26,14 @@ const TURNS: u32 = 3;
 /// An alternative to measure.
 struct Candidate {
     name: String,
-    probe: Probe,
+    probe: ProbeOptions,
 }
 
 /// Measures alternatives to the options of `probe`, and returns the best ones.
 ///
 /// # Errors
 /// A source cannot be opened, or not again; or `stop` was set.
-pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Result<Probe, Error> {
+pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -> Result<ProbeOptions, Error> {
     if let Some(pipe) = probe.inputs.iter().find(|input| is_pipe(input)) {
         return Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()));
     }
@@ -45,8 +45,8 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
     let note = if is_live { "packets of the trials are in no record" } else { "metering starts afterwards" };
     info!(trial = units::span(trial_ns), turns = TURNS, note, "autotune: start");
     let mut best = probe.clone();
-    for question in [layouts, pinning, block_sizes, batch_sizes, polling] {
-        let candidates = question(&best);
+    for dimension in [layouts, pinning, block_sizes, batch_sizes, polling] {
+        let candidates = dimension(&best);
         if candidates.len() < 2 {
             continue;
         }
@@ -61,11 +61,11 @@ pub fn tune(probe: &Probe, settings: &Settings, stop: &Arc<AtomicBool>) -> Resul
         if trials.iter().all(|trial| trial.is_too_small(turn)) {
             let missing = if is_live { "too few packets arrived" } else { "the capture is too short" };
             warn!(reason = missing, "autotune: no decision is possible, options are unchanged");
-            return Ok(Probe { autotune: None, ..probe.clone() });
+            return Ok(ProbeOptions { autotune: None, ..probe.clone() });
         }
     }
     info!(options = as_options(&best, probe), "autotune: finished");
-    Ok(Probe { autotune: None, ..best })
+    Ok(ProbeOptions { autotune: None, ..best })
 }
 
 fn is_live(input: &OsString) -> bool {
@@ -78,10 +78,10 @@ fn is_pipe(input: &OsString) -> bool {
 }
 
 /// How packets are distributed over threads.
-fn layouts(probe: &Probe) -> Vec<Candidate> {
+fn layouts(probe: &ProbeOptions) -> Vec<Candidate> {
     let spread_meters = available_cores().len().saturating_sub(1).clamp(2, 8) as u8;
     let candidate = |layout, meters| {
-        let probe = Probe { layout, meters, ..probe.clone() };
+        let probe = ProbeOptions { layout, meters, ..probe.clone() };
         Candidate { name: layout_option(&probe), probe }
     };
     let spread = candidate(Layout::Spread, probe.meters.or(Some(spread_meters)));
@@ -89,20 +89,20 @@ fn layouts(probe: &Probe) -> Vec<Candidate> {
 }
 
 /// Each thread on its own core, or where the scheduler puts it.
-fn pinning(probe: &Probe) -> Vec<Candidate> {
+fn pinning(probe: &ProbeOptions) -> Vec<Candidate> {
     if probe.cores.is_some() {
         return Vec::new();
     }
     let cores = Cores(available_cores());
     let pinned = format!("--cores {}", list(&cores));
     vec![
-        Candidate { name: "no --cores".into(), probe: Probe { cores: None, ..probe.clone() } },
-        Candidate { name: pinned, probe: Probe { cores: Some(cores), ..probe.clone() } },
+        Candidate { name: "no --cores".into(), probe: ProbeOptions { cores: None, ..probe.clone() } },
+        Candidate { name: pinned, probe: ProbeOptions { cores: Some(cores), ..probe.clone() } },
     ]
 }
 
 /// Block sizes of the receive ring, whose total size stays the same. Large blocks are fuller, small ones arrive sooner.
-fn block_sizes(probe: &Probe) -> Vec<Candidate> {
+fn block_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
     const SIZES: [&str; 4] =
         ["block=256k,blocks=256", "block=64k,blocks=1024", "block=1M,blocks=64", "block=4M,blocks=16"];
     let is_tunable = |input: &OsString| {
@@ -117,25 +117,26 @@ fn block_sizes(probe: &Probe) -> Vec<Candidate> {
             if is_tunable(input) { format!("{},{size}", input.to_string_lossy()).into() } else { input.clone() }
         };
         let inputs = probe.inputs.iter().map(with_size).collect();
-        Candidate { name: format!("af_packet: {size}"), probe: Probe { inputs, ..probe.clone() } }
+        Candidate { name: format!("af_packet: {size}"), probe: ProbeOptions { inputs, ..probe.clone() } }
     };
     SIZES.iter().map(candidate).collect()
 }
 
-/// Packets whose flow cache entries are prefetched together.
-fn batch_sizes(probe: &Probe) -> Vec<Candidate> {
-    let candidate = |batch: u8| Candidate { name: format!("--batch {batch}"), probe: Probe { batch, ..probe.clone() } };
+/// Packets whose flow cache slots are prefetched together.
+fn batch_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
+    let candidate =
+        |batch: u8| Candidate { name: format!("--batch {batch}"), probe: ProbeOptions { batch, ..probe.clone() } };
     [64, 32, 16].map(candidate).into()
 }
 
 /// Busy polling or sleeping.
-fn polling(probe: &Probe) -> Vec<Candidate> {
+fn polling(probe: &ProbeOptions) -> Vec<Candidate> {
     if !probe.inputs.iter().any(is_live) {
         return Vec::new();
     }
     // The CPU time of a busy-polling thread does not show its spare capacity: it wins only by losing less.
     let candidate =
-        |name: &str, busy_poll| Candidate { name: name.into(), probe: Probe { busy_poll, ..probe.clone() } };
+        |name: &str, busy_poll| Candidate { name: name.into(), probe: ProbeOptions { busy_poll, ..probe.clone() } };
     vec![candidate("no --busy-poll", false), candidate("--busy-poll", true)]
 }
 
@@ -145,7 +146,7 @@ fn measure_all(
     settings: &Settings,
     turn: Duration,
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<Trial>, Error> {
+) -> Result<Vec<Measurement>, Error> {
     let mut turns = vec![Vec::new(); candidates.len()];
     for _ in 0..TURNS {
         for (candidate, turns) in candidates.iter().zip(&mut turns) {
@@ -162,7 +163,7 @@ fn measure_all(
     Ok(turns.into_iter().map(median).collect())
 }
 
-fn log_trial(candidate: &str, trial: &Trial) {
+fn log_trial(candidate: &str, trial: &Measurement) {
     let rate = units::rate(trial.packets as f64 / trial.seconds.max(1e-9), "packets/s");
     let lost = format!("{:.2} %", trial.lost_ppm() as f64 / 10_000.0);
     let cpu_ns_per_packet = (1e9 * trial.cpu_seconds / trial.packets.max(1) as f64).round();
@@ -171,7 +172,7 @@ fn log_trial(candidate: &str, trial: &Trial) {
 }
 
 /// The options in which `best` differs from `before`.
-fn as_options(best: &Probe, before: &Probe) -> String {
+fn as_options(best: &ProbeOptions, before: &ProbeOptions) -> String {
     let mut options = Vec::new();
     let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);
     options.extend(changed_inputs.map(|(input, _)| format!("-i {}", input.to_string_lossy())));
@@ -184,7 +185,7 @@ fn as_options(best: &Probe, before: &Probe) -> String {
     options.join(" ")
 }
 
-fn layout_option(probe: &Probe) -> String {
+fn layout_option(probe: &ProbeOptions) -> String {
     match probe.layout {
         Layout::Fused => "--layout fused".into(),
         Layout::Split => "--layout split".into(),

@@ -1,4 +1,4 @@
-//! One trial of `--autotune`: what it measures, and which of several is the best.
+//! One turn of `--autotune`: measures a candidate, and chooses the best of several.
 
 use crate::probe::start::Running;
 use std::fmt;
@@ -17,9 +17,9 @@ const SHORTEST_CAPTURE: Duration = Duration::from_millis(100);
 /// Live trials with fewer packets do not count.
 const FEWEST_PACKETS: u64 = 1000;
 
-/// Result of a trial, or of one of its turns.
+/// A candidate measured for one turn; or its median turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Trial {
+pub struct Measurement {
     pub packets: u64,
     pub lost: u64,
     pub seconds: f64,
@@ -49,13 +49,13 @@ impl fmt::Display for Reason {
     }
 }
 
-impl Trial {
+impl Measurement {
     /// Lost packets per million.
     pub fn lost_ppm(&self) -> u64 {
         self.lost * 1_000_000 / (self.packets + self.lost).max(1)
     }
 
-    /// Whether the trial is too small to compare: too few live packets, or a short capture.
+    /// Whether the turn is too small to compare: too few live packets, or a short capture.
     pub fn is_too_small(&self, turn: Duration) -> bool {
         if self.is_live {
             self.packets < FEWEST_PACKETS
@@ -71,7 +71,7 @@ impl Trial {
 }
 
 /// The median turn, by loss and then by capacity.
-pub fn median(mut turns: Vec<Trial>) -> Trial {
+pub fn median(mut turns: Vec<Measurement>) -> Measurement {
     turns.sort_by(|one, other| {
         (other.lost_ppm(), one.capacity()).partial_cmp(&(one.lost_ppm(), other.capacity())).expect("numbers")
     });
@@ -79,7 +79,7 @@ pub fn median(mut turns: Vec<Trial>) -> Trial {
 }
 
 /// Position of the best trial. The first one stays unless another one is clearly better.
-pub fn choose(trials: &[Trial]) -> (usize, Reason) {
+pub fn choose(trials: &[Measurement]) -> (usize, Reason) {
     let (mut best, mut reason) = (0, Reason::NothingBetter);
     for (position, new) in trials.iter().enumerate().skip(1) {
         let now = &trials[best];
@@ -94,7 +94,7 @@ pub fn choose(trials: &[Trial]) -> (usize, Reason) {
 }
 
 /// Measures a running probe for the time of a turn, then stops it.
-pub fn measure(Running { probe, is_live }: Running, turn: Duration, stop: &AtomicBool) -> Trial {
+pub fn measure(Running { probe, is_live }: Running, turn: Duration, stop: &AtomicBool) -> Measurement {
     let mut started = Instant::now();
     let mut before = Counters::default();
     if is_live {
@@ -107,7 +107,7 @@ pub fn measure(Running { probe, is_live }: Running, turn: Duration, stop: &Atomi
     let ns_before = |thread: usize| before.cpu_ns.get(thread).copied().unwrap_or(0);
     let cpu = after.cpu_ns.iter().enumerate();
     let cpu: Vec<f64> = cpu.map(|(thread, ns)| ns.saturating_sub(ns_before(thread)) as f64 / 1e9).collect();
-    Trial {
+    Measurement {
         packets: after.packets - before.packets,
         lost: after.lost - before.lost,
         seconds,
@@ -147,8 +147,8 @@ impl Counters {
 mod tests {
     use super::*;
 
-    fn trial(packets: u64, lost: u64, busiest_seconds: f64) -> Trial {
-        Trial { packets, lost, seconds: 1.0, busiest_seconds, cpu_seconds: busiest_seconds, is_live: true }
+    fn trial(packets: u64, lost: u64, busiest_seconds: f64) -> Measurement {
+        Measurement { packets, lost, seconds: 1.0, busiest_seconds, cpu_seconds: busiest_seconds, is_live: true }
     }
 
     #[test]
