@@ -194,7 +194,7 @@ fn capture_with_advice(error: &weir_capture::Error) -> String {
         weir_capture::Error::Io { path, error: cause } if cause.kind() == io::ErrorKind::NotFound => {
             if path.to_str().is_some_and(|path| path.starts_with("packets:")) {
                 let live = weir_capture::LIVE_SCHEMES.join(", ");
-                format!("{error}; is the name right? This version reads files, pipes, synthetic traffic and {live}")
+                format!("{error}; is the name right? This version reads files, pipes, generated traffic and {live}")
             } else {
                 format!("{error}; is the name right?")
             }

@@ -63,7 +63,7 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["read", "-", "-o", "table:-", "-o", "json:-"], "mixed"),
         (&["read", "-", "-o", "csv:-", "--stats", "-"], "mixed"),
         (&["read", "-i", "synth:nonsense"], "synth:nonsense"),
-        (&["read", "packets:x"], "This version reads files, pipes, synthetic traffic and af_packet:"),
+        (&["read", "packets:x"], "This version reads files, pipes, generated traffic and af_packet:"),
         (&["read", "af_packet:weir-none"], "there is no interface 'weir-none'; there are: "),
         (&["read", "af_xdp:weir-none"], "there is no interface 'weir-none'"),
         (&["read", "-i", "af_xdp:lo,queue=2"], "did you mean queues?"),
