@@ -7,6 +7,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod capture_file;
 mod counters;
 mod decompress;
 #[cfg(feature = "dpdk")]
@@ -20,7 +21,6 @@ mod merge;
 mod open;
 mod pcap;
 mod pcapng;
-mod reader;
 mod settings;
 mod source;
 mod system;

@@ -1,11 +1,11 @@
 //! Opens a capture file: recognizes its format by its content alone.
 
+use crate::capture_file::CaptureFile;
 use crate::decompress::Compression;
 use crate::error::FormatError;
 use crate::map::Map;
 use crate::pcap::{self, Pcap};
 use crate::pcapng::Pcapng;
-use crate::reader::Reader;
 use crate::window::{CountedRead, ReadError, Stream, Whole, Window};
 use crate::{Error, Source};
 use std::fs::File;
@@ -111,7 +111,7 @@ fn open_window(
     window.fill(MAGIC_BYTES).map_err(|error| read_error(path, error))?;
     if Pcap::detect(window.bytes()) {
         let format = Pcap::new(window.bytes()).map_err(refuse)?;
-        return Ok(Box::new(Reader::new(path.to_owned(), window, format, pcap::FILE_HEADER)));
+        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, pcap::FILE_HEADER)));
     }
     if Pcapng::detect(window.bytes()) {
         while !Pcapng::has_first_block(window.bytes()).map_err(|damage| refuse(FormatError::Pcapng(damage)))? {
@@ -119,7 +119,7 @@ fn open_window(
                 return Err(refuse(FormatError::PcapngCut { bytes: window.bytes().len() }));
             }
         }
-        return Ok(Box::new(Reader::new(path.to_owned(), window, Pcapng::new(), 0)));
+        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, Pcapng::new(), 0)));
     }
     window.fill(SAMPLE_BYTES).map_err(|error| read_error(path, error))?;
     let bytes = window.bytes();

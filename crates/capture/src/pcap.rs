@@ -13,9 +13,9 @@
 //! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither
 //! reports the place of damage.
 
+use crate::capture_file::{Format, MAX_CAPTURED, Step};
 use crate::error::{Damage, FormatError};
 use crate::map::prefetch;
-use crate::reader::{Format, MAX_CAPTURED, Step};
 use crate::{Burst, Frame};
 
 /// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next
@@ -109,7 +109,7 @@ impl Pcap {
 impl Format for Pcap {
     // Not inlined: a function of its own has all registers.
     #[inline(never)]
-    fn plain<'a>(&self, rest: &'a [u8], burst: &mut Burst<'a>) -> usize {
+    fn read_common<'a>(&self, rest: &'a [u8], burst: &mut Burst<'a>) -> usize {
         if self.unusual {
             return 0;
         }
@@ -134,7 +134,7 @@ impl Format for Pcap {
     }
 
     #[inline]
-    fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
+    fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(header) = rest.first_chunk::<RECORD_HEADER>() else { return Step::More };
         let [seconds, fraction, mut captured, mut wire] = self.words(header);
         if captured > wire {
@@ -160,7 +160,7 @@ impl Format for Pcap {
         Step::Frame(frame, end)
     }
 
-    fn cut(&self, rest: &[u8]) -> Damage {
+    fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
         match rest.first_chunk::<RECORD_HEADER>().filter(|_| bytes >= self.header_bytes) {
             None => Damage::RecordHeaderCut { bytes, of: self.header_bytes },

@@ -15,8 +15,8 @@
 //! it.
 
 use crate::Frame;
+use crate::capture_file::{Format, MAX_CAPTURED, Step};
 use crate::error::Damage;
-use crate::reader::{Format, MAX_CAPTURED, Step};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
@@ -289,7 +289,7 @@ fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
 
 impl Format for Pcapng {
     #[inline]
-    fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
+    fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
         let Some(head) = rest.first_chunk::<8>() else { return Step::More };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
         // The type of a section header is the same in both byte orders; the block sets the order of
@@ -342,7 +342,7 @@ impl Format for Pcapng {
         }
     }
 
-    fn cut(&self, rest: &[u8]) -> Damage {
+    fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
         let Some(head) = rest.first_chunk::<BLOCK_FRAME>() else {
             return Damage::BlockHeaderCut { bytes };

@@ -89,22 +89,22 @@ pub trait Source {
 /// A source of live traffic: it waits for frames, can lose them, has a clock, and ends when it is
 /// stopped.
 ///
-/// No method has a default implementation, so that the compiler refuses a wrapper that does not
-/// forward all of them.
+/// No method has a default implementation, so a wrapper that does not forward all of them does not
+/// compile.
 pub trait LiveSource: Source {
     /// Sets how long `fill` waits for frames; initially [`POLL_TIMEOUT`].
     fn set_poll_timeout(&mut self, timeout: Duration);
 
-    /// Returns the losses so far. May ask the kernel or the driver.
+    /// Returns the losses so far. May query the kernel or the driver.
     fn losses(&mut self) -> Losses;
 
     /// Returns the current time of the clock that stamps frames, ns since 1970-01-01 UTC; never
     /// later than the time of a frame that is still to be delivered.
     fn now_ns(&self) -> u64;
 
-    /// Returns a time, ns since 1970-01-01 UTC, that no frame received so far exceeds, delivered or
-    /// not. A frame that is stamped on delivery has a time below the value of this function 0.1 s
-    /// later.
+    /// Returns an upper bound of the times of all frames received so far, delivered or not, ns since
+    /// 1970-01-01 UTC. If frames are stamped on delivery, those received so far have times below
+    /// the value of this function 0.1 s later.
     fn latest_ns(&self) -> u64;
 
     /// Stops receiving. Frames that have already arrived are still delivered; then `fill` returns

@@ -16,7 +16,7 @@ const DEFAULT_TPID: u16 = 0x8100;
 
 /// Properties that all frames of a source share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
+pub(super) struct FrameProperties {
     /// LINKTYPE number.
     pub link_type: u16,
     /// Snap length in bytes.
@@ -51,7 +51,7 @@ impl BlockCursor {
     pub fn fill<'a>(
         &mut self,
         block: &'a mut [u8],
-        format: Format,
+        properties: FrameProperties,
         burst: &mut Burst<'a>,
         mut accepts: impl FnMut(u64) -> bool,
     ) -> u32 {
@@ -70,7 +70,7 @@ impl BlockCursor {
             }
             let (frame, behind) = std::mem::take(&mut rest).split_at_mut(record_bytes);
             rest = behind;
-            let Some(frame) = read(frame, format) else { return std::mem::take(&mut self.left) };
+            let Some(frame) = read(frame, properties) else { return std::mem::take(&mut self.left) };
             burst.push(frame);
             self.at += record_bytes;
             self.left -= 1;
@@ -99,7 +99,7 @@ fn time_ns(frame: &[u8]) -> Option<u64> {
 }
 
 /// Reads a frame after its header; `None` if the header is invalid.
-fn read(record: &mut [u8], format: Format) -> Option<Frame<'_>> {
+fn read(record: &mut [u8], properties: FrameProperties) -> Option<Frame<'_>> {
     let header = |at| word(record, at);
     let status = header(offset_of!(libc::tpacket3_hdr, tp_status))?;
     let time_ns = time_ns(record)?;
@@ -121,16 +121,16 @@ fn read(record: &mut [u8], format: Format) -> Option<Frame<'_>> {
         wire_bytes += TAG_BYTES as u32;
         captured += TAG_BYTES;
     }
-    let captured = format.snap.map_or(captured, |snap| captured.min(snap as usize));
+    let captured = properties.snap.map_or(captured, |snap| captured.min(snap as usize));
     let bytes = &record.get(start..)?.get(..captured)?;
     let wire_bytes = wire_bytes.max(captured as u32);
     Some(Frame {
         bytes,
         time_ns,
         wire_bytes,
-        link_type: format.link_type,
+        link_type: properties.link_type,
         time_clamped: false,
-        interface: format.interface,
+        interface: properties.interface,
     })
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::BURST;
 
-    const FORMAT: Format = Format { link_type: 1, snap: None, interface: 7 };
+    const PROPERTIES: FrameProperties = FrameProperties { link_type: 1, snap: None, interface: 7 };
 
     /// TPID and TCI of a tag that was stripped.
     type Tag = Option<(u16, u16)>;
@@ -181,11 +181,11 @@ mod tests {
         block
     }
 
-    fn read_block(block: &mut [u8], format: Format) -> (Vec<(Vec<u8>, u32, u64)>, u32) {
+    fn read_block(block: &mut [u8], properties: FrameProperties) -> (Vec<(Vec<u8>, u32, u64)>, u32) {
         let (mut cursor, mut frames, mut unreadable) = (BlockCursor::new(block), Vec::new(), 0);
         while cursor.left > 0 {
             let mut burst = Burst::new();
-            unreadable += cursor.fill(block, format, &mut burst, |_| true);
+            unreadable += cursor.fill(block, properties, &mut burst, |_| true);
             frames.extend(burst.iter().map(|frame| (frame.bytes.to_vec(), frame.wire_bytes, frame.time_ns)));
         }
         (frames, unreadable)
@@ -195,20 +195,20 @@ mod tests {
     fn all_frames_are_read_in_order_in_full_bursts() {
         let bytes: Vec<Vec<u8>> = (0..3 * BURST + 5).map(|n| vec![n as u8; 14 + n]).collect();
         let mut block = block(&bytes.iter().map(|bytes| (&bytes[..], None)).collect::<Vec<_>>());
-        let (frames, unreadable) = read_block(&mut block, FORMAT);
+        let (frames, unreadable) = read_block(&mut block, PROPERTIES);
         assert_eq!((frames.len(), unreadable), (bytes.len(), 0));
         for (number, (frame, wire_bytes, time_ns)) in frames.iter().enumerate() {
             assert_eq!((frame, *wire_bytes), (&bytes[number], bytes[number].len() as u32 + 5));
             assert_eq!(*time_ns, (1000 + number as u64) * 1_000_000_000 + 7);
         }
-        assert_eq!(read_block(&mut self::block(&[]), FORMAT), (Vec::new(), 0));
+        assert_eq!(read_block(&mut self::block(&[]), PROPERTIES), (Vec::new(), 0));
     }
 
     #[test]
     fn stripped_vlan_tag_is_restored_and_counted() {
         let plain: Vec<u8> = (0..60).collect();
         let mut block = block(&[(&plain, None), (&plain, Some((0x88a8, 0x6064))), (&plain, Some((0x8100, 7)))]);
-        let (frames, _) = read_block(&mut block, FORMAT);
+        let (frames, _) = read_block(&mut block, PROPERTIES);
         assert_eq!((&frames[0].0, frames[0].1), (&plain, 65));
         let tagged = [&plain[..12], &[0x88, 0xa8, 0x60, 0x64], &plain[12..]].concat();
         assert_eq!((&frames[1].0, frames[1].1), (&tagged, 69));
@@ -219,7 +219,7 @@ mod tests {
     fn snap_length_includes_a_restored_tag() {
         let plain: Vec<u8> = (0..64).collect();
         let mut block = block(&[(&plain, Some((0x8100, 7)))]);
-        let (frames, _) = read_block(&mut block, Format { snap: Some(64), ..FORMAT });
+        let (frames, _) = read_block(&mut block, FrameProperties { snap: Some(64), ..PROPERTIES });
         assert_eq!((frames[0].0.len(), frames[0].1), (64, 73));
     }
 
@@ -236,13 +236,13 @@ mod tests {
                 if claimed > 1000 {
                     continue;
                 }
-                let (frames, unreadable) = read_block(&mut bad, FORMAT);
+                let (frames, unreadable) = read_block(&mut bad, PROPERTIES);
                 assert_eq!(frames.len() as u32 + unreadable, claimed, "{value} at {at}");
             }
         }
         for cut in 0..good.len() {
             let mut cut = good[..cut].to_vec();
-            let (frames, unreadable) = read_block(&mut cut, FORMAT);
+            let (frames, unreadable) = read_block(&mut cut, PROPERTIES);
             assert!(frames.len() as u32 + unreadable == 3 || cut.len() < 20);
         }
     }

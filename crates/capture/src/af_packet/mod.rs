@@ -122,8 +122,11 @@ fn open_queues(source: &str) -> Result<Vec<Queue>, LiveError> {
             let enabled = socket.enable_promiscuous_mode(interface.index as u32);
             enabled.map_err(LiveError::io("enable promiscuous mode (promisc=off leaves it off)"))?;
         }
-        let format =
-            block::Format { link_type: interface.link_type, snap: settings.snap, interface: interface.index as u32 };
+        let format = block::FrameProperties {
+            link_type: interface.link_type,
+            snap: settings.snap,
+            interface: interface.index as u32,
+        };
         queues.push(Queue::new(source.into(), socket, ring, format, settings.hardware, counters.take()));
     }
     Ok(queues)

@@ -6,11 +6,11 @@
 //! stop: set a filter that drops everything; the kernel delivers the rest of the ring, the last block after its
 //!       timeout; the end is reached when packets counted = delivered + dropped
 //! ```
-//! Budget per frame: its header is read, and a counter incremented. A burst is in one block, so a
-//! block is released as soon as the next burst needs another one. System calls: one to wait if no
-//! block is ready.
+//! Cost per frame: a header read and a counter update. A burst never spans two blocks, so a block is
+//! released when the next burst begins in another one. System calls: one to wait if no block is
+//! ready.
 
-use super::block::{BlockCursor, Format};
+use super::block::{BlockCursor, FrameProperties};
 use super::program;
 use super::ring::Ring;
 use super::socket::{self, Socket};
@@ -25,6 +25,8 @@ const HELD_NS: u64 = 100_000_000;
 /// Packets that the kernel counted but has not delivered this long after the stop, or after the
 /// last block, are lost.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// With a poll timeout of 0: time between two checks whether the interface exists.
+const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One queue.
 pub(super) struct Queue {
@@ -32,7 +34,7 @@ pub(super) struct Queue {
     name: String,
     socket: Socket,
     ring: Ring,
-    format: Format,
+    properties: FrameProperties,
     delivered: Delivered,
     /// Counters of the interface; only in the first queue.
     counters: Option<InterfaceCounters>,
@@ -50,15 +52,14 @@ pub(super) struct Queue {
 /// Frames delivered, and the times of their clock.
 #[derive(Clone, Copy, Debug)]
 struct Delivered {
-    /// Time stamps of the NIC.
-    hardware: bool,
+    /// Frames have time stamps of the NIC, not of the kernel.
+    has_nic_timestamps: bool,
     /// Time of the last frame.
     last_ns: u64,
-    /// Delay of the last frame's time to the system's clock; 0 for time stamps of the kernel.
+    /// System time at delivery minus time stamp of the last frame; 0 for time stamps of the kernel.
     delay_ns: u64,
     packets: u64,
-    /// Smallest delay so far, which is how far the NIC's clock is behind; 0 for time stamps of the
-    /// kernel.
+    /// Smallest `delay_ns` so far: an upper bound of how far the NIC's clock is behind the system's.
     least_delay_ns: u64,
     bytes: u64,
 }
@@ -69,7 +70,7 @@ impl Delivered {
         self.bytes += frames.iter().map(|frame| frame.bytes.len() as u64).sum::<u64>();
         if let Some(last) = frames.last() {
             self.last_ns = last.time_ns;
-            if self.hardware {
+            if self.has_nic_timestamps {
                 self.delay_ns = realtime_ns().saturating_sub(last.time_ns);
                 self.least_delay_ns = self.least_delay_ns.min(self.delay_ns);
             }
@@ -89,7 +90,7 @@ struct KernelCounts {
 }
 
 impl KernelCounts {
-    /// Counted, but neither delivered nor known to be lost.
+    /// Packets that the kernel counted and that are neither delivered nor known to be lost.
     fn outstanding(&self, delivered: u64) -> u64 {
         self.counted.saturating_sub(delivered + self.dropped + self.missing)
     }
@@ -128,20 +129,20 @@ impl Queue {
         name: String,
         socket: Socket,
         ring: Ring,
-        format: Format,
-        hardware: bool,
+        properties: FrameProperties,
+        has_nic_timestamps: bool,
         counters: Option<InterfaceCounters>,
     ) -> Self {
         let (state, kernel) = (State::Live, KernelCounts::default());
         let (cursor, block) = (None, 0);
-        let least_delay_ns = if hardware { u64::MAX } else { 0 };
-        let delivered = Delivered { hardware, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
+        let least_delay_ns = if has_nic_timestamps { u64::MAX } else { 0 };
+        let delivered = Delivered { has_nic_timestamps, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
         let (poll_timeout, interface_checked) = (POLL_TIMEOUT, Instant::now());
         Self {
             name,
             socket,
             ring,
-            format,
+            properties,
             delivered,
             counters,
             block,
@@ -172,7 +173,7 @@ impl Queue {
     }
 
     /// Waits for a frame. Returns false if there is none at the moment, or none any more.
-    fn settle(&mut self) -> Result<bool, Error> {
+    fn wait_for_frame(&mut self) -> Result<bool, Error> {
         let until = Instant::now() + self.poll_timeout;
         loop {
             if self.has_frame() {
@@ -183,7 +184,7 @@ impl Queue {
             let left = until.saturating_duration_since(now);
             if left.is_zero() || matches!(self.state, State::Ended) {
                 // With a poll timeout of 0 the interface is checked here.
-                if now - self.interface_checked >= POLL_TIMEOUT {
+                if now - self.interface_checked >= INTERFACE_CHECK_INTERVAL {
                     self.check_interface();
                 }
                 return Ok(false);
@@ -238,7 +239,7 @@ impl Queue {
         Error::Live { name: self.name.clone(), cause }
     }
 
-    /// Returns what comes next, without waiting; looks at up to `frames` frames of one block.
+    /// Returns the time of the next frames, without waiting: at most `frames` frames of one block.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -249,18 +250,18 @@ impl Queue {
             if matches!(self.state, State::Ended) {
                 return Ok(Next::Ended);
             }
-            let is_unknown = self.delivered.hardware && self.delivered.last_ns == 0;
+            let is_unknown = self.delivered.has_nic_timestamps && self.delivered.last_ns == 0;
             let now_ns = if is_unknown { None } else { Some(self.now_ns()) };
             return Ok(Next::NoneBefore(now_ns.unwrap_or(u64::MAX)));
         }
         let (Some(cursor), Some(block)) = (self.cursor, self.ring.block(self.block)) else {
             return Ok(Next::NoneBefore(0));
         };
-        // Invalid frames are not waited for.
+        // Without a valid frame, no other queue has to wait for this one.
         Ok(Next::Frames(cursor.latest_ns(block, frames).unwrap_or(u64::MAX)))
     }
 
-    /// Delivers up to `frames` of these frames, none with a time after `until_ns`.
+    /// Delivers up to `frames` frames of the current block, none with a time after `until_ns`.
     pub fn take<'a>(&'a mut self, frames: usize, until_ns: u64, burst: &mut Burst<'a>) {
         let from = burst.len();
         let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return };
@@ -270,7 +271,7 @@ impl Queue {
             left = left.saturating_sub(1);
             accepted
         };
-        self.kernel.missing += u64::from(cursor.fill(block, self.format, burst, accepts));
+        self.kernel.missing += u64::from(cursor.fill(block, self.properties, burst, accepts));
         self.delivered.count(&burst[from..]);
         if let State::Draining { since, .. } = &mut self.state
             && burst.len() > from
@@ -287,14 +288,14 @@ impl Queue {
 
 impl Source for Queue {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        if !self.settle()? {
+        if !self.wait_for_frame()? {
             return Ok(!matches!(self.state, State::Ended));
         }
         if let State::Draining { since, .. } = &mut self.state {
             *since = Instant::now();
         }
         let (Some(cursor), Some(block)) = (&mut self.cursor, self.ring.block(self.block)) else { return Ok(true) };
-        self.kernel.missing += u64::from(cursor.fill(block, self.format, burst, |_| true));
+        self.kernel.missing += u64::from(cursor.fill(block, self.properties, burst, |_| true));
         self.delivered.count(burst);
         Ok(true)
     }
@@ -313,9 +314,9 @@ impl LiveSource for Queue {
             Some(_) => self.ring.is_ready(self.ring.after(self.block)),
             None => self.ring.is_ready(self.block),
         };
-        // Before the first frame, nothing is known of the NIC's clock.
-        let Delivered { hardware, last_ns, delay_ns, .. } = self.delivered;
-        let is_unknown = hardware && last_ns == 0;
+        // Before the first frame, the offset of the NIC's clock is unknown.
+        let Delivered { has_nic_timestamps, last_ns, delay_ns, .. } = self.delivered;
+        let is_unknown = has_nic_timestamps && last_ns == 0;
         let idle_ns = if has_frames || is_unknown { 0 } else { now_ns.saturating_sub(delay_ns + HELD_NS) };
         idle_ns.max(last_ns)
     }
@@ -323,7 +324,7 @@ impl LiveSource for Queue {
     fn latest_ns(&self) -> u64 {
         // The delay of the NIC's clock is known only up to the time that its frames waited in the
         // ring.
-        let uncertainty_ns = if self.delivered.hardware { HELD_NS } else { 0 };
+        let uncertainty_ns = if self.delivered.has_nic_timestamps { HELD_NS } else { 0 };
         realtime_ns().saturating_sub(self.delivered.least_delay_ns) + uncertainty_ns
     }
 

@@ -15,8 +15,8 @@ use program::Program;
 pub use program::{BpfInstruction, InstructionError, ProgramError};
 use std::sync::Arc;
 
-/// LINKTYPE numbers of Ethernet and of the other link types that Weir decodes.
-const DECODED: [u16; 14] = [1, 101, 113, 276, 0, 108, 12, 228, 229, 9, 50, 104, 239, 100];
+/// Link types for which a new expression is tried, in this order, until libpcap accepts it.
+const CHECKED_LINK_TYPES: [u16; 14] = [1, 101, 113, 276, 0, 108, 12, 228, 229, 9, 50, 104, 239, 100];
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -127,8 +127,9 @@ impl PacketFilter {
             CompiledFilter::compile(expression, link_type, CompiledFilter::WHOLE)
                 .map(|filter| (link_type, Some(filter)))
         };
-        let first = compile(DECODED[0])
-            .or_else(|error| DECODED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error))?;
+        let first = compile(CHECKED_LINK_TYPES[0]).or_else(|error| {
+            CHECKED_LINK_TYPES[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error)
+        })?;
         Ok(Self { expression: expression.into(), filters: vec![first], errors: Vec::new() })
     }
 

@@ -1,34 +1,35 @@
-//! Walks along a capture file of any format, record by record.
+//! Reads a capture file of any format, record by record.
 //!
 //! ```text
-//! settle: skip non-packets and read more bytes until a whole packet is at the cursor (or damage, or the end)
-//! fill:   from there on, take packets while they are whole in the window
+//! find_packet: skip non-packets and read more bytes until a whole packet is at the cursor (or damage, or the end)
+//! fill:        from there on, read packets while they are whole in the window
 //! ```
-//! Budget: one header read per frame; no copy, no allocation. A system call only where a stream's
-//! window runs dry, and never for a mapped file. A format sees the bytes from the cursor on and
-//! says what is there; it knows nothing of windows, so mapped and streamed input cannot differ.
+//! Cost: one header read per frame; no copy, no allocation. A system call only when the window of a
+//! stream has no whole packet left, and never for a mapped file. A format gets the bytes from the
+//! cursor on and returns what they are. It does not use the window, so mapped and streamed input
+//! cannot differ.
 
 use crate::error::Damage;
 use crate::window::{ReadError, Window};
 use crate::{Burst, Error, Frame, Progress, Source};
 use std::path::PathBuf;
 
-/// Largest captured length that is accepted. D-Bus and USB captures allow packets of 128 MiB. The
-/// snap length in the file header is no bound: many writers set it to 0 or to less than their
-/// packets have. A random length word exceeds this bound 15 times out of 16.
+/// Largest captured length that is accepted, in bytes: D-Bus and USB captures allow 128 MiB. The snap
+/// length in the file header is not used: many writers set it to 0, or to less than the length of
+/// their packets. In a damaged file, a random length exceeds this limit 15 times out of 16.
 pub(crate) const MAX_CAPTURED: u32 = 256 * 1024 * 1024;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
 /// merging copies little.
 const BURST_BYTES: usize = 256 * 1024;
 
-/// What is at the cursor.
+/// The result of reading at the cursor.
 pub(crate) enum Step<'a> {
     /// A packet, and the length of its record in bytes.
     Frame(Frame<'a>, usize),
-    /// This number of bytes that are no packet.
+    /// Bytes without a packet, by their number.
     Skip(usize),
-    /// A record that continues beyond the window, or nothing.
+    /// The window ends before the record does.
     More,
     /// Damage.
     Damaged {
@@ -41,23 +42,22 @@ pub(crate) enum Step<'a> {
 
 /// A capture format.
 pub(crate) trait Format {
-    /// Reads frames from the start of `rest`, which has at most [`BURST_BYTES`], as long as they
-    /// have the most common form, and returns the bytes of their records. [`Format::next`]
-    /// continues.
-    fn plain<'a>(&self, _rest: &'a [u8], _burst: &mut Burst<'a>) -> usize {
+    /// Fast path: reads frames from the start of `rest`, which has at most [`BURST_BYTES`], up to the
+    /// first that is not of the most common form. Returns the length of their records in bytes.
+    fn read_common<'a>(&self, _rest: &'a [u8], _burst: &mut Burst<'a>) -> usize {
         0
     }
 
-    /// Reads what is at the start of `rest`. A frame may be read twice; everything else counts as
-    /// consumed.
-    fn next<'a>(&mut self, rest: &'a [u8]) -> Step<'a>;
+    /// Reads one record at the start of `rest`. The caller may read a frame again; anything else it
+    /// reads once, so an implementation may change its state.
+    fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a>;
 
-    /// Describes the end of a file that ends with `rest`, which is not empty and no whole record.
-    fn cut(&self, rest: &[u8]) -> Damage;
+    /// Describes where a file was truncated that ends with `rest`: not empty, and no whole record.
+    fn truncation(&self, rest: &[u8]) -> Damage;
 }
 
 /// A capture file of format `F`.
-pub(crate) struct Reader<F> {
+pub(crate) struct CaptureFile<F> {
     path: PathBuf,
     window: Window,
     format: F,
@@ -70,19 +70,19 @@ pub(crate) struct Reader<F> {
     ended: bool,
 }
 
-impl<F: Format> Reader<F> {
+impl<F: Format> CaptureFile<F> {
     /// Reads from `cursor` in the window on.
     pub(crate) fn new(path: PathBuf, window: Window, format: F, cursor: usize) -> Self {
         Self { path, window, format, cursor, packets: 0, pending: None, ended: false }
     }
 
-    /// Returns whether there is another packet; it is then whole at the cursor.
-    fn settle(&mut self) -> Result<bool, Error> {
+    /// Moves the cursor to the next whole packet. Returns false at the end.
+    fn find_packet(&mut self) -> Result<bool, Error> {
         if let Some(error) = self.pending.take() {
             return Err(error);
         }
         while !self.ended {
-            match self.format.next(&self.window.bytes()[self.cursor..]) {
+            match self.format.step(&self.window.bytes()[self.cursor..]) {
                 Step::Frame(..) => return Ok(true),
                 Step::Skip(bytes) => self.cursor += bytes,
                 Step::Damaged { cause, skip } => {
@@ -97,7 +97,7 @@ impl<F: Format> Reader<F> {
                         self.ended = true;
                         let rest = &self.window.bytes()[self.cursor..];
                         if !rest.is_empty() {
-                            return Err(self.damaged(self.format.cut(rest), 0));
+                            return Err(self.damaged(self.format.truncation(rest), 0));
                         }
                     }
                     Err(error) => {
@@ -120,17 +120,17 @@ impl<F: Format> Reader<F> {
     }
 }
 
-impl<F: Format> Source for Reader<F> {
+impl<F: Format> Source for CaptureFile<F> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        if !self.settle()? {
+        if !self.find_packet()? {
             return Ok(false);
         }
         let window = self.window.bytes();
         let start = self.cursor;
         let near = &window[start..window.len().min(start + BURST_BYTES)];
-        self.cursor += self.format.plain(near, burst);
+        self.cursor += self.format.read_common(near, burst);
         while !burst.is_full() && self.cursor - start < BURST_BYTES {
-            match self.format.next(&window[self.cursor..]) {
+            match self.format.step(&window[self.cursor..]) {
                 Step::Frame(frame, bytes) => {
                     burst.push(frame);
                     self.cursor += bytes;
