@@ -29,18 +29,17 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
         targets.push((format!("--truth {}", path.display()), Target::of_path(path)));
     }
     files::check_targets(&[], &targets)?;
-    let writer: Box<dyn Write> = match &output {
-        Target::File(path) => Box::new(files::create(path)?),
-        _ if io::stdout().is_terminal() => return Err(Error::CaptureToTerminal),
-        _ => Box::new(io::stdout()),
+    if output == Target::StandardOutput && io::stdout().is_terminal() {
+        return Err(Error::CaptureToTerminal);
+    }
+    let open = |target| -> Result<Box<dyn Write>, Error> {
+        match target {
+            Target::File(path) => Ok(Box::new(files::create(&path)?)),
+            _ => Ok(Box::new(io::stdout())),
+        }
     };
-    let truth: Option<Box<dyn Write>> = match &synth.truth {
-        None => None,
-        Some(path) => Some(match Target::of_path(path) {
-            Target::File(path) => Box::new(BufWriter::new(files::create(&path)?)),
-            _ => Box::new(BufWriter::new(io::stdout())),
-        }),
-    };
+    let writer = open(output)?;
+    let truth = synth.truth.as_deref().map(|path| open(Target::of_path(path))).transpose()?.map(BufWriter::new);
 
     let mut progress = Progress::new(synth.quiet);
     let result = write_capture(&mut source, writer, &mut progress);

@@ -150,6 +150,7 @@ pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
 
 /// TCP fields that IPFIX only has with TCP anomalies.
 pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
+    use SegmentClass::UnseenRetransmission;
     let count = |name, element, value| Tcp { name, element, value: Some(value) };
     let segments = |class| t.classes[class as usize].segments;
     let bytes = |class| t.classes[class as usize].bytes;
@@ -166,16 +167,8 @@ pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
         count("tcp_retransmitted_payload_bytes", "tcpRetransmittedPayloadOctets", bytes(SegmentClass::Retransmission)),
         count("tcp_retransmitted_partial", "tcpRetransmittedPartial", t.partial_retransmissions),
         count("tcp_retransmitted_spurious", "tcpRetransmittedSpurious", t.spurious_retransmissions),
-        count(
-            "tcp_retransmitted_unseen",
-            "tcpRetransmittedUnseenPackets",
-            segments(SegmentClass::UnseenRetransmission),
-        ),
-        count(
-            "tcp_retransmitted_unseen_bytes",
-            "tcpRetransmittedUnseenOctets",
-            bytes(SegmentClass::UnseenRetransmission),
-        ),
+        count("tcp_retransmitted_unseen", "tcpRetransmittedUnseenPackets", segments(UnseenRetransmission)),
+        count("tcp_retransmitted_unseen_bytes", "tcpRetransmittedUnseenOctets", bytes(UnseenRetransmission)),
         count("tcp_out_of_order", "tcpOutOfOrderPackets", segments(SegmentClass::OutOfOrder)),
         count("tcp_out_of_order_bytes", "tcpOutOfOrderOctets", bytes(SegmentClass::OutOfOrder)),
         count("tcp_duplicates", "tcpDuplicatePackets", segments(SegmentClass::Duplicate)),

@@ -26,7 +26,9 @@ pub use synth::Synth;
 pub use tcp::{EngineChoice, Tcp};
 pub use values::Cores;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing::level_filters::LevelFilter;
 
 /// Headings of option groups in help texts.
 const INPUT: &str = "Input";
@@ -98,27 +100,21 @@ impl Command {
 #[command(next_help_heading = LOGGING)]
 pub struct Logging {
     /// Log events of this severity and above [default: info; with --quiet: warn]
-    #[arg(long, value_name = "LEVEL", global = true)]
-    pub log_level: Option<LogLevel>,
+    #[arg(long, value_name = "LEVEL", global = true, value_parser = log_level())]
+    pub log_level: Option<LevelFilter>,
 
     /// Format of the log on standard error: text, or one JSON object per line
     #[arg(long, value_name = "FORMAT", global = true, default_value = "text")]
     pub log_format: LogFormat,
 }
 
-/// Severity of a log event, most severe first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
+fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
+    PossibleValuesParser::new(["error", "warn", "info", "debug"]).map(|name| name.parse().expect("a level's name"))
 }
 
 /// Format of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    #[default]
     Text,
     Json,
 }

@@ -4,7 +4,7 @@
 //! begin with the time (UTC) instead of the program's name. JSON lines have the fields `timestamp`,
 //! `level`, `message` and those of the event. Without `init` nothing is logged.
 
-use crate::arguments::{LogFormat, LogLevel, Logging};
+use crate::arguments::{LogFormat, Logging};
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,13 +29,8 @@ pub enum Prefix {
 
 /// Starts the log. Later calls have no effect. `quiet` lowers the default level to warnings.
 pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
-    let default = if quiet { LogLevel::Warn } else { LogLevel::Info };
-    let level = match logging.log_level.unwrap_or(default) {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-    };
+    let default = if quiet { LevelFilter::WARN } else { LevelFilter::INFO };
+    let level = logging.log_level.unwrap_or(default);
     IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr);
     let _ = match logging.log_format {
