@@ -57,7 +57,8 @@ impl RecordOutput {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
     }
 
-    /// Whether so many records wait that they have to be exported now.
+    /// Returns whether the number of waiting records has reached its limit, so that they must be
+    /// exported now.
     pub fn limit_reached(&self) -> bool {
         self.records.len() >= MAX_WAITING
     }

@@ -138,8 +138,10 @@ fn retired_words(text: &str) -> Vec<(usize, String)> {
     for (phrase, replacement) in RETIRED {
         for (at, _) in folded.match_indices(phrase) {
             let (before, behind) = (&folded[..at], &folded[at + phrase.len()..]);
-            // A whole string and the value of an option are names, such as that of the user `nobody`.
-            let is_name = before.ends_with('=') || before.ends_with('"') && behind.starts_with('"');
+            // A whole string and the value of an option are names. The user `nobody` is a name, too.
+            let is_name = before.ends_with('=')
+                || before.ends_with('"') && behind.starts_with('"')
+                || phrase == "nobody" && ["user ", "group ", "\""].iter().any(|noun| before.ends_with(noun));
             if !is_name && !before.ends_with(part_of_word) && !behind.starts_with(part_of_word) {
                 found.push((lines[at], format!("retired: \"{phrase}\"; write: {replacement}")));
             }
@@ -271,11 +273,13 @@ fn architecture_lists_every_crate() {
 }
 
 #[test]
-#[ignore = "the sources still have retired words"]
 fn sources_are_free_of_retired_words() {
     let root = root();
     let mut wrong = Vec::new();
-    for source in files(&root.join("crates"), "rs").iter().filter(|file| !file.ends_with("tests/documents.rs")) {
+    // This file lists the words. The tests of the binary are not checked yet.
+    let is_checked =
+        |file: &&PathBuf| !file.ends_with("tests/documents.rs") && !file.starts_with(root.join("crates/weir/tests"));
+    for source in files(&root.join("crates"), "rs").iter().filter(is_checked) {
         let text = fs::read_to_string(source).expect("a source can be read");
         wrong.extend(report(&root, source, retired_words(&comments_and_strings(&text))));
     }
@@ -306,7 +310,7 @@ fn only_comments_and_strings_of_sources_are_searched() {
     let found = |source: &str| retired_words(&comments_and_strings(source)).len();
     assert_eq!(found("let rung = ladder(annex); // level"), 0);
     assert_eq!(found("let x = '\"'; // the top rung\nlet y = \"whoever reads\";"), 2);
-    assert_eq!(found("let x = [\"nobody\", \"--user=nobody\"];"), 0);
+    assert_eq!(found("let x = [\"nobody\", \"--user=nobody\"]; // user nobody"), 0);
     assert_eq!(found("/// User `nobody`.\nlet x = r#\"a \" rung\"#; /* so\nmany */"), 2);
     assert_eq!(found("let x = \"\\\"\"; rung(\"a\\\\\"); ladder()"), 0);
 }
