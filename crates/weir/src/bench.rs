@@ -51,10 +51,10 @@ fn tables(bench: &Bench) -> Result<RunStatus, Error> {
     }
     if let Some(directory) = &bench.svg {
         // Fails now rather than after half an hour.
-        let probe = directory.join(".weir-bench");
+        let trial = directory.join(".weir-bench");
         fs::create_dir_all(directory)
-            .and_then(|()| fs::write(&probe, ""))
-            .and_then(|()| fs::remove_file(&probe))
+            .and_then(|()| fs::write(&trial, ""))
+            .and_then(|()| fs::remove_file(&trial))
             .map_err(|error| Error::file(directory, error))?;
     }
     if let Some(directory) = bench.captures.as_deref().filter(|directory| !directory.is_dir()) {

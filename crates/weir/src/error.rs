@@ -133,7 +133,7 @@ pub enum ConfigProblem {
     #[error("unknown option; did you mean {0}?")]
     Misspelt(String),
     #[error("use true or false")]
-    NoFlag,
+    NotBoolean,
     #[error("{0} is not allowed here; use text or a number")]
     WrongType(&'static str),
     #[error("{0}")]

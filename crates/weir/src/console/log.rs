@@ -18,7 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// What stands before each line of the text format.
+/// Text before each line of the text format.
 #[derive(Clone, Copy)]
 pub enum Prefix {
     /// `weir:`, for commands that end after their work.

@@ -133,22 +133,22 @@ fn probe_matches(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
     Ok(matches.subcommand_matches(COMMAND).cloned().unwrap_or_default())
 }
 
-/// The arguments that an entry of a file stands for.
+/// The arguments that an entry of a file is translated into.
 fn as_arguments(option: &Arg, value: &toml::Value) -> Result<Vec<OsString>, ConfigProblem> {
     let long = option.get_long().expect("options have a long name");
     let is_flag = matches!(option.get_action(), ArgAction::SetTrue);
     match value {
         toml::Value::Boolean(true) if is_flag => Ok(vec![format!("--{long}").into()]),
         toml::Value::Boolean(false) if is_flag => Ok(vec![]),
-        _ if is_flag => Err(ConfigProblem::NoFlag),
+        _ if is_flag => Err(ConfigProblem::NotBoolean),
         toml::Value::Array(values) if matches!(option.get_action(), ArgAction::Append) => {
-            values.iter().map(|value| Ok(format!("--{long}={}", plain(value)?).into())).collect()
+            values.iter().map(|value| Ok(format!("--{long}={}", scalar(value)?).into())).collect()
         }
-        value => Ok(vec![format!("--{long}={}", plain(value)?).into()]),
+        value => Ok(vec![format!("--{long}={}", scalar(value)?).into()]),
     }
 }
 
-fn plain(value: &toml::Value) -> Result<String, ConfigProblem> {
+fn scalar(value: &toml::Value) -> Result<String, ConfigProblem> {
     match value {
         toml::Value::String(text) => Ok(text.clone()),
         toml::Value::Integer(number) => Ok(number.to_string()),

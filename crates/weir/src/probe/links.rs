@@ -1,5 +1,5 @@
-//! Watches the link state of interfaces. An interface without a link is waited for. (The source itself reports an
-//! interface that is removed.)
+//! Watches the link state of interfaces. The source waits for an interface without a link, and
+//! itself reports an interface that is removed.
 
 use std::ffi::OsString;
 use tracing::{info, warn};

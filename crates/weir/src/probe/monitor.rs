@@ -11,8 +11,8 @@ use tracing::{error, warn};
 use weir_ledger::Ledger;
 use weir_probe::GroupStatus;
 
-/// Most frequent warnings about lost records.
-const LOSS_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Shortest time between two warnings about lost records, or about an imbalance.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// State between two intervals.
 pub struct Monitor<'a> {
@@ -38,8 +38,8 @@ impl<'a> Monitor<'a> {
             last_update: Instant::now(),
             levels: Vec::new(),
             lost_records: 0,
-            loss_limit: RateLimit::new(LOSS_LOG_INTERVAL),
-            imbalance_limit: RateLimit::new(LOSS_LOG_INTERVAL),
+            loss_limit: RateLimit::new(LOG_INTERVAL),
+            imbalance_limit: RateLimit::new(LOG_INTERVAL),
             has_problems: false,
         }
     }

@@ -22,7 +22,7 @@ pub struct Placement {
 #[derive(Debug, thiserror::Error)]
 enum NoAssignment {
     #[error("a source is not a NIC")]
-    Capture,
+    NotNic,
     #[error(transparent)]
     Affinity(#[from] rustix::io::Errno),
     #[error(transparent)]
@@ -59,7 +59,7 @@ impl Placement {
         let sources = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
             let devices = devices(input);
             if devices.is_empty() {
-                Err(NoAssignment::Capture)
+                Err(NoAssignment::NotNic)
             } else {
                 let meters = if number == 0 { meters } else { 0 };
                 Ok(SourceThreads { devices, threads: threads_per_queue * queues + meters })
@@ -136,9 +136,9 @@ pub fn on_node_of<T>(probe: &ProbeOptions, input: &OsStr, open: impl FnOnce() ->
     let mut near = CpuSet::new();
     cores.into_iter().filter(|&core| core < CpuSet::MAX_CPU && before.is_set(core)).for_each(|core| near.set(core));
     // If this fails, the memory is on another node: slower, but correct.
-    let moved = near.count() > 0 && sched_setaffinity(None, &near).is_ok();
+    let is_pinned = near.count() > 0 && sched_setaffinity(None, &near).is_ok();
     let opened = open();
-    if moved {
+    if is_pinned {
         let _ = sched_setaffinity(None, &before);
     }
     opened

@@ -15,7 +15,7 @@ use weir_text::units;
 /// Options that are applied without a restart.
 const RELOADABLE: [&str; 7] = ["idle", "active", "filter", "output", "top", "uniflow", "domain"];
 
-/// The configuration in effect.
+/// Reloads the configuration. Holds the options in effect.
 pub struct Reloader {
     /// Arguments of the command line.
     arguments: Vec<OsString>,

@@ -33,7 +33,7 @@ struct Line<'a> {
     interval: Counters,
     ledger: &'a Ledger,
     lost_records: u64,
-    /// Load, and what else is worth knowing about the pipeline.
+    /// Load of the threads, or why it is unknown; and how the load is balanced.
     state: String,
 }
 
