@@ -1,126 +1,79 @@
-//! `weir read` on an interface: flows as from a file, an account to the packet, and an end when it is told to.
+//! `weir read` and `weir probe` on an AF_PACKET source: live flow records equal those of a file, the
+//! ledger accounts for every packet, and signals end the run.
 
 mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{Pcap, START, arp, parts, tcp, udp, weir};
-use live::{Probe, flows, without_times};
+use common::{JsonOutput, arp, command, packets, read_ledger, signal, tcp, text_of, udp, weir};
+use live::{Probe, flows_of_file, frames, without_times};
 use network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-/// The binary while it reads from the wire.
-struct Reading {
+/// A running `weir read` on an interface.
+struct LiveRead {
     child: Child,
-    folder: tempfile::TempDir,
+    output: JsonOutput,
 }
 
-impl Reading {
-    /// Starts it, and waits until it takes in all that comes.
-    fn start(source: &str, more: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["read", "-i", source, "-v", "--layer2", "-o"])
-            .arg(format!("json:{}", path("flows.json").display()))
-            .arg("--stats")
-            .arg(path("ledger.json"))
-            .args(more)
-            .stdin(Stdio::null())
+impl LiveRead {
+    /// Starts `weir read`, and waits until it receives.
+    fn start(source: &str, options: &[&str]) -> Self {
+        let output = JsonOutput::new();
+        let child = command()
+            .args(["read", "-i", source, "-v", "--layer2", "-o", &output.sink, "--stats"])
+            .arg(output.folder.path().join("ledger.json"))
+            .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut reading = Self { child, folder };
-        until("weir listens", || {
-            assert!(reading.child.try_wait().unwrap().is_none(), "weir ended by itself");
+        let mut live = Self { child, output };
+        until("weir receives", || {
+            assert!(live.child.try_wait().unwrap().is_none(), "weir has exited");
             is_captured(RIGHT)
         });
-        reading
+        live
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: the process was started here, and nobody has waited for it yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    /// Waits for the end: exit code, standard error, flow records and ledger.
+    fn wait(self) -> (i32, String, Vec<Value>, Value) {
+        let (code, _, err) = text_of(&self.child.wait_with_output().unwrap());
+        (code, err, self.output.flows(), read_ledger(&self.output.folder.path().join("ledger.json")))
     }
-
-    fn flows(&self) -> Vec<Value> {
-        flows(&self.folder.path().join("flows.json"))
-    }
-
-    /// Waits for the end: exit code, what it said, flows, ledger.
-    fn end(self) -> (i32, String, Vec<Value>, Value) {
-        let flows = self.folder.path().join("flows.json");
-        let ledger = self.folder.path().join("ledger.json");
-        let (code, _, told) = parts(&self.child.wait_with_output().unwrap());
-        let ledger: Value = serde_json::from_slice(&std::fs::read(ledger).unwrap()).unwrap();
-        assert_eq!(ledger["balanced"], true, "{ledger}");
-        (code, told, crate::flows(&flows), ledger)
-    }
-}
-
-/// Frames of a capture that ships with Weir, or of synthetic traffic, as they were captured.
-fn frames(name: &str) -> Vec<Vec<u8>> {
-    let mut source = match name.strip_prefix("synth:") {
-        Some(load) => Box::new(weir_trafficgen::TrafficGenerator::new(load).unwrap()),
-        None => {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-            weir_capture::open(&folder.join(name)).unwrap()
-        }
-    };
-    let mut frames = Vec::new();
-    while let Some(burst) = source.burst().unwrap() {
-        frames.extend(burst.iter().map(|frame| frame.bytes.to_vec()));
-    }
-    frames
-}
-
-fn saved(frames: &[Vec<u8>], folder: &Path) -> PathBuf {
-    let mut pcap = Pcap::new();
-    for (number, frame) in frames.iter().enumerate() {
-        pcap = pcap.frame(START, number as u32, frame);
-    }
-    pcap.save(folder, "sent.pcap")
 }
 
 #[test]
-fn live_flows_are_those_of_the_same_packets_in_a_file() {
+fn live_flow_records_equal_those_of_a_file() {
     if !network() {
         return;
     }
     let names = ["web.pcap", "dns.pcap.gz", "ping.pcap.zst", "qinq.pcap", "mpls.pcap", "vxlan.pcap", "layer2.pcap"];
     for (number, name) in names.into_iter().chain(["synth:mix,flows=300,packets=10k"]).enumerate() {
         let frames = frames(name);
-        let reading = Reading::start("af_packet:right", &["--decap"]);
+        let live = LiveRead::start("af_packet:right", &["--decap"]);
         let mut sender = Sender::new(LEFT);
         frames.iter().for_each(|frame| sender.send(frame));
-        reading.signal([libc::SIGINT, libc::SIGTERM][number % 2]);
-        let (code, told, live, ledger) = reading.end();
-        assert_eq!(code, 0, "{name}: {told}");
-        assert!(!told.contains("interrupted"), "{told}");
+        signal(&live.child, [libc::SIGINT, libc::SIGTERM][number % 2]);
+        let (code, err, flows, ledger) = live.wait();
+        assert_eq!(code, 0, "{name}: {err}");
+        assert!(!err.contains("interrupted"), "{err}");
         assert_eq!(ledger["packets"]["received"], frames.len(), "{name}: {ledger}");
         let octets: usize = frames.iter().map(Vec::len).sum();
         assert_eq!(ledger["bytes"]["received"], octets, "{name}");
-
-        let folder = tempfile::tempdir().unwrap();
-        let (capture, output) = (saved(&frames, folder.path()), folder.path().join("flows.json"));
-        let json = format!("json:{}", output.display());
-        let (code, _, told) =
-            parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "--decap", "-q", "-o", &json]));
-        assert_eq!(code, 0, "{told}");
-        assert_eq!(without_times(&live), without_times(&flows(&output)), "{name}");
+        let expected = flows_of_file(&frames, &["--layer2", "--decap"]);
+        assert_eq!(without_times(&flows), expected, "{name}");
     }
 }
 
 #[test]
-fn flows_of_four_queues_are_those_of_the_same_packets_in_a_file() {
+fn flow_records_of_four_queues_equal_those_of_a_file() {
     if !network() {
         return;
     }
-    // Fragments, tags, labels, tunnels, errors of ICMP, IPv6; and conversations enough for each queue.
+    // Fragments, VLAN tags, MPLS labels, tunnels, ICMP errors, IPv6; and connections on each queue.
     let names = [
         "web.pcap",
         "dns.pcap.gz",
@@ -139,57 +92,54 @@ fn flows_of_four_queues_are_those_of_the_same_packets_in_a_file() {
         "synth:mix,flows=300,packets=10k",
     ];
     let frames: Vec<Vec<u8>> = names.into_iter().flat_map(frames).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let (capture, output) = (saved(&frames, folder.path()), folder.path().join("flows.json"));
-    let json = format!("json:{}", output.display());
-    let (code, _, told) = parts(&weir(["read", capture.to_str().unwrap(), "--layer2", "-q", "-o", &json]));
-    assert_eq!(code, 0, "{told}");
-    let expected = without_times(&flows(&output));
+    let expected = flows_of_file(&frames, &["--layer2"]);
     assert!(expected.len() > 300, "{}", expected.len());
     for layout in ["fused", "split"] {
-        let probe = Probe::start("af_packet:right,queues=4", &["--layer2", "--layout", layout, "-o", &json]);
+        let output = JsonOutput::new();
+        let probe = Probe::start("af_packet:right,queues=4", &["--layer2", "--layout", layout, "-o", &output.sink]);
         let mut sender = Sender::new(LEFT);
         frames.iter().for_each(|frame| sender.send(frame));
-        let (code, told, ledger) = probe.end();
-        assert_eq!(code, 0, "{told}");
+        let (code, err, ledger) = probe.stop();
+        assert_eq!(code, 0, "{err}");
         assert_eq!(ledger["packets"]["received"], frames.len(), "{layout}: {ledger}");
         assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{layout}: {ledger}");
-        let live = without_times(&flows(&output));
-        let new: Vec<_> = live.iter().filter(|line| !expected.contains(line)).collect();
-        assert!(live == expected, "{layout}: {} live, {} in the file; live only: {new:#?}", live.len(), expected.len());
+        let flows = without_times(&output.flows());
+        let only_live: Vec<_> = flows.iter().filter(|line| !expected.contains(line)).collect();
+        let counts = (flows.len(), expected.len());
+        assert!(flows == expected, "{layout}: {counts:?} live and in the file; only live: {only_live:#?}");
     }
 }
 
 #[test]
-fn what_was_lost_while_the_reader_was_away_is_in_the_ledger_to_the_packet() {
+fn packets_dropped_by_the_kernel_are_in_the_ledger() {
     if !network() {
         return;
     }
     const SENT: u64 = 5000;
-    let reading = Reading::start("af_packet:right,block=4KiB,blocks=8", &[]);
+    let live = LiveRead::start("af_packet:right,block=4KiB,blocks=8", &[]);
     let mut sender = Sender::new(LEFT);
-    let question = udp(([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 53), 30);
-    sender.send(&question);
-    reading.signal(libc::SIGSTOP);
-    (1..SENT).for_each(|_| sender.send(&question));
-    reading.signal(libc::SIGCONT);
-    reading.signal(libc::SIGINT);
-    let (code, told, flows, ledger) = reading.end();
-    assert_eq!(code, 2, "{told}");
+    let request = udp(([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 53), 30);
+    sender.send(&request);
+    signal(&live.child, libc::SIGSTOP);
+    (1..SENT).for_each(|_| sender.send(&request));
+    signal(&live.child, libc::SIGCONT);
+    signal(&live.child, libc::SIGINT);
+    let (code, err, flows, ledger) = live.wait();
+    assert_eq!(code, 2, "{err}");
     let count = |key: &str| ledger["packets"][key].as_u64().unwrap();
     assert!(count("dropped_kernel") > SENT / 2, "{ledger}");
     assert_eq!(count("received"), SENT, "{ledger}");
     assert_eq!(count("metered") + count("dropped_kernel"), SENT, "{ledger}");
-    assert_eq!(flows.iter().map(|flow| flow["packets"].as_u64().unwrap()).sum::<u64>(), count("metered"));
-    assert!(told.contains("dropped"), "{told}");
+    assert_eq!(flows.iter().map(packets).sum::<u64>(), count("metered"));
+    assert!(err.contains("dropped"), "{err}");
 }
 
 #[test]
-fn a_flow_on_a_quiet_link_shows_when_it_has_ended_and_not_when_the_next_packet_comes() {
+fn idle_flows_are_exported_without_another_packet() {
     if !network() {
         return;
     }
-    let mut reading = Reading::start("af_packet:right", &["--idle", "500ms"]);
+    let mut live = LiveRead::start("af_packet:right", &["--idle", "500ms"]);
     let mut sender = Sender::new(LEFT);
     let (client, server) = (([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 80));
     for (number, frames) in [
@@ -201,37 +151,37 @@ fn a_flow_on_a_quiet_link_shows_when_it_has_ended_and_not_when_the_next_packet_c
     .enumerate()
     {
         frames.iter().for_each(|frame| sender.send(frame));
-        until("the flow shows", || reading.flows().len() > number);
-        assert!(reading.child.try_wait().unwrap().is_none(), "it shows while weir goes on");
+        until("the flow record is exported", || live.output.flows().len() > number);
+        assert!(live.child.try_wait().unwrap().is_none(), "weir still runs");
     }
-    reading.signal(libc::SIGTERM);
-    let (code, told, flows, ledger) = reading.end();
-    assert_eq!((code, flows.len()), (0, 3), "{told}");
+    signal(&live.child, libc::SIGTERM);
+    let (code, err, flows, ledger) = live.wait();
+    assert_eq!((code, flows.len()), (0, 3), "{err}");
     assert_eq!(ledger["packets"]["received"], 6);
 }
 
 #[test]
-fn an_interface_that_is_removed_ends_the_run_with_its_flows_kept_and_its_trouble_told() {
+fn removal_of_the_interface_ends_the_run_and_exports_its_flows() {
     if !network() {
         return;
     }
-    let reading = Reading::start("af_packet:right", &[]);
+    let live = LiveRead::start("af_packet:right", &[]);
     let mut sender = Sender::new(LEFT);
     sender.send(&udp(([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 53), 30));
     ip("link delete right");
-    let (code, told, flows, ledger) = reading.end();
-    assert_eq!((code, flows.len()), (2, 1), "{told}");
-    assert!(told.contains("af_packet:right: the interface was removed"), "{told}");
-    assert!(!told.contains("copy it again"), "{told}");
+    let (code, err, flows, ledger) = live.wait();
+    assert_eq!((code, flows.len()), (2, 1), "{err}");
+    assert!(err.contains("af_packet:right: the interface was removed"), "{err}");
+    assert!(!err.contains("copy it again"), "{err}");
     assert_eq!(ledger["packets"]["metered"], 1);
 }
 
 #[test]
-fn several_queues_are_refused_as_one_thread_reads() {
+fn weir_read_refuses_several_queues() {
     if !network() {
         return;
     }
-    let (code, _, told) = parts(&weir(["read", "-i", "af_packet:right,queues=2"]));
+    let (code, _, err) = weir(["read", "-i", "af_packet:right,queues=2"]);
     assert_eq!(code, 1);
-    assert!(told.contains("leave out queues=N"), "{told}");
+    assert!(err.contains("leave out queues=N"), "{err}");
 }

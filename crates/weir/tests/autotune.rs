@@ -1,76 +1,64 @@
-//! `weir probe --autotune`: what it tries, what it says of that, and that the records afterwards are those of every packet.
+//! `weir probe --autotune`: the candidates, the log, and exact flow records afterwards.
 
 mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{parts, small, udp, weir};
-use live::{Probe, flows};
+use common::{JsonOutput, arguments, packets, read_ledger, small, udp, weir};
+use live::Probe;
 use network::{LEFT, Sender, network, until};
-use serde_json::Value;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn a_capture_is_tried_in_every_way_and_then_metered_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let (output, ledger) = (folder.path().join("flows.json"), folder.path().join("ledger.json"));
-    let sink = format!("json:{}", output.display());
-    let (code, _, told) = parts(&weir([
-        "probe",
-        "-i",
-        "synth:mix,flows=500,packets=1M",
-        "--autotune=300ms",
-        "-o",
-        &sink,
-        "--stats",
-        ledger.to_str().unwrap(),
-    ]));
-    assert_eq!(code, 0, "{told}");
-    for tried in ["--layout fused", "--layout split", "--layout spread", "--cores", "--batch 64", "--batch 16"] {
-        assert!(told.contains(&format!("autotune: measured candidate=\"{tried}")), "{tried}: {told}");
+fn all_candidates_are_measured_and_then_every_packet_is_metered() {
+    let output = JsonOutput::new();
+    let stats = output.folder.path().join("ledger.json");
+    let source = ["-i", "synth:mix,flows=500,packets=1M", "--autotune=300ms"];
+    let (code, _, err) =
+        weir(arguments!["probe", source[0], source[1], source[2], "-o", output.sink, "--stats", stats]);
+    assert_eq!(code, 0, "{err}");
+    for candidate in ["--layout fused", "--layout split", "--layout spread", "--cores", "--batch 64", "--batch 16"] {
+        assert!(err.contains(&format!("autotune: measured candidate=\"{candidate}")), "{candidate}: {err}");
     }
-    assert_eq!(told.matches("autotune: chosen").count(), 3, "one choice per dimension: {told}");
-    assert!(told.contains("autotune: finished options=\"--layout"), "{told}");
-    assert!(!told.contains("--busy-poll"), "a capture does not sleep: {told}");
-    let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
-    assert_eq!((&ledger["balanced"], &ledger["packets"]["metered"]), (&true.into(), &1_000_000.into()), "{ledger}");
-    let packets = |flow: &Value| flow["packets"].as_u64().unwrap() + flow["rev_packets"].as_u64().unwrap_or(0);
-    assert_eq!(flows(&output).iter().map(packets).sum::<u64>(), 1_000_000);
+    assert_eq!(err.matches("autotune: chosen").count(), 3, "one choice per dimension: {err}");
+    assert!(err.contains("autotune: finished options=\"--layout"), "{err}");
+    assert!(!err.contains("--busy-poll"), "captures have no busy polling: {err}");
+    assert_eq!(read_ledger(&stats)["packets"]["metered"], 1_000_000);
+    assert_eq!(output.flows().iter().map(packets).sum::<u64>(), 1_000_000);
 }
 
 #[test]
-fn what_can_be_read_only_once_is_not_tried() {
+fn standard_input_and_short_captures_are_not_measured() {
     let folder = tempfile::tempdir().unwrap();
     let capture = small().save(folder.path(), "small.pcap");
-    let (code, _, told) = parts(&weir(["probe", "-i", "-", "--autotune"]));
-    assert_eq!(code, 1, "{told}");
-    assert!(told.contains("- can be read only once"), "{told}");
-    let (code, _, told) = parts(&weir(["probe", "-i", capture.to_str().unwrap(), "--autotune=30ms", "-q"]));
-    assert_eq!(code, 0, "{told}");
-    let (code, _, told) = parts(&weir(["probe", "-i", capture.to_str().unwrap(), "--autotune"]));
-    assert_eq!(code, 0, "{told}");
-    assert!(told.contains("the capture is too short"), "{told}");
+    let (code, _, err) = weir(["probe", "-i", "-", "--autotune"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("- can be read only once"), "{err}");
+    let (code, _, err) = weir(["probe", "-i", capture.to_str().unwrap(), "--autotune=30ms", "-q"]);
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = weir(["probe", "-i", capture.to_str().unwrap(), "--autotune"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("the capture is too short"), "{err}");
 }
 
-/// Tells the sender, whatever becomes of the test.
-struct Stops<'a>(&'a AtomicBool);
+/// Stops the sending thread when the test ends, also by a panic.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 #[test]
-fn live_traffic_is_tried_while_it_comes() {
+fn candidates_are_measured_on_live_traffic() {
     if !network() {
         return;
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _stops = Stops(&stop);
+        let _stop = StopOnDrop(&stop);
         scope.spawn(|| {
             let (mut sender, mut number) = (Sender::new(LEFT), 0_u16);
             while !stop.load(Ordering::Relaxed) {
@@ -79,20 +67,21 @@ fn live_traffic_is_tried_while_it_comes() {
             }
         });
         let probe = Probe::start("af_packet:right", &["--autotune=300ms", "--flows", "100k"]);
-        until("it has chosen", || {
-            ["options are unchanged", "autotune: finished"].iter().any(|said| probe.told().contains(said))
+        until("autotune ends", || {
+            ["options are unchanged", "autotune: finished"].iter().any(|text| probe.stderr().contains(text))
         });
-        until("it meters", || probe.told().contains(" active "));
-        let (code, told, ledger) = probe.end();
-        assert!(code == 0 || code == 2, "{told}");
-        assert!(told.contains("autotune: measured candidate=\"--layout split"), "{told}");
-        if told.contains("too few packets arrived") {
-            eprintln!("SKIPPED: the machine sends too little to tell one from another");
+        until("the probe meters", || probe.stderr().contains(" active "));
+        let (code, err, ledger) = probe.stop();
+        assert!(code == 0 || code == 2, "{err}");
+        assert!(err.contains("autotune: measured candidate=\"--layout split"), "{err}");
+        if err.contains("too few packets arrived") {
+            eprintln!("SKIPPED: this machine sends too few packets to compare candidates");
         } else {
-            for tried in ["af_packet: block=64k,blocks=1024", "--busy-poll"] {
+            for candidate in ["af_packet: block=64k,blocks=1024", "--busy-poll"] {
                 assert!(
-                    told.contains(&format!("candidate={tried}")) || told.contains(&format!("candidate=\"{tried}")),
-                    "{tried}: {told}"
+                    err.contains(&format!("candidate={candidate}"))
+                        || err.contains(&format!("candidate=\"{candidate}")),
+                    "{candidate}: {err}"
                 );
             }
         }

@@ -3,11 +3,10 @@
 
 mod common;
 
-use common::parts;
+use common::{captures, command, is_root, signal, text_of};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,14 +14,15 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(["bench", "live"]).args(arguments).stdin(Stdio::null());
+    let mut command = command();
+    command.args(["bench", "live"]).args(arguments);
     command
 }
 
-/// Exit code and outputs; `None`, with a notice, without the privileges for a namespace or a source.
+/// Exit code and outputs; `None`, with a notice, without the privileges for a namespace or a
+/// source.
 fn measured(output: &Output) -> Option<(i32, String, String)> {
-    let (code, out, err) = parts(output);
+    let (code, out, err) = text_of(output);
     for reason in ["network namespace", "ip link", "not permitted", "CONFIG_XDP_SOCKETS"] {
         if code == 1 && err.contains(reason) {
             eprintln!("SKIPPED: {err}");
@@ -111,7 +111,7 @@ fn dpdk_is_measured_and_every_frame_is_accounted_for() {
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn build_without_dpdk_reports_it_before_any_measurement() {
-    let (code, _, err) = parts(&bench(&["dpdk"]).output().unwrap());
+    let (code, _, err) = text_of(&bench(&["dpdk"]).output().unwrap());
     assert!(code == 1 && err.contains("built without DPDK"), "{code}: {err}");
 }
 
@@ -119,7 +119,7 @@ fn build_without_dpdk_reports_it_before_any_measurement() {
 fn soak_run_prints_status_lines_and_a_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("live.json");
-    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures/web.pcap");
+    let capture = captures().join("web.pcap");
     let mut command = bench(&["af_packet", "--seconds", "0.05", "--rounds", "1", "--soak", "0.03", "--at", "10"]);
     command.args(["--interval", "200ms", "--frames"]).arg(capture).arg("--json").arg(&json);
     let Some((code, out, err)) = measured(&command.output().unwrap()) else { return };
@@ -153,8 +153,7 @@ fn interrupted_run_exits_and_leaves_nothing_behind() {
         assert!(began.elapsed() < TIMEOUT, "no namespace was created");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: this test started the process and has not waited for it yet.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    signal(&child, libc::SIGINT);
     let Some((code, _, err)) = measured(&child.wait_with_output().unwrap()) else { return };
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("interrupted"), "{err}");
@@ -168,8 +167,7 @@ fn network_of(process: &str) -> Option<std::path::PathBuf> {
 
 #[test]
 fn missing_privileges_are_named() {
-    // SAFETY: the call takes no memory.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         eprintln!("SKIPPED: not root, so the test cannot switch to another user");
         return;
     }
@@ -180,7 +178,7 @@ fn missing_privileges_are_named() {
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut command = Command::new(weir);
     command.args(["bench", "live", "af_packet"]).uid(65534).gid(65534);
-    let (code, _, err) = parts(&command.output().unwrap());
+    let (code, _, err) = text_of(&command.output().unwrap());
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("CAP_SYS_ADMIN") && err.contains("run as root"), "{err}");
 }
@@ -195,7 +193,7 @@ fn usage_errors_are_reported_before_any_measurement() {
         (&["--frames", "/nonsense.pcap"], "/nonsense.pcap"),
         (&["--frames", "synth:nonsense"], "nonsense"),
     ] {
-        let (code, out, err) = parts(&bench(arguments).output().unwrap());
+        let (code, out, err) = text_of(&bench(arguments).output().unwrap());
         assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
         assert!(err.contains(reason), "{arguments:?}: {err}");
     }

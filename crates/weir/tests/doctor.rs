@@ -1,14 +1,15 @@
-//! `weir doctor` and `weir plan` as people see them: on machines of fixtures word by word, and on this one.
+//! `weir doctor` and `weir plan`: their text for recorded machines equals the expected files, and they
+//! read this machine.
 //!
-//! Beside each fixture lie the texts that are expected; `BLESS=1 cargo test -p weir --test doctor` writes them anew.
+//! `BLESS=1 cargo test -p weir --test doctor` writes the expected files beside the recordings.
 
 mod common;
-use common::{parts, weir};
+use common::weir;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The machines: name, exit code of `doctor`, exit code of `plan` for 100 Gbit/s.
+/// Recorded machines: name, exit code of `doctor`, exit code of `plan` for 100 Gbit/s.
 const MACHINES: [(&str, i32, i32); 10] = [
     ("one-node", 0, 2),
     ("wrong-node", 2, 0),
@@ -26,32 +27,33 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/fixtures").join(name)
 }
 
-/// Runs a command on a machine; exit code and output, which must be that of the file.
-fn judged(name: &str, kind: &str, arguments: &[&str]) -> i32 {
+/// Runs a command on a recorded machine, compares its text with the expected file, and returns the
+/// exit code.
+fn exit_code(name: &str, kind: &str, arguments: &[&str]) -> i32 {
     let machine = fixture(&format!("{name}.txt"));
-    let (code, out, err) = parts(&weir([arguments, &["--sysroot", machine.to_str().unwrap(), "-v"]].concat()));
+    let (code, out, err) = weir([arguments, &["--sysroot", machine.to_str().unwrap(), "-v"]].concat());
     assert_eq!(err, "", "{name}");
-    let golden = fixture(&format!("{name}.{kind}"));
+    let expected_path = fixture(&format!("{name}.{kind}"));
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&golden, &out).unwrap();
+        std::fs::write(&expected_path, &out).unwrap();
     }
-    let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+    let expected = std::fs::read_to_string(&expected_path).unwrap_or_default();
     assert_eq!(out, expected, "{name}.{kind}; BLESS=1 if this is right");
     code
 }
 
 #[test]
-fn the_advice_for_each_machine_is_word_by_word_as_expected() {
+fn doctor_prints_the_expected_text_for_each_recorded_machine() {
     for (name, code, _) in MACHINES {
-        assert_eq!(judged(name, "doctor", &["doctor"]), code, "{name}");
+        assert_eq!(exit_code(name, "doctor", &["doctor"]), code, "{name}");
     }
 }
 
 #[test]
-fn the_plan_for_each_machine_is_word_by_word_as_expected() {
+fn plan_prints_the_expected_text_for_each_recorded_machine() {
     for (name, _, code) in MACHINES {
         assert_eq!(
-            judged(name, "plan", &["plan", "--link", "100G", "--packet", "700", "--flows", "2M"]),
+            exit_code(name, "plan", &["plan", "--link", "100G", "--packet", "700", "--flows", "2M"]),
             code,
             "{name}"
         );
@@ -59,9 +61,9 @@ fn the_plan_for_each_machine_is_word_by_word_as_expected() {
 }
 
 #[test]
-fn json_has_every_finding_with_its_commands() {
+fn json_contains_every_finding_with_its_commands() {
     let machine = fixture("asymmetric-rss.txt");
-    let (code, out, err) = parts(&weir(["doctor", "--json", "--sysroot", machine.to_str().unwrap()]));
+    let (code, out, err) = weir(["doctor", "--json", "--sysroot", machine.to_str().unwrap()]);
     assert_eq!((code, err.as_str()), (2, ""));
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((report["critical"].as_u64(), report["warning"].as_u64()), (Some(3), Some(1)));
@@ -73,16 +75,16 @@ fn json_has_every_finding_with_its_commands() {
     assert_eq!(report["machine"]["nics"][0]["ring"]["maximum"], 8192);
 
     let virtual_machine = fixture("virtual.txt");
-    let (_, out, _) = parts(&weir(["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]));
+    let (_, out, _) = weir(["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]);
     let report: Value = serde_json::from_str(&out).unwrap();
     let ring = &report["machine"]["nics"][0]["ring"];
     assert_eq!(ring["unavailable"], "ethtool is not installed (apt install ethtool)", "{ring}");
 }
 
 #[test]
-fn on_a_recording_fix_only_says_what_it_would_do() {
+fn fix_on_a_recording_prints_the_commands_and_changes_nothing() {
     let machine = fixture("gro-on.txt");
-    let (code, out, err) = parts(&weir(["doctor", "--fix", "--sysroot", machine.to_str().unwrap()]));
+    let (code, out, err) = weir(["doctor", "--fix", "--sysroot", machine.to_str().unwrap()]);
     assert_eq!((code, err.as_str()), (2, ""));
     let (_, steps) = out.split_once("--fix on that machine would run:\n").unwrap();
     assert!(
@@ -91,20 +93,20 @@ fn on_a_recording_fix_only_says_what_it_would_do() {
     );
     assert_eq!(steps.lines().filter(|line| line.contains("scaling_governor")).count(), 16, "{steps}");
     assert!(!steps.contains("done") && !steps.contains("failed"), "{steps}");
-    for never in ["ethtool -L", "ethtool -X", "swapoff", "systemctl", "isolcpus", "nr_hugepages"] {
-        assert!(!steps.contains(never), "{never}: {steps}");
+    for excluded in ["ethtool -L", "ethtool -X", "swapoff", "systemctl", "isolcpus", "nr_hugepages"] {
+        assert!(!steps.contains(excluded), "{excluded}: {steps}");
     }
 }
 
 #[test]
-fn this_machine_is_read_and_its_recording_says_the_same() {
+fn a_recording_of_this_machine_gives_the_same_findings() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("machine.txt");
-    let (code, out, err) = parts(&weir(["doctor", "--record", recording.to_str().unwrap()]));
+    let (code, out, err) = weir(["doctor", "--record", recording.to_str().unwrap()]);
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(err.contains("machine.txt"), "{err}");
     let report = |arguments: &[&str]| {
-        let (code, out, err) = parts(&weir(arguments));
+        let (code, out, err) = weir(arguments);
         assert!(code == 0 || code == 2, "{code}: {err}");
         assert_eq!(err, "");
         serde_json::from_str::<Value>(&out).unwrap()
@@ -124,20 +126,20 @@ fn this_machine_is_read_and_its_recording_says_the_same() {
 }
 
 #[test]
-fn the_terminal_is_not_at_the_mercy_of_what_is_read() {
+fn control_characters_of_a_recording_are_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("machine.txt");
     let text =
         "# weir machine\n/proc/cpuinfo:\n model name : \u{1b}[31mred\u{7}\n/sys/class/net/eth\u{1b}c/mtu = 1500\n";
     std::fs::write(&recording, text).unwrap();
     for arguments in [&["doctor", "-v"][..], &["plan", "--link", "10G"]] {
-        let (_, out, err) = parts(&weir([arguments, &["--sysroot", recording.to_str().unwrap()]].concat()));
+        let (_, out, err) = weir([arguments, &["--sysroot", recording.to_str().unwrap()]].concat());
         assert!(!out.contains('\u{1b}') && !out.contains('\u{7}') && out.contains("red"), "{out}{err}");
     }
 }
 
 #[test]
-fn figures_of_a_bench_are_taken_and_named() {
+fn plan_uses_the_rate_of_a_bench_report_and_names_its_row() {
     let folder = tempfile::tempdir().unwrap();
     let bench = folder.path().join("bench.json");
     let figure = |row: &str, x: f64, mpps: f64| serde_json::json!({ "row": row, "x": x, "series": "weir", "mpps": { "median": mpps, "min": mpps, "max": mpps } });
@@ -148,7 +150,7 @@ fn figures_of_a_bench_are_taken_and_named() {
         let machine = fixture("one-node.txt");
         let (bench, machine) = (bench.to_str().unwrap(), machine.to_str().unwrap());
         let arguments = ["plan", "--link", "10G", "--flows", "200k", "--json", "--bench", bench, "--sysroot", machine];
-        parts(&weir(arguments))
+        weir(arguments)
     };
     let flows = || table("flows", vec![figure("131072", 131_072.0, 40.0), figure("1048576", 1_048_576.0, 30.0)]);
     let mix = table("mix", vec![figure("trimmed to 96", 0.0, 16.0), figure("whole", 0.0, 12.0)]);
@@ -166,9 +168,9 @@ fn figures_of_a_bench_are_taken_and_named() {
     assert!(code == 1 && err.contains("--quick"), "{err}");
 }
 
-/// In name spaces of its own, where all else of the machine can be read only.
+/// Runs in network and mount namespaces where everything else of the machine is read-only.
 #[test]
-fn fix_says_each_command_and_what_came_of_it() {
+fn fix_prints_each_command_with_its_result() {
     let weir = env!("CARGO_BIN_EXE_weir");
     let script = format!(
         "set -e; mount -t sysfs -o ro none /sys; mount --bind /proc/sys /proc/sys; mount -o remount,ro,bind /proc/sys
@@ -177,20 +179,20 @@ fn fix_says_each_command_and_what_came_of_it() {
          {weir} doctor v0 --fix || true; ethtool -k v0 | grep generic-receive"
     );
     let output = Command::new("unshare").args(["--net", "--mount", "sh", "-c", &script]).output();
-    let said = output.map_or_else(
+    let text = output.map_or_else(
         |error| format!("unshare: {error}"),
         |output| String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
     );
-    let Some((_, said)) = said.split_once("ready\n") else {
-        eprintln!("SKIPPED: fix_says_each_command_and_what_came_of_it: no name spaces, or no ethtool: {said}");
+    let Some((_, text)) = text.split_once("ready\n") else {
+        eprintln!("SKIPPED: no namespaces, or no ethtool: {text}");
         return;
     };
-    assert!(said.contains("  # ethtool -K v0 gro off\n    done\n"), "{said}");
-    assert!(said.ends_with("generic-receive-offload: off\n"), "{said}");
-    // What must not be written is told, and does not end the run.
-    if said.contains("# echo -1 > /proc/sys/kernel/sched_rt_runtime_us") {
-        assert!(said.contains("sched_rt_runtime_us\n    failed: "), "{said}");
+    assert!(text.contains("  # ethtool -K v0 gro off\n    done\n"), "{text}");
+    assert!(text.ends_with("generic-receive-offload: off\n"), "{text}");
+    // A failed write is reported, and the run continues.
+    if text.contains("# echo -1 > /proc/sys/kernel/sched_rt_runtime_us") {
+        assert!(text.contains("sched_rt_runtime_us\n    failed: "), "{text}");
     }
-    // What is wrong with the rest of this machine is not known here.
-    assert!(said.contains("\nnow: "), "{said}");
+    // The other findings depend on this machine.
+    assert!(text.contains("\nnow: "), "{text}");
 }

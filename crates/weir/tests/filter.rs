@@ -1,17 +1,12 @@
-//! `--filter`, beside tcpdump.
+//! `--filter`: the same packets as tcpdump, the counters, and errors.
 
 mod common;
-use common::{Pcap, START, parts, small, tcp, udp, weir};
+use common::{Pcap, START, arguments, captures, is_installed, read_ledger, small, tcp, udp, weir};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-/// Folder of the captures that ship with Weir.
-fn captures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures")
-}
-
-/// Packets, and their octets on the wire, that tcpdump keeps; `None` if it does not take the expression.
+/// Packets that tcpdump selects and their octets on the wire; `None` if it rejects the expression.
 fn tcpdump(capture: &Path, expression: &str) -> Option<(u64, u64)> {
     let output = Command::new("tcpdump").arg("-r").arg(capture).args(["-w", "-", expression]).output().unwrap();
     if !output.status.success() {
@@ -26,23 +21,12 @@ fn tcpdump(capture: &Path, expression: &str) -> Option<(u64, u64)> {
     Some((packets, octets))
 }
 
-fn has_tcpdump() -> bool {
-    let found = Command::new("tcpdump").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    if !found {
-        eprintln!("SKIPPED: there is no tcpdump to compare with");
-    }
-    found
-}
-
 /// Exit code, standard error and ledger of a command with a filter.
 fn ledger(command: &str, capture: &Path, expression: &str) -> (i32, String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("ledger.json");
-    let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
-    weir.arg(command).arg(capture).args(["-f", expression, "-q", "--stats"]).arg(&stats);
-    let (code, _, err) = parts(&weir.stdin(Stdio::null()).output().unwrap());
-    let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap_or_else(|_| panic!("{err}"))).unwrap();
-    assert_eq!(ledger["balanced"], true, "{ledger}");
+    let (code, _, err) = weir(arguments![command, capture, "-f", expression, "-q", "--stats", stats]);
+    let ledger = read_ledger(&stats);
     (code, err, ledger)
 }
 
@@ -51,8 +35,8 @@ fn number(ledger: &Value, side: &str, line: &str) -> u64 {
 }
 
 #[test]
-fn it_keeps_what_tcpdump_keeps_of_every_capture() {
-    if !has_tcpdump() {
+fn filters_select_the_same_packets_as_tcpdump() {
+    if !is_installed("tcpdump") {
         return;
     }
     const EXPRESSIONS: [&str; 16] = [
@@ -97,43 +81,41 @@ fn it_keeps_what_tcpdump_keeps_of_every_capture() {
 }
 
 #[test]
-fn tcp_analysis_takes_it_too_and_tells() {
+fn weir_tcp_applies_the_filter_and_counts_filtered_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = small().save(folder.path(), "small.pcap");
     let (code, err, ledger) = ledger("tcp", &path, "src host 192.0.2.10");
     assert_eq!((code, err.as_str()), (0, ""));
-    // To the name server 1, pings 1, to the server 5: of 12 packets, 3 + 1 + 1 come from elsewhere.
+    // The client sends 1 packet to the name server, 1 ping and 5 packets to the server.
     let packets = |line| number(&ledger, "packets", line);
     assert_eq!((packets("received"), packets("filtered"), packets("metered")), (12, 5 + 2, 5));
-    let (code, out, err) = parts(&weir(["tcp".as_ref(), path.as_os_str(), "--filter".as_ref(), "tcp".as_ref()]));
+    let (code, out, err) = weir(arguments!["tcp", path, "--filter", "tcp"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("12 received, 8 analysed, 4 filtered"), "{out}");
-    // Explained are the same packets, with their numbers in the whole capture.
-    let explained =
-        ["tcp".as_ref(), path.as_os_str(), "-f".as_ref(), "tcp".as_ref(), "--explain".as_ref(), "#1".as_ref()];
-    let (code, out, err) = parts(&weir(explained));
+    // Packet numbers are those of the whole capture.
+    let (code, out, err) = weir(arguments!["tcp", path, "-f", "tcp", "--explain", "#1"]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(out.lines().any(|line| line.trim_start().starts_with("3 ")), "{out}");
 }
 
 #[test]
-fn the_summary_says_how_many_were_filtered() {
+fn the_summary_shows_the_number_of_filtered_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = small().save(folder.path(), "small.pcap");
-    let (code, out, err) = parts(&weir(["read".as_ref(), path.as_os_str(), "-f".as_ref(), "udp".as_ref()]));
+    let (code, out, err) = weir(arguments!["read", path, "-f", "udp"]);
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.contains("\npackets    12 received, 10 filtered, 2 metered\n"), "{out}");
 }
 
 #[test]
-fn a_filter_that_does_not_compile_is_exit_code_1_before_any_output_is_opened() {
+fn a_filter_with_a_syntax_error_has_exit_code_1_and_opens_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let path = small().save(folder.path(), "small.pcap");
     let output = folder.path().join("flows.csv");
     std::fs::write(&output, "precious").unwrap();
     let sink = format!("csv:{}", output.display());
     for command in [&["read", "-o", sink.as_str()][..], &["tcp", "--csv", output.to_str().unwrap()]] {
-        let (code, out, err) = parts(&weir([command, &[path.to_str().unwrap(), "-f", "tcp prot 80"]].concat()));
+        let (code, out, err) = weir([command, &[path.to_str().unwrap(), "-f", "tcp prot 80"]].concat());
         assert_eq!((code, out.as_str()), (1, ""));
         assert!(err.contains("syntax error") && err.contains("tcp prot 80"), "{err}");
         assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
@@ -141,7 +123,7 @@ fn a_filter_that_does_not_compile_is_exit_code_1_before_any_output_is_opened() {
 }
 
 #[test]
-fn frames_for_which_a_filter_means_nothing_are_filtered_and_told_of() {
+fn frames_of_a_link_type_without_the_filtered_field_are_filtered_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let frame = udp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), 10);
     let mut raw = Pcap::new().frame(START, 0, &frame[14..]).frame(START, 1, &frame[14..]);
@@ -153,17 +135,15 @@ fn frames_for_which_a_filter_means_nothing_are_filtered_and_told_of() {
 }
 
 #[test]
-fn a_filter_is_judged_on_outer_headers_whatever_is_decapsulated() {
+fn filters_apply_to_outer_headers_with_decapsulation() {
     let folder = tempfile::tempdir().unwrap();
     let inner = tcp(([10, 0, 0, 1], 1000), ([10, 0, 0, 2], 80), 0x10, 10);
     let outer = common::ipv4(4, [192, 0, 2, 1], [192, 0, 2, 2], &inner[14..]);
     let path = Pcap::new().frame(START, 0, &outer).save(folder.path(), "tunnel.pcap");
     for (expression, kept) in [("host 192.0.2.1", 1), ("host 10.0.0.1", 0), ("tcp", 0), ("ip proto 4", 1)] {
-        let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("ledger.json");
-        let run = ["read", path.to_str().unwrap(), "--decap", "-qf", expression, "--stats", stats.to_str().unwrap()];
-        assert_eq!(parts(&weir(run)).0, 0);
-        let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
+        assert_eq!(weir(arguments!["read", path, "--decap", "-qf", expression, "--stats", stats]).0, 0);
+        let ledger = read_ledger(&stats);
         assert_eq!(number(&ledger, "packets", "metered"), kept, "{expression}");
     }
 }

@@ -1,37 +1,40 @@
 //! Help texts, usage errors, completions and manual pages.
 
 mod common;
-use common::{parts, weir};
+use common::{arguments, weir, weir_with_closed_output};
+
+const COMMANDS: [&str; 10] =
+    ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"];
 
 #[test]
 fn without_a_command_it_prints_short_help() {
-    let (code, out, err) = parts(&weir::<[&str; 0], _>([]));
+    let (code, out, err) = weir::<[&str; 0], _>([]);
     assert_eq!((code, err.as_str()), (0, ""));
-    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
+    for command in COMMANDS {
         assert!(out.lines().any(|line| line.trim_start().starts_with(command)), "{command}: {out}");
     }
 }
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
-        let (code, out, _) = parts(&weir([command, "--help"]));
+    for command in COMMANDS {
+        let (code, out, _) = weir([command, "--help"]);
         assert_eq!(code, 0);
         assert!(out.contains("Examples:") && out.contains(&format!("weir {command}")), "{out}");
     }
-    let (code, out, _) = parts(&weir(["bench", "live", "--help"]));
+    let (code, out, _) = weir(["bench", "live", "--help"]);
     assert!(code == 0 && out.contains("Examples:") && out.contains("weir bench live"), "{out}");
-    let (code, out, _) = parts(&weir(["--help"]));
+    let (code, out, _) = weir(["--help"]);
     assert_eq!(code, 0);
     assert!(out.contains("Exit codes:"), "{out}");
 }
 
 #[test]
 fn examples_in_help_texts_are_not_wrapped() {
-    for command in ["read", "probe", "tcp", "synth", "bench", "doctor", "plan", "fields", "completions", "man"] {
-        let (_, help, _) = parts(&weir([command, "--help"]));
+    for command in COMMANDS {
+        let (_, help, _) = weir([command, "--help"]);
         let (_, examples) = help.split_once("Examples:").unwrap();
-        // Clap wraps at 100 columns and does not indent what it wraps.
+        // clap wraps at 100 columns and does not indent continuation lines.
         let lines: Vec<&str> = examples.lines().collect();
         let wrapped =
             lines.windows(2).find(|pair| pair[0].starts_with(' ') && !pair[1].is_empty() && !pair[1].starts_with(' '));
@@ -41,7 +44,7 @@ fn examples_in_help_texts_are_not_wrapped() {
 
 #[test]
 fn the_version_is_one_line() {
-    assert_eq!(parts(&weir(["--version"])), (0, format!("weir {}\n", env!("CARGO_PKG_VERSION")), String::new()));
+    assert_eq!(weir(["--version"]), (0, format!("weir {}\n", env!("CARGO_PKG_VERSION")), String::new()));
 }
 
 #[test]
@@ -88,16 +91,16 @@ fn usage_errors_have_exit_code_1_and_a_reason() {
         (&["plan", "--link", "10G", "--bench", "/dev/null"], "not JSON"),
         (&["completions", "dos"], "dos"),
     ] {
-        let (code, out, err) = parts(&weir(arguments));
+        let (code, out, err) = weir(arguments);
         assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
         assert!(err.contains(reason), "{arguments:?}: {err}");
     }
 }
 
 #[test]
-fn completions_exist_for_every_shell() {
+fn every_shell_has_completions() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let (code, out, _) = parts(&weir(["completions", shell]));
+        let (code, out, _) = weir(["completions", shell]);
         assert_eq!(code, 0);
         assert!(out.contains("decap"), "{shell}");
     }
@@ -105,12 +108,12 @@ fn completions_exist_for_every_shell() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let (code, out, _) = parts(&weir(["man"]));
+    let (code, out, _) = weir(["man"]);
     assert_eq!(code, 0);
     assert!(out.contains(".TH weir 1"), "{out}");
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("man1");
-    let (code, _, err) = parts(&weir(["man".as_ref(), "-o".as_ref(), pages.as_os_str()]));
+    let (code, _, err) = weir(arguments!["man", "-o", pages]);
     assert_eq!(code, 0, "{err}");
     for page in ["", "-read", "-tcp", "-synth", "-bench", "-bench-live", "-doctor", "-plan", "-fields", "-man"] {
         let page = format!("weir{page}");
@@ -121,7 +124,7 @@ fn every_command_has_a_manual_page() {
 
 #[test]
 fn the_fields_are_listed_with_their_names() {
-    let (code, out, _) = parts(&weir(["fields"]));
+    let (code, out, _) = weir(["fields"]);
     assert_eq!(code, 0);
     for field in ["src_ip", "rev_packets", "community_id", "iat_mean_ns"] {
         assert!(out.contains(field), "{field}: {out}");
@@ -131,14 +134,7 @@ fn the_fields_are_listed_with_their_names() {
 #[test]
 fn a_closed_standard_output_is_not_an_error() {
     for arguments in [&["--help"][..], &["fields"], &["completions", "bash"], &["man"]] {
-        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        let (code, _, err) = parts(&child.wait_with_output().unwrap());
+        let (code, err) = weir_with_closed_output(arguments);
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
     }
 }

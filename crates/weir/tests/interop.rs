@@ -1,19 +1,21 @@
-//! Real collectors as judges: nfcapd/nfdump, nfacctd and tshark receive what the binary sends over loopback, and
-//! every flow they decode equals what the binary says of it in JSON, field by field.
+//! Collectors of others receive what the binary sends over loopback: nfcapd, nfacctd and tshark
+//! decode every flow with the values of the JSON output.
 //!
-//! A judge that is not installed is named and skipped; `make test` installs all of them.
+//! Tests of a collector that is not installed are skipped; `make test` installs all of them.
 
+mod common;
+use common::{Nfcapd, capture_files, command, free_port, is_installed};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One record as a judge or the program tells it: field to text.
+/// A flow record of a collector or of Weir: field names and values as text.
 type Row = BTreeMap<&'static str, String>;
 
-/// A program that runs beside the test and is ended with it.
+/// A process in the background. It is killed on drop.
 struct Background(Child);
 
 impl Drop for Background {
@@ -26,55 +28,19 @@ impl Drop for Background {
 impl Background {
     fn start(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Self(child.expect("the judge starts"))
+        Self(child.expect("the collector starts"))
     }
 
-    /// Asks it to end with a signal and waits until it has.
-    fn stop(mut self, signal: &str) {
-        let pid = self.0.id().to_string();
-        // The shell's own: a small system has no program of that name.
-        let kill = format!("kill {signal} {pid}");
-        assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh runs").success());
-        let patience = Instant::now();
-        while self.0.try_wait().expect("its state is known").is_none() {
-            assert!(patience.elapsed() < Duration::from_secs(60), "the judge does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    /// Sends SIGINT and waits for the exit.
+    fn stop(mut self) {
+        common::signal(&self.0, libc::SIGINT);
+        wait_until("the collector exits", || self.0.try_wait().unwrap().is_some());
     }
 }
 
-fn installed(program: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|paths| std::env::split_paths(&paths).any(|folder| folder.join(program).is_file()));
-    if !found {
-        eprintln!("SKIPPED: {program} is not installed (make test installs it)");
-    }
-    found
-}
-
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-    let mut found: Vec<PathBuf> = std::fs::read_dir(&folder)
-        .expect("captures ship with the project")
-        .map(|entry| entry.expect("the folder can be listed").path())
-        .filter(|path| path.to_str().is_some_and(|name| name.contains(".pcap") && !name.ends_with(".json")))
-        .collect();
-    found.sort();
-    assert!(found.len() > 10, "captures ship with the project");
-    found
-}
-
-fn weir(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().expect("weir runs")
-}
-
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
-}
-
-/// Receive queue and drops of the UDP socket bound to a port of loopback, as the kernel tells them.
+/// Receive queue in bytes and drops of the UDP socket bound to a port of loopback.
 fn socket(port: u16) -> Option<(u64, u64)> {
-    let table = std::fs::read_to_string("/proc/net/udp").expect("Linux tells its sockets");
+    let table = std::fs::read_to_string("/proc/net/udp").expect("Linux has this file");
     let line = table.lines().find(|line| line.contains(&format!("0100007F:{port:04X} ")))?;
     let columns: Vec<&str> = line.split_whitespace().collect();
     let (_, waiting) = columns[4].split_once(':')?;
@@ -82,17 +48,17 @@ fn socket(port: u16) -> Option<(u64, u64)> {
 }
 
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let patience = Instant::now();
+    let started = Instant::now();
     while !condition() {
-        assert!(patience.elapsed() < Duration::from_secs(60), "waiting in vain until {what}");
+        assert!(started.elapsed() < Duration::from_secs(60), "timeout: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Runs the binary over every capture with a sink on `port` and gives its own account of the records.
+/// Runs the binary on every capture with a sink on `port`, and returns its records as JSON.
 fn send_all(sink: &str, port: u16, folder: &Path, options: &[&str]) -> Vec<Value> {
     wait_until("the collector listens", || socket(port).is_some());
-    let captures = captures();
+    let captures = capture_files();
     let each = captures.iter().zip(1u32..).map(|(capture, domain)| send(capture, domain, sink, port, folder, options));
     each.flatten().collect()
 }
@@ -103,27 +69,21 @@ fn send(capture: &Path, domain: u32, sink: &str, port: u16, folder: &Path, optio
     let sink = format!("{sink}://127.0.0.1:{port}");
     let domain = domain.to_string();
     let fixed = ["read", capture.to_str().unwrap(), "-q", "--domain", &domain, "-o", &own, "-o", &sink];
-    let output = weir(&[&fixed, options].concat());
+    let output = command().args(fixed).args(options).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
-    wait_until("the collector has taken everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));
-    assert_eq!(socket(port).map(|(_, drops)| drops), Some(0), "the kernel dropped nothing");
+    wait_until("the collector has received everything", || socket(port).is_some_and(|(waiting, _)| waiting == 0));
+    assert_eq!(socket(port).map(|(_, drops)| drops), Some(0), "datagrams dropped by the kernel");
     let text = std::fs::read_to_string(json).expect("weir wrote JSON");
     text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
 }
 
-/// Milliseconds since 1970 of `2026-11-20T12:00:00.123456789Z`.
-fn milliseconds(text: &str) -> u64 {
-    let number = |range: std::ops::Range<usize>| text[range].parse::<i64>().expect("digits");
-    let (year, month, day) = (number(0..4), number(5..7), number(8..10));
-    // Days since 1970 in the proleptic Gregorian calendar (Howard Hinnant's era arithmetic).
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1 - 719_468;
-    let seconds = days * 86_400 + number(11..13) * 3600 + number(14..16) * 60 + number(17..19);
-    (seconds * 1000 + text.get(20..23).map_or(0, |digits| digits.parse().expect("digits"))) as u64
+/// Milliseconds since 1970 of `2026-11-20T12:00:00.123456789Z`. nfdump leaves out the Z.
+fn milliseconds(text: &str) -> i64 {
+    let time: jiff::Timestamp = format!("{}Z", text.trim_end_matches('Z')).parse().unwrap();
+    time.as_millisecond()
 }
 
-/// What the program itself says of its one-way records, in the words of the judges. Empty fields are 0 there.
+/// One-way records of Weir with the collectors' field names. An empty field is 0.
 fn own(records: &[Value]) -> Vec<Row> {
     let text = |value: &Value| match value {
         Value::Null => "0".to_owned(),
@@ -168,7 +128,7 @@ fn own(records: &[Value]) -> Vec<Row> {
         .collect()
 }
 
-/// Both lists hold the same records, as far as `fields` go.
+/// Asserts that both lists hold the same records in these fields.
 fn assert_same(what: &str, fields: &[&'static str], own: &[Row], theirs: &[Row]) {
     let only = |rows: &[Row]| -> Vec<Vec<String>> {
         let pick = |row: &Row| fields.iter().map(|&f| format!("{f}={}", row.get(f).map_or("", |v| v))).collect();
@@ -187,15 +147,8 @@ fn assert_same(what: &str, fields: &[&'static str], own: &[Row], theirs: &[Row])
     );
 }
 
-/// `"field" : value` of nfdump's JSON objects, which stand one after the other.
-fn nfdump(folder: &Path) -> Vec<Row> {
-    let output = Command::new("nfdump")
-        .args(["-q", "-o", "json", "-R"])
-        .arg(folder)
-        .env("TZ", "UTC")
-        .output()
-        .expect("nfdump runs");
-    let text = String::from_utf8(output.stdout).expect("nfdump writes UTF-8");
+/// Parses the JSON output of nfdump.
+fn nfdump(text: &str) -> Vec<Row> {
     let list = format!("[{}]", text.trim().trim_start_matches('[').trim_end_matches(']').trim().trim_end_matches(','));
     let records: Vec<Value> = serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {text}"));
     let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
@@ -206,7 +159,7 @@ fn nfdump(folder: &Path) -> Vec<Row> {
                 let found = record.get(four).or_else(|| record.get(six)).and_then(Value::as_str);
                 found.unwrap_or_default().to_owned()
             };
-            // Letters for the control bits, highest first, a dot for each that is not set.
+            // One letter per control bit, highest first; a dot if the bit is clear.
             let letters = record["tcp_flags"].as_str().unwrap_or_default();
             let flags = letters.chars().fold(0u16, |bits, letter| bits << 1 | u16::from(letter != '.'));
             let mut row: Row = [
@@ -235,12 +188,12 @@ fn nfdump(folder: &Path) -> Vec<Row> {
         .collect()
 }
 
-/// Lines of nfacctd's JSON files.
+/// Reads a JSON file of nfacctd.
 fn nfacctd(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines()
         .filter_map(|line| {
-            // The last line may still be on its way.
+            // The last line may be incomplete.
             let record: Value = serde_json::from_str(line).ok()?;
             let field = |name: &str| match &record[name] {
                 Value::String(text) => text.clone(),
@@ -273,7 +226,7 @@ fn nfacctd(path: &Path) -> Vec<Row> {
         .collect()
 }
 
-/// Fields that every judge of a format knows.
+/// Fields that every collector knows in every format.
 const COMMON: [&str; 11] =
     ["src", "dst", "src_port", "dst_port", "protocol", "packets", "bytes", "start_ms", "end_ms", "tcp_flags", "tos"];
 
@@ -281,45 +234,39 @@ fn is_ipv4(row: &Row) -> bool {
     row["src"].parse::<std::net::Ipv4Addr>().is_ok()
 }
 
-fn nfcapd_judges(sink: &str, options: &[&str], more: &[&'static str], of_own: fn(&Row) -> bool) {
-    if !installed("nfcapd") || !installed("nfdump") {
+fn compare_with_nfcapd(sink: &str, options: &[&str], more: &[&'static str], selected: fn(&Row) -> bool) {
+    if !is_installed("nfcapd") || !is_installed("nfdump") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let files = folder.path().join("nfcapd");
-    std::fs::create_dir(&files).unwrap();
     let port = free_port();
-    let collector = Background::start(
-        Command::new("nfcapd")
-            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
-            .arg(&files),
-    );
-    let own: Vec<Row> = own(&send_all(sink, port, folder.path(), options)).into_iter().filter(of_own).collect();
-    collector.stop("-TERM");
-    assert_same(&format!("{sink} to nfcapd"), &[&COMMON[..], more].concat(), &own, &nfdump(&files));
+    let collector = Nfcapd::start(port);
+    let own: Vec<Row> = own(&send_all(sink, port, folder.path(), options)).into_iter().filter(selected).collect();
+    let theirs = nfdump(&collector.dump(&["-o", "json"]));
+    assert_same(&format!("{sink} to nfcapd"), &[&COMMON[..], more].concat(), &own, &theirs);
 }
 
 #[test]
 fn nfdump_decodes_every_netflow5_record() {
-    nfcapd_judges("netflow5+udp", &["--uniflow"], &["icmp_type", "icmp_code"], is_ipv4);
+    compare_with_nfcapd("netflow5+udp", &["--uniflow"], &["icmp_type", "icmp_code"], is_ipv4);
 }
 
 #[test]
 fn nfdump_decodes_every_netflow9_record() {
-    nfcapd_judges("netflow9+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    compare_with_nfcapd("netflow9+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
 }
 
 #[test]
 fn nfdump_decodes_every_one_way_ipfix_record() {
-    nfcapd_judges("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
+    compare_with_nfcapd("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
 }
 
 #[test]
 fn nfdump_decodes_both_directions_of_every_bidirectional_ipfix_record() {
-    nfcapd_judges("ipfix+udp", &[], &["icmp_type", "icmp_code", "vlan", "rev_packets", "rev_bytes"], |_| true);
+    compare_with_nfcapd("ipfix+udp", &[], &["icmp_type", "icmp_code", "vlan", "rev_packets", "rev_bytes"], |_| true);
 }
 
-/// Rows that agree in all but their counters, added up: nfacctd does that by itself.
+/// Adds up rows that differ only in their counters, as nfacctd does.
 fn summed(rows: Vec<Row>) -> Vec<Row> {
     let mut sums: BTreeMap<Row, (u64, u64)> = BTreeMap::new();
     for mut row in rows {
@@ -335,10 +282,10 @@ fn summed(rows: Vec<Row>) -> Vec<Row> {
     sums.into_iter().map(with).collect()
 }
 
-/// nfacctd keeps the times of NetFlow v5 and v9 to the second, so `times` is for IPFIX; of v5 it reads the ports of TCP
-/// and UDP alone.
-fn nfacctd_judges(sink: &str, times: bool, more: &[&'static str], of_own: fn(&Row) -> bool) {
-    if !installed("nfacctd") {
+/// `times`: whether to compare timestamps, which nfacctd rounds to seconds for NetFlow v5 and v9. With
+/// NetFlow v5 it reads ports only for TCP and UDP.
+fn compare_with_nfacctd(sink: &str, times: bool, more: &[&'static str], selected: fn(&Row) -> bool) {
+    if !is_installed("nfacctd") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -358,14 +305,15 @@ fn nfacctd_judges(sink: &str, times: bool, more: &[&'static str], of_own: fn(&Ro
     )
     .unwrap();
     let collector = Background::start(Command::new("nfacctd").arg("-f").arg(&settings));
-    let own: Vec<Row> = own(&send_all(sink, port, folder.path(), &["--uniflow"])).into_iter().filter(of_own).collect();
-    // Its writing process ends after it; a complete file is one that has all records.
-    collector.stop("-INT");
+    let own: Vec<Row> =
+        own(&send_all(sink, port, folder.path(), &["--uniflow"])).into_iter().filter(selected).collect();
+    // Its writing process exits later: the file is complete when it has all packets.
+    collector.stop();
     let known = COMMON.into_iter().filter(|field| times || !field.ends_with("_ms"));
     let fields: Vec<_> = known.chain(more.iter().copied()).collect();
     let only = |rows: Vec<Row>| {
         let pick = |mut row: Row| {
-            // It shows the ICMP type and code in place of ports, or not, by format.
+            // Depending on the format, nfacctd prints the ICMP type and code as ports.
             let without_ports: &[&str] = if sink.starts_with("netflow5") { &["1", "132"] } else { &["1", "58"] };
             if without_ports.contains(&row["protocol"].as_str()) {
                 row.insert("src_port", String::new());
@@ -384,20 +332,20 @@ fn nfacctd_judges(sink: &str, times: bool, more: &[&'static str], of_own: fn(&Ro
 
 #[test]
 fn nfacctd_decodes_every_netflow5_record() {
-    nfacctd_judges("netflow5+udp", false, &[], is_ipv4);
+    compare_with_nfacctd("netflow5+udp", false, &[], is_ipv4);
 }
 
 #[test]
 fn nfacctd_decodes_every_netflow9_record() {
-    nfacctd_judges("netflow9+udp", false, &["vlan"], |_| true);
+    compare_with_nfacctd("netflow9+udp", false, &["vlan"], |_| true);
 }
 
 #[test]
 fn nfacctd_decodes_every_one_way_ipfix_record() {
-    nfacctd_judges("ipfix+udp", true, &["vlan"], |_| true);
+    compare_with_nfacctd("ipfix+udp", true, &["vlan"], |_| true);
 }
 
-/// Collects datagrams, and makes of them a capture that tshark can read (raw IPv4).
+/// Writes the received datagrams to a capture that tshark can read (link type raw IP).
 fn record(socket: &UdpSocket, sending: impl FnOnce() -> Vec<Value> + Send, to: &Path) -> Vec<Value> {
     let port = socket.local_addr().unwrap().port();
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -433,10 +381,11 @@ fn record(socket: &UdpSocket, sending: impl FnOnce() -> Vec<Value> + Send, to: &
     own
 }
 
-/// It reads templates of up to 60 fields if not told otherwise; some records in trouble have more.
+/// By default tshark reads templates of up to 60 fields; those of records with TCP anomalies have
+/// more.
 const TEMPLATES_OF_ANY_SIZE: [&str; 2] = ["-o", "cflow.max_template_fields:0"];
 
-/// The records in tshark's verbose text: every `Flow N` or `pdu N` block that has an address.
+/// The records in tshark's verbose text: each `Flow N` or `pdu N` block with an address.
 fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
     let output = Command::new("tshark")
         .args(["-n", "-V", "-O", "cflow"])
@@ -448,7 +397,7 @@ fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
         .expect("tshark runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!text.contains("Malformed"), "tshark finds something malformed");
+    assert!(!text.contains("Malformed"), "tshark reports a malformed packet");
     let mut rows: Vec<Row> = Vec::new();
     let (mut times, mut inside) = ("", false);
     for line in text.lines().map(str::trim) {
@@ -486,9 +435,9 @@ fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
             "Total TCP fin" => ("fin", value.to_owned()),
             "Total TCP rst" => ("rst", value.to_owned()),
             "Number of retransmitted TCP flow packets (src->dst)" => ("retransmitted", value.to_owned()),
-            // As tshark 4.0 has it; ntop's element 111 is of the way there.
+            // tshark 4.0 names ntop's element 111 with the opposite direction.
             "Number of out of order TCP flow packets (dst->src)" => ("out_of_order", value.to_owned()),
-            // Month day, year time UTC
+            // The value is: month day, year time UTC.
             "StartTime" if times.contains("(nanoseconds)") => {
                 ("start_time", value.split(' ').nth(3).unwrap().to_owned())
             }
@@ -502,7 +451,7 @@ fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
         for field in ["src_port", "dst_port", "tcp_flags", "vlan", "rst", "retransmitted", "out_of_order"] {
             row.entry(field).or_insert_with(|| "0".to_owned());
         }
-        // What they are if they are not sent: docs/fields.md.
+        // Values of fields that are omitted: docs/fields.md.
         let control: u64 = row["tcp_flags"].parse().expect("digits");
         for (field, bit) in [("fin", 0), ("syn", 1)] {
             row.entry(field).or_insert_with(|| (control >> bit & 1).to_string());
@@ -511,8 +460,8 @@ fn tshark(capture: &Path, port: u16, options: &[&str]) -> Vec<Row> {
     rows
 }
 
-fn tshark_judges(sink: &str, more: &[&'static str], of_own: fn(&Row) -> bool) {
-    if !installed("tshark") {
+fn compare_with_tshark(sink: &str, more: &[&'static str], selected: fn(&Row) -> bool) {
+    if !is_installed("tshark") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -526,7 +475,7 @@ fn tshark_judges(sink: &str, more: &[&'static str], of_own: fn(&Row) -> bool) {
             row.insert(field, record[name].as_str().unwrap()[11..29].to_owned());
         }
     }
-    rows.retain(of_own);
+    rows.retain(selected);
     let fields: Vec<_> =
         COMMON.into_iter().filter(|field| !field.ends_with("_ms")).chain(more.iter().copied()).collect();
     let mut theirs = tshark(&capture, port, &TEMPLATES_OF_ANY_SIZE);
@@ -540,23 +489,23 @@ fn tshark_judges(sink: &str, more: &[&'static str], of_own: fn(&Row) -> bool) {
 
 #[test]
 fn tshark_decodes_every_netflow5_record() {
-    tshark_judges("netflow5+udp", &[], is_ipv4);
+    compare_with_tshark("netflow5+udp", &[], is_ipv4);
 }
 
 #[test]
 fn tshark_decodes_every_netflow9_record() {
-    tshark_judges("netflow9+udp", &["vlan", "end_reason"], |_| true);
+    compare_with_tshark("netflow9+udp", &["vlan", "end_reason"], |_| true);
 }
 
 #[test]
 fn tshark_decodes_every_one_way_ipfix_record_to_the_nanosecond() {
     let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
-    tshark_judges("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
+    compare_with_tshark("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
 }
 
 #[test]
-fn tshark_as_it_comes_decodes_every_two_way_ipfix_record_without_trouble() {
-    if !installed("tshark") {
+fn tshark_with_default_settings_decodes_bidirectional_ipfix_records_without_anomalies() {
+    if !is_installed("tshark") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -570,5 +519,5 @@ fn tshark_as_it_comes_decodes_every_two_way_ipfix_record_without_trouble() {
     assert!(records.iter().all(|record| record["tcp_degraded"].is_null()));
     let theirs = tshark(&capture, port, &[]);
     let fields = ["src", "dst", "src_port", "dst_port", "protocol", "end_reason"];
-    assert_same("ipfix+udp to tshark as it comes", &fields, &own(&records), &theirs);
+    assert_same("ipfix+udp to tshark with default settings", &fields, &own(&records), &theirs);
 }

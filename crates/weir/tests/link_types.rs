@@ -1,8 +1,8 @@
-//! Captures of less common link types: `weir read` gives the addresses, ports and lengths that tshark reads in
-//! the same file, and names a link type that it does not decode.
+//! Captures of less common link types: `weir read` gives the addresses, ports and lengths that
+//! tshark reads in the same file, and names a link type that it does not decode.
 
 mod common;
-use common::{Pcap, START, parts, udp, weir};
+use common::{Pcap, START, arguments, is_installed, udp, weir};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -20,13 +20,13 @@ fn capture(link_type: u32, frames: &[Vec<u8>]) -> Pcap {
     (0..).zip(frames).fold(pcap, |pcap, (number, frame)| pcap.frame(START, number * 1000, frame))
 }
 
-/// UDP over IPv4, each with ports and a length of its own.
+/// UDP over IPv4. Ports and length depend on `number`.
 fn packet_v4(number: u16) -> Vec<u8> {
     // `udp` gives an Ethernet frame.
     udp((SOURCE, 1000 + number), (DESTINATION, 2000 + number), 10 + usize::from(number))[14..].to_vec()
 }
 
-/// UDP over IPv6, likewise.
+/// UDP over IPv6. Ports and length depend on `number`.
 fn packet_v6(number: u16) -> Vec<u8> {
     let payload = vec![0; 30 + usize::from(number)];
     let length = (8 + payload.len() as u16).to_be_bytes();
@@ -36,7 +36,7 @@ fn packet_v6(number: u16) -> Vec<u8> {
     [&header[..], &ports, &length, &[0, 0], &payload].concat()
 }
 
-/// What a table of headers makes of an IPv4 packet, and of an IPv6 packet where the link type can carry it.
+/// One frame per header: IPv4 packets behind the first list, IPv6 packets behind the second.
 fn frames(headers_v4: &[&[u8]], headers_v6: &[&[u8]]) -> Vec<Vec<u8>> {
     let v4 = (0..).zip(headers_v4).map(|(number, header)| [*header, &packet_v4(number)].concat());
     let v6 = (20..).zip(headers_v6).map(|(number, header)| [*header, &packet_v6(number)].concat());
@@ -91,7 +91,7 @@ fn cases() -> Vec<(u32, Vec<Vec<u8>>)> {
 }
 
 fn weir_rows(capture: &Path) -> Vec<Row> {
-    let (code, out, err) = parts(&weir(["read".as_ref(), capture.as_os_str(), "-o".as_ref(), "json:-".as_ref()]));
+    let (code, out, err) = weir(arguments!["read", capture, "-o", "json:-"]);
     assert_eq!(code, 0, "{err}");
     let row = |line: &str| {
         let record: Value = serde_json::from_str(line).unwrap();
@@ -127,11 +127,8 @@ fn tshark_rows(capture: &Path) -> Vec<Row> {
 }
 
 #[test]
-fn every_packet_of_every_link_type_is_metered_as_tshark_reads_it() {
-    let tshark = Command::new("tshark").arg("--version").output().is_ok();
-    if !tshark {
-        eprintln!("tshark is not installed: its comparison is skipped");
-    }
+fn records_of_every_link_type_equal_the_fields_that_tshark_reads() {
+    let tshark = is_installed("tshark");
     for (link_type, frames) in cases() {
         let folder = tempfile::tempdir().unwrap();
         let path = capture(link_type, &frames).save(folder.path(), "test.pcap");
@@ -144,10 +141,10 @@ fn every_packet_of_every_link_type_is_metered_as_tshark_reads_it() {
 }
 
 #[test]
-fn a_link_type_that_is_not_decoded_is_named() {
+fn an_unsupported_link_type_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = capture(127, &[vec![0; 60], vec![0; 60]]).save(folder.path(), "test.pcap");
-    let (_, out, err) = parts(&weir(["read".as_ref(), path.as_os_str(), "-v".as_ref()]));
+    let (_, out, err) = weir(arguments!["read", path, "-v"]);
     assert!((out + &err).contains("2 packets (link type 127 (IEEE802_11_RADIOTAP) 2): Weir does not decode"), "{err}");
     assert!(err.contains("  refused, link type 127 (IEEE802_11_RADIOTAP)"), "{err}");
 }

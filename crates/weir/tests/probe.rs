@@ -1,77 +1,59 @@
-//! `weir probe`: several pipelines at work, on captures and on the wire; its lines, its settings, its signals, its rights.
+//! `weir probe`: pipelines on captures and on interfaces, statistics lines, configuration, signals,
+//! privileges.
 
 mod common;
 mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{Pcap, START, parts, small, udp, weir};
-use live::{Probe, flows};
+use common::{
+    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, arguments, command, free_port, is_installed, is_root, number,
+    permit_all_users, read_flows, read_ledger, request_and_response, signal, small, udp, weir,
+};
+use live::{Probe, add_second_wire, send_requests};
 use network::{LEFT, Sender, ip, network, until};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+const LAYOUTS: [&str; 3] = ["fused", "split", "spread"];
 
 fn packets(flows: &[Value]) -> u64 {
-    let of = |flow: &Value, field: &str| flow[field].as_u64().unwrap_or(0);
-    flows.iter().map(|flow| of(flow, "packets") + of(flow, "rev_packets")).sum()
-}
-
-/// A question and its answer between two hosts.
-fn talk(number: u16) -> [Vec<u8>; 2] {
-    let [high, low] = number.to_be_bytes();
-    let (client, server) = (([10, 0, high, low], 1024 + number % 5000), ([10, 1, 0, 1], 53));
-    [udp(client, server, 40), udp(server, client, 400)]
+    flows.iter().map(common::packets).sum()
 }
 
 #[test]
-fn every_source_is_a_pipeline_and_all_add_up() {
-    for layout in ["fused", "split", "spread"] {
-        every_source_is_a_pipeline(layout);
-    }
+fn every_source_is_a_pipeline_and_the_ledger_adds_them_up() {
+    LAYOUTS.into_iter().for_each(every_source_is_a_pipeline);
 }
 
 fn every_source_is_a_pipeline(layout: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let (capture, ledger) = (small().save(folder.path(), "small.pcap"), folder.path().join("ledger.json"));
-    let (output, stats) = (folder.path().join("flows.json"), ledger.to_str().unwrap());
-    let sink = format!("json:{}", output.display());
-    let (code, _, told) = parts(&weir([
-        "probe",
-        "-i",
-        capture.to_str().unwrap(),
-        "-i",
-        "synth:mix,flows=100,packets=20k",
-        "-i",
-        "synth:velan,flows=10,packets=20k",
-        "-o",
-        &sink,
-        "--stats",
-        stats,
-        "--layout",
-        layout,
-    ]));
-    assert_eq!(code, 0, "{told}");
-    let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
-    assert_eq!(ledger["packets"]["received"], 40_000 + common::SMALL_PACKETS, "{ledger}");
-    assert_eq!(ledger["balanced"], true, "{ledger}");
-    assert_eq!(packets(&flows(&output)), ledger["packets"]["metered"].as_u64().unwrap());
-    assert_eq!(flows(&output).len() as u64, ledger["flows"]["exported"].as_u64().unwrap());
+    let output = JsonOutput::new();
+    let (capture, stats) = (small().save(output.folder.path(), "small.pcap"), output.folder.path().join("ledger.json"));
+    let synthetic = ["-i", "synth:mix,flows=100,packets=20k", "-i", "synth:velan,flows=10,packets=20k"];
+    let rest = arguments!["-i", capture, "-o", output.sink, "--stats", stats, "--layout", layout];
+    let (code, _, err) = weir(arguments!["probe"].into_iter().chain(synthetic.map(AsRef::as_ref)).chain(rest));
+    assert_eq!(code, 0, "{err}");
+    let (ledger, flows) = (read_ledger(&stats), output.flows());
+    assert_eq!(ledger["packets"]["received"], 40_000 + SMALL_PACKETS, "{ledger}");
+    assert_eq!(packets(&flows), ledger["packets"]["metered"]);
+    assert_eq!(flows.len(), ledger["flows"]["exported"]);
 }
 
 #[test]
-fn what_is_set_can_be_checked_printed_and_read_again() {
+fn the_configuration_can_be_printed_read_again_and_checked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");
     let path = file.to_str().unwrap();
-    let (code, text, told) =
-        parts(&weir(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-0", "--print-config"]));
-    assert_eq!((code, told.as_str()), (0, ""));
+    let (code, text, err) =
+        weir(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-0", "--print-config"]);
+    assert_eq!((code, err.as_str()), (0, ""));
     fs::write(&file, &text).unwrap();
-    let (code, plan, told) = parts(&weir(["probe", "--config", path, "--active", "9s", "--check"]));
-    assert_eq!((code, told.as_str()), (0, ""));
+    let (code, plan, err) = weir(["probe", "--config", path, "--active", "9s", "--check"]);
+    assert_eq!((code, err.as_str()), (0, ""));
     for fact in [
         "source     synth:mix,packets=10",
         "idle 7.00s, active 9.00s",
@@ -80,17 +62,17 @@ fn what_is_set_can_be_checked_printed_and_read_again() {
     ] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
-    let (code, _, told) = parts(&weir(["probe", "--config", path, "-q"]));
-    assert_eq!((code, told.as_str()), (0, ""));
+    let (code, _, err) = weir(["probe", "--config", path, "-q"]);
+    assert_eq!((code, err.as_str()), (0, ""));
 
     fs::write(&file, "input = [\"synth:mix\"]\nflws = 7\n").unwrap();
-    let (code, out, told) = parts(&weir(["probe", "--config", path, "--check"]));
+    let (code, out, err) = weir(["probe", "--config", path, "--check"]);
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(told.contains("line 2: flws: unknown option; did you mean flows?"), "{told}");
+    assert!(err.contains("line 2: flws: unknown option; did you mean flows?"), "{err}");
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_anything_is_opened() {
+fn usage_errors_are_reported_before_any_output_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.csv");
     let sink = format!("csv:{}", output.display());
@@ -102,146 +84,123 @@ fn what_cannot_work_is_refused_before_anything_is_opened() {
         (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "/nonexistent"),
         (&["probe", "-i", "synth:mix", "--filter", "host ("], "filter"),
     ] {
-        let (code, out, told) = parts(&weir(arguments.iter().copied().chain(["-o", &sink])));
-        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {told}");
-        assert!(told.contains(reason), "{arguments:?}: {told}");
+        let (code, out, err) = weir(arguments.iter().copied().chain(["-o", &sink]));
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(err.contains(reason), "{arguments:?}: {err}");
         assert!(!output.exists(), "{arguments:?}");
     }
-    if rustix_is_root() {
-        let (code, _, told) = parts(&weir(["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"]));
+    if is_root() {
+        let (code, _, err) = weir(["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"]);
         assert_eq!(code, 1);
-        assert!(told.contains("no such user"), "{told}");
+        assert!(err.contains("no such user"), "{err}");
     }
-}
-
-fn rustix_is_root() -> bool {
-    // SAFETY: asks for a number.
-    unsafe { libc::geteuid() == 0 }
 }
 
 #[test]
-fn queues_of_an_interface_are_pipelines_and_a_flow_is_in_one_of_them() {
+fn every_receive_queue_is_a_pipeline_and_no_flow_is_split() {
     if !network() {
         return;
     }
-    for layout in ["fused", "split", "spread"] {
-        queues_are_pipelines(layout);
-    }
+    LAYOUTS.into_iter().for_each(queues_are_pipelines);
 }
 
 fn queues_are_pipelines(layout: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("flows.json");
-    let sink = format!("json:{}", output.display());
-    let probe = Probe::start("af_packet:right,queues=4", &["-o", &sink, "--layout", layout]);
+    let output = JsonOutput::new();
+    let probe = Probe::start("af_packet:right,queues=4", &["-o", &output.sink, "--layout", layout]);
     let mut sender = Sender::new(LEFT);
-    for round in 0..5 {
-        for number in 0..1000 {
-            talk(number).iter().for_each(|frame| sender.send(frame));
-        }
-        until("the line tells of them", || probe.told().lines().any(|line| line.contains("flows 1000 active")));
-        assert!(round < 5);
+    for _ in 0..5 {
+        send_requests(&mut sender, 0..1000);
+        until("the statistics line shows the flows", || probe.stderr().contains("flows 1000 active"));
     }
-    let (code, told, ledger) = probe.end();
-    assert_eq!(code, 0, "{told}");
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
     assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
-    let flows = flows(&output);
+    let flows = output.flows();
     assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
-    assert!(flows.iter().all(|flow| flow["packets"] == 5 && flow["rev_packets"] == 5), "both directions meet");
+    assert!(
+        flows.iter().all(|flow| flow["packets"] == 5 && flow["rev_packets"] == 5),
+        "a flow has packets of one direction"
+    );
     if layout == "spread" {
-        assert!(told.contains("4 queues") && told.contains("busiest meter"), "{told}");
+        assert!(err.contains("4 queues") && err.contains("busiest meter"), "{err}");
         return;
     }
     for queue in 0..4 {
         let name = format!("af_packet:right@{queue}");
-        assert!(told.contains(&name), "{name}: {told}");
+        assert!(err.contains(&name), "{name}: {err}");
     }
-    assert!(told.contains(" all "), "{told}");
+    assert!(err.contains(" all "), "{err}");
 }
 
 #[test]
-fn both_directions_of_a_tap_are_one_flow() {
+fn both_directions_of_a_network_tap_are_one_flow() {
     if !network() {
         return;
     }
-    // What the one side of the link sends comes by one wire, what the other sends by another.
-    ip("link add left2 mtu 65535 type veth peer name right2 mtu 65535");
-    for end in ["left2", "right2"] {
-        ip(&format!("link set {end} arp off up"));
-    }
-    until("the other wire carries frames", || ip("link show dev right2").contains("state UP"));
-    let folder = tempfile::tempdir().unwrap();
+    // The tap delivers each direction on an interface of its own.
+    add_second_wire();
     for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2), ("spread", 2)] {
-        let output = folder.path().join(format!("{layout}{queues}.json"));
-        let sink = format!("json:{}", output.display());
+        let output = JsonOutput::new();
         let source = format!("af_packet:right+right2,queues={queues}");
-        let probe = Probe::start(&source, &["-o", &sink, "--layout", layout]);
-        let (mut one, mut other) = (Sender::new(LEFT), Sender::new("left2"));
+        let probe = Probe::start(&source, &["-o", &output.sink, "--layout", layout]);
+        let (mut client, mut server) = (Sender::new(LEFT), Sender::new("left2"));
         for number in 0..500 {
-            let [question, answer] = talk(number);
-            one.send(&question);
-            other.send(&answer);
+            let [request, response] = request_and_response(number);
+            client.send(&request);
+            server.send(&response);
         }
-        let (code, told, ledger) = probe.end();
-        assert_eq!(code, 0, "{told}");
+        let (code, err, ledger) = probe.stop();
+        assert_eq!(code, 0, "{err}");
         assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
-        let flows = flows(&output);
+        let flows = output.flows();
         assert_eq!((flows.len(), packets(&flows)), (500, 1000));
-        assert!(flows.iter().all(|flow| flow["packets"] == 1 && flow["rev_packets"] == 1), "both directions meet");
-        assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "questions come before their answers");
+        assert!(
+            flows.iter().all(|flow| flow["packets"] == 1 && flow["rev_packets"] == 1),
+            "a flow has packets of one direction"
+        );
+        assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "a response is the forward direction");
         let right = ip("-o link show dev right");
-        let number: u64 = right.split(':').next().unwrap().parse().unwrap();
-        assert!(flows.iter().all(|flow| flow["interface"] == number), "{number} saw the questions");
+        let index: u64 = right.split(':').next().unwrap().parse().unwrap();
+        assert!(flows.iter().all(|flow| flow["interface"] == index), "interface {index} received the requests");
     }
 }
 
 #[test]
-fn every_packet_that_af_xdp_takes_in_is_in_a_record() {
+fn every_packet_that_af_xdp_receives_is_in_a_record() {
     if !network() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("flows.json");
-    let sink = format!("json:{}", output.display());
-    let probe = Probe::start("af_xdp:right,attach=generic", &["-o", &sink]);
-    assert!(probe.told().contains("do not reach this host's network stack"), "{}", probe.told());
-    let mut sender = Sender::new(LEFT);
-    for number in 0..500 {
-        talk(number).iter().for_each(|frame| sender.send(frame));
-    }
-    let (code, told, ledger) = probe.end();
-    assert_eq!(code, 0, "{told}");
+    let output = JsonOutput::new();
+    let probe = Probe::start("af_xdp:right,attach=generic", &["-o", &output.sink]);
+    assert!(probe.stderr().contains("do not reach this host's network stack"), "{}", probe.stderr());
+    send_requests(&mut Sender::new(LEFT), 0..500);
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
     assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
-    let flows = flows(&output);
+    let flows = output.flows();
     assert_eq!((flows.len(), packets(&flows)), (500, 1000));
 }
 
 #[test]
-fn the_first_flow_of_a_quiet_link_is_seen_without_another_packet() {
+fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
     if !network() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("flows.json");
-    let sink = format!("json:{}", output.display());
-    for layout in ["fused", "split", "spread"] {
-        fs::write(&output, "").unwrap();
-        a_flow_ends_by_itself(&output, &sink, layout);
+    for layout in LAYOUTS {
+        let output = JsonOutput::new();
+        let options = ["-o", &output.sink, "--idle", "300ms", "--layout", layout];
+        let probe = Probe::start("af_packet:right", &options);
+        send_requests(&mut Sender::new(LEFT), 1..2);
+        until("the flow record is exported", || output.flows().len() == 1);
+        let flow = &output.flows()[0];
+        assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
+        assert_eq!(flow["end_reason"], "idle");
+        probe.stop();
     }
 }
 
-fn a_flow_ends_by_itself(output: &Path, sink: &str, layout: &str) {
-    let probe = Probe::start("af_packet:right", &["-o", sink, "--idle", "300ms", "--layout", layout]);
-    talk(1).iter().for_each(|frame| Sender::new(LEFT).send(frame));
-    until("the flow ends by itself", || flows(output).len() == 1);
-    let flow = &flows(output)[0];
-    assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
-    assert_eq!(flow["end_reason"], "idle");
-    probe.end();
-}
-
 #[test]
-fn sighup_takes_over_timeouts_filter_and_sinks_and_every_record_is_somewhere() {
+fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
     if !network() {
         return;
     }
@@ -251,136 +210,95 @@ fn sighup_takes_over_timeouts_filter_and_sinks_and_every_record_is_somewhere() {
     let write = |sink: &Path, more: &str| {
         fs::write(&file, format!("output = [\"json:{}\"]\n{more}", sink.display())).unwrap();
     };
-    // Both are there, and may be written by whoever it becomes.
+    // The probe reopens both as user nobody.
     for path in [&before, &after] {
         fs::write(path, "").unwrap();
-        open_to_all(path);
+        permit_all_users(path);
     }
-    open_to_all(folder.path());
+    permit_all_users(folder.path());
     write(&before, "idle = \"300ms\"\n");
-    open_to_all(&file);
+    permit_all_users(&file);
     let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
     let mut sender = Sender::new(LEFT);
-    let mut round = |from: u16| {
-        for number in from..from + 100 {
-            talk(number).iter().for_each(|frame| sender.send(frame));
-        }
-    };
-    round(0);
-    until("the first sink has them", || flows(&before).len() == 100);
+    send_requests(&mut sender, 0..100);
+    until("the first sink has the records", || read_flows(&before).len() == 100);
 
     write(&after, "idle = \"300ms\"\nfilter = \"udp and host 10.0.0.200\"\n");
     probe.signal(libc::SIGHUP);
-    until("it is read again", || probe.told().contains("configuration reloaded"));
-    round(100);
-    round(200);
-    until("the second sink has what the filter keeps", || flows(&after).len() == 1);
+    until("the configuration is reloaded", || probe.stderr().contains("configuration reloaded"));
+    send_requests(&mut sender, 100..300);
+    until("the second sink has the filtered records", || read_flows(&after).len() == 1);
 
-    let times = |what: &str| probe.told().matches(what).count();
+    let times = |what: &str| probe.stderr().matches(what).count();
     probe.signal(libc::SIGHUP);
-    until("it is read again, and nothing is new", || times("configuration reloaded") == 2);
-    assert_eq!(flows(&after).len(), 1, "a sink that is the same is not opened again");
+    until("the unchanged configuration is reloaded", || times("configuration reloaded") == 2);
+    assert_eq!(read_flows(&after).len(), 1, "an unchanged sink was reopened");
     write(&before, "idle = \"300ms\"\n");
     probe.signal(libc::SIGHUP);
-    until("what was written is not emptied", || times("would empty it") == 1);
+    until("the probe refuses to truncate an earlier output", || times("would empty it") == 1);
 
     fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
     probe.signal(libc::SIGHUP);
-    until("it goes on", || probe.told().contains("continuing with the old one"));
-    let (_, told, ledger) = probe.end();
-    assert_eq!((flows(&before).len(), flows(&after).len()), (100, 1), "{told}");
+    until("the probe continues", || probe.stderr().contains("continuing with the old one"));
+    let (_, err, ledger) = probe.stop();
+    assert_eq!((read_flows(&before).len(), read_flows(&after).len()), (100, 1), "{err}");
     let line = &ledger["packets"];
     assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [600, 398, 202], "{ledger}");
     let sinks = ledger["sinks"].as_array().unwrap();
-    let told: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
-    assert_eq!(told, [[100, 1], [1, 100]], "{ledger}");
-}
-
-/// A collector that others wrote; ends with the test.
-struct Nfcapd {
-    child: Child,
-    files: tempfile::TempDir,
-}
-
-impl Nfcapd {
-    fn start(port: u16) -> Self {
-        let files = tempfile::tempdir().unwrap();
-        let mut command = Command::new("nfcapd");
-        command
-            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
-            .arg(files.path());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // It listens when the port is taken.
-        until("nfcapd listens", || UdpSocket::bind(("127.0.0.1", port)).is_err());
-        Self { child, files }
-    }
-
-    /// Ends it: how many records it has, and packets in them.
-    fn end(mut self) -> [u64; 2] {
-        // SAFETY: the process was started here, and nobody has waited for it yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) }, 0);
-        self.child.wait().unwrap();
-        let mut nfdump = Command::new("nfdump");
-        nfdump.args(["-q", "-N", "-o", "fmt:%pkt", "-R"]).arg(self.files.path());
-        let text = String::from_utf8(nfdump.output().unwrap().stdout).unwrap();
-        let packets: Vec<u64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
-        [packets.len() as u64, packets.iter().sum()]
-    }
+    let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"]["flows"], &sink["not_open"]["flows"]]).collect();
+    assert_eq!(counts, [[100, 1], [1, 100]], "{ledger}");
 }
 
 #[test]
-fn a_collector_has_every_record_of_a_probe_that_was_reloaded_overloaded_and_stopped() {
-    for judge in ["nfcapd", "nfdump"] {
-        if Command::new(judge).arg("-V").stdout(Stdio::null()).status().is_err() {
-            eprintln!("SKIPPED: {judge} is not installed");
-            return;
-        }
+fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
+    if !is_installed("nfcapd") || !is_installed("nfdump") {
+        return;
     }
     if !network() {
         return;
     }
     ip("link set lo up");
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let collector = Nfcapd::start(port);
+    until("nfcapd listens", || UdpSocket::bind(("127.0.0.1", port)).is_err());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");
     fs::write(&file, format!("output = [\"netflow9+udp://127.0.0.1:{port}\"]\nuniflow = true\nidle = \"1s\"\n"))
         .unwrap();
-    open_to_all(folder.path());
-    open_to_all(&file);
+    permit_all_users(folder.path());
+    permit_all_users(&file);
     let probe = Probe::start("af_packet:right,queues=2,block=64k,blocks=4", &["--config", file.to_str().unwrap()]);
     let mut sender = Sender::new(LEFT);
-    let mut round = |numbers: std::ops::Range<u16>| {
-        numbers.for_each(|number| talk(number).iter().for_each(|frame| sender.send(frame)));
-    };
+    let mut round = |clients| send_requests(&mut sender, clients);
     round(0..2000);
     probe.signal(libc::SIGHUP);
     round(2000..3000);
-    until("it is read again", || probe.told().contains("configuration reloaded"));
+    until("the configuration is reloaded", || probe.stderr().contains("configuration reloaded"));
     round(3000..4000);
     probe.signal(libc::SIGSTOP);
     round(4000..12_000);
     probe.signal(libc::SIGCONT);
     round(12_000..13_000);
-    let (code, told, ledger) = probe.end();
+    let (code, err, ledger) = probe.stop();
     let of = |line: &str, what: &str| ledger[line][what].as_u64().unwrap();
-    assert_eq!(of("packets", "received"), 26_000, "{told}");
+    assert_eq!(of("packets", "received"), 26_000, "{err}");
     let lost = of("packets", "dropped_kernel");
-    assert!(lost > 0, "it was overloaded: {ledger}");
-    assert_eq!(code, 2, "{told}");
+    assert!(lost > 0, "no overload: {ledger}");
+    assert_eq!(code, 2, "{err}");
     let sinks = ledger["sinks"].as_array().unwrap();
     let sum = |what: fn(&Value) -> &Value| sinks.iter().map(|sink| what(sink).as_u64().unwrap()).sum::<u64>();
     assert_eq!(sum(|sink| &sink["exported"]["packets"]), 26_000 - lost, "{ledger}");
-    assert_eq!(collector.end(), [sum(|sink| &sink["wire_records"]), 26_000 - lost], "{ledger}");
-}
-
-fn open_to_all(path: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    let dump = collector.dump(&["-N", "-o", "fmt:%pkt"]);
+    let records: Vec<u64> = dump.lines().filter_map(|line| line.trim().parse().ok()).collect();
+    assert_eq!(
+        [records.len() as u64, records.iter().sum()],
+        [sum(|sink| &sink["wire_records"]), 26_000 - lost],
+        "{ledger}"
+    );
 }
 
 #[test]
-fn it_never_meters_what_it_sends_itself() {
+fn exported_datagrams_are_not_metered() {
     if !network() {
         return;
     }
@@ -391,26 +309,26 @@ fn it_never_meters_what_it_sends_itself() {
     let probe = Probe::start("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
     let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     for _ in 0..10 {
-        client.send_to(b"question", server.local_addr().unwrap()).unwrap();
+        client.send_to(b"request", server.local_addr().unwrap()).unwrap();
     }
     let (mut datagrams, mut buffer) = (0, [0; 2000]);
     collector.set_read_timeout(Some(network::BOUND)).unwrap();
-    // Its records would have records, and these as well.
+    // If they were metered, each datagram would create another record.
     while datagrams < 2 {
         collector.recv(&mut buffer).unwrap();
         datagrams += 1;
     }
-    let (code, told, ledger) = probe.end();
-    assert_eq!(code, 0, "{told}");
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
     let line = &ledger["packets"];
     assert_eq!(line["metered"], 10, "{ledger}");
-    assert!(line["filtered"].as_u64().unwrap() >= 2, "{ledger}");
-    assert_eq!(line["received"].as_u64().unwrap(), 10 + line["filtered"].as_u64().unwrap(), "{ledger}");
+    assert!(number(&line["filtered"]) >= 2, "{ledger}");
+    assert_eq!(number(&line["received"]), 10 + number(&line["filtered"]), "{ledger}");
     assert_eq!(ledger["flows"]["created"], 1, "{ledger}");
 }
 
 #[test]
-fn it_keeps_no_rights_that_it_does_not_need() {
+fn a_running_probe_has_no_privileges() {
     if !network() {
         return;
     }
@@ -419,7 +337,7 @@ fn it_keeps_no_rights_that_it_does_not_need() {
     assert_ne!(probe.status("Gid:"), "0");
     assert_eq!(probe.status("CapEff:"), "0000000000000000");
     assert_eq!(probe.status("NoNewPrivs:"), "1");
-    // Field 19 of a thread's stat; its name stands in brackets before.
+    // Field 19 of a thread's stat file. The thread's name is in parentheses before it.
     let nice = |name: &str| {
         let tasks = fs::read_dir(format!("/proc/{}/task", probe.child.id())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
@@ -428,249 +346,228 @@ fn it_keeps_no_rights_that_it_does_not_need() {
     };
     let permitted = Command::new("nice").args(["-n", "-10", "nice"]).output().unwrap().stdout == b"-10\n";
     if permitted {
-        assert_eq!(["weir-0", "weir-export"].map(nice), [-10, 5], "raised before the rights were gone");
+        assert_eq!(["weir-0", "weir-export"].map(nice), [-10, 5], "priorities set before the privileges were dropped");
     } else {
-        eprintln!("SKIPPED: to be raised above other programs is not permitted here");
+        eprintln!("SKIPPED: raising the priority of a process is not permitted here");
     }
-    talk(1).iter().for_each(|frame| Sender::new(LEFT).send(frame));
-    until("it goes on all the same", || probe.told().contains("flows 1 active"));
-    let (code, told, _) = probe.end();
-    assert_eq!(code, 0, "{told}");
+    send_requests(&mut Sender::new(LEFT), 1..2);
+    until("the probe meters", || probe.stderr().contains("flows 1 active"));
+    let (code, err, _) = probe.stop();
+    assert_eq!(code, 0, "{err}");
 }
 
 #[test]
-fn what_a_queue_lost_is_in_the_account() {
+fn packets_dropped_by_the_kernel_are_in_the_ledger() {
     if !network() {
         return;
     }
-    // A ring of two blocks, and a sink that nobody reads: a pipe. The table waits for the end, so it is the ring that overflows
-    // only if the pipeline is stopped: it is, for a while.
+    // The ring of two blocks overflows while the probe is stopped.
     let probe = Probe::start("af_packet:right,block=4k,blocks=2", &[]);
     probe.signal(libc::SIGSTOP);
-    let frames: Vec<_> = (0..2000).flat_map(talk).collect();
-    let mut sender = Sender::new(LEFT);
-    frames.iter().for_each(|frame| sender.send(frame));
+    send_requests(&mut Sender::new(LEFT), 0..2000);
     probe.signal(libc::SIGCONT);
-    let (code, told, ledger) = probe.end();
+    let (code, err, ledger) = probe.stop();
     let line = &ledger["packets"];
     let dropped = line["dropped_kernel"].as_u64().unwrap();
     assert_eq!(line["received"], 4000, "{ledger}");
     assert!(dropped > 3000, "{ledger}");
     assert_eq!(line["metered"].as_u64().unwrap() + dropped, 4000, "{ledger}");
-    assert_eq!(code, 2, "{told}");
-    assert!(told.contains("dropped by the kernel"), "{told}");
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("dropped by the kernel"), "{err}");
 }
 
 #[test]
-fn a_record_says_how_many_packets_its_queue_lost_during_its_life() {
+fn queue_lost_counts_the_packets_lost_during_a_flow() {
     if !network() {
         return;
     }
-    for layout in ["fused", "split"] {
-        what_a_record_says_of_losses(layout);
-    }
+    ["fused", "split"].into_iter().for_each(queue_lost_is_exact);
 }
 
-fn what_a_record_says_of_losses(layout: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let output = folder.path().join("flows.json");
-    let sink = format!("json:{}", output.display());
-    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &["-o", &sink, "--layout", layout]);
+fn queue_lost_is_exact(layout: &str) {
+    let output = JsonOutput::new();
+    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &["-o", &output.sink, "--layout", layout]);
     let mut sender = Sender::new(LEFT);
-    let mut talk_of = |number| talk(number).iter().for_each(|frame| sender.send(frame));
-    // Looks are made several times a second, and the line tells that they were.
-    let told = |flows: u32| {
-        let what = format!("flows {flows} active");
-        until("it was looked at", || {
-            probe.told().lines().rev().take(4).filter(|line| line.contains(&what)).count() == 4
+    // Loss snapshots are taken several times between two statistics lines.
+    let wait_for_snapshots = |flows: u32| {
+        let active = format!("flows {flows} active");
+        until("four statistics lines show the flows", || {
+            probe.stderr().lines().rev().take(4).filter(|line| line.contains(&active)).count() == 4
         });
     };
-    (1..=2).for_each(&mut talk_of);
-    told(2);
+    send_requests(&mut sender, 1..3);
+    wait_for_snapshots(2);
     probe.signal(libc::SIGSTOP);
-    (1000..3000).for_each(&mut talk_of);
+    send_requests(&mut sender, 1000..3000);
     probe.signal(libc::SIGCONT);
-    until("it tells of losses", || {
-        probe.told().lines().any(|line| line.contains("drops") && !line.contains(" 0 kernel"))
+    until("the statistics line shows the loss", || {
+        probe.stderr().lines().any(|line| line.contains("drops") && !line.contains(" 0 kernel"))
     });
-    // The first one goes on, and another begins.
-    talk_of(1);
+    // Flow 1 continues, and flow 3 begins.
+    send_requests(&mut sender, 1..2);
     let active = |text: &str| -> Option<u32> {
         let line = text.lines().rev().find(|line| line.contains("flows "))?;
         line.split("flows ").nth(1)?.split(' ').next()?.parse().ok()
     };
-    let before = active(&probe.told()).unwrap();
-    told(before);
-    talk_of(3);
-    told(before + 1);
-    let (_, told, ledger) = probe.end();
+    let before = active(&probe.stderr()).unwrap();
+    wait_for_snapshots(before);
+    send_requests(&mut sender, 3..4);
+    wait_for_snapshots(before + 1);
+    let (_, err, ledger) = probe.stop();
     let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
-    assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{told}");
+    assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
     let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_card");
     assert!(lost > 1000, "{ledger}");
-    let flows = flows(&output);
-    let says = |host: u64| {
+    let flows = output.flows();
+    let queue_lost = |host: u64| {
         let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
         flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()
     };
-    assert_eq!(says(1), lost, "it lived through all of it");
-    assert_eq!([says(2), says(3)], [0, 0], "before and after: {layout}");
+    assert_eq!(queue_lost(1), lost, "active during all of the loss");
+    assert_eq!([queue_lost(2), queue_lost(3)], [0, 0], "before and after: {layout}");
     let largest = flows.iter().map(|flow| flow["queue_lost"].as_u64().unwrap()).max();
-    assert_eq!(largest, Some(lost), "no record says more than was lost");
+    assert_eq!(largest, Some(lost), "a record counts more than was lost");
 }
 
 #[test]
-fn a_pipeline_that_waits_for_a_pipe_holds_nobody_up() {
-    use std::io::Write;
-    for layout in ["fused", "split", "spread"] {
-        let folder = tempfile::tempdir().unwrap();
-        let told = folder.path().join("told");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+fn records_are_exported_while_a_pipe_is_silent() {
+    for layout in LAYOUTS {
+        let output = JsonOutput::new();
+        let stderr = output.folder.path().join("stderr");
+        let read_stderr = || fs::read_to_string(&stderr).unwrap();
+        let mut child = command()
             .args(["probe", "-i", "-", "--interval", "100ms", "--idle", "1s", "--flows", "10k", "--layout", layout])
-            .arg("-o")
-            .arg(format!("json:{}", folder.path().join("flows.json").display()))
+            .args(["-o", &output.sink])
             .stdin(Stdio::piped())
-            .stderr(fs::File::create(&told).unwrap())
+            .stderr(fs::File::create(&stderr).unwrap())
             .spawn()
             .unwrap();
         let mut pipe = child.stdin.take().unwrap();
-        // Each part ends the flows of the one before, so that records leave while nobody asks.
+        // Each part ends the flows of the part before it.
         for part in 0..3_u32 {
             let mut pcap = Pcap::new();
             if part > 0 {
                 pcap.0.clear();
             }
             for number in 0..500 {
-                let [question, answer] = talk(number);
+                let [request, response] = request_and_response(number);
                 let seconds = START + 10 * part + u32::from(number / 100);
-                pcap = pcap.frame(seconds, 0, &question).frame(seconds, 1, &answer);
+                pcap = pcap.frame(seconds, 0, &request).frame(seconds, 1, &response);
             }
             pipe.write_all(&pcap.0).unwrap();
-            let silent = |text: String| text.matches("no response").count();
-            let before = silent(fs::read_to_string(&told).unwrap());
-            until("it is asked while it waits", || silent(fs::read_to_string(&told).unwrap()) > before);
+            let silent_lines = || read_stderr().matches("no response").count();
+            let before = silent_lines();
+            until("a statistics line reports the silent source", || silent_lines() > before);
         }
         drop(pipe);
         let code = child.wait().unwrap().code();
-        let told = fs::read_to_string(&told).unwrap();
-        assert_eq!(code, Some(0), "{told}");
-        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
-        let flows = flows(&folder.path().join("flows.json"));
+        let err = read_stderr();
+        assert_eq!(code, Some(0), "{err}");
+        assert!(!err.contains("panicked") && !err.contains("NOT BALANCE"), "{err}");
+        let flows = output.flows();
         assert_eq!((flows.len(), packets(&flows)), (1500, 3000));
     }
 }
 
 #[test]
-fn a_capture_that_is_damaged_is_told_and_the_others_go_on() {
+fn a_damaged_capture_is_reported_and_the_others_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let mut cut = Pcap::new().frame(START, 0, &udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 10));
     cut.0.extend([1, 2, 3]);
     let (cut, whole) = (cut.save(folder.path(), "cut.pcap"), small().save(folder.path(), "whole.pcap"));
-    let (code, out, told) =
-        parts(&weir(["probe", "-i", cut.to_str().unwrap(), "-i", whole.to_str().unwrap(), "-o", "table:-"]));
+    let (code, out, err) = weir(["probe", "-i", cut.to_str().unwrap(), "-i", whole.to_str().unwrap(), "-o", "table:-"]);
     assert_eq!(code, 2);
-    assert!(told.contains("cut.pcap"), "{told}");
-    assert!(out.contains(&format!("packets    {} received", 1 + common::SMALL_PACKETS)), "{out}");
+    assert!(err.contains("cut.pcap"), "{err}");
+    assert!(out.contains(&format!("packets    {} received", 1 + SMALL_PACKETS)), "{out}");
 }
 
 #[test]
-fn sighup_opens_and_closes_sinks_beside_one_that_stays_and_names_what_needs_another_start() {
+fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
     if !network() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    open_to_all(folder.path());
-    let [stays, comes, file] = ["stays.json", "comes.json", "probe.toml"].map(|name| folder.path().join(name));
+    permit_all_users(folder.path());
+    let [kept, added, file] = ["kept.json", "added.json", "probe.toml"].map(|name| folder.path().join(name));
     let write = |sinks: &[&Path], more: &str| {
         let sinks: Vec<_> = sinks.iter().map(|sink| format!("\"json:{}\"", sink.display())).collect();
         fs::write(&file, format!("output = [{}]\nidle = \"200ms\"\n{more}", sinks.join(", "))).unwrap();
-        open_to_all(&file);
+        permit_all_users(&file);
     };
-    write(&[&stays], "");
+    write(&[&kept], "");
     let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
     let mut sender = Sender::new(LEFT);
-    let mut round = |from: u16| (from..from + 50).for_each(|at| talk(at).iter().for_each(|frame| sender.send(frame)));
     let reload = |times: usize| {
         probe.signal(libc::SIGHUP);
-        until("it is read again", || probe.told().matches("configuration reloaded").count() == times);
+        until("the configuration is reloaded", || probe.stderr().matches("configuration reloaded").count() == times);
     };
-    round(0);
-    until("the first has them", || flows(&stays).len() == 50);
-    write(&[&comes, &stays], "decap = true\nfull = \"drop\"\nbatch = 9\n");
+    send_requests(&mut sender, 0..50);
+    until("the first sink has the records", || read_flows(&kept).len() == 50);
+    write(&[&added, &kept], "decap = true\nfull = \"drop\"\nbatch = 9\n");
     reload(1);
     assert!(
-        probe.told().contains("need a restart and were not applied options=\"decap, full, batch\""),
+        probe.stderr().contains("need a restart and were not applied options=\"decap, full, batch\""),
         "{}",
-        probe.told()
+        probe.stderr()
     );
-    round(50);
-    until("both have them", || [&stays, &comes].map(|sink| flows(sink).len()) == [100, 50]);
-    write(&[&stays], "");
+    send_requests(&mut sender, 50..100);
+    until("both sinks have the records", || [&kept, &added].map(|sink| read_flows(sink).len()) == [100, 50]);
+    write(&[&kept], "");
     reload(2);
-    round(100);
-    until("the one that stays has them", || flows(&stays).len() == 150);
-    let (code, told, ledger) = probe.end();
-    assert_eq!(code, 0, "{told}");
-    assert_eq!(told.matches("need a restart").count(), 1, "nothing is otherwise any more: {told}");
-    assert_eq!(flows(&comes).len(), 50);
-    assert!(told.contains("flows      150\n"), "each record is added up once: {told}");
+    send_requests(&mut sender, 100..150);
+    until("the first sink has all records", || read_flows(&kept).len() == 150);
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(err.matches("need a restart").count(), 1, "the second reload changes no such option: {err}");
+    assert_eq!(read_flows(&added).len(), 50);
+    assert!(err.contains("flows      150\n"), "records counted twice: {err}");
     let sinks = ledger["sinks"].as_array().unwrap();
-    let flows_of = |records: &Value| records["flows"].as_u64().unwrap_or(0);
-    let told: Vec<_> = sinks.iter().map(|sink| [&sink["exported"], &sink["not_open"]].map(flows_of)).collect();
-    assert_eq!(told, [[50, 100], [150, 0]], "{ledger}");
+    let flows_of = |records: &Value| number(&records["flows"]);
+    let counts: Vec<_> = sinks.iter().map(|sink| [&sink["exported"], &sink["not_open"]].map(flows_of)).collect();
+    assert_eq!(counts, [[50, 100], [150, 0]], "{ledger}");
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_yet_is_waited_for_until_a_signal() {
+fn the_probe_waits_for_a_reader_of_its_output_pipe_until_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let sink = format!("json:{}", pipe.display());
-    let begin = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    let start = || {
+        let mut command = command();
         command.args(["probe", "-i", "synth:velan,flows=10,packets=1000", "-q", "-o", &sink]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let mut waits = begin();
-    let mut told = std::io::BufReader::new(waits.stderr.take().unwrap());
+    let mut without_reader = start();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    BufReader::new(without_reader.stderr.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("waiting for a program that reads this pipe"), "{line}");
-    // SAFETY: the process was started here, and nobody has waited for it yet.
-    assert_eq!(unsafe { libc::kill(waits.id() as i32, libc::SIGTERM) }, 0);
-    assert_eq!(waits.wait().unwrap().code(), Some(1));
-    // Who is read goes on.
-    let mut read = begin();
+    signal(&without_reader, libc::SIGTERM);
+    assert_eq!(without_reader.wait().unwrap().code(), Some(1));
+    let mut with_reader = start();
     let text = fs::read_to_string(&pipe).unwrap();
-    assert_eq!((read.wait().unwrap().code(), text.lines().count()), (Some(0), 10));
+    assert_eq!((with_reader.wait().unwrap().code(), text.lines().count()), (Some(0), 10));
 }
 
 #[test]
-fn what_would_be_ignored_is_refused_and_what_would_be_done_is_told() {
-    let (code, _, told) = parts(&weir(["probe", "-i", "synth:mix", "--meters", "3"]));
-    assert!(code == 1 && told.contains("needs --layout spread"), "{told}");
+fn options_without_effect_are_refused_and_check_prints_the_plan() {
+    let (code, _, err) = weir(["probe", "-i", "synth:mix", "--meters", "3"]);
+    assert!(code == 1 && err.contains("needs --layout spread"), "{err}");
     let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9"];
-    let (code, plan, _) = parts(&weir(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more)));
+    let (code, plan, _) = weir(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
     assert_eq!(code, 0);
     for fact in ["3 metering threads", "2.00s per trial", "busy", "9 packets"] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
-    if rustix_is_root() && Command::new("setpriv").arg("--version").output().is_ok() {
+    if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {
         let mut command = Command::new("setpriv");
-        command.args([
-            "--reuid",
-            "65534",
-            "--clear-groups",
-            env!("CARGO_BIN_EXE_weir"),
-            "probe",
-            "-i",
-            "synth:mix,packets=9",
-        ]);
+        command.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_weir"), "probe"]);
+        command.args(["-i", "synth:mix,packets=9"]);
         let output = command.args(["--user", "daemon", "-o", "json:/dev/null"]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        // Where that user may not even run it there is nothing to see.
-        if output.status.code() != Some(126) && !told.contains("failed to execute") {
-            assert!(output.status.code() == Some(1) && told.contains("only root can become another user"), "{told}");
+        let err = String::from_utf8_lossy(&output.stderr);
+        // That user may have no permission to execute the binary.
+        if output.status.code() != Some(126) && !err.contains("failed to execute") {
+            assert!(output.status.code() == Some(1) && err.contains("only root can become another user"), "{err}");
         }
     }
 }

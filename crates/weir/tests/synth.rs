@@ -1,44 +1,38 @@
-//! `weir synth`: captures from nothing, and their truth.
+//! `weir synth`: synthetic captures and their ground truth.
 
 mod common;
-use common::{parts, weir};
+use common::{arguments, command, weir, weir_with_input};
 use serde_json::Value;
 
 #[test]
-fn what_is_written_is_metered_again_without_loss() {
+fn a_written_capture_and_the_synthetic_source_give_the_same_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, truth) = (folder.path().join("mix.pcap"), folder.path().join("truth.csv"));
-    let (code, out, err) = parts(&weir([
-        "synth".as_ref(),
-        "mix,flows=100,packets=20k,seed=7".as_ref(),
-        "-o".as_ref(),
-        capture.as_os_str(),
-        "--truth".as_ref(),
-        truth.as_os_str(),
-    ]));
+    let (code, out, err) =
+        weir(arguments!["synth", "mix,flows=100,packets=20k,seed=7", "-o", capture, "--truth", truth,]);
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(err.contains("packets=20000"), "{err}");
     let from_file = ledger(&capture.display().to_string());
-    let from_memory = ledger("synth:mix,flows=100,packets=20k,seed=7");
+    let from_source = ledger("synth:mix,flows=100,packets=20k,seed=7");
     assert_eq!(from_file["packets"]["received"], 20_000);
-    assert_eq!(from_file, from_memory);
+    assert_eq!(from_file, from_source);
     let truth = std::fs::read_to_string(truth).unwrap();
     assert!(truth.lines().next().unwrap().contains("src_ip"), "{truth}");
     assert!(truth.lines().count() > 100);
 }
 
 #[test]
-fn the_truth_of_a_lossy_network_has_a_column_for_each_event() {
+fn the_ground_truth_of_a_lossy_network_counts_each_event() {
     let folder = tempfile::tempdir().unwrap();
     let truth = folder.path().join("truth.csv");
-    let (code, _, err) = parts(&weir([
-        "synth".as_ref(),
-        "lossy,flows=100,new=50,packets=20k,loss=5%,duplicate=5%".as_ref(),
-        "-o".as_ref(),
-        folder.path().join("lossy.pcap").as_os_str(),
-        "--truth".as_ref(),
-        truth.as_os_str(),
-    ]));
+    let (code, _, err) = weir(arguments![
+        "synth",
+        "lossy,flows=100,new=50,packets=20k,loss=5%,duplicate=5%",
+        "-o",
+        folder.path().join("lossy.pcap"),
+        "--truth",
+        truth,
+    ]);
     assert_eq!(code, 0, "{err}");
     let truth = std::fs::read_to_string(truth).unwrap();
     let (names, flows) = truth.split_once('\n').unwrap();
@@ -57,36 +51,32 @@ fn the_truth_of_a_lossy_network_has_a_column_for_each_event() {
 
 #[test]
 fn a_capture_can_be_piped() {
-    let (code, out, err) = parts_of_bytes(&weir(["synth", "velan,flows=10,size=64,packets=100", "-o", "-", "-q"]));
-    assert_eq!((code, err.as_str()), (0, ""));
-    let (code, table, _) = parts(&common::weir_with_input(["read", "-", "--top", "0"], &out));
+    let output = command().args(["synth", "velan,flows=10,size=64,packets=100", "-o", "-", "-q"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &[][..]));
+    let (code, table, _) = weir_with_input(["read", "-", "--top", "0"], &output.stdout);
     assert_eq!(code, 0);
     assert!(table.contains("100 received, 100 metered"), "{table}");
 }
 
 #[test]
-fn a_full_disk_is_exit_code_2_and_a_missing_folder_1() {
-    let (code, _, err) = parts(&weir(["synth", "velan,flows=10,size=64,packets=10k", "-o", "/dev/full"]));
+fn a_full_disk_has_exit_code_2_and_a_missing_folder_1() {
+    let (code, _, err) = weir(["synth", "velan,flows=10,size=64,packets=10k", "-o", "/dev/full"]);
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("No space left"), "{err}");
-    let (code, _, _) = parts(&weir(["synth", "velan,packets=10", "-o", "/nonexistent/folder/x.pcap"]));
+    let (code, _, _) = weir(["synth", "velan,packets=10", "-o", "/nonexistent/folder/x.pcap"]);
     assert_eq!(code, 1);
 }
 
 #[test]
-fn a_wrong_specification_names_what_exists() {
-    let (code, _, err) = parts(&weir(["synth", "velan,flow=10", "-o", "/dev/null"]));
+fn an_unknown_parameter_is_refused_with_the_known_ones() {
+    let (code, _, err) = weir(["synth", "velan,flow=10", "-o", "/dev/null"]);
     assert_eq!(code, 1);
     assert!(err.contains("flows"), "{err}");
 }
 
 /// The ledger of a run over a source.
 fn ledger(source: &str) -> Value {
-    let (code, out, err) = parts(&weir(["read", "-i", source, "--stats", "-", "-q"]));
+    let (code, out, err) = weir(["read", "-i", source, "--stats", "-", "-q"]);
     assert_eq!((code, err.as_str()), (0, ""));
     serde_json::from_str(&out).unwrap()
-}
-
-fn parts_of_bytes(output: &std::process::Output) -> (i32, Vec<u8>, String) {
-    (output.status.code().unwrap(), output.stdout.clone(), String::from_utf8(output.stderr.clone()).unwrap())
 }

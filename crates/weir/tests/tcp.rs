@@ -2,7 +2,9 @@
 //! outputs, exit codes.
 
 mod common;
-use common::{Pcap, SMALL_PACKETS, START, ipv4, parts, small, weir, weir_nobody_reads, weir_with_input};
+use common::{
+    Pcap, SMALL_PACKETS, START, arguments, ipv4, small, text_of, weir, weir_with_closed_output, weir_with_input,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,8 +14,8 @@ use std::process::{Child, Stdio};
 
 /// Runs `weir tcp` on a capture with more arguments.
 fn tcp(capture: &Path, more: &[&str]) -> (i32, String, String) {
-    let arguments = ["tcp".as_ref(), capture.as_os_str()].into_iter().chain(more.iter().map(AsRef::as_ref));
-    parts(&weir(arguments))
+    let arguments = arguments!["tcp", capture].into_iter().chain(more.iter().map(AsRef::as_ref));
+    weir(arguments)
 }
 
 fn json_of(capture: &Path) -> Value {
@@ -28,7 +30,7 @@ fn lossy(folder: &Path, specification: &str) -> (PathBuf, Vec<BTreeMap<String, S
     let specification = format!("lossy,{specification}");
     let arguments =
         ["synth", &specification, "-q", "-o", capture.to_str().unwrap(), "--truth", truth.to_str().unwrap()];
-    let (code, _, err) = parts(&weir(arguments));
+    let (code, _, err) = weir(arguments);
     assert_eq!((code, err.as_str()), (0, ""));
     let text = std::fs::read_to_string(truth).unwrap();
     let mut lines = text.lines();
@@ -121,8 +123,8 @@ fn fields_equal_those_of_weir_read() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, _) = lossy(folder.path(), "flows=80,packets=30k,loss=5%,reorder=2%,duplicate=2%,rst=20%,seed=9");
     let whole = ["--idle", "9999h", "--active", "9999h", "-q", "-o", "json:-"];
-    let arguments = ["read".as_ref(), capture.as_os_str()].into_iter().chain(whole.iter().map(AsRef::as_ref));
-    let (code, records, err) = parts(&weir(arguments));
+    let arguments = arguments!["read", capture].into_iter().chain(whole.iter().map(AsRef::as_ref));
+    let (code, records, err) = weir(arguments);
     assert_eq!(code, 0, "{err}");
     let name = |flow: &Value| format!("{} {} {}", flow["src_ip"], flow["src_port"], flow["start"]);
     let records: Vec<Value> = records.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -334,20 +336,14 @@ fn segment_lists_add_up_to_the_report() {
 /// end.
 #[cfg(target_os = "linux")]
 fn interrupted(arguments: &[&OsStr], until: impl FnOnce(&mut Child) -> Vec<u8>) -> (i32, String, String) {
-    let mut weir = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = common::command();
+    let mut weir = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = until(&mut weir);
-    let killed = std::process::Command::new("kill").args(["-INT", &weir.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    common::signal(&weir, libc::SIGINT);
     let mut output = weir.wait_with_output().unwrap();
     printed.append(&mut output.stdout);
     output.stdout = printed;
-    parts(&output)
+    text_of(&output)
 }
 
 #[cfg(target_os = "linux")]
@@ -383,7 +379,7 @@ fn an_interrupted_segment_list_is_not_compared() {
         capture = capture.frame(START, 0, &segment(true, 1, [1000 + number, 0], 16, 1));
     }
     let capture = capture.save(folder.path(), "long.pcap");
-    let arguments = ["tcp".as_ref(), capture.as_os_str(), "--explain".as_ref(), "#1".as_ref()];
+    let arguments = arguments!["tcp", capture, "--explain", "#1"];
     // The list is larger than a pipe, and the rest of it is read after the signal only.
     let (code, out, err) = interrupted(&arguments, |weir| {
         let mut begin = vec![0; 100];
@@ -411,7 +407,7 @@ fn a_key_of_several_connections_or_none_is_refused() {
         assert_eq!((code, out.as_str()), (1, ""), "{key}");
         assert!(err.contains(reason), "{err}");
     }
-    let (code, _, err) = parts(&weir_with_input(["tcp", "-", "--explain", "#1"], &anomalies().0));
+    let (code, _, err) = weir_with_input(["tcp", "-", "--explain", "#1"], &anomalies().0);
     assert_eq!(code, 1);
     assert!(err.contains("more than once"), "{err}");
 }
@@ -520,8 +516,7 @@ fn input_can_be_a_pipe_or_several_files() {
     let capture = anomalies().save(folder.path(), "anomalies.pcap");
     let options = ["--engine", "cpu", "--min-packets", "1"];
     let (_, from_file, _) = tcp(&capture, &options);
-    let (code, from_pipe, err) =
-        parts(&weir_with_input(["tcp", "-", "--engine", "cpu", "--min-packets", "1"], &anomalies().0));
+    let (code, from_pipe, err) = weir_with_input(["tcp", "-", "--engine", "cpu", "--min-packets", "1"], &anomalies().0);
     assert_eq!((code, err.as_str()), (0, ""));
     assert_eq!(from_file, from_pipe);
     // With the same capture twice every packet has a duplicate.
@@ -567,7 +562,7 @@ fn usage_errors_have_exit_code_1() {
         (&["tcp", "synth:lossy,packets=10", "--html", "/nonexistent/x.html"], "directory"),
         (&["tcp", "-", "--colour"], "--colour"),
     ] {
-        let (code, out, err) = parts(&weir(arguments));
+        let (code, out, err) = weir(arguments);
         assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
         assert!(err.contains(reason), "{arguments:?}: {err}");
     }
@@ -654,7 +649,7 @@ fn with_little_memory_connections_are_left_out() {
         .args([&capture, &page, &json])
         .output()
         .unwrap();
-    let (code, out, err) = parts(&weir);
+    let (code, out, err) = text_of(&weir);
     assert!(code == 2 && err.contains("packets of TCP left out"), "{code}: {err}");
     let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     let [analysed, left_out] = ["analysed", "left_out"].map(|name| number(&report["packets"], name));
@@ -682,7 +677,7 @@ fn damaged_input_has_exit_code_2_and_a_report_of_what_was_read() {
 fn a_closed_standard_output_is_not_an_error() {
     for more in [&["--top", "0"][..], &["--json", "-"], &["--explain", "#1"]] {
         let arguments = [&["tcp", "synth:lossy,flows=100,packets=5k,seed=5"], more].concat();
-        let (code, _, err) = parts(&weir_nobody_reads(&arguments));
+        let (code, err) = weir_with_closed_output(&arguments);
         assert_eq!((code, err.as_str()), (0, ""), "{more:?}");
     }
 }

@@ -1,10 +1,13 @@
-//! Captures built octet by octet, and the binary run on them.
-#![allow(dead_code)]
+//! Helpers for tests of the binary: captures built from bytes, runs of the binary, and its outputs.
+#![allow(dead_code, unused_imports, unused_macros)]
 
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::io::Write;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// 2026-11-20 12:00:00 UTC.
 pub const START: u32 = 1_795_176_000;
@@ -28,12 +31,19 @@ impl Pcap {
         Self(bytes)
     }
 
+    /// A capture of these frames, one per microsecond.
+    pub fn of(frames: &[Vec<u8>]) -> Self {
+        let add =
+            |pcap: Self, (time, frame): (u32, &Vec<u8>)| pcap.frame(START + time / 1_000_000, time % 1_000_000, frame);
+        (0..).zip(frames).fold(Self::new(), add)
+    }
+
     /// Adds a frame that was captured whole.
     pub fn frame(self, seconds: u32, microseconds: u32, frame: &[u8]) -> Self {
         self.record(seconds, microseconds, frame, frame.len() as u32)
     }
 
-    /// Adds a record as it is.
+    /// Adds a packet record.
     pub fn record(mut self, seconds: u32, microseconds: u32, captured: &[u8], wire_bytes: u32) -> Self {
         for word in [seconds, microseconds, captured.len() as u32, wire_bytes] {
             self.0.extend(word.to_le_bytes());
@@ -42,6 +52,7 @@ impl Pcap {
         self
     }
 
+    /// Writes the file.
     pub fn save(&self, folder: &Path, name: &str) -> PathBuf {
         let path = folder.join(name);
         std::fs::write(&path, &self.0).unwrap();
@@ -49,7 +60,7 @@ impl Pcap {
     }
 }
 
-/// Ethernet and IPv4 around a payload of the protocol.
+/// An Ethernet frame with an IPv4 packet.
 pub fn ipv4(protocol: u8, source: [u8; 4], destination: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
     frame.extend([0x45, 0]);
@@ -61,7 +72,7 @@ pub fn ipv4(protocol: u8, source: [u8; 4], destination: [u8; 4], payload: &[u8])
     frame
 }
 
-/// A UDP datagram with so many octets of payload.
+/// An Ethernet frame with a UDP datagram. `payload` is the length of its payload in octets.
 pub fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: usize) -> Vec<u8> {
     let mut datagram = Vec::new();
     datagram.extend(source.1.to_be_bytes());
@@ -72,7 +83,7 @@ pub fn udp(source: ([u8; 4], u16), destination: ([u8; 4], u16), payload: usize) 
     ipv4(17, source.0, destination.0, &datagram)
 }
 
-/// A TCP segment with control bits and so many octets of payload.
+/// An Ethernet frame with a TCP segment. `payload` is the length of its payload in octets.
 pub fn tcp(source: ([u8; 4], u16), destination: ([u8; 4], u16), control: u8, payload: usize) -> Vec<u8> {
     let mut segment = Vec::new();
     segment.extend(source.1.to_be_bytes());
@@ -92,7 +103,15 @@ pub fn arp() -> Vec<u8> {
     frame
 }
 
-/// A conversation with handshake, data both ways and FIN from both sides; a UDP question with its answer; a ping.
+/// A DNS request and its response between client `number` and one server.
+pub fn request_and_response(number: u16) -> [Vec<u8>; 2] {
+    let [high, low] = number.to_be_bytes();
+    let (client, server) = (([10, 0, high, low], 1024 + number % 5000), ([10, 1, 0, 1], 53));
+    [udp(client, server, 40), udp(server, client, 400)]
+}
+
+/// A capture of three flows: a TCP connection with handshake, data in both directions and FIN from
+/// both sides; a UDP request and its response; a ping.
 pub fn small() -> Pcap {
     let (client, server, name_server) = ([192, 0, 2, 10], [198, 51, 100, 20], [192, 0, 2, 53]);
     let (c, s) = ((client, 40_000), (server, 80));
@@ -117,41 +136,180 @@ pub const SMALL_PACKETS: u64 = 12;
 /// Octets on the wire of [`small`].
 pub const SMALL_BYTES: u64 = 14 * 12 + (58 + 120) + (40 * 8 + 100 + 1400) + 28 * 2;
 
-/// Runs the binary without standard input.
-pub fn weir<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).stdin(Stdio::null()).output().unwrap()
+/// Folder of the captures that ship with Weir.
+pub fn captures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures")
 }
 
-/// Runs the binary with standard input.
-pub fn weir_with_input<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I, input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Whether the program reads all of it is for the test to see.
+/// Paths of the captures that ship with Weir, sorted.
+pub fn capture_files() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(captures())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_str().is_some_and(|name| name.contains(".pcap") && !name.ends_with(".json")))
+        .collect();
+    paths.sort();
+    assert!(paths.len() > 10, "{paths:?}");
+    paths
+}
+
+/// Command line arguments of different string types, as an array of `&OsStr`.
+macro_rules! arguments {
+    ($($argument:expr),* $(,)?) => { [$(std::ffi::OsStr::new(&$argument)),*] };
+}
+pub(crate) use arguments;
+
+/// The binary, without standard input.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs the binary: exit code, standard output and standard error.
+pub fn weir<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> (i32, String, String) {
+    text_of(&command().args(arguments).output().unwrap())
+}
+
+/// Runs the binary with standard input: exit code, standard output and standard error.
+pub fn weir_with_input<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(
+    arguments: I,
+    input: &[u8],
+) -> (i32, String, String) {
+    let mut command = command();
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The program may end before it has read everything.
     let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
+    text_of(&child.wait_with_output().unwrap())
 }
 
-/// The same, with nobody who reads what it prints.
-pub fn weir_nobody_reads(arguments: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Runs the binary with a closed standard output: exit code and standard error.
+pub fn weir_with_closed_output(arguments: &[&str]) -> (i32, String) {
+    let mut child = command().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
-    child.wait_with_output().unwrap()
+    let (code, _, err) = text_of(&child.wait_with_output().unwrap());
+    (code, err)
 }
 
-/// Exit code, standard output and standard error.
-pub fn parts(output: &Output) -> (i32, String, String) {
+/// Exit code, standard output and standard error of a run that did not panic.
+pub fn text_of(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(!err.contains("panicked"), "{err}");
     (output.status.code().unwrap_or_else(|| panic!("ended by a signal: {err}")), out, err)
+}
+
+/// Sends a signal to a child process.
+pub fn signal(child: &Child, signal: i32) {
+    // SAFETY: the test started the process and has not waited for it yet.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: the call takes no memory.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Whether a program is on `PATH`. Prints that the test is skipped if not.
+pub fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
+    if !found {
+        eprintln!("SKIPPED: {program} is not installed (make test installs it)");
+    }
+    found
+}
+
+/// Gives every user access to a file or folder: `weir probe` drops to user nobody.
+pub fn permit_all_users(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Reads the ledger that `--stats` wrote. It must balance.
+pub fn read_ledger(path: &Path) -> Value {
+    let ledger: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(ledger["balanced"], true, "{ledger}");
+    ledger
+}
+
+/// A number of a JSON object; 0 if it is absent.
+pub fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// Packets of a flow record in both directions.
+pub fn packets(flow: &Value) -> u64 {
+    number(&flow["packets"]) + number(&flow["rev_packets"])
+}
+
+/// Reads JSON flow records, one per line. An incomplete last line is left out.
+pub fn read_flows(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A file of JSON flow records in a folder of its own.
+pub struct JsonOutput {
+    pub folder: tempfile::TempDir,
+    pub path: PathBuf,
+    /// The value for `-o`.
+    pub sink: String,
+}
+
+impl JsonOutput {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows.json");
+        let sink = format!("json:{}", path.display());
+        Self { folder, path, sink }
+    }
+
+    /// The flow records written so far.
+    pub fn flows(&self) -> Vec<Value> {
+        read_flows(&self.path)
+    }
+}
+
+/// The collector nfcapd on a port of loopback, with its files in a folder of its own.
+pub struct Nfcapd {
+    child: Child,
+    files: tempfile::TempDir,
+}
+
+impl Nfcapd {
+    pub fn start(port: u16) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let child = Command::new("nfcapd")
+            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
+            .arg(files.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, files }
+    }
+
+    /// Stops nfcapd, and returns the output of nfdump for its files.
+    pub fn dump(mut self, options: &[&str]) -> String {
+        signal(&self.child, libc::SIGTERM);
+        self.child.wait().unwrap();
+        let mut nfdump = Command::new("nfdump");
+        nfdump.args(options).args(["-q", "-R"]).arg(self.files.path()).env("TZ", "UTC");
+        String::from_utf8(nfdump.output().unwrap().stdout).unwrap()
+    }
+}
+
+impl Drop for Nfcapd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A UDP port of loopback that is not in use.
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

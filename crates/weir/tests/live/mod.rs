@@ -1,87 +1,111 @@
-//! The binary at work on the wire, and the flows that it wrote.
+//! Helpers for tests on network interfaces: a running `weir probe`, traffic for it, and comparable
+//! flow records.
 #![allow(dead_code)]
 
-use crate::network::until;
+use crate::common::{JsonOutput, Pcap, captures, command, read_ledger, request_and_response, signal, weir};
+use crate::network::{Sender, ip, until};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-/// The binary at work.
+/// A running `weir probe`. It is killed on drop.
 pub struct Probe {
     pub child: Child,
     folder: tempfile::TempDir,
 }
 
 impl Probe {
-    /// Starts it on the wire, and waits until it takes in all that comes.
-    pub fn start(source: &str, more: &[&str]) -> Self {
+    /// Starts `weir probe` on a source, and waits until it receives.
+    pub fn start(source: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        let child = command()
             .args(["probe", "-i", source, "--interval", "200ms"])
-            .args(if more.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] })
+            .args(if options.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] })
             .arg("--stats")
             .arg(folder.path().join("ledger.json"))
-            .args(more)
-            .stdin(Stdio::null())
+            .args(options)
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(folder.path().join("told")).unwrap())
+            .stderr(fs::File::create(folder.path().join("stderr")).unwrap())
             .spawn()
             .unwrap();
         let mut probe = Self { child, folder };
-        until("the probe is at work", || {
-            assert!(probe.child.try_wait().unwrap().is_none(), "it ended by itself: {}", probe.told());
-            probe.told().contains("packets/s")
+        until("the probe prints its first statistics line", || {
+            assert!(probe.child.try_wait().unwrap().is_none(), "the probe has exited: {}", probe.stderr());
+            probe.stderr().contains("packets/s")
         });
         probe
     }
 
-    /// What it said on standard error so far.
-    pub fn told(&self) -> String {
-        fs::read_to_string(self.folder.path().join("told")).unwrap()
+    /// Standard error so far.
+    pub fn stderr(&self) -> String {
+        fs::read_to_string(self.folder.path().join("stderr")).unwrap()
     }
 
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: the process was started here, and nobody has waited for it yet.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    pub fn signal(&self, number: i32) {
+        signal(&self.child, number);
     }
 
-    /// What the system says of it: the first word behind a name.
+    /// First word of a line of `/proc/PID/status`.
     pub fn status(&self, name: &str) -> String {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().into()
     }
 
-    /// Ends it: exit code, what it said, its ledger, which balances.
-    pub fn end(mut self) -> (i32, String, Value) {
+    /// Stops the probe with SIGTERM: exit code, standard error and ledger, which balances.
+    pub fn stop(mut self) -> (i32, String, Value) {
         self.signal(libc::SIGTERM);
         let code = self.child.wait().unwrap().code();
-        let told = self.told();
-        assert!(!told.contains("panicked") && !told.contains("NOT BALANCE"), "{told}");
-        let ledger = fs::read(self.folder.path().join("ledger.json")).unwrap();
-        let ledger: Value = serde_json::from_slice(&ledger).unwrap();
-        assert_eq!(ledger["balanced"], true, "{ledger}");
-        (code.unwrap_or_else(|| panic!("ended by a signal: {told}")), told, ledger)
+        let err = self.stderr();
+        assert!(!err.contains("panicked") && !err.contains("NOT BALANCE"), "{err}");
+        let ledger = read_ledger(&self.folder.path().join("ledger.json"));
+        (code.unwrap_or_else(|| panic!("ended by a signal: {err}")), err, ledger)
     }
 }
 
 impl Drop for Probe {
-    /// It does not outlive a test that failed.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Objects in a file, one a line; the last may be on its way.
-pub fn flows(path: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+/// Sends a request and its response for each of these clients.
+pub fn send_requests(sender: &mut Sender, clients: std::ops::Range<u16>) {
+    clients.flat_map(request_and_response).for_each(|frame| sender.send(&frame));
 }
 
-/// What of a flow does not depend on when its packets came.
+/// Adds a second veth pair to the namespace, from `left2` to `right2`.
+pub fn add_second_wire() {
+    ip("link add left2 mtu 65535 type veth peer name right2 mtu 65535");
+    ["left2", "right2"].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
+    until("the second wire carries frames", || ip("link show dev right2").contains("state UP"));
+}
+
+/// Frames of a shipped capture, or of synthetic traffic (`synth:KIND,...`).
+pub fn frames(name: &str) -> Vec<Vec<u8>> {
+    let mut source: Box<dyn weir_capture::Source> = match name.strip_prefix("synth:") {
+        Some(specification) => Box::new(weir_trafficgen::TrafficGenerator::new(specification).unwrap()),
+        None => weir_capture::open(&captures().join(name)).unwrap(),
+    };
+    let mut frames = Vec::new();
+    while let Some(burst) = source.burst().unwrap() {
+        frames.extend(burst.iter().map(|frame| frame.bytes.to_vec()));
+    }
+    frames
+}
+
+/// Flow records of `weir read` for a capture of these frames, as [`without_times`] gives them.
+pub fn flows_of_file(frames: &[Vec<u8>], options: &[&str]) -> Vec<String> {
+    let output = JsonOutput::new();
+    let capture = Pcap::of(frames).save(output.folder.path(), "sent.pcap");
+    let fixed = ["read", capture.to_str().unwrap(), "-q", "-o", &output.sink];
+    let (code, _, err) = weir(fixed.iter().chain(options));
+    assert_eq!(code, 0, "{err}");
+    without_times(&output.flows())
+}
+
+/// Fields of flow records that do not depend on timestamps, sorted.
 pub fn without_times(flows: &[Value]) -> Vec<String> {
     const FIELDS: [&str; 19] = [
         "src_ip",

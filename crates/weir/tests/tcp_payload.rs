@@ -1,18 +1,18 @@
-//! Octets of every class of TCP segment, through the binary: they add up in every record, and JSON, CSV and IPFIX say the same.
+//! Payload octets of every TCP segment class: they add up in every record, and JSON, CSV and IPFIX
+//! carry the same numbers.
 
 mod common;
 #[allow(dead_code)]
 #[path = "../../export/tests/sinks/decode.rs"]
 mod decode;
 
-use common::{Pcap, START, ipv4, parts, weir};
+use common::{Pcap, START, capture_files, ipv4, weir};
 use decode::{Decoder, Value as Element};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
 
-/// Payload that was taken: of it each octet was new or seen before.
-const TAKEN: [&str; 7] = [
+/// Fields of accepted payload: each octet is unique or retransmitted.
+const ACCEPTED: [&str; 7] = [
     "syn_bytes",
     "syn_retransmitted_bytes",
     "zero_window_probe_bytes",
@@ -21,17 +21,18 @@ const TAKEN: [&str; 7] = [
     "out_of_order_bytes",
     "retransmitted_unseen_bytes",
 ];
-/// All other payload.
-const NOT_TAKEN: [&str; 4] = ["rst_bytes", "keepalive_bytes", "out_of_window_bytes", "duplicate_bytes"];
+/// Fields of all other payload.
+const NOT_ACCEPTED: [&str; 4] = ["rst_bytes", "keepalive_bytes", "out_of_window_bytes", "duplicate_bytes"];
 
 /// The records that `weir read` writes as JSON.
-fn read(input: &str, more: &[&str]) -> Vec<Value> {
-    let (code, out, err) = parts(&weir([&["read", input, "-q", "-o", "json:-"], more].concat()));
+fn read(input: &str, options: &[&str]) -> Vec<Value> {
+    let (code, out, err) = weir([&["read", input, "-q", "-o", "json:-"], options].concat());
     assert!(matches!(code, 0 | 2), "{input}: {err}");
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Checks the equations of docs/tcp.md section 4 in both directions of a record, and adds up what they are made of.
+/// Asserts the equations of docs/tcp.md section 4 for both directions of a record, and adds its
+/// fields to `sums`.
 fn assert_octets_add_up(record: &Value, sums: &mut BTreeMap<&str, u64>) {
     for direction in ["", "rev_"] {
         let of = |name: &str| record[format!("{direction}tcp_{name}")].as_u64();
@@ -45,15 +46,15 @@ fn assert_octets_add_up(record: &Value, sums: &mut BTreeMap<&str, u64>) {
                 .map(|of| of.1)
                 .sum()
         };
-        let (taken, not_taken) = (all(&TAKEN), all(&NOT_TAKEN));
-        assert_eq!(Some(taken), of("unique_bytes").zip(of("retransmitted_bytes")).map(|(a, b)| a + b), "{record}");
-        assert_eq!(taken + not_taken, payload, "{record}");
+        let (accepted, not_accepted) = (all(&ACCEPTED), all(&NOT_ACCEPTED));
+        assert_eq!(Some(accepted), of("unique_bytes").zip(of("retransmitted_bytes")).map(|(a, b)| a + b), "{record}");
+        assert_eq!(accepted + not_accepted, payload, "{record}");
         assert!(of("routed_duplicate_bytes") <= of("duplicate_bytes"), "{record}");
     }
 }
 
 #[test]
-fn octets_of_all_classes_add_up_in_every_record() {
+fn payload_octets_of_all_classes_add_up_in_every_record() {
     let mut sums = BTreeMap::new();
     for seed in 1..4 {
         let network = "loss=6%,reorder=5%,duplicate=3%,routed=30%,spurious=2%,keepalive=20%,zerowindow=20%,rst=30%";
@@ -65,16 +66,12 @@ fn octets_of_all_classes_add_up_in_every_record() {
     let never =
         |name: &str| ["syn_bytes", "syn_retransmitted_bytes", "rst_bytes", "out_of_window_bytes"].contains(&name);
     assert!(sums.iter().all(|(name, &octets)| never(name) || octets > 0), "{sums:?}");
-    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-    for entry in std::fs::read_dir(captures).unwrap() {
-        let path = entry.unwrap().path().into_os_string().into_string().unwrap();
-        if path.contains(".pcap") && !path.ends_with(".json") {
-            read(&path, &[]).iter().for_each(|record| assert_octets_add_up(record, &mut sums));
-        }
+    for path in capture_files() {
+        read(path.to_str().unwrap(), &[]).iter().for_each(|record| assert_octets_add_up(record, &mut sums));
     }
 }
 
-/// A segment between the client's port and the server.
+/// A segment between a port of the client and the server.
 struct Segment {
     from_client: bool,
     port: u16,
@@ -104,8 +101,8 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// Three connections: one whose client sends payload of every class but those that fill holes, one of nothing but a SYN and a RST
-/// with payload, one of the same without.
+/// Three connections: in the first, the client sends payload of every class except those that fill
+/// holes; the second is a SYN and a RST with payload; the third is a SYN and a RST without.
 fn every_class() -> Pcap {
     let client = |control, sequence, acknowledgment, payload| Segment {
         from_client: true,
@@ -126,16 +123,16 @@ fn every_class() -> Pcap {
         client(SYN, 1000, 0, 5),
         server(SYN | ACK, 1006, 65_535),
         client(ACK, 1006, 5001, 0),
-        // Sent once, and copied twice below.
+        // The loop below copies this segment twice.
         client(ACK, 1006, 5001, 100),
         server(ACK, 1106, 0),
-        // One octet into the closed window, and, when it is open, the same as a keep-alive.
+        // A zero-window probe of one octet; after the window opens, the same octet as a keep-alive.
         client(ACK, 1106, 5001, 1),
         server(ACK, 1107, 65_535),
         client(ACK, 1106, 5001, 1),
         // Out of window.
         client(ACK, 1107 + (1 << 30), 5001, 7),
-        // 51 octets again, 20 new.
+        // 51 retransmitted octets and 20 new ones.
         client(ACK, 1056, 5001, 71),
         client(RST | ACK, 1127, 5001, 9),
     ];
@@ -156,8 +153,8 @@ fn every_class() -> Pcap {
     pcap
 }
 
-/// Fields of octets, and the elements that say the same.
-const SAME: [(&str, &str); 10] = [
+/// Record fields and the IPFIX elements with the same value.
+const FIELDS_AND_ELEMENTS: [(&str, &str); 10] = [
     ("syn_bytes", "SynOctets"),
     ("syn_retransmitted_bytes", "SynRetransmittedOctets"),
     ("rst_bytes", "RstOctets"),
@@ -171,7 +168,7 @@ const SAME: [(&str, &str); 10] = [
 ];
 
 #[test]
-fn octets_of_every_class_are_in_json_csv_and_ipfix() {
+fn json_csv_and_ipfix_carry_the_payload_octets_of_every_class() {
     let folder = tempfile::tempdir().unwrap();
     let capture = every_class().save(folder.path(), "classes.pcap");
     let [csv, ipfix] = ["f.csv", "f.ipfix"].map(|name| folder.path().join(name));
@@ -183,7 +180,7 @@ fn octets_of_every_class_are_in_json_csv_and_ipfix() {
     let rows: Vec<BTreeMap<&str, &str>> = lines.map(|cells| names.iter().copied().zip(cells).collect()).collect();
     let elements = Decoder::new().file(&std::fs::read(ipfix).unwrap());
     assert_eq!((records.len(), rows.len(), elements.len()), (3, 3, 3));
-    // Of client and server, in the order of `SAME`; IPFIX leaves out nothing but zeros.
+    // Of client and server, in the order of `FIELDS_AND_ELEMENTS`. IPFIX omits only zeros.
     let expected = |port: u64| match port {
         40_000 => [Some([5, 5, 9, 100, 71, 200, 100, 1, 1, 7]), Some([0; 10])],
         40_001 => [Some([3, 0, 0, 0, 0, 0, 0, 0, 0, 0]), Some([0, 0, 4, 0, 0, 0, 0, 0, 0, 0])],
@@ -196,7 +193,7 @@ fn octets_of_every_class_are_in_json_csv_and_ipfix() {
         let of_port = |record: &&decode::Record| record["sourceTransportPort"] == Element::Unsigned(port);
         let elements = elements.iter().find(of_port).unwrap();
         for ((field, element), expected) in ["", "rev_"].into_iter().zip(["tcp", "reverseTcp"]).zip(expected(port)) {
-            for (at, (name, rest)) in SAME.into_iter().enumerate() {
+            for (at, (name, rest)) in FIELDS_AND_ELEMENTS.into_iter().enumerate() {
                 let octets = expected.map_or(0, |octets| octets[at]);
                 let field = format!("{field}tcp_{name}");
                 assert_eq!(record[&field], octets, "{field} of {port}");

@@ -1,0 +1,85 @@
+//! `weir probe --layout spread`: metering threads share the packets of all queues, and the rebalancer
+//! moves flows from busy to idle threads without splitting one.
+
+mod common;
+mod live;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{JsonOutput, udp};
+use live::{Probe, flows_of_file, without_times};
+use network::{LEFT, Sender, network};
+
+const SMALL_FLOWS: u32 = 100_000;
+const METERS: u64 = 4;
+
+/// A request and its response of a small flow.
+fn small_flow(number: u32) -> [Vec<u8>; 2] {
+    let [_, a, b, c] = number.to_be_bytes();
+    let (client, server) = (([10, a, b, c], 1024 + (number % 5000) as u16), ([192, 0, 2, 1], 53));
+    [udp(client, server, 40), udp(server, client, 400)]
+}
+
+/// Two packets of the one large flow.
+fn large_flow() -> [Vec<u8>; 2] {
+    let (client, server) = (([172, 16, 0, 1], 40_000), ([192, 0, 2, 2], 443));
+    [udp(client, server, 1000), udp(server, client, 60)]
+}
+
+/// One request and response of every small flow. A fifth of all packets are of the large flow.
+fn round(mut send: impl FnMut(Vec<u8>)) {
+    for number in 0..SMALL_FLOWS {
+        small_flow(number).into_iter().for_each(&mut send);
+        if number.is_multiple_of(4) {
+            large_flow().into_iter().for_each(&mut send);
+        }
+    }
+}
+
+/// Excess of the busiest meter over the mean in each statistics line, in percent.
+fn imbalances_percent(err: &str) -> Vec<f64> {
+    let of = |line: &str| line.split_once("busiest meter ")?.1.split_once(" %")?.0.parse().ok();
+    err.lines().filter_map(of).collect()
+}
+
+/// Buckets that the rebalancer has moved, from the last statistics line.
+fn moved_buckets(err: &str) -> u64 {
+    let of = |line: &str| line.split_once("above its share, ")?.1.split_once(" buckets")?.0.parse().ok();
+    err.lines().filter_map(of).next_back().unwrap_or(0)
+}
+
+#[test]
+fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
+    if !network() {
+        return;
+    }
+    let output = JsonOutput::new();
+    let meters = METERS.to_string();
+    let probe = Probe::start(
+        "af_packet:right,queues=2",
+        &["-o", &output.sink, "--layout", "spread", "--meters", &meters, "--flows", "200k"],
+    );
+    let mut sender = Sender::new(LEFT);
+    let mut rounds = 0;
+    // A slow machine sends fewer packets per second. One round is 250 000 packets.
+    while rounds < 2
+        || (rounds < 8 && imbalances_percent(&probe.stderr()).last().is_none_or(|&percent| percent >= 10.0))
+    {
+        round(|frame| sender.send(&frame));
+        rounds += 1;
+    }
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
+    let imbalances = imbalances_percent(&err);
+    assert!(imbalances.last().is_some_and(|&percent| percent < 10.0), "not balanced: {imbalances:?}");
+    // Each meter starts with 128 buckets; the one with the large flow gives most of them away.
+    assert!(moved_buckets(&err) >= 64, "{err}");
+    eprintln!("{rounds} rounds of 250 000 packets; percent above the mean per line: {imbalances:?}");
+    assert_eq!(ledger["packets"]["metered"], rounds * 250_000, "{ledger}");
+
+    let mut frames = Vec::new();
+    (0..rounds).for_each(|_| round(|frame| frames.push(frame)));
+    let (flows, expected) = (without_times(&output.flows()), flows_of_file(&frames, &["--flows", "200k"]));
+    assert_eq!(flows.len(), 1 + SMALL_FLOWS as usize);
+    assert!(flows == expected, "the flow records differ from those of one pipeline");
+}

@@ -1,0 +1,263 @@
+//! `weir probe` under adverse conditions: sources that cannot be opened or disappear, outputs that
+//! block, several probes on one interface, and a service manager.
+
+mod common;
+mod live;
+#[path = "../../capture/tests/network/mod.rs"]
+mod network;
+
+use common::{JsonOutput, Pcap, START, command, number, permit_all_users, read_flows, request_and_response};
+use common::{text_of, weir};
+use live::{Probe, add_second_wire, send_requests};
+use network::{BOUND, LEFT, Sender, ip, network, network_of, until, until_wired};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// Number of the user and group nobody.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn sources_that_cannot_be_opened_are_refused_with_advice() {
+    // With a larger MTU the veth driver accepts no XDP program, which would be another error.
+    if !network_of(1, 1500) {
+        return;
+    }
+    for (arguments, reasons) in [
+        (&["-i", "af_packet:eth9"][..], &["there is no interface 'eth9'; there are: lo, "][..]),
+        (&["-i", "af_xdp:eth9"], &["there is no interface 'eth9'"]),
+        (&["-i", "af_xdp:right,queues=0-3"], &["right has only queue 0", "ethtool -l right"]),
+        (&["-i", "af_packet:right,queues=500"], &["queues"]),
+        (&["-i", "af_packet:right,timestamps=hardware"], &["cannot time-stamp every frame (ethtool -T right"]),
+        (&["-i", "af_xdp:right,mode=zerocopy"], &["no zero copy", "mode=copy works with every driver"]),
+        (&["-i", "af_packet:right,queues=2", "-i", "af_packet:right"], &["af_packet:right is named twice"]),
+        (&["-i", "af_packet:left+right", "-i", "af_packet:right"], &["af_packet:right is named twice"]),
+    ] {
+        let (code, out, err) = weir(["probe"].iter().chain(arguments));
+        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        assert!(reasons.iter().all(|reason| err.contains(reason)), "{arguments:?}: {err}");
+    }
+    ip("link set right down");
+    let (code, _, err) = weir(["probe", "-i", "af_packet:right"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("ip link set dev right up"), "{err}");
+}
+
+#[test]
+fn check_prints_the_cores_and_their_reason() {
+    for (arguments, cores) in [
+        (&["-i", "af_packet:lo"][..], "on cores: any (lo has no PCI device)\n"),
+        (&["-i", "af_packet:lo", "--cores", "0"], "with one thread, on cores: 0\n"),
+        (&["-i", "synth:mix"], "on cores: any (a source is not a NIC)\n"),
+    ] {
+        let (code, out, _) = weir(["probe", "--check"].iter().chain(arguments));
+        assert_eq!(code, 0);
+        assert!(out.contains(cores), "{arguments:?}: {out}");
+    }
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_build_without_dpdk_names_the_cargo_feature() {
+    let (code, _, err) = weir(["probe", "-i", "dpdk:net_null0"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("built without DPDK") && err.contains("--features dpdk"), "{err}");
+}
+
+#[cfg(feature = "dpdk")]
+#[test]
+fn missing_huge_pages_are_reported_with_advice() {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    if !meminfo.lines().any(|line| line.starts_with("HugePages_Free:") && line.ends_with(" 0")) {
+        eprintln!("SKIPPED: this machine has huge pages");
+        return;
+    }
+    let (code, _, err) = weir(["probe", "-i", "dpdk:net_null0,hugepages=on"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("nr_hugepages") && err.contains("hugepages=off"), "{err}");
+}
+
+#[test]
+fn missing_capabilities_are_named() {
+    if !network() {
+        return;
+    }
+    for (source, capabilities) in [
+        ("af_packet:right", &["CAP_NET_RAW", "setcap"][..]),
+        ("af_xdp:right", &["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF"]),
+    ] {
+        let output = match command().args(["probe", "-i", source]).uid(NOBODY).gid(NOBODY).output() {
+            Ok(output) => output,
+            Err(error) => return eprintln!("SKIPPED: user nobody cannot execute the binary: {error}"),
+        };
+        let (code, _, err) = text_of(&output);
+        assert_eq!(code, 1, "{err}");
+        assert!(capabilities.iter().all(|capability| err.contains(capability)), "{err}");
+    }
+}
+
+#[test]
+fn flows_survive_a_link_that_goes_down_and_returns_with_another_mtu() {
+    if !network() {
+        return;
+    }
+    for source in ["af_packet:right,queues=2", "af_xdp:right,attach=generic"] {
+        let output = JsonOutput::new();
+        let probe = Probe::start(source, &["-o", &output.sink]);
+        let mut sender = Sender::new(LEFT);
+        for round in 1..=3 {
+            send_requests(&mut sender, 0..100);
+            until("the packets are metered", || probe.stderr().contains("flows 100 active"));
+            let times = |what: &str| probe.stderr().matches(what).count();
+            ip("link set right down");
+            until("the loss of link is logged", || {
+                times("interface is down or has no link, waiting for it interface=right") == round
+            });
+            ip(&format!("link set right mtu {}", 1500 + round));
+            ip("link set right up");
+            until_wired();
+            until("the new link is logged", || times("interface has a link again interface=right") == round);
+        }
+        send_requests(&mut sender, 0..100);
+        let (code, err, ledger) = probe.stop();
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(ledger["packets"]["received"], 800, "{source}: {ledger}");
+        let flows = output.flows();
+        assert_eq!(flows.len(), 100, "{source}");
+        assert!(flows.iter().all(|flow| flow["packets"] == 4 && flow["rev_packets"] == 4), "{source}");
+    }
+}
+
+#[test]
+fn removal_of_one_interface_is_logged_and_the_other_is_still_metered() {
+    if !network() {
+        return;
+    }
+    add_second_wire();
+    let output = JsonOutput::new();
+    let probe = Probe::start("af_packet:right", &["-i", "af_packet:right2", "-o", &output.sink]);
+    send_requests(&mut Sender::new("left2"), 0..50);
+    ip("link delete right2");
+    until("the removal is logged", || probe.stderr().contains("af_packet:right2: the interface was removed"));
+    send_requests(&mut Sender::new(LEFT), 100..150);
+    let (code, err, ledger) = probe.stop();
+    assert_eq!((code, err.matches("was removed").count()), (2, 1), "{err}");
+    assert_eq!(ledger["packets"]["metered"], 200, "{ledger}");
+    assert_eq!(output.flows().len(), 100);
+}
+
+#[test]
+fn two_probes_on_one_interface_both_receive_every_packet() {
+    if !network() {
+        return;
+    }
+    let probes = [1, 2].map(|queues| Probe::start(&format!("af_packet:right,queues={queues}"), &[]));
+    send_requests(&mut Sender::new(LEFT), 0..500);
+    for probe in probes {
+        let (code, err, ledger) = probe.stop();
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(
+            (&ledger["packets"]["metered"], &ledger["flows"]["created"]),
+            (&1000.into(), &500.into()),
+            "{ledger}"
+        );
+    }
+}
+
+#[test]
+fn a_second_af_xdp_probe_on_an_interface_is_refused_and_the_first_continues() {
+    if !network() {
+        return;
+    }
+    let first = Probe::start("af_xdp:right,attach=generic", &[]);
+    let (code, _, err) = weir(["probe", "-i", "af_xdp:right,attach=generic"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("another XDP program is attached to it (ip link show dev right shows which)"), "{err}");
+    send_requests(&mut Sender::new(LEFT), 0..500);
+    let (code, err, ledger) = first.stop();
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(ledger["packets"]["metered"], 1000, "{ledger}");
+}
+
+#[test]
+fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
+    if !network() {
+        return;
+    }
+    const FLOWS: u16 = 2000;
+    let folder = tempfile::tempdir().unwrap();
+    let [pipe, output] = ["pipe", "flows.json"].map(|name| folder.path().join(name));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // A reader that never reads.
+    let _reader = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    let sinks = [&pipe, &output].map(|path| format!("json:{}", path.display()));
+    let probe = Probe::start("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--idle", "300ms"]);
+    send_requests(&mut Sender::new(LEFT), 0..FLOWS);
+    until("the other output has every flow", || read_flows(&output).len() == usize::from(FLOWS));
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("accepted no records for 10 s"), "{err}");
+    let of = |sink: usize, what: &str| number(&ledger["sinks"][sink][what]["flows"]);
+    let lost = ledger["sinks"][0]["lost"]["exporter_behind"]["flows"].as_u64().unwrap();
+    assert_eq!((of(0, "exported") + lost, of(1, "exported")), (FLOWS.into(), FLOWS.into()), "{ledger}");
+    assert_eq!(ledger["sinks"][1]["lost"], serde_json::json!({}), "{ledger}");
+}
+
+#[test]
+fn the_ledger_balances_while_the_table_sink_holds_records() {
+    if !network() {
+        return;
+    }
+    let probe = Probe::start("af_packet:right", &["-o", "table:-", "--idle", "200ms"]);
+    send_requests(&mut Sender::new(LEFT), 0..100);
+    until("the flows end", || probe.stderr().contains("100 ended"));
+    let lines = probe.stderr().lines().count();
+    until("two more statistics lines are printed", || probe.stderr().lines().count() > lines + 2);
+    // `stop` also asserts that no imbalance was logged.
+    let (code, err, ledger) = probe.stop();
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(ledger["sinks"][0]["exported"]["flows"], 100, "{ledger}");
+}
+
+#[test]
+fn the_service_manager_is_notified_of_readiness_status_watchdog_and_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    // The probe notifies the service manager as user nobody.
+    [folder.path(), &path].into_iter().for_each(permit_all_users);
+    manager.set_read_timeout(Some(BOUND)).unwrap();
+    let mut child = command()
+        .args(["probe", "-i", "-", "-q", "--interval", "100ms", "-o", "json:/dev/null"])
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "200000")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let receive = || {
+        let mut buffer = [0; 1000];
+        loop {
+            match manager.recv(&mut buffer) {
+                Ok(octets) => return String::from_utf8(buffer[..octets].to_vec()).unwrap().trim_end().to_owned(),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}"),
+            }
+        }
+    };
+    let wait_for = |what: &str| {
+        let started = std::time::Instant::now();
+        while !receive().starts_with(what) {
+            assert!(started.elapsed() < BOUND, "{what}");
+        }
+    };
+    pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
+    assert_eq!(receive(), "READY=1");
+    wait_for("WATCHDOG=1");
+    wait_for("STATUS=");
+    wait_for("WATCHDOG=1");
+    drop(pipe);
+    wait_for("STOPPING=1");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
