@@ -1,4 +1,4 @@
-# Weir: everything by name. Two commands are enough: `make demo`, `make test`.
+# Weir: all tasks as targets. Start with `make demo` and `make test`.
 .DEFAULT_GOAL := help
 .PHONY: help demo test ci build bench deny fuzz miri cuda docs captures truth clean
 
@@ -7,47 +7,47 @@ SECONDS_EACH ?= 30
 help: ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Install what is missing, build weir, show the flows of a small capture.
+demo: ## Install missing packages, build weir and print the flows of a small capture.
 	@scripts/bootstrap build
 	@scripts/demo
 
-test: ## Install what is missing, then check format and lints and run every test.
+test: ## Install missing packages, check format and lints, and run all tests.
 	@scripts/bootstrap test
 	@scripts/test
 
-ci: ## What continuous integration runs: test, then deny where cargo-deny is installed.
+ci: ## Run continuous integration: deny if cargo-deny is installed, then test.
 	@bash .ci/run
 
 build: ## Build the release binary.
 	@scripts/bootstrap build
 	@scripts/with-rust cargo build --release --locked --bin weir
 
-bench: ## Measure weir beside other meters that are installed and beside its ceilings, as ratios.
+bench: ## Compare weir with other installed meters and with upper bounds; print the ratios.
 	@scripts/bootstrap build
 	@scripts/with-rust scripts/bench
 
-deny: ## Check licences, sources and known vulnerabilities of all dependencies (needs cargo-deny).
+deny: ## Check licences, sources and known vulnerabilities of dependencies (needs cargo-deny).
 	@scripts/deny
 
-fuzz: ## Run every fuzz target for SECONDS_EACH=30 (needs nightly and cargo-fuzz).
+fuzz: ## Run each fuzz target for SECONDS_EACH=30 (needs nightly Rust and cargo-fuzz).
 	@scripts/fuzz $(SECONDS_EACH)
 
-miri: ## Run the modules of unsafe code, and the meter on top of them, under Miri (needs nightly and miri).
+miri: ## Run tests of unsafe code under Miri (needs nightly Rust with miri).
 	@scripts/miri
 
-cuda: ## Compile the kernels for cards anew (fetches the compiler, needs no card).
+cuda: ## Compile the CUDA kernels to PTX (downloads the compiler; needs no GPU).
 	@scripts/cuda
 
-docs: ## Build the documentation of all crates, private items too.
+docs: ## Build the documentation of all crates, with private items.
 	@scripts/bootstrap build
 	@RUSTDOCFLAGS="-D warnings" scripts/with-rust cargo doc --workspace --locked --no-deps --document-private-items
 
-captures: ## Record the shipped captures anew in network namespaces (needs root), with their truth.
+captures: ## Record the shipped captures again in network namespaces (needs root), then run truth.
 	@scripts/record-captures
 	@$(MAKE) --no-print-directory truth
 
-truth: ## Write what other tools say of the shipped captures beside them.
+truth: ## Write the expected counts of the shipped captures, from tshark, capinfos and scripts/truth.
 	@scripts/truth $$(ls testdata/captures/*.pcap* | grep -v json)
 
-clean: ## Remove what was built.
+clean: ## Remove build outputs.
 	@scripts/with-rust cargo clean
