@@ -71,7 +71,7 @@ pub struct TcpReport {
     pub maximum_segment_size: Option<u16>,
     /// Window scale option of that SYN, bits.
     pub window_scale: Option<u8>,
-    /// Time from the other side's SYN to this side's answer, as seen by the probe.
+    /// Time from the other side's SYN to this side's answer, at the capture point.
     pub handshake_rtt_ns: Option<u64>,
     /// Octets between SYN and FIN by sequence number; `None` without both, or with several of one.
     pub size_by_sequence_bytes: Option<u64>,

@@ -1,5 +1,5 @@
 //! One conversation: the steps of its applications, the order of its events, and the duplicates
-//! that the probe captures.
+//! that the capture point captures.
 //!
 //! ```text
 //! handshake -> rounds (request, response, pause), with keep-alives and zero windows in between -> FIN or RST
@@ -7,8 +7,8 @@
 //! The next step is taken when no segment is in flight and no timer runs, so that both sides are
 //! idle.
 
+use super::capture_point::{CapturePoint, Duplication, Kind, Segment};
 use super::chance::{Chance, MILLISECOND_NS};
-use super::probe::{Duplication, Kind, Probe, Segment};
 use super::side::{Exchange, Hop, NEVER, Side};
 use crate::frame::{ACK, Endpoint, FIN, Headers, RST, SYN, Slot, Transport, WINDOW};
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 /// Time from a segment to its duplicate.
 const DUPLICATE_NS: [u32; 2] = [1_000, 99_000];
 
-/// A duplicate that the probe will capture.
+/// A duplicate that the capture point will capture.
 struct Duplicate {
     due_ns: u64,
     /// Segments of the same side that may still precede it.
@@ -66,8 +66,9 @@ enum Step {
 pub(super) struct Conversation {
     pub(super) properties: Properties,
     exchange: Exchange,
-    pub(super) probe: Probe,
-    /// Index of its expected flow, if those are recorded and the probe has captured a segment.
+    pub(super) capture_point: CapturePoint,
+    /// Index of its expected flow, if those are recorded and the capture point has captured a
+    /// segment.
     pub(super) index: Option<usize>,
     duplicate: Option<Duplicate>,
     step: Step,
@@ -88,7 +89,7 @@ impl Conversation {
             rounds_left: properties.rounds,
             properties,
             exchange,
-            probe: Probe::new(),
+            capture_point: CapturePoint::new(),
             index: None,
             duplicate: None,
             step: Step::Syn,
@@ -114,7 +115,7 @@ impl Conversation {
             .fold(self.exchange.in_flight.next_ns().min(duplicate_ns).min(self.step_ns), u64::min)
     }
 
-    /// Processes one due event. Returns the segment that passes the probe, if there is one.
+    /// Processes one due event. Returns the segment that passes the capture point, if there is one.
     pub(super) fn advance(&mut self, now_ns: u64, chance: &mut Chance<'_>) -> Option<Segment> {
         let captured = self.process_event(now_ns, chance);
         if self.step_ns == NEVER && self.next_ns() == NEVER {
@@ -136,7 +137,7 @@ impl Conversation {
                 return None;
             }
             if !segment.lost {
-                let from_probe_ns = self.exchange.sides[1 - usize::from(segment.side)].to_probe_ns;
+                let from_probe_ns = self.exchange.sides[1 - usize::from(segment.side)].to_capture_point_ns;
                 self.exchange.in_flight.push(now_ns + from_probe_ns, Hop::Receiver, segment);
             }
             self.maybe_duplicate(&segment, now_ns, chance);
@@ -162,7 +163,7 @@ impl Conversation {
         let duplicate = self.duplicate.as_mut()?;
         let next = self.exchange.in_flight.heap.peek().filter(|Reverse((time_ns, ..))| *time_ns <= now_ns);
         let pushed = next.is_some_and(|Reverse((_, _, place, segment))| {
-            *place == Hop::Probe && segment.side == duplicate.segment.side
+            *place == Hop::CapturePoint && segment.side == duplicate.segment.side
         });
         if duplicate.due_ns <= now_ns || (pushed && duplicate.others == 0) {
             return self.duplicate.take().map(|duplicate| duplicate.segment);
@@ -322,7 +323,7 @@ impl Conversation {
         let fate = chance.fate();
         segment.lost = fate.is_lost();
         if fate.is_captured() {
-            self.exchange.in_flight.push(now_ns + at.to_probe_ns, Hop::Probe, segment);
+            self.exchange.in_flight.push(now_ns + at.to_capture_point_ns, Hop::CapturePoint, segment);
         }
     }
 
@@ -332,7 +333,7 @@ impl Conversation {
         let mut segment = at.segment(side, ACK, kind);
         segment.start -= u64::from(kind == Kind::KeepAlive);
         segment.length = length;
-        self.exchange.in_flight.push(now_ns + at.to_probe_ns, Hop::Probe, segment);
+        self.exchange.in_flight.push(now_ns + at.to_capture_point_ns, Hop::CapturePoint, segment);
     }
 
     /// Writes a segment as a frame. Returns the length of the IP packet in bytes.

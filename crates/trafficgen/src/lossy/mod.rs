@@ -1,19 +1,19 @@
 //! The profile `lossy`: TCP over a network that loses, reorders and duplicates segments, captured
-//! by a probe in its middle, with exact expected counters per direction.
+//! by a capture point in its middle, with exact expected counters per direction.
 //!
 //! ```text
-//! sender -> lost here: probe captures only the retransmission -> probe -> lost here: probe captures both -> receiver
+//! sender -> lost here: only the retransmission is captured -> capture point -> lost here: both are captured -> receiver
 //! ```
 //! Each conversation simulates both endpoints and the segments in flight: retransmissions follow
 //! from losses. Pure acknowledgments, keep-alives, zero-window probes and RSTs are never lost.
-//! [`probe`] records the captured octets; [`side`] keeps the events apart in time: reordered
-//! segments are late by less than 1 ms, duplicates by less than 100 us, and retransmissions by at
-//! least 10 ms. An active conversation takes some kilobytes of memory.
+//! [`capture_point`] records the captured octets; [`side`] keeps the events apart in time:
+//! reordered segments are late by less than 1 ms, duplicates by less than 100 us, and
+//! retransmissions by at least 10 ms. An active conversation takes some kilobytes of memory.
 
+mod capture_point;
 mod chance;
 mod conversation;
 mod octets;
-mod probe;
 mod side;
 
 use crate::bounds::{Bounds, SECOND_NS, START_NS};
@@ -160,7 +160,7 @@ impl Lossy {
                     &mut expected.tcp[index][usize::from(segment.side)]
                 }
             };
-            conversation.probe.capture(&segment, tcp);
+            conversation.capture_point.capture(&segment, tcp);
             self.sent += 1;
             filled += 1;
         }
@@ -181,9 +181,9 @@ impl Lossy {
         let segments = random.pareto(SHAPE, SEGMENTS);
         let rounds = random.between([1, segments.min(8)]);
         let round_trip_ns = u64::from(random.between(ROUND_TRIP_US)) * 1_000;
-        // The probe is anywhere between the two endpoints.
-        let to_probe_ns = round_trip_ns / 40 + random.below(round_trip_ns * 9 / 20);
-        let to_probe_ns = [to_probe_ns, round_trip_ns / 2 - to_probe_ns];
+        // The capture point is anywhere between the two endpoints.
+        let to_capture_point_ns = round_trip_ns / 40 + random.below(round_trip_ns * 9 / 20);
+        let to_capture_point_ns = [to_capture_point_ns, round_trip_ns / 2 - to_capture_point_ns];
         let pace_ns = u64::from(random.between(PACE_NS));
         let max_window_segments = random.between([8, 40]);
         let bits = random.next_u64();
@@ -197,7 +197,7 @@ impl Lossy {
             let wraps = self.random.below(WRAPS) == 0;
             let near = self.random.below(WRAP_OCTETS) as u32;
             let first = if wraps { near.wrapping_neg() } else { self.random.next_u64() as u32 };
-            Side::new(first, identification, ttl[side], to_probe_ns[side], pace_ns, max_window_segments)
+            Side::new(first, identification, ttl[side], to_capture_point_ns[side], pace_ns, max_window_segments)
         });
         let random = &mut self.random;
         let mut event = |probability| {

@@ -5,14 +5,14 @@
 //! - In flight, a segment is delayed by less than 1 ms.
 //! - A gap that duplicate acknowledgments report is retransmitted if the acknowledgments do not
 //!   advance: one round-trip time and 2 ms after the last transmission of the segment, and after
-//!   the transmission of the first later segment that the probe captures. So a segment that is only
-//!   late is not retransmitted, and no retransmission follows its gap within 10 ms.
-//! - A loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
+//!   the transmission of the first later segment that the capture point captures. So a segment that
+//!   is only late is not retransmitted, and no retransmission follows its gap within 10 ms. - A
+//!   loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
 //!   without transmission.
 
+use super::capture_point::{Duplication, Kind, Segment};
 use super::chance::Chance;
 use super::octets::Octets;
-use super::probe::{Duplication, Kind, Segment};
 use crate::frame::{ACK, FIN, PSH, WINDOW};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -38,7 +38,7 @@ struct SentSegment {
     end: u64,
     /// Time of its last transmission.
     time_ns: u64,
-    /// The probe captures it.
+    /// The capture point captures it.
     captured: bool,
 }
 
@@ -49,8 +49,8 @@ pub(super) struct Side {
     /// IPv4 identification of the last packet; always 0 if the host sends none.
     pub(super) identification: u16,
     pub(super) ttl: u8,
-    /// Delay from this side to the probe.
-    pub(super) to_probe_ns: u64,
+    /// Delay from this side to the capture point.
+    pub(super) to_capture_point_ns: u64,
     /// Transmission time of one segment.
     pub(super) pace_ns: u64,
     /// Position after the application's last octet, and whether there will be no more.
@@ -87,7 +87,7 @@ impl Side {
         first: u32,
         identification: u16,
         ttl: u8,
-        to_probe_ns: u64,
+        to_capture_point_ns: u64,
         pace_ns: u64,
         max_window_segments: u32,
     ) -> Self {
@@ -97,7 +97,7 @@ impl Side {
             first,
             identification,
             ttl,
-            to_probe_ns,
+            to_capture_point_ns,
             pace_ns,
             end: 1,
             closed: false,
@@ -169,7 +169,7 @@ impl Side {
     fn retransmission_time(&self, now_ns: u64, round_trip_ns: u64) -> u64 {
         let mut flight = self.flight.iter();
         let sent_ns = flight.next().map_or(0, |front| front.time_ns);
-        // For the probe, the gap begins with the first later segment that it captures.
+        // For the capture point, the gap begins with the first later segment that it captures.
         let gap_ns = flight.filter(|later| later.captured).map(|later| later.time_ns).min().unwrap_or(0);
         now_ns.max(sent_ns.max(gap_ns) + round_trip_ns) + RETRANSMIT_NS
     }
@@ -190,7 +190,7 @@ impl Side {
 /// The next hop of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hop {
-    Probe,
+    CapturePoint,
     Receiver,
 }
 
@@ -257,8 +257,8 @@ impl Exchange {
         }
     }
 
-    /// Sends one segment of these positions. Returns whether the probe captures it, and the end of
-    /// its transmission.
+    /// Sends one segment of these positions. Returns whether the capture point captures it, and the
+    /// end of its transmission.
     fn transmit(
         &mut self,
         side: u8,
@@ -282,7 +282,7 @@ impl Exchange {
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);
         let sent_ns = at.transmission_end(now_ns, at.pace_ns);
         if fate.is_captured() {
-            self.in_flight.push(sent_ns + at.to_probe_ns + delay_ns, Hop::Probe, segment);
+            self.in_flight.push(sent_ns + at.to_capture_point_ns + delay_ns, Hop::CapturePoint, segment);
         }
         (fate.is_captured(), sent_ns)
     }
@@ -419,6 +419,6 @@ impl Exchange {
         let at = &mut self.sides[usize::from(side)];
         let segment = at.segment(side, flags, kind);
         let sent_ns = at.transmission_end(now_ns, 2_000);
-        self.in_flight.push(sent_ns + at.to_probe_ns, Hop::Probe, segment);
+        self.in_flight.push(sent_ns + at.to_capture_point_ns, Hop::CapturePoint, segment);
     }
 }

@@ -1,7 +1,7 @@
-//! Classifies the segments that the probe captures.
+//! Classifies the segments that the capture point captures.
 //!
-//! The sender of a segment knows its kind; whether its octets are new to the probe is known only
-//! here. Assertions check that both agree.
+//! The sender of a segment knows its kind; whether its octets are new to the capture point is known
+//! only here. Assertions check that both agree.
 
 use super::octets::Octets;
 use crate::expected_tcp::ExpectedTcp;
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Reset,
 }
 
-/// How a frame was duplicated on its way to the probe.
+/// How a frame was duplicated on its way to the capture point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Duplication {
     Original,
@@ -44,7 +44,7 @@ pub(super) struct Segment {
     pub(super) flags: u8,
     pub(super) kind: Kind,
     pub(super) duplication: Duplication,
-    /// Lost after the probe.
+    /// Lost after the capture point.
     pub(super) lost: bool,
     pub(super) ttl: u8,
     pub(super) identification: u16,
@@ -74,11 +74,11 @@ impl CapturedSide {
     }
 }
 
-pub(super) struct Probe {
+pub(super) struct CapturePoint {
     sides: [CapturedSide; 2],
 }
 
-impl Probe {
+impl CapturePoint {
     pub(super) fn new() -> Self {
         let side = || {
             let mut octets = Octets::default();
