@@ -6,8 +6,8 @@
 //! - A gap that duplicate acknowledgments report is retransmitted if the acknowledgments do not
 //!   advance: one round-trip time and 2 ms after the last transmission of the segment, and after
 //!   the transmission of the first later segment that the capture point captures. So a segment that
-//!   is only late is not retransmitted, and no retransmission follows its gap within 10 ms. - A
-//!   loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
+//!   is only late is not retransmitted, and no retransmission follows its gap within 10 ms.
+//! - A loss that no acknowledgment reports is retransmitted after one round-trip time and 200 ms
 //!   without transmission.
 
 use super::capture_point::{Duplication, Kind, Segment};
