@@ -30,7 +30,10 @@ impl DamageLog {
     pub fn log(&mut self, error: &weir_capture::Error) {
         self.count += 1;
         if self.count <= Self::LIMIT {
-            warn!(%error, "damaged input");
+            match error {
+                weir_capture::Error::Live { .. } => warn!(%error, "source failed"),
+                error => warn!(%error, "damaged input"),
+            }
         }
     }
 
@@ -53,7 +56,9 @@ pub fn log_filter_errors(errors: &[FilterError]) -> bool {
         match error {
             FilterError::LinkType { expression, link_type, message } => {
                 let link_type = protocols::link_type(*link_type);
-                warn!(%expression, error = %message, "the filter has no meaning for {link_type}; these packets are filtered");
+                warn!(
+                    "filter \"{expression}\" has no meaning for {link_type}; all its packets are filtered: {message}"
+                );
             }
             error => warn!(%error, "packets are filtered"),
         }

@@ -116,9 +116,9 @@ impl Outputs {
     }
 
     /// Reports the result of a run: the summary (behind the table if there is one), the ledger as text if it was asked for or
-    /// shows problems, and the ledger as JSON.
-    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &ReportOptions) -> RunStatus {
-        let mut status = RunStatus::from_problems(has_problems(ledger));
+    /// shows problems, and the ledger as JSON. `status` is that of the run before; returns the final one.
+    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &ReportOptions, status: RunStatus) -> RunStatus {
+        let mut status = status.and(RunStatus::from_problems(has_problems(ledger)));
         if !options.quiet {
             let text = summary::text(ledger, &open.summary.lock().unwrap_or_else(PoisonError::into_inner));
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
@@ -129,7 +129,7 @@ impl Outputs {
                 console::eprint(&text);
             }
         }
-        print_ledger(ledger, options.verbose);
+        print_ledger(ledger, options.verbose, status);
         if let Some(path) = &self.stats {
             status = status.and(write_stats(ledger, path, open.stats));
         }
@@ -137,19 +137,19 @@ impl Outputs {
     }
 }
 
-/// Prints the ledger on standard error if `wanted` or if it shows problems. A JSON log gets it as an event.
-pub fn print_ledger(ledger: &Ledger, wanted: bool) {
-    let has_problems = has_problems(ledger);
+/// Prints the ledger on standard error if `wanted` or if it shows problems. A JSON log gets it as an event, together with
+/// the `status` of the run.
+pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     if log::is_json() {
         let packets = &ledger.packets;
         let (received, metered) = (packets.received, packets.metered);
         let ledger = serde_json::to_string(&ledger.json()).expect(LEDGER_IS_PLAIN);
-        if has_problems {
+        if status == RunStatus::Problems {
             warn!(received, metered, ledger, "finished with problems");
         } else {
             info!(received, metered, ledger, "finished");
         }
-    } else if wanted || has_problems {
+    } else if wanted || has_problems(ledger) {
         console::eprint(&ledger_text::text(ledger));
     }
 }

@@ -43,8 +43,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     }
 
     let options = ReportOptions { quiet: read.quiet || all_readers_left, verbose: read.verbose };
-    let status = outputs.report(&run.ledger, open, &options);
-    Ok(RunStatus::from_problems(run.has_problems).and(status))
+    Ok(outputs.report(&run.ledger, open, &options, RunStatus::from_problems(run.has_problems)))
 }
 
 struct Run {

@@ -88,7 +88,7 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             status = status.and(print_with(|output| report.write_text(console::terminal_columns(), output)));
         }
     }
-    print_ledger(ledger, tcp.verbose);
+    print_ledger(ledger, tcp.verbose, status);
     if let Some((path, file)) = outputs.stats.take() {
         status = status.and(write_stats(ledger, &path, file));
     }
@@ -185,7 +185,7 @@ fn explain_connection(
     match report.explain(index, sources.len(), read, output) {
         Ok(()) => return Ok(RunStatus::Success),
         Err(ExplainError::Source(error)) => return Err(error),
-        Err(ExplainError::Output(error)) => error!(%error, "cannot write to standard output"),
+        Err(ExplainError::Output(error)) => console::log_output_error(&error),
         Err(error) => error!(%error, "--explain {key}"),
     }
     Ok(RunStatus::Problems)

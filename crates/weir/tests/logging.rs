@@ -36,3 +36,17 @@ fn log_level_error_leaves_out_warnings() {
     assert!(events.iter().any(|event| event["message"] == "source failed"), "{events:?}");
     assert!(events.iter().all(|event| event["level"] == "ERROR"), "{events:?}");
 }
+
+#[test]
+fn final_event_agrees_with_the_exit_code() {
+    for (damage, message, expected) in [(&[][..], "finished", 0), (&[0; 3], "finished with problems", 2)] {
+        let output = JsonOutput::new();
+        let mut capture = small();
+        capture.0.extend(damage);
+        let path = capture.save(output.folder.path(), "small.pcap");
+        let arguments = ["read", path.to_str().unwrap(), "-o", &output.sink, "--log-format", "json"];
+        let (code, _, err) = weir(arguments);
+        let last: Value = serde_json::from_str(err.lines().last().unwrap()).expect(&err);
+        assert_eq!((code, &last["message"]), (expected, &message.into()), "{err}");
+    }
+}

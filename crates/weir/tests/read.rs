@@ -344,7 +344,7 @@ fn a_full_disk_at_standard_output_has_exit_code_2() {
         let (code, _, err) =
             text_of(&command().arg("read").arg(&path).args(arguments).stdout(full()).output().unwrap());
         assert_eq!(code, 2, "{arguments:?}: {err}");
-        assert!(err.contains("No space left"), "{arguments:?}: {err}");
+        assert!(err.contains("No space left") && err.contains("free some space"), "{arguments:?}: {err}");
     }
 }
 

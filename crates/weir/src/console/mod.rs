@@ -12,6 +12,7 @@ mod rate_limit;
 
 pub use rate_limit::RateLimit;
 
+use crate::error::advice;
 use crate::run_status::RunStatus;
 use std::io::{self, BufWriter, Write};
 use tracing::error;
@@ -26,11 +27,16 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> RunSt
     let mut output = BufWriter::new(io::stdout().lock());
     match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            error!(%error, "cannot write to standard output");
+            log_output_error(&error);
             RunStatus::Problems
         }
         _ => RunStatus::Success,
     }
+}
+
+/// Logs that standard output cannot be written, and what the user can do.
+pub fn log_output_error(error: &io::Error) {
+    error!("cannot write to standard output: {error}{}", advice(error));
 }
 
 /// Prints an error message on standard error: each line of it behind `weir: `.

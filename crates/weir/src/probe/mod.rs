@@ -109,8 +109,8 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         error!("all outputs have failed");
     }
     let options = ReportOptions { quiet: probe.quiet, verbose: probe.verbose };
-    let status = outputs.report(&ledger, open, &options);
-    Ok(RunStatus::from_problems(monitor.has_problems() || no_sink_left).and(status))
+    let status = RunStatus::from_problems(monitor.has_problems() || no_sink_left);
+    Ok(outputs.report(&ledger, open, &options, status))
 }
 
 /// Stops receiving, ends and exports all flows, and waits for the sinks.
