@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn all_candidates_are_measured_and_then_every_packet_is_metered() {
     let output = JsonOutput::new();
     let stats = output.folder.path().join("ledger.json");
-    let source = ["-i", "synth:mix,flows=500,packets=1M", "--autotune=300ms"];
+    let source = ["-i", "synth:mix,flows=500,packets=4M", "--autotune=300ms"];
     let (code, _, err) =
         weir(arguments!["probe", source[0], source[1], source[2], "-o", output.sink, "--stats", stats]);
     assert_eq!(code, 0, "{err}");
@@ -24,8 +24,8 @@ fn all_candidates_are_measured_and_then_every_packet_is_metered() {
     assert_eq!(err.matches("autotune: chosen").count(), 3, "one choice per dimension: {err}");
     assert!(err.contains("autotune: finished options=\"--layout"), "{err}");
     assert!(!err.contains("--busy-poll"), "captures have no busy polling: {err}");
-    assert_eq!(read_ledger(&stats)["packets"]["metered"], 1_000_000);
-    assert_eq!(output.flows().iter().map(packets).sum::<u64>(), 1_000_000);
+    assert_eq!(read_ledger(&stats)["packets"]["metered"], 4_000_000);
+    assert_eq!(output.flows().iter().map(packets).sum::<u64>(), 4_000_000);
 }
 
 #[test]
