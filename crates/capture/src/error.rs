@@ -26,7 +26,7 @@ pub enum Error {
         /// What the content is instead.
         cause: FormatError,
     },
-    /// Live traffic cannot be opened, or ended by itself.
+    /// A live source cannot be opened, or ended without being stopped.
     #[error("{name}: {cause}")]
     Live {
         /// The source as the user wrote it.

@@ -3,7 +3,7 @@
 use crate::settings::SettingsError;
 use std::io;
 
-/// Why live traffic cannot be opened, or ended by itself.
+/// Why a live source cannot be opened, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The name begins with no scheme of a live source.

@@ -1,7 +1,7 @@
-//! The machine on which a probe runs: what it is, what costs packets on it, and which CPU should
-//! run which stage.
+//! Checks the machine on which a probe runs for settings that lose packets, and assigns the stages of
+//! pipelines to CPUs.
 //!
-//! In: a [`Sysroot`]: this machine, a folder with a copy of its files, or a recording. Out: a
+//! In: a [`Sysroot`]: this machine, a directory with a copy of its files, or a recording. Out: a
 //! [`Machine`] with everything that could be read. [`examine`] finds what is wrong with it,
 //! [`plan()`] computes what a link needs, and [`assign_cpus`] chooses CPUs for a starting probe.
 //!
