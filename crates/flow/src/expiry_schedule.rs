@@ -6,6 +6,7 @@
 //! Invariant: a slot that expires at clock time t is found by the first scan after t that reaches
 //! it.
 
+use crate::instructions::at_most;
 use crate::memory::Memory;
 use std::io;
 
@@ -110,12 +111,14 @@ impl ExpirySchedule {
 /// Reports the slots that are due among those from number `from` on.
 #[inline(always)]
 fn report_due(due: &[i32], from: usize, now: i32, mut report: impl FnMut(u32)) {
-    // Most groups of 32 have none, which a comparison of vectors finds.
     let (groups, rest) = due.as_chunks::<32>();
     let mut first = from as u32;
     for group in groups {
-        if group.iter().fold(false, |any, &due| any | (due <= now)) {
-            (first..).zip(group).filter(|&(_, &due)| due <= now).for_each(|(slot, _)| report(slot));
+        // One bit per due slot. Most groups have none.
+        let mut bits = at_most(group, now);
+        while bits != 0 {
+            report(first + bits.trailing_zeros());
+            bits &= bits - 1;
         }
         first += 32;
     }
