@@ -41,6 +41,9 @@ reasons! {
         LinkType = "link_type",
         /// The capture ends inside a link-layer header (Ethernet, VLAN tag, PPPoE, LLC, ...).
         LinkTruncated = "link_truncated",
+        /// A link-layer header is impossible: an NFLOG attribute is shorter than its own header, or
+        /// ends beyond the frame.
+        LinkMalformed = "link_malformed",
         /// The capture ends inside the MPLS label stack.
         MplsTruncated = "mpls_truncated",
         /// More than 16 headers precede IP, or a label stack has more than 16 labels.

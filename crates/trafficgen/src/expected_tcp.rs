@@ -1,10 +1,10 @@
-//! The expected TCP counters (ground truth) of the profile `lossy`, as a probe captures the
+//! The expected TCP counters (ground truth) of the profile `lossy`, as the capture point captures
 //! segments.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Counters of one direction of a TCP conversation of the profile `lossy`. Each segment
-        /// that the probe captures is in exactly one class, the first that fits in this order:
+        /// that is captured is in exactly one class, the first that fits in this order:
         /// duplicate (switched or routed), RST, SYN (first or retransmitted), keep-alive,
         /// zero-window probe, pure acknowledgment, in order, retransmission, out of order, unseen.
         /// Invariants: the classes add up to `segments`, and `payload_octets` minus
@@ -68,7 +68,7 @@ counts! {
     /// Class: neither octets nor FIN.
     acks,
     /// Class: begins at or above the highest captured position, also when it leaves a gap, and when
-    /// it is a retransmission whose original was lost before the probe and nothing after it was
+    /// it is a retransmission whose original was lost before the capture point and nothing after it was
     /// captured. A pure acknowledgment does not raise the highest position.
     in_order,
     /// Class: an octet or the FIN was captured before.

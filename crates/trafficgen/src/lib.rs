@@ -43,25 +43,25 @@
 //! bytes.
 //!
 //! **`lossy`**: TCP conversations over a network that loses, delays and duplicates segments,
-//! captured by a probe in its middle. The expected flow records include exact counts of these
+//! captured by a capture point in its middle. The expected flow records include exact counts of these
 //! events per direction, see [`ExpectedTcp`].
 //!
 //! | key | default | |
 //! |---|---|---|
 //! | `flows` | 1000 | concurrent conversations, up to 2^17; each takes some kilobytes of memory |
 //! | `new` | `flows` / 10 | new conversations per second, approximately; at most `flows` |
-//! | `packets` | 1M | packets that reach the probe; unlimited if only `duration` is given |
+//! | `packets` | 1M | packets that reach the capture point; unlimited if only `duration` is given |
 //! | `duration` | | time span covered by the packets |
 //! | `seed` | 1 | seed of the random generator |
 //! | `ipv6` | 30% | fraction of conversations over IPv6 |
 //! | `rst` | 5% | fraction of conversations that end with RST; the others end with FIN |
 //! | `noid` | 20% | fraction of hosts whose IPv4 packets all have the identification 0; other hosts count up |
 //! | `loss` | 1% | fraction of segments with SYN, FIN or payload that are lost; they are retransmitted, and may be lost again |
-//! | `before` | 50% | fraction of these that are lost before the probe, which sees only their retransmissions |
+//! | `before` | 50% | fraction of these that are lost before the capture point, which captures only their retransmissions |
 //! | `recut` | 20% | fraction of retransmitted segments that are split, merged with following payload or shifted back |
 //! | `reorder` | 0.5% | fraction of segments delayed by less than 1 ms, so that others may overtake them |
 //! | `spurious` | 0.1% | fraction of segments that are retransmitted although they were acknowledged |
-//! | `duplicate` | 0.5% | fraction of frames that the probe captures twice, within 100 us, after at most 2 others of their direction |
+//! | `duplicate` | 0.5% | fraction of frames that are captured twice, within 100 us, after at most 2 others of their direction |
 //! | `routed` | 0 | fraction of these duplicates whose TTL is lower by 1 |
 //! | `keepalive` | 1% | fraction of conversations with keep-alives |
 //! | `zerowindow` | 1% | fraction of conversations with a zero window and window probes |

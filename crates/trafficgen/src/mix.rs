@@ -139,7 +139,7 @@ struct Conversation {
     index: usize,
     /// Next sequence number of each side.
     sequence: [u32; 2],
-    /// Round-trip time from the probe to each side.
+    /// Round-trip time from the capture point to each side.
     round_trip_ns: [u32; 2],
     /// Interval between packets of one side.
     pace_ns: u32,
@@ -451,7 +451,7 @@ impl Conversation {
         [[high, low, 0x01, 0x00], [high, low, 0x81, 0x80]]
     }
 
-    /// Returns the time until the answer of a side passes the probe.
+    /// Returns the time until the answer of a side passes the capture point.
     fn trip_ns(&self, side: u8, random: &mut Random) -> u64 {
         random.around(u64::from(self.round_trip_ns[usize::from(side)]))
     }

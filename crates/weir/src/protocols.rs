@@ -60,8 +60,8 @@ pub fn ethertype(number: u16) -> String {
     name.into()
 }
 
-/// Number and name of a link type: `link type 127 (IEEE802_11_RADIOTAP)`.
+/// Number and name of a link type: `link type 127 IEEE802_11_RADIOTAP`.
 pub fn link_type(number: u16) -> String {
-    let name = weir_packet::link_type_name(number).map_or_else(String::new, |name| format!(" ({name})"));
+    let name = weir_packet::link_type_name(number).map_or_else(String::new, |name| format!(" {name}"));
     format!("link type {number}{name}")
 }

@@ -227,7 +227,7 @@ fn most_frequent(counts: &BTreeMap<u16, u64>, name: fn(u16) -> String) -> String
     let mut types: Vec<(u16, u64)> = counts.iter().map(|(&number, &frames)| (number, frames)).collect();
     types.sort_by_key(|&(number, frames)| (std::cmp::Reverse(frames), number));
     let mut listed: Vec<String> =
-        types.iter().take(LISTED).map(|&(number, frames)| format!("{} {frames}", name(number))).collect();
+        types.iter().take(LISTED).map(|&(number, frames)| format!("{}: {frames}", name(number))).collect();
     if types.len() > LISTED {
         listed.push(format!("{} more types", types.len() - LISTED));
     }
@@ -268,8 +268,8 @@ mod tests {
         let text = super::text(&ledger, &TrafficSummary::default());
         for part in [
             "10 received, 3 metered",
-            "3 packets (arp 2, lldp 1): The frame",
-            "1 packet (link type 127 (IEEE802_11_RADIOTAP) 1): Weir does not",
+            "3 packets (arp: 2, lldp: 1): The frame",
+            "1 packet (link type 127 IEEE802_11_RADIOTAP: 1): Weir does not",
             RefusalReason::IpVersion.sentence(),
             "flow cache was full",
             "gives no time",

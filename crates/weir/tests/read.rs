@@ -75,7 +75,7 @@ fn the_ledger_has_every_key_and_balances() {
     let (_folder, path) = saved(&small().frame(START + 2, 0, &arp()));
     let (code, err, ledger) = ledger_of(&path, &[]);
     assert_eq!(code, 0, "{err}");
-    assert!(err.contains("1 packet (arp 1): The frame carries no IP packet"), "{err}");
+    assert!(err.contains("1 packet (arp: 1): The frame carries no IP packet"), "{err}");
     for side in ["packets", "bytes"] {
         for key in ["received", "dropped_card", "dropped_kernel", "dropped_ring", "refused", "filtered", "metered"] {
             assert!(!ledger[side][key].is_null(), "{side}.{key}: {ledger}");

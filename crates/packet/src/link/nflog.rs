@@ -21,8 +21,8 @@ const TYPE_MASK: u16 = 0x3fff;
 /// Splits the header and its attributes from the packet, whose length is that of its attribute.
 ///
 /// # Errors
-/// `LinkTruncated` if the capture ends before the packet; `TooManyHeaders` if the packet is not
-/// among the first 32 attributes.
+/// `LinkTruncated` if the capture ends before the packet; `LinkMalformed` if the length of an
+/// attribute is impossible; `TooManyHeaders` if the packet is not among the first 32 attributes.
 pub(crate) fn split(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>), RefusalReason> {
     let truncated = RefusalReason::LinkTruncated;
     let (&[family, version, _, _], mut rest) = frame.split().ok_or(truncated)?;
@@ -41,9 +41,9 @@ pub(crate) fn split(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>
         let (&[a, b, c, d], value) = rest.split().ok_or(truncated)?;
         let little_endian = u16::from_le_bytes([c, d]) & TYPE_MASK < 0x100;
         let read = *read.get_or_insert(if little_endian { u16::from_le_bytes } else { u16::from_be_bytes });
-        let Some(value_bytes) = u32::from(read([a, b])).checked_sub(ATTRIBUTE_HEADER_BYTES) else {
-            return Ok(not_ip);
-        };
+        let value_bytes = u32::from(read([a, b])).checked_sub(ATTRIBUTE_HEADER_BYTES);
+        let value_bytes =
+            value_bytes.filter(|&bytes| bytes <= value.wire_bytes()).ok_or(RefusalReason::LinkMalformed)?;
         if read([c, d]) & TYPE_MASK == PAYLOAD {
             return Ok((next, value.limit(value_bytes)));
         }
@@ -60,7 +60,7 @@ pub(crate) fn split(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>
 mod tests {
     use super::MAX_ATTRIBUTES;
     use crate::tests::frames::*;
-    use crate::{Network, Packet};
+    use crate::{DecodeOptions, Network, Packet, decode};
     use weir_ledger::{PacketAnomaly, RefusalReason};
 
     fn attribute(big_endian: bool, number: u16, value: &[u8]) -> Vec<u8> {
@@ -82,6 +82,11 @@ mod tests {
             attribute(9, packet),
         ]
         .concat()
+    }
+
+    fn decode_frame(captured: &[u8], frame_bytes: usize) -> Result<Packet, RefusalReason> {
+        let mut packet = Packet::default();
+        decode(239, captured, frame_bytes as u32, DecodeOptions::default(), &mut packet).map(|_| packet)
     }
 
     fn not_ip(packet: &Packet) -> bool {
@@ -123,15 +128,29 @@ mod tests {
     }
 
     #[test]
-    fn impossible_attributes_are_not_ip() {
-        // No attribute at all, no packet among them, a length below 4 octets, a length beyond the
-        // frame.
-        let header = [2, 0, 0, 1];
-        let cases: [&[u8]; 5] =
-            [&[], &[8, 0, 1, 0, 0, 0, 0, 0], &[3, 0, 1, 0], &[0, 0, 9, 0], &[60, 0, 1, 0, 0, 0, 0, 0]];
-        for attributes in cases {
-            assert!(not_ip(&decoded_as(239, &[&header, attributes].concat()).0), "{attributes:?}");
+    fn a_frame_without_a_packet_is_not_ip() {
+        for attributes in [&[][..], &[8, 0, 1, 0, 0, 0, 0, 0], &[5, 0, 1, 0, 7]] {
+            assert!(not_ip(&decoded_as(239, &[&[2, 0, 0, 1], attributes].concat()).0), "{attributes:?}");
         }
+    }
+
+    #[test]
+    fn attributes_of_an_impossible_length_are_malformed() {
+        // A length below 4 octets, and a length beyond the frame.
+        for attribute in [[3, 0, 1, 0], [0, 0, 9, 0], [60, 0, 1, 0], [0xd4, 7, 9, 0]] {
+            let frame = [&[2, 0, 0, 1], &attribute[..], &udp_in_v4(5, 6, b"x")].concat();
+            let result = decode_frame(&frame, frame.len()).map(|_| ());
+            assert_eq!(result, Err(RefusalReason::LinkMalformed), "{attribute:?}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_that_the_snap_length_cuts_has_its_length_on_the_wire() {
+        let mut ip = udp_in_v4(5, 6, &[0; 100]);
+        ip[2..4].fill(0);
+        let frame = frame(false, 2, &ip);
+        let packet = decode_frame(&frame[..frame.len() - 60], frame.len()).unwrap();
+        assert_eq!((packet.source_port, packet.ip_bytes), (5, 128));
     }
 
     #[test]

@@ -219,11 +219,11 @@ fn nflog(bytes: &[u8], wire_bytes: usize) -> Result<(Next, usize, usize), Refusa
             (length, kind) = (length.swap_bytes(), kind.swap_bytes());
         }
         let length = usize::from(length);
-        if length < 4 {
-            return nothing;
+        if length < 4 || at + length > wire_bytes {
+            return Err(RefusalReason::LinkMalformed);
         }
         if kind & 0x3fff == 9 {
-            return Ok((Next::EtherType(ethertype), at + 4, wire_bytes.min(at + length)));
+            return Ok((Next::EtherType(ethertype), at + 4, at + length));
         }
         at += length.div_ceil(4) * 4;
         if at > wire_bytes {

@@ -15,8 +15,8 @@ impl Chance<'_> {
     pub(super) fn fate(&mut self) -> Fate {
         match self.random.chance(self.probabilities.loss) {
             false => Fate::Arrives,
-            true if self.random.chance(self.probabilities.before) => Fate::LostBeforeProbe,
-            true => Fate::LostAfterProbe,
+            true if self.random.chance(self.probabilities.before) => Fate::LostBeforeCapture,
+            true => Fate::LostAfterCapture,
         }
     }
 
@@ -46,13 +46,13 @@ pub(super) struct Probabilities {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Arrives,
-    LostBeforeProbe,
-    LostAfterProbe,
+    LostBeforeCapture,
+    LostAfterCapture,
 }
 
 impl Fate {
     pub(super) fn is_captured(self) -> bool {
-        self != Self::LostBeforeProbe
+        self != Self::LostBeforeCapture
     }
 
     pub(super) fn is_lost(self) -> bool {

@@ -137,8 +137,8 @@ impl Conversation {
                 return None;
             }
             if !segment.lost {
-                let from_probe_ns = self.exchange.sides[1 - usize::from(segment.side)].to_capture_point_ns;
-                self.exchange.in_flight.push(now_ns + from_probe_ns, Hop::Receiver, segment);
+                let from_capture_point_ns = self.exchange.sides[1 - usize::from(segment.side)].to_capture_point_ns;
+                self.exchange.in_flight.push(now_ns + from_capture_point_ns, Hop::Receiver, segment);
             }
             self.maybe_duplicate(&segment, now_ns, chance);
             return Some(segment);
