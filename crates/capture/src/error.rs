@@ -65,42 +65,26 @@ pub enum FormatError {
     #[error("it is empty. {SUPPORTED}")]
     Empty,
     /// The file is shorter than a magic number.
-    #[error("it has only {bytes} bytes. {SUPPORTED}")]
-    Short {
-        /// Size of the file.
-        bytes: usize,
-    },
+    #[error("it has only {0} bytes. {SUPPORTED}")]
+    Short(usize),
     /// The file has another format, which is known by its first bytes.
     #[error("it looks like {0}. {SUPPORTED}")]
     Other(&'static str),
     /// The first bytes are those of no known format.
     #[error("it begins with {:02x} {:02x} {:02x} {:02x}, which is no capture. {SUPPORTED}", .0[0], .0[1], .0[2], .0[3])]
     Unknown([u8; 4]),
-    /// A pcap file ends inside its file header.
-    #[error("it looks like a pcap file that was cut in its file header, after {bytes} of {of} bytes. {SUPPORTED}")]
-    PcapHeaderCut {
-        /// Bytes that are there.
-        bytes: usize,
-        /// Size of the file header.
-        of: usize,
-    },
-    /// A pcap file of an unknown major version.
-    #[error("it looks like a pcap file of version {major}.{minor}; only version 2 is supported. {SUPPORTED}")]
-    PcapVersion {
-        /// Major version.
-        major: u16,
-        /// Minor version.
-        minor: u16,
-    },
+    /// A pcap file ends inside its file header, after the first of these numbers of bytes.
+    #[error("it looks like a pcap file that was cut in its file header, after {0} of {1} bytes. {SUPPORTED}")]
+    PcapHeaderCut(usize, usize),
+    /// A pcap file of an unknown version: major, minor.
+    #[error("it looks like a pcap file of version {0}.{1}; only version 2 is supported. {SUPPORTED}")]
+    PcapVersion(u16, u16),
     /// The first block of a pcapng file is damaged.
     #[error("it begins like a pcapng file, but: {0}. {SUPPORTED}")]
     Pcapng(Damage),
-    /// A pcapng file ends inside its first block.
-    #[error("it looks like a pcapng file that was cut in its first block, after {bytes} bytes. {SUPPORTED}")]
-    PcapngCut {
-        /// Bytes that are there.
-        bytes: usize,
-    },
+    /// A pcapng file ends inside its first block, after this number of bytes.
+    #[error("it looks like a pcapng file that was cut in its first block, after {0} bytes. {SUPPORTED}")]
+    PcapngCut(usize),
     /// A compressed stream is damaged before the first packet.
     #[error("it looks like a compressed file that is damaged before the first packet: {0}. {SUPPORTED}")]
     Compressed(#[source] StreamError),
@@ -109,110 +93,42 @@ pub enum FormatError {
 /// What is wrong at a damaged place of a capture file.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// A length field exceeds the size of any packet.
-    #[error("the record claims {captured} captured bytes, more than any packet has ({limit})")]
-    CapturedLength {
-        /// The length field.
-        captured: u32,
-        /// Largest length that is accepted.
-        limit: u32,
-    },
-    /// The file ends inside the header of a record.
-    #[error("the file is cut in a record header, after {bytes} of {of} bytes")]
-    RecordHeaderCut {
-        /// Bytes that are there.
-        bytes: usize,
-        /// Size of the header.
-        of: usize,
-    },
-    /// The file ends inside the captured bytes of a packet.
-    #[error("the file is cut in a packet, after {bytes} of {of} captured bytes")]
-    PacketCut {
-        /// Bytes that are there.
-        bytes: usize,
-        /// Captured bytes by the record header.
-        of: u32,
-    },
-    /// The file ends inside a block header.
-    #[error("the file is cut in a block, after {bytes} bytes")]
-    BlockHeaderCut {
-        /// Bytes that are there.
-        bytes: usize,
-    },
-    /// The file ends inside a block.
-    #[error("the file is cut in a block, after {bytes} of {of} bytes")]
-    BlockCut {
-        /// Bytes that are there.
-        bytes: usize,
-        /// Length by the block header.
-        of: u32,
-    },
+    /// A length field exceeds the size of any packet, which is the second number.
+    #[error("the record claims {0} captured bytes, more than any packet has ({1})")]
+    CapturedLength(u32, u32),
+    /// The file ends inside this part, after this number of its bytes.
+    #[error("the file is cut in {0}, after {1}{of} bytes", of = .2.map_or_else(String::new, |all| format!(" of {all}")))]
+    Cut(&'static str, usize, Option<usize>),
     /// A section header without the byte-order magic.
     #[error("the section header has no valid byte-order magic")]
     ByteOrder,
-    /// A block length that is impossible.
-    #[error("the block claims a length of {length} bytes, which must be a multiple of 4 from {shortest} to {longest}")]
-    BlockLength {
-        /// The length field.
-        length: u32,
-        /// Shortest length of such a block.
-        shortest: u32,
-        /// Longest length that is accepted.
-        longest: u32,
-    },
+    /// A block length that is impossible, and the shortest and longest possible ones.
+    #[error("the block claims a length of {0} bytes, which must be a multiple of 4 from {1} to {2}")]
+    BlockLength(u32, u32, u32),
     /// The two length fields of a block differ.
-    #[error("the block's length is {first} at its start and {last} at its end")]
-    BlockLengths {
-        /// Length at the start.
-        first: usize,
-        /// Length at the end.
-        last: usize,
-    },
+    #[error("the block's length is {0} at its start and {1} at its end")]
+    BlockLengths(usize, usize),
     /// A block shorter than its fixed fields.
     #[error("the {0} block is too short")]
     BlockShort(&'static str),
-    /// A section of an unknown major version.
-    #[error("the section has version {major}.{minor}; only version 1 is supported, so it is skipped")]
-    SectionVersion {
-        /// Major version.
-        major: u16,
-        /// Minor version.
-        minor: u16,
-    },
-    /// A section describes too many interfaces.
-    #[error("the section describes more than {limit} interfaces")]
-    Interfaces {
-        /// Largest number that is accepted.
-        limit: usize,
-    },
-    /// An option reaches beyond its block.
-    #[error("an interface option is cut")]
-    OptionCut,
-    /// `if_tsresol` does not have one byte.
-    #[error("the time resolution of an interface does not have 1 byte")]
-    TimeResolution,
-    /// `if_tsoffset` does not have eight bytes.
-    #[error("the time offset of an interface does not have 8 bytes")]
-    TimeOffset,
+    /// A section of an unknown version: major, minor.
+    #[error("the section has version {0}.{1}; only version 1 is supported, so it is skipped")]
+    SectionVersion(u16, u16),
+    /// A section describes more than this number of interfaces.
+    #[error("the section describes more than {0} interfaces")]
+    Interfaces(usize),
+    /// An option of an interface is cut or has a wrong length.
+    #[error("{0}")]
+    InterfaceOption(&'static str),
     /// A packet of an interface whose description is damaged.
     #[error("the packet is from interface {0}, whose description is damaged")]
     DamagedInterface(u32),
-    /// A packet of an interface that the section does not describe.
-    #[error("the packet is from interface {number}, but the section has described {known}")]
-    UnknownInterface {
-        /// Interface number of the packet.
-        number: u32,
-        /// Interfaces described so far.
-        known: usize,
-    },
-    /// The captured length exceeds the block.
-    #[error("the packet claims {captured} captured bytes, but its block holds only {block}")]
-    BlockCapturedLength {
-        /// The length field.
-        captured: u32,
-        /// Bytes in the block.
-        block: usize,
-    },
+    /// A packet of an interface that is not among those that the section has described so far.
+    #[error("the packet is from interface {0}, but the section has described {1}")]
+    UnknownInterface(u32, usize),
+    /// The captured length exceeds the bytes in the block.
+    #[error("the packet claims {0} captured bytes, but its block holds only {1}")]
+    BlockCapturedLength(u32, usize),
     /// The compressed stream around the capture is damaged.
     #[error(transparent)]
     Compressed(#[from] Box<StreamError>),

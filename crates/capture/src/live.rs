@@ -11,6 +11,9 @@ use crate::live_error::LiveError;
 use crate::tap::{self, Tap};
 use crate::{Error, LiveSource, af_packet, af_xdp, system};
 
+/// One source per receive queue.
+type Queues = Vec<Box<dyn LiveSource + Send>>;
+
 /// Schemes of live sources, with the colon.
 pub const LIVE_SCHEMES: [&str; 3] = [af_packet::SCHEME, af_xdp::SCHEME, DPDK];
 const DPDK: &str = "dpdk:";
@@ -24,21 +27,21 @@ pub fn is_live(source: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Live`]: no such interface, no permission, or a wrong setting.
-pub fn open_live(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+pub fn open_live(source: &str) -> Result<Queues, Error> {
     let names = interface_sources(source);
     if names.len() < 2 {
         return open_interface(source);
     }
-    let refuse = |cause| Error::Live { name: source.into(), cause };
     if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
-        return Err(refuse(LiveError::DuplicateInterface));
+        return Err(failed(source)(LiveError::DuplicateInterface));
     }
     if source.starts_with(af_packet::SCHEME) {
-        return af_packet::open_tap(source, &names);
+        let opened = names.iter().map(|name| af_packet::open(name).map_err(failed(name)));
+        let queues = tap::queue_by_queue(opened.collect::<Result<_, _>>()?);
+        return boxed(source, queues.map(|queues| queues.into_iter().map(af_packet::Tap::new).collect()));
     }
-    let opened = names.iter().map(|name| open_interface(name)).collect::<Result<Vec<_>, _>>()?;
-    let queues = tap::queue_by_queue(opened).map_err(refuse)?;
-    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn LiveSource + Send>).collect())
+    let opened = names.iter().map(|name| open_interface(name)).collect::<Result<_, _>>()?;
+    boxed(source, tap::queue_by_queue(opened).map(|queues| queues.into_iter().map(Tap::new).collect()))
 }
 
 /// Returns the devices of a live source without settings: `af_packet:eth0` for
@@ -69,30 +72,35 @@ pub fn has_link(device: &str) -> Option<bool> {
 }
 
 /// Opens a single interface.
-fn open_interface(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
+fn open_interface(source: &str) -> Result<Queues, Error> {
     if source.starts_with(af_packet::SCHEME) {
-        return af_packet::open(source);
+        return boxed(source, af_packet::open(source));
     }
     if source.starts_with(af_xdp::SCHEME) {
-        return af_xdp::open(source);
+        return boxed(source, af_xdp::open(source));
     }
-    if let Some(rest) = source.strip_prefix(DPDK) {
-        return open_dpdk(source, rest);
+    #[cfg(feature = "dpdk")]
+    if let Some(device) = source.strip_prefix(DPDK) {
+        return boxed(source, crate::dpdk::open(device).map_err(|error| Box::new(error).into()));
     }
-    Err(Error::Live { name: source.into(), cause: LiveError::UnknownScheme { known: &LIVE_SCHEMES } })
+    let is_dpdk = source.starts_with(DPDK);
+    let cause = if is_dpdk { LiveError::NoDpdk } else { LiveError::UnknownScheme(&LIVE_SCHEMES) };
+    Err(failed(source)(cause))
+}
+
+/// Makes live sources of opened queues, or names the source that cannot be opened.
+fn boxed<S: LiveSource + Send + 'static>(source: &str, opened: Result<Vec<S>, LiveError>) -> Result<Queues, Error> {
+    let queues = opened.map_err(failed(source))?;
+    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
+}
+
+fn failed(source: &str) -> impl FnOnce(LiveError) -> Error {
+    move |cause| Error::Live { name: source.into(), cause }
 }
 
 /// Returns a warning to print when this source is opened, if it has side effects on the host.
 pub fn notice(source: &str) -> Option<&'static str> {
     source.starts_with(af_xdp::SCHEME).then_some(af_xdp::NOTICE)
-}
-
-#[cfg(feature = "dpdk")]
-use crate::dpdk::open as open_dpdk;
-
-#[cfg(not(feature = "dpdk"))]
-fn open_dpdk(name: &str, _rest: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    Err(Error::Live { name: name.into(), cause: LiveError::NoDpdk })
 }
 
 #[cfg(all(test, not(feature = "dpdk")))]

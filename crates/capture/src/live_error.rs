@@ -7,11 +7,8 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The name begins with no scheme of a live source.
-    #[error("not live traffic; live sources begin with {}", known.join(", "))]
-    UnknownScheme {
-        /// All schemes.
-        known: &'static [&'static str],
-    },
+    #[error("not live traffic; live sources begin with {}", .0.join(", "))]
+    UnknownScheme(&'static [&'static str]),
     /// A setting is wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -24,22 +21,12 @@ pub enum LiveError {
     /// The interfaces of a tap have different numbers of queues.
     #[error("the interfaces have different numbers of queues; set queues=")]
     QueueCountsDiffer,
-    /// A system call failed.
-    #[error("cannot {action}: {error}")]
-    Io {
-        /// What was to be done.
-        action: String,
-        /// Error of the operating system.
-        error: io::Error,
-    },
-    /// There is no interface of this name.
-    #[error("there is no interface '{name}'; there are: {}", existing.join(", "))]
-    NoInterface {
-        /// The name.
-        name: String,
-        /// Names of all interfaces.
-        existing: Vec<String>,
-    },
+    /// A system call for this action failed.
+    #[error("cannot {0}: {1}")]
+    Io(String, io::Error),
+    /// There is no interface of this name, but those of other names.
+    #[error("there is no interface '{0}'; there are: {existing}", existing = .1.join(", "))]
+    NoInterface(String, Vec<String>),
     /// The interface is down.
     #[error("the interface is down; as root: ip link set dev {0} up")]
     InterfaceDown(String),
@@ -57,18 +44,10 @@ pub enum LiveError {
     CapturePermission,
     /// AF_PACKET: the rings exceed the memory.
     #[error(
-        "queues={queues}, blocks={blocks}, block={block_bytes} take {} MiB of memory, more than is available; \
-         make one of them smaller",
-        (u64::from(*queues) * u64::from(*blocks) * u64::from(*block_bytes)).div_ceil(1 << 20)
+        "queues={0}, blocks={1}, block={2} take {mib} MiB of memory, more than is available; make one of them smaller",
+        mib = (u64::from(*.0) * u64::from(*.1) * u64::from(*.2)).div_ceil(1 << 20)
     )]
-    RingMemory {
-        /// Number of rings.
-        queues: u16,
-        /// Blocks of a ring.
-        blocks: u32,
-        /// Size of a block.
-        block_bytes: u32,
-    },
+    RingMemory(u16, u32, u32),
     /// AF_PACKET: the fanout group has no place for another socket.
     #[error("fanout={0}: the group is full; choose another number")]
     FanoutFull(u16),
@@ -92,19 +71,12 @@ pub enum LiveError {
     /// AF_XDP: the interface is not Ethernet.
     #[error("it is not Ethernet (hardware type {0}), and af_xdp reads nothing else; af_packet: may read it")]
     NotEthernet(u16),
-    /// AF_XDP: the interface does not have these queues.
+    /// AF_XDP: this interface does not have these queues, but only this number.
     #[error(
-        "queues={requested}: {name} has {}; ethtool -l {name} shows how many it can have",
-        if *queues == 1 { "only queue 0".into() } else { format!("queues 0-{}", queues - 1) }
+        "queues={1}: {0} has {existing}; ethtool -l {0} shows how many it can have",
+        existing = if *.2 == 1 { "only queue 0".into() } else { format!("queues 0-{}", .2 - 1) }
     )]
-    NoQueue {
-        /// The interface.
-        name: String,
-        /// The setting.
-        requested: String,
-        /// Number of queues of the interface.
-        queues: u32,
-    },
+    NoQueue(String, String, u32),
     /// AF_XDP: a capability is missing.
     #[error("not permitted: it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root")]
     XdpPermission,
@@ -114,16 +86,10 @@ pub enum LiveError {
     /// AF_XDP: the kernel refuses the map of sockets.
     #[error("the kernel refuses the map of sockets (it must be 5.9 or newer, with CONFIG_XDP_SOCKETS): {0}")]
     SocketMap(io::Error),
-    /// AF_XDP: the kernel refuses the program.
-    #[error("the kernel refuses the program (it must be {required} or newer): {error}; {verifier}")]
-    XdpProgram {
-        /// Oldest kernel that takes it.
-        required: &'static str,
-        /// Error of the operating system.
-        error: io::Error,
-        /// Last lines of the verifier's log.
-        verifier: String,
-    },
+    /// AF_XDP: the kernel refuses the program, which needs this version; with the last lines of the
+    /// verifier's log.
+    #[error("the kernel refuses the program (it must be {0} or newer): {1}; {2}")]
+    XdpProgram(&'static str, io::Error, String),
     /// AF_XDP: another program is attached to the interface.
     #[error(
         "another XDP program is attached to it (ip link show dev {0} shows which): end the process that attached it, \
@@ -151,14 +117,9 @@ pub enum LiveError {
     /// AF_XDP: another program has a socket on the queue.
     #[error("another program has an AF_XDP socket on queue {0}")]
     QueueInUse(u32),
-    /// AF_XDP: the driver has no zero copy.
-    #[error("its driver has no zero copy for queue {queue} ({error}); mode=copy works with every driver")]
-    NoZeroCopy {
-        /// The queue.
-        queue: u32,
-        /// Error of the operating system.
-        error: io::Error,
-    },
+    /// AF_XDP: the driver has no zero copy for this queue.
+    #[error("its driver has no zero copy for queue {0} ({1}); mode=copy works with every driver")]
+    NoZeroCopy(u32, io::Error),
     /// AF_XDP: the length of cut frames is unknown.
     #[error("the driver passes no metadata, so the length of frames that are cut is unknown; leave snap out")]
     NoMetadata,
@@ -178,6 +139,11 @@ impl LiveError {
     /// Wraps the error of a system call.
     pub(crate) fn io(action: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let action = action.into();
-        |error| Self::Io { action, error }
+        |error| Self::Io(action, error)
+    }
+
+    /// Wraps the error of a query about an interface.
+    pub(crate) fn query(interface: &str) -> impl FnOnce(io::Error) -> Self {
+        Self::io(format!("query {interface}"))
     }
 }

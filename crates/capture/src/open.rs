@@ -3,10 +3,9 @@
 use crate::capture_file::CaptureFile;
 use crate::decompress::Compression;
 use crate::error::FormatError;
-use crate::map::Map;
 use crate::pcap::{self, Pcap};
 use crate::pcapng::Pcapng;
-use crate::window::{CountedRead, ReadError, Stream, Whole, Window};
+use crate::window::{self, CountedRead, ReadError, Stream, Whole, Window};
 use crate::{Error, Source};
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -44,7 +43,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Source + Send>, Error> {
     }
     // Files without a length (below /proc) and those that cannot be mapped are read like pipes.
     let length = Some(metadata.len()).filter(|&length| metadata.is_file() && length > 0);
-    match length.map(|_| Map::new(&file)) {
+    match length.map(|_| window::map(&file)) {
         Some(Ok(map)) => open_whole(path, Whole::Mapped(map)),
         _ => open_stream(path, Stream::plain(Box::new(file), length)),
     }
@@ -116,7 +115,7 @@ fn open_window(
     if Pcapng::detect(window.bytes()) {
         while !Pcapng::has_first_block(window.bytes()).map_err(|damage| refuse(FormatError::Pcapng(damage)))? {
             if !window.more(&mut 0).map_err(|error| read_error(path, error))? {
-                return Err(refuse(FormatError::PcapngCut { bytes: window.bytes().len() }));
+                return Err(refuse(FormatError::PcapngCut(window.bytes().len())));
             }
         }
         return Ok(Box::new(CaptureFile::new(path.to_owned(), window, Pcapng::new(), 0)));
@@ -167,7 +166,7 @@ fn describe(head: &[u8]) -> FormatError {
         [_, _, _, _, ..] if is_text(head) => FormatError::Other("text"),
         [_, _, _, _, ..] if is_erf(head) => FormatError::Other("an ERF capture: convert it with `editcap -F pcapng`"),
         [a, b, c, d, ..] => FormatError::Unknown([a, b, c, d]),
-        _ => FormatError::Short { bytes: head.len() },
+        _ => FormatError::Short(head.len()),
     }
 }
 

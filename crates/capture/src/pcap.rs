@@ -7,15 +7,13 @@
 //!
 //! Invariants: the time of a frame is the sum of seconds and fraction, even where the fraction is a
 //! second or more, as many tools write it; the seconds are unsigned, so every time is between 1970
-//! and
-//! 2106. An impossible record ends the file, because nothing says where the next one begins.
+//! and 2106. An impossible record ends the file, because nothing says where the next one begins.
 //!
 //! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither
 //! reports the place of damage.
 
 use crate::capture_file::{Format, MAX_CAPTURED, Step};
 use crate::error::{Damage, FormatError};
-use crate::map::prefetch;
 use crate::{Burst, Frame};
 
 /// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next
@@ -68,7 +66,7 @@ impl Pcap {
     /// The header is cut, or of an unsupported version.
     pub(crate) fn new(head: &[u8]) -> Result<Self, FormatError> {
         let Some(((magic, swapped), header)) = Self::magic(head).zip(head.first_chunk::<FILE_HEADER>()) else {
-            return Err(FormatError::PcapHeaderCut { bytes: head.len(), of: FILE_HEADER });
+            return Err(FormatError::PcapHeaderCut(head.len(), FILE_HEADER));
         };
         let half = |at: usize| {
             let value = u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -78,7 +76,7 @@ impl Pcap {
         let link_type = u32::from_ne_bytes([header[20], header[21], header[22], header[23]]);
         // Some early tcpdump programs wrote version 543; their records are those of 2.2.
         if major != 2 && major != 543 {
-            return Err(FormatError::PcapVersion { major, minor });
+            return Err(FormatError::PcapVersion(major, minor));
         }
         Ok(Self {
             swapped,
@@ -102,7 +100,7 @@ impl Pcap {
     #[cold]
     #[inline(never)]
     fn impossible(captured: u32) -> Step<'static> {
-        Step::Damaged { cause: Damage::CapturedLength { captured, limit: MAX_CAPTURED }, skip: None }
+        Step::Damaged { cause: Damage::CapturedLength(captured, MAX_CAPTURED), skip: None }
     }
 }
 
@@ -163,12 +161,26 @@ impl Format for Pcap {
     fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
         match rest.first_chunk::<RECORD_HEADER>().filter(|_| bytes >= self.header_bytes) {
-            None => Damage::RecordHeaderCut { bytes, of: self.header_bytes },
+            None => Damage::Cut("a record header", bytes, Some(self.header_bytes)),
             Some(header) => {
                 let [.., first, second] = self.words(header);
                 let captured = if self.swapped_lengths { first.min(second) } else { first };
-                Damage::PacketCut { bytes: bytes - self.header_bytes, of: captured }
+                Damage::Cut("the captured bytes of a packet", bytes - self.header_bytes, Some(captured as usize))
             }
         }
     }
+}
+
+/// Prefetches the cache line of a byte that is read soon.
+#[inline(always)]
+#[allow(unsafe_code)]
+fn prefetch(byte: &u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 CPU has SSE, and prefetching is allowed at any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = byte;
 }

@@ -30,6 +30,11 @@ const END_OF_OPTIONS: u16 = 0;
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
 
+// Damaged options.
+const CUT_OPTION: &str = "an interface option is cut";
+const WRONG_RESOLUTION: &str = "the time resolution of an interface does not have 1 byte";
+const WRONG_OFFSET: &str = "the time offset of an interface does not have 8 bytes";
+
 /// Type and length before a block's body, and the length again after it.
 const BLOCK_FRAME: usize = 12;
 /// Byte order, version and section length.
@@ -181,7 +186,7 @@ impl Pcapng {
         let (major, minor) = (order.half(header, 4), order.half(header, 6));
         if major != 1 {
             self.unsupported = true;
-            return Err(Damage::SectionVersion { major, minor });
+            return Err(Damage::SectionVersion(major, minor));
         }
         Ok(())
     }
@@ -189,7 +194,7 @@ impl Pcapng {
     /// Adds an interface.
     fn interface(&mut self, body: &[u8]) -> Result<(), Damage> {
         if self.interfaces.len() == MAX_INTERFACES {
-            return Err(Damage::Interfaces { limit: MAX_INTERFACES });
+            return Err(Damage::Interfaces(MAX_INTERFACES));
         }
         self.interfaces.push(None);
         let (header, mut options) = body.split_first_chunk::<8>().ok_or(Damage::BlockShort("interface description"))?;
@@ -200,18 +205,18 @@ impl Pcapng {
             offset_s: 0,
         };
         while !options.is_empty() {
-            let (head, rest) = options.split_first_chunk::<4>().ok_or(Damage::OptionCut)?;
+            let (head, rest) = options.split_first_chunk::<4>().ok_or(Damage::InterfaceOption(CUT_OPTION))?;
             let (code, length) = (self.order.half(head, 0), usize::from(self.order.half(head, 2)));
             if code == END_OF_OPTIONS {
                 break;
             }
             // The last option may lack its padding, because nothing follows it.
-            let (value, rest) = rest.split_at_checked(length).ok_or(Damage::OptionCut)?;
+            let (value, rest) = rest.split_at_checked(length).ok_or(Damage::InterfaceOption(CUT_OPTION))?;
             match (code, value) {
                 (TIME_RESOLUTION, &[value]) => interface.resolution = Resolution::new(value),
-                (TIME_RESOLUTION, _) => return Err(Damage::TimeResolution),
+                (TIME_RESOLUTION, _) => return Err(Damage::InterfaceOption(WRONG_RESOLUTION)),
                 (TIME_OFFSET, _) => {
-                    let bytes = value.try_into().map_err(|_| Damage::TimeOffset)?;
+                    let bytes = value.try_into().map_err(|_| Damage::InterfaceOption(WRONG_OFFSET))?;
                     let offset = u64::from_ne_bytes(bytes);
                     interface.offset_s = if self.order.swapped { offset.swap_bytes() } else { offset } as i64;
                 }
@@ -230,7 +235,7 @@ impl Pcapng {
         match self.interfaces.get(number as usize) {
             Some(Some(interface)) => Ok((self.earlier.saturating_add(number), interface)),
             Some(None) => Err(Damage::DamagedInterface(number)),
-            None => Err(Damage::UnknownInterface { number, known: self.interfaces.len() }),
+            None => Err(Damage::UnknownInterface(number, self.interfaces.len())),
         }
     }
 
@@ -274,7 +279,7 @@ impl Pcapng {
 /// Returns the captured bytes of a packet block, without padding and options.
 #[inline]
 fn captured_bytes(data: &[u8], captured: u32) -> Result<&[u8], Damage> {
-    data.get(..captured as usize).ok_or(Damage::BlockCapturedLength { captured, block: data.len() })
+    data.get(..captured as usize).ok_or(Damage::BlockCapturedLength(captured, data.len()))
 }
 
 /// Checks whether a block of this type can have this length.
@@ -284,7 +289,7 @@ fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
     if (shortest..=MAX_BLOCK).contains(&length) && length.is_multiple_of(4) {
         return Ok(());
     }
-    Err(Damage::BlockLength { length, shortest, longest: MAX_BLOCK })
+    Err(Damage::BlockLength(length, shortest, MAX_BLOCK))
 }
 
 impl Format for Pcapng {
@@ -334,7 +339,7 @@ impl Format for Pcapng {
         };
         let result = result.and(match intact {
             true => Ok(()),
-            false => Err(Damage::BlockLengths { first: length, last: tail }),
+            false => Err(Damage::BlockLengths(length, tail)),
         });
         match result {
             Ok(()) => Step::Skip(length),
@@ -345,14 +350,14 @@ impl Format for Pcapng {
     fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
         let Some(head) = rest.first_chunk::<BLOCK_FRAME>() else {
-            return Damage::BlockHeaderCut { bytes };
+            return Damage::Cut("a block", bytes, None);
         };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);
         let order = match ByteOrder::detect([head[8], head[9], head[10], head[11]]) {
             Some(order) if kind == SECTION_HEADER => order,
             _ => self.order,
         };
-        Damage::BlockCut { bytes, of: order.word(head, 4) }
+        Damage::Cut("a block", bytes, Some(order.word(head, 4) as usize))
     }
 }
 

@@ -10,6 +10,9 @@ pub const BURST: usize = 64;
 /// Longest time a live source waits for frames before it returns an empty burst.
 pub const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 
+/// LINKTYPE number of Ethernet.
+pub(crate) const ETHERNET: u16 = 1;
+
 /// One captured frame, borrowed from its source until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {

@@ -1,15 +1,17 @@
-//! Safe wrappers of the system calls that ask about interfaces and configure sockets.
+//! Safe wrappers of the system calls that ask about interfaces, configure sockets and map memory.
 //!
 //! Why this is sound: every call gets memory of a value that lives across the call, with its size,
 //! or a structure with a pointer to such a value. The kernel writes back plain numbers, for which
-//! every bit pattern is valid. No pointer is kept.
+//! every bit pattern is valid. No pointer is kept. A [`Mapping`] gives out addresses; who makes
+//! references of them says why they may.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `ETHTOOL_GCHANNELS`.
@@ -229,6 +231,87 @@ pub(crate) fn option<T: Plain>(socket: &OwnedFd, level: c_int, option: c_int) ->
     }
 }
 
-fn check(result: c_int) -> io::Result<()> {
+/// Binds a socket to an address: a `sockaddr_...` structure of its family.
+///
+/// # Errors
+/// The kernel refuses it.
+pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
+    let bytes = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the address lives across the call and has this size; the kernel only reads it.
+    check(unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(address).cast(), bytes) })
+}
+
+/// Waits until a socket is readable or has an error, or the timeout has passed; returns the events.
+/// A signal ends the wait early.
+///
+/// # Errors
+/// The kernel refuses to wait.
+pub(crate) fn poll(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<i16> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which lives across the call.
+    match check(unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(poll.revents),
+    }
+}
+
+/// Takes the pending error of a socket.
+///
+/// # Errors
+/// That error; it is reported once.
+pub(crate) fn take_error(socket: &OwnedFd) -> io::Result<()> {
+    match option::<c_int>(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Mapped memory, readable and writable.
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, on any thread. What the kernel shares of it is
+// governed by the rules of each ring.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps a ring of a socket by its offset; without a socket, anonymous memory.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn new(bytes: usize, ring: Option<(BorrowedFd<'_>, i64)>) -> io::Result<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let (kind, descriptor, offset) = match ring {
+            Some((socket, offset)) => (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd(), offset),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+        };
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
+        // use.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, offset) };
+        match NonNull::new(start.cast()) {
+            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Self { start, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Returns the address of a range, if it is within the mapping.
+    pub fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
+        let end = offset.checked_add(bytes)?;
+        // SAFETY: the offset is within the mapping.
+        (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it is the mapping that `new` made, and no slice of it is left. A failure cannot be
+        // handled.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+pub(crate) fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -13,11 +13,7 @@
 
 use crate::live_error::LiveError;
 use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-use std::thread;
 use std::time::Duration;
-
-/// Shortest and longest sleep after no interface had a frame; it doubles in between.
-const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 
 /// The interfaces of a tap.
 pub(crate) struct Tap {
@@ -48,6 +44,13 @@ pub(crate) fn queue_by_queue<S>(opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, Live
     Ok((0..fewest).map(|_| interfaces.iter_mut().filter_map(Iterator::next).collect()).collect())
 }
 
+/// Sleeps after this number of consecutive polls without a frame: first 50 us, twice as long each
+/// time, at most 5 ms or the poll timeout.
+pub(crate) fn sleep(empty_polls: u32, poll_timeout: Duration) {
+    let length = Duration::from_micros(50) * (1 << empty_polls.min(10));
+    std::thread::sleep(length.min(Duration::from_millis(5)).min(poll_timeout));
+}
+
 impl Tap {
     pub fn new(mut sources: Vec<Box<dyn LiveSource + Send>>) -> Self {
         sources.iter_mut().for_each(|source| source.set_poll_timeout(Duration::ZERO));
@@ -64,7 +67,7 @@ impl Source for Tap {
         // Complete rounds in which no source had a frame.
         let rounds = self.empty_polls / count as u32;
         if rounds > 0 && self.empty_polls.is_multiple_of(count as u32) {
-            thread::sleep(SLEEP[1].min(SLEEP[0] * (1 << rounds.min(10))).min(self.poll_timeout));
+            sleep(rounds, self.poll_timeout);
         }
         self.next = at + 1;
         self.empty_polls = self.empty_polls.saturating_add(1);

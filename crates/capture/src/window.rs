@@ -1,7 +1,7 @@
 //! Bytes on their way to a reader: all of them in memory, or a window that moves along a stream.
 
 use crate::decompress::StreamError;
-use crate::map::Map;
+use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,10 +26,36 @@ pub(crate) enum Window {
     Stream(Stream),
 }
 
+/// Maps a whole file as it is now.
+///
+/// A mapped file is read without a copy and without a system call per packet. In return, other
+/// processes can change the file while it is read:
+/// * *Truncated*: reading the missing part raises `SIGBUS`, which ends the process. Captures are
+///   written once and grow at the end; read a file that is rotated by truncation through a pipe
+///   (`cat file | weir read -`), which reports the cut like any other.
+/// * *Extended*: the map ends where the file ended when it was opened.
+/// * *Overwritten*: frames may hold old or new bytes. Every length is loaded once, compared with
+///   the size of the map, and then used, so a frame never exceeds the map.
+///
+/// # Errors
+/// The operating system cannot map the file.
+#[allow(unsafe_code)]
+pub(crate) fn map(file: &File) -> io::Result<memmap2::Mmap> {
+    // SAFETY: the map is private to this process and read-only, and lives as long as every slice of
+    // it. The call cannot prove that no other process changes the file; see above. No value read
+    // from the map is used as a proof about another read of it: parsers copy header fields, check
+    // the copies, and take slices within the map's fixed length.
+    let map = unsafe { memmap2::Mmap::map(file)? };
+    // The advice only affects speed, so a refusal is ignored.
+    #[cfg(unix)]
+    let _ = map.advise(memmap2::Advice::Sequential);
+    Ok(map)
+}
+
 /// An input that is entirely in memory.
 pub(crate) enum Whole {
     /// A mapped file.
-    Mapped(Map),
+    Mapped(memmap2::Mmap),
     /// Owned memory.
     Owned(Vec<u8>),
 }
@@ -37,7 +63,7 @@ pub(crate) enum Whole {
 impl AsRef<[u8]> for Whole {
     fn as_ref(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map.as_ref(),
+            Self::Mapped(map) => map,
             Self::Owned(bytes) => bytes,
         }
     }

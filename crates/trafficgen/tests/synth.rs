@@ -594,6 +594,6 @@ fn wrong_specification_is_refused_with_the_right_ones() {
     ] {
         assert!(matches!(TrafficGenerator::new(spec), Err(SettingsError::Value { .. })), "{spec}");
     }
-    assert!(matches!(TrafficGenerator::new("mix,"), Err(SettingsError::NotAPair { .. })));
-    assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Duplicate { key: "seed" })));
+    assert!(matches!(TrafficGenerator::new("mix,"), Err(SettingsError::NotAPair(_))));
+    assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Duplicate("seed"))));
 }

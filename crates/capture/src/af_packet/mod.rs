@@ -1,7 +1,7 @@
 //! Live traffic of a network interface through AF_PACKET sockets with TPACKET_V3 rings:
 //! `af_packet:eth0`.
 //!
-//! In: every frame that the interface receives and sends. Out: a [`LiveSource`] per queue.
+//! In: every frame that the interface receives and sends. Out: a [`Queue`] per receive queue.
 //!
 //! ```text
 //! af_packet:IFACE[,queues=N][,block=SIZE][,blocks=N][,snap=N][,promisc=on|off]
@@ -42,7 +42,6 @@
 //! waits for it; if it is removed, the source reports an error and ends.
 
 mod block;
-mod interface;
 mod program;
 mod queue;
 mod ring;
@@ -52,82 +51,71 @@ mod steering;
 mod tap;
 
 use crate::counters::InterfaceCounters;
+use crate::interface::Interface;
 use crate::live_error::LiveError;
-use crate::{Error, LiveSource};
-use interface::Interface;
-use queue::Queue;
+use crate::source::ETHERNET;
+use crate::system;
+pub(crate) use queue::Queue;
 use ring::Ring;
 use settings::Settings;
 use socket::Socket;
 use std::io::{self, ErrorKind};
-use tap::Tap;
+pub(crate) use tap::Tap;
 
 /// The scheme of these sources.
 pub(crate) const SCHEME: &str = "af_packet:";
 /// Bytes reserved before each frame for a VLAN tag; 16, so that IP headers stay aligned.
 const HEADROOM: u32 = 16;
 
+/// LINKTYPE number of raw IP.
+const RAW_IP: u16 = 101;
+/// Hardware type of devices that carry raw IP over a radio link; missing in `libc`.
+const ARPHRD_RAWIP: u16 = 519;
+
 /// Opens an interface: one source per queue.
 ///
 /// # Errors
-/// [`Error::Live`]: no such interface, not permitted, no memory for the ring, or a wrong setting.
-pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let queues = open_queues(source).map_err(|cause| Error::Live { name: source.into(), cause })?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
-}
-
-/// Opens the interfaces of a tap, each named as its own source: one source per queue, with all
-/// interfaces.
-///
-/// # Errors
-/// As [`open`]; or the interfaces have different numbers of queues.
-pub(crate) fn open_tap(name: &str, interfaces: &[String]) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let open = |source: &String| open_queues(source).map_err(|cause| Error::Live { name: source.clone(), cause });
-    let opened = interfaces.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let queues = crate::tap::queue_by_queue(opened).map_err(|cause| Error::Live { name: name.into(), cause })?;
-    Ok(queues.into_iter().map(|queues| Box::new(Tap::new(queues)) as Box<dyn LiveSource + Send>).collect())
-}
-
-fn open_queues(source: &str) -> Result<Vec<Queue>, LiveError> {
+/// No such interface, not permitted, no memory for the ring, or a wrong setting.
+pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
     let settings = Settings::parse(source.strip_prefix(SCHEME).unwrap_or(source))?;
     let interface = Interface::find(&settings.interface)?;
+    let hardware_type = interface.hardware_type;
+    let link_type = link_type(hardware_type).ok_or(LiveError::HardwareType(hardware_type))?;
+    if !system::is_up(&interface.name).map_err(LiveError::query(&interface.name))? {
+        return Err(LiveError::InterfaceDown(interface.name));
+    }
     settings.check_memory(available_bytes())?;
     if settings.hardware {
-        interface.enable_hardware_timestamps()?;
+        enable_hardware_timestamps(&interface.name)?;
     }
     let mut opened = Vec::new();
     for _ in 0..settings.queues {
         let socket = Socket::new().map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => LiveError::CapturePermission,
-            _ => LiveError::Io { action: "open a packet socket".into(), error },
+            _ => LiveError::Io("open a packet socket".into(), error),
         })?;
         // No queue receives before all of them exist, because the queue of a flow depends on their
         // number.
         let ring = prepare(&socket, &settings).map_err(|error| match error.kind() {
             ErrorKind::OutOfMemory => settings.memory_error(),
-            _ => LiveError::Io { action: "set up the ring".into(), error },
+            _ => LiveError::Io("set up the ring".into(), error),
         })?;
-        socket.bind(interface.index).map_err(LiveError::io("bind the socket"))?;
+        socket.bind(interface.index as i32).map_err(LiveError::io("bind the socket"))?;
         opened.push((socket, ring));
     }
     let sockets: Vec<&Socket> = opened.iter().map(|(socket, _)| socket).collect();
-    share(&sockets, &interface, &settings)?;
-    let counters = InterfaceCounters::new(interface.index as u32).map_err(LiveError::io("query its counters"))?;
-    let mut counters = Some(counters);
-    let filter = program::snap_filter(settings.snap, interface.is_loopback);
+    share(&sockets, link_type, &settings)?;
+    let mut counters = Some(InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?);
+    let filter = program::snap_filter(settings.snap, hardware_type == libc::ARPHRD_LOOPBACK);
     let mut queues = Vec::new();
     for (socket, ring) in opened {
         socket.set_filter(&filter).map_err(LiveError::io("set the filter"))?;
         if settings.promiscuous {
-            let enabled = socket.enable_promiscuous_mode(interface.index as u32);
+            let enabled = socket.enable_promiscuous_mode(interface.index);
             enabled.map_err(LiveError::io("enable promiscuous mode (promisc=off leaves it off)"))?;
         }
-        let format = block::FrameProperties {
-            link_type: interface.link_type,
-            snap: settings.snap,
-            interface: interface.index as u32,
-        };
-        queues.push(Queue::new(source.into(), socket, ring, format, settings.hardware, counters.take()));
+        let properties = block::FrameProperties { link_type, snap: settings.snap, interface: interface.index };
+        queues.push(Queue::new(source.into(), socket, ring, properties, settings.hardware, counters.take()));
     }
     Ok(queues)
 }
@@ -141,11 +129,11 @@ fn prepare(socket: &Socket, settings: &Settings) -> io::Result<Ring> {
 }
 
 /// Makes the sockets share the traffic by a fanout group, if there are several or a group is named.
-fn share(sockets: &[&Socket], interface: &Interface, settings: &Settings) -> Result<(), LiveError> {
+fn share(sockets: &[&Socket], link_type: u16, settings: &Settings) -> Result<(), LiveError> {
     if sockets.len() == 1 && settings.fanout.is_none() {
         return Ok(());
     }
-    let steering = steering::by_addresses(interface.link_type, steering::secret());
+    let steering = steering::by_addresses(link_type, steering::secret());
     let mut group = settings.fanout;
     for socket in sockets {
         match group {
@@ -155,7 +143,7 @@ fn share(sockets: &[&Socket], interface: &Interface, settings: &Settings) -> Res
         .map_err(|error| match (settings.fanout, error.kind()) {
             (Some(group), _) if error.raw_os_error() == Some(libc::ENOSPC) => LiveError::FanoutFull(group),
             (Some(group), ErrorKind::InvalidInput | ErrorKind::AlreadyExists) => LiveError::FanoutInUse(group),
-            _ => LiveError::Io { action: "share the traffic between the queues".into(), error },
+            _ => LiveError::Io("share the traffic between the queues".into(), error),
         })?;
     }
     sockets[0].set_fanout_program(&steering).map_err(LiveError::io("share the traffic between the queues"))
@@ -166,4 +154,38 @@ fn available_bytes() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
+/// Returns the LINKTYPE number for a hardware type.
+fn link_type(hardware_type: u16) -> Option<u16> {
+    match hardware_type {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(ETHERNET),
+        libc::ARPHRD_NONE | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT | ARPHRD_RAWIP => {
+            Some(RAW_IP)
+        }
+        _ => None,
+    }
+}
+
+/// Makes the NIC time-stamp every frame that it receives.
+fn enable_hardware_timestamps(interface: &str) -> Result<(), LiveError> {
+    system::enable_hardware_timestamps(interface).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => LiveError::TimestampPermission,
+        _ if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE)) => {
+            LiveError::HardwareTimestamps(interface.into())
+        }
+        _ => LiveError::Io("configure the NIC for timestamps=hardware".into(), error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_types_without_known_link_type_are_refused() {
+        assert_eq!([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].map(link_type), [Some(1); 2]);
+        assert_eq!([libc::ARPHRD_NONE, libc::ARPHRD_TUNNEL, ARPHRD_RAWIP].map(link_type), [Some(101); 3]);
+        assert_eq!([libc::ARPHRD_IPGRE, libc::ARPHRD_INFINIBAND, libc::ARPHRD_IEEE80211].map(link_type), [None; 3]);
+    }
 }

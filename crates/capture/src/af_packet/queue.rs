@@ -29,7 +29,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One queue.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
     socket: Socket,
@@ -125,7 +125,7 @@ enum State {
 
 impl Queue {
     /// A queue of a socket that already receives.
-    pub fn new(
+    pub(super) fn new(
         name: String,
         socket: Socket,
         ring: Ring,
@@ -133,11 +133,8 @@ impl Queue {
         has_nic_timestamps: bool,
         counters: Option<InterfaceCounters>,
     ) -> Self {
-        let (state, kernel) = (State::Live, KernelCounts::default());
-        let (cursor, block) = (None, 0);
         let least_delay_ns = if has_nic_timestamps { u64::MAX } else { 0 };
         let delivered = Delivered { has_nic_timestamps, last_ns: 0, delay_ns: 0, least_delay_ns, packets: 0, bytes: 0 };
-        let (poll_timeout, interface_checked) = (POLL_TIMEOUT, Instant::now());
         Self {
             name,
             socket,
@@ -145,12 +142,12 @@ impl Queue {
             properties,
             delivered,
             counters,
-            block,
-            cursor,
-            state,
-            kernel,
-            poll_timeout,
-            interface_checked,
+            block: 0,
+            cursor: None,
+            state: State::Live,
+            kernel: KernelCounts::default(),
+            poll_timeout: POLL_TIMEOUT,
+            interface_checked: Instant::now(),
         }
     }
 
@@ -193,7 +190,7 @@ impl Queue {
                 Ok(()) => {}
                 // The interface will come back, or be removed.
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
-                Err(error) => return Err(self.error(LiveError::Io { action: "wait for packets".into(), error })),
+                Err(error) => return Err(self.error(LiveError::Io("wait for packets".into(), error))),
             }
             self.check_interface();
         }
@@ -229,9 +226,9 @@ impl Queue {
         if matches!(self.state, State::Ended) {
             return;
         }
-        if let Ok(counted) = self.socket.statistics() {
-            self.kernel.counted += counted.packets;
-            self.kernel.dropped += counted.drops;
+        if let Ok([packets, drops]) = self.socket.statistics() {
+            self.kernel.counted += packets;
+            self.kernel.dropped += drops;
         }
     }
 
@@ -243,7 +240,7 @@ impl Queue {
     ///
     /// # Errors
     /// As [`Source::fill`].
-    pub fn peek(&mut self, frames: usize) -> Result<Next, Error> {
+    pub(super) fn peek(&mut self, frames: usize) -> Result<Next, Error> {
         if !self.has_frame() {
             self.end_if_drained()?;
             self.check_interface();

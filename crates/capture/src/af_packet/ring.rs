@@ -14,9 +14,9 @@
 #![allow(unsafe_code)]
 
 use super::socket::Socket;
+use crate::system::Mapping;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Offset of a block's status word.
@@ -32,13 +32,10 @@ const RETIRE_MS: u32 = 20;
 
 /// The mapped ring of one socket.
 pub(super) struct Ring {
-    memory: NonNull<u8>,
+    memory: Mapping,
     block_bytes: usize,
     blocks: usize,
 }
-
-// SAFETY: the memory belongs to this value alone, on any thread.
-unsafe impl Send for Ring {}
 
 impl Ring {
     /// Makes the kernel allocate a ring for a socket, and maps it.
@@ -53,21 +50,7 @@ impl Ring {
     /// Maps the ring of a socket; without one, anonymous memory of the same layout, for tests.
     fn map(socket: Option<BorrowedFd<'_>>, block_bytes: usize, blocks: usize) -> io::Result<Self> {
         let bytes = block_bytes.checked_mul(blocks).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let (descriptor, sharing) = match socket {
-            Some(socket) => (socket.as_raw_fd(), libc::MAP_SHARED),
-            None => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
-        };
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
-        // use.
-        let memory = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), bytes, access, sharing, descriptor, 0)
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Self { memory, block_bytes, blocks })
+        Ok(Self { memory: Mapping::new(bytes, socket.map(|socket| (socket, 0)))?, block_bytes, blocks })
     }
 
     /// Returns the number of the next block.
@@ -93,7 +76,7 @@ impl Ring {
         // SAFETY: the block is within the mapping, which lives as long as `self`. It belongs to
         // user space until `release`, which cannot be called while the slice lives. Every byte
         // value is valid.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.start(block).as_ptr(), self.block_bytes) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start(block), self.block_bytes) })
     }
 
     /// Returns a block to the kernel.
@@ -105,21 +88,12 @@ impl Ring {
         // SAFETY: the word is within the mapping, and aligned because blocks begin at pages. Both
         // sides use it atomically; slices of a block, which include it, live only while `self` is
         // borrowed mutably.
-        unsafe { AtomicU32::from_ptr(self.start(block).as_ptr().add(STATUS).cast()) }
+        unsafe { AtomicU32::from_ptr(self.start(block).add(STATUS).cast()) }
     }
 
-    fn start(&self, block: usize) -> NonNull<u8> {
-        assert!(block < self.blocks, "a ring has no block beyond its last");
-        // SAFETY: within the mapping, as just checked.
-        unsafe { self.memory.add(block * self.block_bytes) }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and every slice of it borrowed `self`. A failure
-        // cannot be handled.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.block_bytes * self.blocks) };
+    fn start(&self, block: usize) -> *mut u8 {
+        let address = self.memory.at(block * self.block_bytes, self.block_bytes);
+        address.expect("a ring has no block beyond its last")
     }
 }
 

@@ -71,8 +71,7 @@ impl Settings {
 
     /// The error for rings that exceed the memory.
     pub fn memory_error(&self) -> LiveError {
-        let Self { queues, blocks, block_bytes, .. } = *self;
-        LiveError::RingMemory { queues, blocks, block_bytes }
+        LiveError::RingMemory(self.queues, self.blocks, self.block_bytes)
     }
 }
 

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::program::Instruction;
-use crate::system;
+use crate::system::{self, check};
 use std::ffi::c_int;
 use std::io;
 use std::mem;
@@ -15,14 +15,6 @@ use std::time::Duration;
 
 /// A packet socket with a TPACKET_V3 ring. It receives nothing before it is bound.
 pub(super) struct Socket(OwnedFd);
-
-/// Packets since the previous query.
-pub(super) struct Statistics {
-    /// Packets that passed the filter, including dropped ones.
-    pub packets: u64,
-    /// Packets dropped because the ring was full.
-    pub drops: u64,
-}
 
 impl Socket {
     /// Opens a socket for whole frames.
@@ -74,8 +66,7 @@ impl Socket {
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = index;
-        // SAFETY: the address lives across the call, with its size.
-        check(unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32) })
+        system::bind(&self.0, &address)
     }
 
     /// Returns whether the interface that the socket is bound to still exists.
@@ -116,11 +107,12 @@ impl Socket {
         self.set_program(libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
     }
 
-    /// Returns the counters since the previous query.
-    pub fn statistics(&self) -> io::Result<Statistics> {
+    /// Returns the packets that passed the filter since the previous query, and those of them that
+    /// were dropped because the ring was full.
+    pub fn statistics(&self) -> io::Result<[u64; 2]> {
         // `struct tpacket_stats_v3`; the third number counts how often the ring was full.
         let [packets, drops, _]: [u32; 3] = system::option(&self.0, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
-        Ok(Statistics { packets: packets.into(), drops: drops.into() })
+        Ok([packets.into(), drops.into()])
     }
 
     /// Waits until a block may be ready, an error is pending, or the timeout has passed.
@@ -128,19 +120,10 @@ impl Socket {
     /// # Errors
     /// The pending error; it is reported once.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let timeout_ms = timeout.as_millis().clamp(1, 1 << 20) as c_int;
-        // SAFETY: one structure, which lives across the call.
-        match check(unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) if poll.revents & libc::POLLERR != 0 => {
-                match system::option::<c_int>(&self.0, libc::SOL_SOCKET, libc::SO_ERROR)? {
-                    0 => Ok(()),
-                    error => Err(io::Error::from_raw_os_error(error)),
-                }
-            }
-            Ok(()) => Ok(()),
+        match system::poll(&self.0, timeout_ms)? & libc::POLLERR {
+            0 => Ok(()),
+            _ => system::take_error(&self.0),
         }
     }
 
@@ -170,8 +153,4 @@ pub(super) fn wait_for_cpus() {
         // Kernels with isolated CPUs (nohz_full) refuse it. Handling a packet takes microseconds.
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -12,18 +12,15 @@
 //! is unknown. Cost: each header is read twice. Nothing is copied.
 
 use super::queue::{Next, Queue};
-use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
-use std::thread;
+use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, tap};
 use std::time::{Duration, Instant};
 
-/// Shortest and longest sleep after a call without frames to deliver; it doubles in between.
-const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
 /// Longest time that a frame waits for older ones: a clock that was set back must not delay frames
 /// forever.
 const LONGEST_WAIT: Duration = Duration::from_millis(300);
 
 /// The interfaces of a tap.
-pub(super) struct Tap {
+pub(crate) struct Tap {
     queues: Vec<Queue>,
     /// Time since which frames have been waiting.
     waiting: Option<Instant>,
@@ -67,7 +64,7 @@ impl Source for Tap {
         }
         if burst.is_empty() {
             self.waiting = available_ns.and(self.waiting.or_else(|| Some(Instant::now())));
-            thread::sleep(SLEEP[1].min(SLEEP[0] * (1 << self.empty_calls.min(10))).min(self.poll_timeout));
+            tap::sleep(self.empty_calls, self.poll_timeout);
             self.empty_calls = self.empty_calls.saturating_add(1);
         } else {
             // An urgent tap stays so until it has caught up.

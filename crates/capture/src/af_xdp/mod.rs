@@ -18,23 +18,23 @@
 //! `Documentation/networking/af_xdp.rst`.
 
 mod bpf;
-mod interface;
 mod program;
 mod settings;
 mod socket;
 
 use crate::counters::{InterfaceCounters, InterfaceLosses};
+use crate::interface::Interface;
 use crate::live_error::LiveError;
+use crate::source::ETHERNET;
 use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, system};
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
-use interface::Interface;
 use settings::{Attach, Mode, Settings};
-use socket::{MAX_FRAME_BYTES, Socket, Statistics, Step};
-use std::io;
+use socket::{MAX_FRAME_BYTES, Socket, Step};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fs, io};
 
 /// Scheme of these sources.
 pub(crate) const SCHEME: &str = "af_xdp:";
@@ -43,23 +43,19 @@ pub(crate) const SCHEME: &str = "af_xdp:";
 pub(crate) const NOTICE: &str = "captured packets do not reach this host's network stack: connections through this \
      interface stall while it is captured; use it on mirror ports";
 
-/// LINKTYPE number of Ethernet.
-const ETHERNET: u16 = 1;
-
 /// Opens the queues of an interface. Capturing begins when all of them are open.
 ///
 /// # Errors
-/// [`Error::Live`]: no such interface or queue, not permitted, a mode that the driver does not
-/// support, or another program is attached.
-pub(crate) fn open(source: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let queues = open_queues(source).map_err(|cause| Error::Live { name: source.into(), cause })?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
-}
-
-fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
+/// No such interface or queue, not permitted, a mode that the driver does not support, or another
+/// program is attached.
+pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     let settings = Settings::parse(name.strip_prefix(SCHEME).unwrap_or(name), MAX_FRAME_BYTES)?;
     let interface = Interface::find(&settings.interface)?;
-    let (first, last) = interface.queue_range(settings.queues)?;
+    if !matches!(interface.hardware_type, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+        return Err(LiveError::NotEthernet(interface.hardware_type));
+    }
+    let queues = count_queues(&interface.name)?;
+    let (first, last) = queue_range(&interface.name, queues, settings.queues)?;
     let sockets = SocketMap::new(last + 1).map_err(|error| match is_permission(&error) {
         true => LiveError::XdpPermission,
         false => LiveError::SocketMap(error),
@@ -68,7 +64,7 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
     let program = program.map_err(|(error, verifier)| match error.raw_os_error() {
         // EACCES is the error of the verifier.
         Some(libc::EPERM) => LiveError::XdpPermission,
-        _ => LiveError::XdpProgram { required: if settings.snap.is_some() { "5.18" } else { "5.9" }, error, verifier },
+        _ => LiveError::XdpProgram(if settings.snap.is_some() { "5.18" } else { "5.9" }, error, verifier),
     })?;
     // Attached before the sockets are opened, because their mode depends on it. All frames pass to
     // the stack until the map has a socket.
@@ -77,7 +73,7 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
         .and_then(|socket| system::enable_promiscuous_mode(&socket, interface.index).map(|()| socket))
         .map_err(|error| match is_permission(&error) {
             true => LiveError::XdpPermission,
-            false => LiveError::Io { action: "enable promiscuous mode".into(), error },
+            false => LiveError::Io("enable promiscuous mode".into(), error),
         })?;
     let flags = match (settings.mode, mode) {
         (Mode::Copy, _) | (_, AttachMode::Generic) => libc::XDP_COPY,
@@ -93,7 +89,7 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
         let inserted = sockets.insert(*queue, socket.as_fd());
         inserted.map_err(LiveError::io(format!("register the socket of queue {queue}")))?;
     }
-    let reads_all_queues = (first, last) == (0, interface.queues - 1);
+    let reads_all_queues = (first, last) == (0, queues - 1);
     // `rx_dropped` counts the kernel's drops before the program. It counts nothing else only in
     // generic mode, and if no packet continues to the stack. In native mode some drivers count
     // there what a socket dropped, too, which the socket's statistics report.
@@ -113,12 +109,36 @@ fn open_queues(name: &str) -> Result<Vec<Queue>, LiveError> {
             attachment: Some(attachment.clone()),
             counters: (number == first).then(|| (counters.clone(), counts_kernel)),
             state: State::Receiving,
-            statistics: Statistics::default(),
+            dropped: 0,
             unknown_length: 0,
             bytes: 0,
             poll_timeout: POLL_TIMEOUT,
         })
         .collect())
+}
+
+/// Returns the number of receive queues of an interface.
+fn count_queues(interface: &str) -> Result<u32, LiveError> {
+    let reported = system::receive_queues(interface).map_err(LiveError::query(interface))?;
+    // Some drivers do not report it.
+    let count = || {
+        let entries = fs::read_dir(format!("/sys/class/net/{interface}/queues")).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count() as u32
+    };
+    Ok(reported.unwrap_or_else(count).max(1))
+}
+
+/// Returns the first and the last of the requested queues of an interface; without a request, those
+/// of all its queues.
+fn queue_range(interface: &str, queues: u32, requested: Option<(u32, u32)>) -> Result<(u32, u32), LiveError> {
+    match requested {
+        Some((first, last)) if last >= queues => {
+            let requested = if first == last { format!("{last}") } else { format!("{first}-{last}") };
+            Err(LiveError::NoQueue(interface.into(), requested, queues))
+        }
+        Some(range) => Ok(range),
+        None => Ok((0, queues - 1)),
+    }
 }
 
 /// Attaches a program in the mode of the settings, or in the best mode that the driver supports.
@@ -164,17 +184,17 @@ fn socket_error(step: &Step, error: io::Error, queue: u32, settings: &Settings) 
     match (step, error.raw_os_error()) {
         _ if is_permission(&error) => LiveError::XdpPermission,
         (Step::Open, Some(libc::EAFNOSUPPORT)) => LiveError::NoXdpSockets,
-        (Step::Open, _) => LiveError::Io { action: "open an AF_XDP socket".into(), error },
+        (Step::Open, _) => LiveError::Io("open an AF_XDP socket".into(), error),
         (Step::Memory, Some(libc::ENOBUFS)) => LiveError::LockedMemory(frames),
         (Step::Memory, _) => {
             let action = format!("allocate memory for the frames of queue {queue} (frames={frames})");
-            LiveError::Io { action, error }
+            LiveError::Io(action, error)
         }
         (Step::Bind, Some(libc::EBUSY)) => LiveError::QueueInUse(queue),
         (Step::Bind, Some(libc::EOPNOTSUPP | libc::EINVAL)) if settings.mode == Mode::Zerocopy => {
-            LiveError::NoZeroCopy { queue, error }
+            LiveError::NoZeroCopy(queue, error)
         }
-        (Step::Bind, _) => LiveError::Io { action: format!("bind a socket to queue {queue}"), error },
+        (Step::Bind, _) => LiveError::Io(format!("bind a socket to queue {queue}"), error),
     }
 }
 
@@ -197,7 +217,7 @@ enum State {
 }
 
 /// One receive queue.
-struct Queue {
+pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
     number: u32,
@@ -210,8 +230,8 @@ struct Queue {
     /// Counters of the interface, only in the first queue; and whether `rx_dropped` counts losses.
     counters: Option<(Arc<Mutex<InterfaceCounters>>, bool)>,
     state: State,
-    /// Result of the last query.
-    statistics: Statistics,
+    /// Frames that the socket has dropped, by the last query.
+    dropped: u64,
     /// Frames that were cut and whose length on the wire is unknown; they are not delivered.
     unknown_length: u64,
     bytes: u64,
@@ -240,12 +260,12 @@ impl Queue {
         if self.socket.ready() > 0 {
             return Ok(true);
         }
-        if let Some(error) = self.socket.pending_error().or(waited.err()) {
+        if let Err(error) = self.socket.take_error().and(waited) {
             self.stop();
             self.state = State::Ended;
             return Err(self.error(match error.raw_os_error() {
                 Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO) => LiveError::InterfaceRemoved,
-                _ => LiveError::Io { action: "read more packets".into(), error },
+                _ => LiveError::Io("read more packets".into(), error),
             }));
         }
         // Frames that were on their way when the queue was stopped have arrived by now.
@@ -307,9 +327,8 @@ impl LiveSource for Queue {
     }
 
     fn losses(&mut self) -> Losses {
-        self.statistics = self.socket.statistics().unwrap_or(self.statistics);
-        let kernel = self.statistics.dropped + self.statistics.ring_full;
-        let mut losses = Losses { nic: 0, kernel, ring: self.unknown_length };
+        self.dropped = self.socket.dropped().unwrap_or(self.dropped);
+        let mut losses = Losses { nic: 0, kernel: self.dropped, ring: self.unknown_length };
         if let Some((counters, counts_kernel)) = &self.counters {
             let InterfaceLosses { nic, kernel } = counters.lock().unwrap_or_else(PoisonError::into_inner).lost();
             losses.nic = nic;
@@ -326,5 +345,20 @@ impl LiveSource for Queue {
             attachment.sockets.remove(self.number);
             self.state = State::Draining;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_queues_are_refused_with_the_existing_ones() {
+        assert_eq!(queue_range("eth0", 4, None).unwrap(), (0, 3));
+        assert_eq!(queue_range("eth0", 4, Some((1, 3))).unwrap(), (1, 3));
+        let error = |queues, range| queue_range("eth0", queues, Some(range)).unwrap_err().to_string();
+        assert!(error(4, (2, 4)).contains("queues=2-4: eth0 has queues 0-3"));
+        assert!(error(1, (1, 1)).contains("only queue 0"));
+        assert_eq!(count_queues("lo").unwrap(), 1);
     }
 }

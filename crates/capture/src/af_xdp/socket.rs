@@ -22,12 +22,11 @@
 
 use super::program::{MARK, METADATA_BYTES};
 use crate::BURST;
-use crate::system;
+use crate::system::{self, Mapping};
 use arrayvec::ArrayVec;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -40,12 +39,6 @@ const HEADROOM_BYTES: usize = 256;
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest frame that fits into a chunk, in bytes.
 pub(super) const MAX_FRAME_BYTES: u32 = (CHUNK_BYTES - HEADROOM_BYTES) as u32;
-
-/// Mapped memory.
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
 
 /// Our end of a ring of entries of type `T`, which consists of numbers.
 struct Ring<T> {
@@ -75,51 +68,6 @@ pub(super) struct Socket {
     /// Chunks that belong to user space: those of the last frames, and initially all.
     free: Vec<u64>,
 }
-
-/// Frames that a socket dropped, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Statistics {
-    /// The fill ring was empty, or the frame was longer than a chunk.
-    pub dropped: u64,
-    /// The receive ring was full.
-    pub ring_full: u64,
-}
-
-impl Mapping {
-    /// Maps a ring of a socket by its offset; without a socket, anonymous memory.
-    fn new(bytes: usize, ring: Option<(BorrowedFd<'_>, i64)>) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let (kind, descriptor, offset) = match ring {
-            Some((socket, offset)) => (libc::MAP_SHARED | libc::MAP_POPULATE, socket.as_raw_fd(), offset),
-            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
-        };
-        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing that is in
-        // use.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, descriptor, offset) };
-        match NonNull::new(start.cast()) {
-            Some(start) if start.as_ptr() != libc::MAP_FAILED.cast() => Ok(Self { start, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Returns the address of a range, if it is within the mapping.
-    fn at(&self, offset: usize, bytes: usize) -> Option<*mut u8> {
-        let end = offset.checked_add(bytes)?;
-        // SAFETY: the offset is within the mapping.
-        (end <= self.bytes).then(|| unsafe { self.start.as_ptr().add(offset) })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it is the mapping that `new` made, and no slice of it is left.
-        unsafe { libc::munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
-    }
-}
-
-// SAFETY: the memory belongs to this value alone, on any thread; it is shared with the kernel by
-// the rules above.
-unsafe impl Send for Mapping {}
 
 impl<T: Copy> Ring<T> {
     /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets
@@ -225,7 +173,7 @@ impl Socket {
         };
         let started = Instant::now();
         loop {
-            match socket.bind(&address) {
+            match system::bind(&socket.descriptor, &address) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && started.elapsed() < RELEASE_TIMEOUT => {
                     std::thread::sleep(RELEASE_TIMEOUT / 100);
                 }
@@ -234,20 +182,12 @@ impl Socket {
         }
     }
 
-    fn bind(&self, address: &libc::sockaddr_xdp) -> io::Result<()> {
-        let pointer = std::ptr::from_ref(address).cast::<libc::sockaddr>();
-        // SAFETY: the address lives across the call, with its size.
-        match unsafe { libc::bind(self.descriptor.as_raw_fd(), pointer, size_of_val(address) as libc::socklen_t) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     fn with_memory(descriptor: OwnedFd, frames: u32) -> io::Result<Self> {
-        let umem = Mapping::new(frames as usize * CHUNK_BYTES, None)?;
+        let bytes = frames as usize * CHUNK_BYTES;
+        let umem = Mapping::new(bytes, None)?;
         let region = libc::xdp_umem_reg {
-            addr: umem.start.as_ptr() as u64,
-            len: umem.bytes as u64,
+            addr: umem.at(0, bytes).expect("it has this size") as u64,
+            len: bytes as u64,
             chunk_size: CHUNK_BYTES as u32,
             headroom: 0,
             flags: 0,
@@ -313,30 +253,20 @@ impl Socket {
     /// # Errors
     /// The kernel refuses to wait.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
-        let mut poll = libc::pollfd { fd: self.descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: one structure, which lives across the call.
-        if unsafe { libc::poll(&mut poll, 1, timeout_ms) } >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+        system::poll(&self.descriptor, timeout_ms).map(drop)
     }
 
-    /// Returns the pending error of the socket, if there is one.
-    pub fn pending_error(&self) -> Option<io::Error> {
-        match system::option::<c_int>(&self.descriptor, libc::SOL_SOCKET, libc::SO_ERROR) {
-            Ok(0) => None,
-            Ok(error) => Some(io::Error::from_raw_os_error(error)),
-            Err(error) => Some(error),
-        }
+    /// Takes the pending error of the socket.
+    pub fn take_error(&self) -> io::Result<()> {
+        system::take_error(&self.descriptor)
     }
 
-    /// Returns the drops since the socket was opened.
-    pub fn statistics(&self) -> Option<Statistics> {
-        let statistics: libc::xdp_statistics =
-            system::option(&self.descriptor, libc::SOL_XDP, libc::XDP_STATISTICS).ok()?;
-        Some(Statistics { dropped: statistics.rx_dropped, ring_full: statistics.rx_ring_full })
+    /// Returns the frames dropped since the socket was opened: because the fill ring was empty, the
+    /// frame was longer than a chunk, or the receive ring was full.
+    pub fn dropped(&self) -> io::Result<u64> {
+        let statistics: libc::xdp_statistics = system::option(&self.descriptor, libc::SOL_XDP, libc::XDP_STATISTICS)?;
+        Ok(statistics.rx_dropped + statistics.rx_ring_full)
     }
 }
 

@@ -15,18 +15,9 @@ pub enum DpdkError {
     /// A setting is wrong.
     #[error("{0}; arguments for DPDK follow the device, each after a semicolon")]
     Settings(#[from] SettingsError),
-    /// There are fewer packet buffers than the descriptors need.
-    #[error(
-        "mbufs={mbufs} is too few for descriptors={descriptors}: each descriptor holds one, and {spare} more are in use"
-    )]
-    Mbufs {
-        /// The setting `mbufs`.
-        mbufs: u32,
-        /// Descriptors of each queue.
-        descriptors: u32,
-        /// Further buffers that are needed.
-        spare: u32,
-    },
+    /// There are fewer packet buffers than the descriptors and the last number of others need.
+    #[error("mbufs={0} is too few for descriptors={1}: each descriptor holds one, and {2} more are in use")]
+    Mbufs(u32, u32, u32),
     /// No NIC has this PCI address.
     #[error("no PCI device has the address {0}: `lspci -D` lists them, `dpdk-devbind.py --status` the NICs")]
     NoPciDevice(String),
@@ -34,19 +25,11 @@ pub enum DpdkError {
     #[error("DPDK could not be started in this process: {0}")]
     NotStarted(String),
     /// DPDK cannot be started.
-    #[error("DPDK does not start{}: {failure}", if failure.is_permission() { " (not permitted: is this root?)" } else { "" })]
-    Start {
-        /// DPDK's error.
-        failure: Failure,
-    },
-    /// DPDK was started with another setting of huge pages.
-    #[error("DPDK runs in this process with hugepages={current}: a second source cannot have hugepages={requested}")]
-    HugePages {
-        /// The current setting.
-        current: &'static str,
-        /// The requested setting.
-        requested: &'static str,
-    },
+    #[error("DPDK does not start{hint}: {0}", hint = if .0.errno == libc::EACCES { " (not permitted: is this root?)" } else { "" })]
+    Start(Failure),
+    /// DPDK was started with the first setting of huge pages, not with the second.
+    #[error("DPDK runs in this process with hugepages={0}: a second source cannot have hugepages={1}")]
+    HugePages(&'static str, &'static str),
     /// DPDK was started on another core.
     #[error("DPDK already runs in this process: a second source cannot have core={0}, give it to the first")]
     CoreInUse(u32),
@@ -59,37 +42,22 @@ pub enum DpdkError {
          before memory is fragmented); hugepages=off works without them, more slowly"
     )]
     NoHugePages,
-    /// The port has fewer queues.
+    /// The port does not have the requested number of queues, but only the second number.
     #[error(
         "{}",
-        if *available == 0 { "this device has no receive queue".into() }
-        else { format!("queues={requested}: the port has {available} at most") }
+        if *.1 == 0 { "this device has no receive queue".into() }
+        else { format!("queues={}: the port has {} at most", .0, .1) }
     )]
-    Queues {
-        /// The setting `queues`.
-        requested: u16,
-        /// Queues of the port.
-        available: u16,
-    },
-    /// The port changes the number of descriptors.
-    #[error("descriptors={requested} is not possible with this port: the nearest is descriptors={possible}")]
-    Descriptors {
-        /// The setting `descriptors`.
-        requested: u16,
-        /// The number that the port uses.
-        possible: u16,
-    },
+    Queues(u16, u16),
+    /// The port changes the requested number of descriptors to the second number.
+    #[error("descriptors={0} is not possible with this port: the nearest is descriptors={1}")]
+    Descriptors(u16, u16),
     /// This process has already opened the device.
     #[error("this process already has the device, for another source")]
     DeviceInUse,
-    /// DPDK cannot open the device.
-    #[error("DPDK cannot open this device: {cause} DPDK reports: {failure}")]
-    Device {
-        /// The likely cause.
-        cause: DeviceCause,
-        /// DPDK's error.
-        failure: Failure,
-    },
+    /// DPDK cannot open the device, with the likely cause.
+    #[error("DPDK cannot open this device: {0} DPDK reports: {1}")]
+    Device(DeviceCause, Failure),
     /// The port refuses the hash key.
     #[error(
         "the port refuses the hash key that keeps both directions of a flow on one queue; symmetric=off accepts its own \
@@ -135,17 +103,12 @@ pub enum DeviceCause {
     /// It is bound for DPDK, but cannot be used.
     #[error("it is bound for DPDK; either another process uses it, or DPDK has no driver for it.")]
     Bound,
-    /// A kernel driver is bound.
+    /// This kernel driver is bound to this PCI address.
     #[error(
-        "the kernel driver {driver} is bound to it; `dpdk-devbind.py --bind=vfio-pci {address}` binds it for DPDK (the system \
+        "the kernel driver {0} is bound to it; `dpdk-devbind.py --bind=vfio-pci {1}` binds it for DPDK (the system \
          then loses it; NICs of Mellanox and NVIDIA keep mlx5_core)."
     )]
-    KernelDriver {
-        /// The driver.
-        driver: String,
-        /// PCI address.
-        address: String,
-    },
+    KernelDriver(String, String),
 }
 
 /// A failed call of DPDK.
@@ -157,13 +120,6 @@ pub struct Failure {
     pub errno: i32,
     /// DPDK's log messages during the call.
     pub message: String,
-}
-
-impl Failure {
-    /// Returns whether a permission was missing.
-    fn is_permission(&self) -> bool {
-        self.errno == libc::EACCES
-    }
 }
 
 impl std::fmt::Display for Failure {

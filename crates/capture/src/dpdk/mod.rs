@@ -1,6 +1,6 @@
 //! Live traffic through DPDK: `dpdk:DEVICE[,key=value]...`.
 //!
-//! In: a device's name and settings. Out: a [`LiveSource`] per receive queue of its port.
+//! In: a device's name and settings. Out: a [`Queue`] per receive queue of its port.
 //! Invariants: every packet that a port counted as received while its queues were read was
 //! delivered; every packet that it could not receive is reported as lost. Frames are read where the
 //! NIC wrote them; nothing is copied.
@@ -17,10 +17,10 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use crate::{Error, LiveSource};
 use driver::{Environment, OpenError, PortConfig};
 use error::{DeviceCause, DpdkError};
-use queue::{LossesAtStop, Queue};
+use queue::LossesAtStop;
+pub(crate) use queue::Queue;
 use settings::{Device, Settings};
 use std::fs;
 use std::path::Path;
@@ -28,16 +28,11 @@ use std::path::Path;
 /// Memory without huge pages, in MiB. This is address space: only memory that is used is allocated.
 const MEMORY_MIB: &str = "2048";
 
-/// Opens a device; `name` is the source as the user wrote it, `rest` the part after `dpdk:`.
+/// Opens a device by the part of the source's name after `dpdk:`: one source per receive queue.
 ///
 /// # Errors
-/// [`Error::Live`] with a [`DpdkError`].
-pub(crate) fn open(name: &str, rest: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
-    let queues = open_queues(rest).map_err(|cause| Error::Live { name: name.into(), cause: Box::new(cause).into() })?;
-    Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
-}
-
-fn open_queues(rest: &str) -> Result<Vec<Queue>, DpdkError> {
+/// A wrong setting, or DPDK does not open the device.
+pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
     let settings = Settings::parse(rest)?;
     let sysfs = Path::new("/sys");
     if let Device::Pci(_) = &settings.device {
@@ -55,7 +50,7 @@ fn open_queues(rest: &str) -> Result<Vec<Queue>, DpdkError> {
         environment.open(&settings.device, &config).map_err(|error| open_error(error, sysfs, &settings))?;
     drop(environment);
     match settings.descriptors {
-        Some(requested) if requested != descriptors => Err(DpdkError::Descriptors { requested, possible: descriptors }),
+        Some(requested) if requested != descriptors => Err(DpdkError::Descriptors(requested, descriptors)),
         _ => {
             let losses_at_stop = LossesAtStop::default();
             let queue = |receiver| Queue::new(receiver, losses_at_stop.clone(), settings.snap, descriptors.into());
@@ -76,7 +71,7 @@ fn start(environment: &mut Environment, settings: &Settings, pages_are_free: boo
         let without = arguments.iter().any(|argument| argument == NO_HUGE);
         if settings.huge_pages.is_some_and(|on| on == without) {
             let (current, requested) = if without { ("off", "on") } else { ("on", "off") };
-            return Err(DpdkError::HugePages { current, requested });
+            return Err(DpdkError::HugePages(current, requested));
         }
         return match settings.core.filter(|&core| !arguments.contains(&core_argument(core))) {
             Some(core) => Err(DpdkError::CoreInUse(core)),
@@ -96,7 +91,7 @@ fn start(environment: &mut Environment, settings: &Settings, pages_are_free: boo
     let memory: &[&str] =
         if huge_pages { &["--in-memory"] } else { &[NO_HUGE, "--no-shconf", "-m", MEMORY_MIB, "--iova-mode=va"] };
     arguments.extend(memory.iter().map(ToString::to_string));
-    environment.start(arguments, settings.core).map_err(|failure| DpdkError::Start { failure })
+    environment.start(arguments, settings.core).map_err(DpdkError::Start)
 }
 
 /// Returns whether to use huge pages: by the setting, for a NIC, or if some are free.
@@ -139,14 +134,14 @@ fn kernel_driver(sysfs: &Path, address: &str) -> Option<String> {
 fn open_error(error: OpenError, sysfs: &Path, settings: &Settings) -> DpdkError {
     let queues = settings.queues;
     match error {
-        OpenError::Queues(available) => DpdkError::Queues { requested: queues, available },
+        OpenError::Queues(available) => DpdkError::Queues(queues, available),
         OpenError::Device(failure) if failure.errno == libc::EEXIST => DpdkError::DeviceInUse,
         OpenError::Device(failure) => {
             let cause = match &settings.device {
                 Device::Pci(_) => pci_cause(sysfs, settings.device.name(), failure.errno),
                 Device::Virtual(_) => DeviceCause::Virtual,
             };
-            DpdkError::Device { cause, failure }
+            DpdkError::Device(cause, failure)
         }
         OpenError::Port(failure) => match failure.errno {
             libc::EKEYREJECTED => DpdkError::HashKey,
@@ -168,6 +163,6 @@ fn pci_cause(sysfs: &Path, address: &str, errno: i32) -> DeviceCause {
     match kernel_driver(sysfs, address) {
         None => DeviceCause::Unbound(address.into()),
         Some(driver) if matches!(&driver[..], "vfio-pci" | "uio_pci_generic" | "igb_uio") => DeviceCause::Bound,
-        Some(driver) => DeviceCause::KernelDriver { driver, address: address.into() },
+        Some(driver) => DeviceCause::KernelDriver(driver, address.into()),
     }
 }

@@ -7,6 +7,7 @@
 //! After a stop, a queue delivers at most what its descriptors hold, and ends.
 
 use super::driver::{PortCounts, Receiver};
+use crate::source::ETHERNET;
 use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +17,13 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(50);
 /// Longest sleep between two polls; an idle link then takes a few percent of a core.
 const SLEEP: Duration = Duration::from_millis(1);
-/// LINKTYPE_ETHERNET.
-const ETHERNET: u16 = 1;
 
 /// Losses of a port when its first queue was stopped, shared by its queues. Drops after that do not
 /// count as losses.
 pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 /// One queue of a port.
-pub(super) struct Queue {
+pub(crate) struct Queue {
     receiver: Receiver,
     losses_at_stop: LossesAtStop,
     /// Snap length in bytes.
@@ -43,7 +42,6 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(receiver: Receiver, losses_at_stop: LossesAtStop, snap: usize, descriptors: usize) -> Self {
-        let reported = Losses::default();
         Self {
             receiver,
             losses_at_stop,
@@ -51,7 +49,7 @@ impl Queue {
             descriptors,
             idle_since: None,
             left: None,
-            reported,
+            reported: Losses::default(),
             done_bytes: 0,
             poll_timeout: POLL_TIMEOUT,
         }

@@ -95,7 +95,7 @@ impl Settings {
         };
         let descriptors = u32::from(settings.descriptors());
         match settings.mbufs {
-            Some(mbufs) if mbufs < descriptors + SPARE => Err(DpdkError::Mbufs { mbufs, descriptors, spare: SPARE }),
+            Some(mbufs) if mbufs < descriptors + SPARE => Err(DpdkError::Mbufs(mbufs, descriptors, SPARE)),
             _ => Ok(settings),
         }
     }

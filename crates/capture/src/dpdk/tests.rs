@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 fn try_device(rest: &str) -> Result<Vec<Queue>, DpdkError> {
     let pages = if std::env::var_os(WITH_PAGES).is_some() { "on" } else { "off" };
     let descriptors = if rest.contains("descriptors=") { "" } else { ",descriptors=512" };
-    open_queues(&format!("{rest}{descriptors},hugepages={pages}"))
+    open(&format!("{rest}{descriptors},hugepages={pages}"))
 }
 
 fn device(rest: &str) -> Vec<Queue> {
@@ -356,12 +356,12 @@ fn second_source_cannot_change_settings_of_the_process() {
     drop(device("net_null_first"));
     let with = std::env::var_os(WITH_PAGES).is_some();
     let other = if with { "off" } else { "on" };
-    let error = open_queues(&format!("net_null_second,hugepages={other}")).err().expect("refused").to_string();
+    let error = open(&format!("net_null_second,hugepages={other}")).err().expect("refused").to_string();
     assert!(error.contains("a second source cannot have hugepages"), "{error}");
     let error = refused("net_null_second,core=0");
     assert!(error.contains("cannot have core=0"), "{error}");
     // Without settings, it uses the current ones.
-    assert!(open_queues("net_null_second,descriptors=512").is_ok());
+    assert!(open("net_null_second,descriptors=512").is_ok());
 }
 
 #[test]

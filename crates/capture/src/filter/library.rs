@@ -4,7 +4,7 @@
 //! build, and does not run when frames are filtered.
 #![allow(unsafe_code)]
 
-use super::program::BpfInstruction;
+use super::program::Instruction;
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 #[repr(C)]
 struct Compiled {
     length: c_uint,
-    instructions: *mut BpfInstruction,
+    instructions: *mut Instruction,
 }
 
 type OpenDead = unsafe extern "C" fn(c_int, c_int) -> *mut c_void;
@@ -48,7 +48,7 @@ struct Pcap {
 }
 
 /// Compiles an expression for frames of a link type (DLT number) and a snap length.
-pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result<Vec<BpfInstruction>, CompileError> {
+pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result<Vec<Instruction>, CompileError> {
     let expression =
         CString::new(expression).map_err(|_| CompileError::Expression("it contains a zero byte".into()))?;
     let pcap = pcap().map_err(CompileError::Library)?;

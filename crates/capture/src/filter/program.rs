@@ -21,7 +21,7 @@ const WORDS: usize = 16;
 /// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
-pub struct BpfInstruction {
+pub(crate) struct Instruction {
     /// Opcode: class, and size, operation, mode or source.
     pub code: u16,
     /// Instructions to skip if the condition holds.
@@ -34,7 +34,7 @@ pub struct BpfInstruction {
 
 /// A program that terminates and cannot fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program(Arc<[BpfInstruction]>);
+pub(crate) struct Program(Arc<[Instruction]>);
 
 // Instruction classes: the lowest three bits.
 const LOAD: u16 = 0;
@@ -136,7 +136,7 @@ impl Program {
     ///
     /// # Errors
     /// The first violation of the invariants.
-    pub(crate) fn new(instructions: &[BpfInstruction]) -> Result<Self, ProgramError> {
+    pub(crate) fn new(instructions: &[Instruction]) -> Result<Self, ProgramError> {
         if instructions.len() > MAX_INSTRUCTIONS {
             return Err(ProgramError::Length(instructions.len()));
         }
@@ -151,10 +151,6 @@ impl Program {
         Ok(Self(instructions.into()))
     }
 
-    pub(crate) fn instructions(&self) -> &[BpfInstruction] {
-        &self.0
-    }
-
     /// Returns the number of bytes to keep of a frame, of which `bytes` are captured.
     #[inline]
     pub(crate) fn run(&self, bytes: &[u8], wire_bytes: u32) -> u32 {
@@ -163,8 +159,8 @@ impl Program {
 }
 
 /// Checks an instruction, given the number of instructions after it.
-fn check(instruction: &BpfInstruction, following: usize) -> Result<(), InstructionError> {
-    let BpfInstruction { code, jump_true, jump_false, constant } = *instruction;
+fn check(instruction: &Instruction, following: usize) -> Result<(), InstructionError> {
+    let Instruction { code, jump_true, jump_false, constant } = *instruction;
     let unknown = || Err(InstructionError::Opcode(code));
     let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(InstructionError::Scratch(constant)) };
     match class(code) {
@@ -206,11 +202,11 @@ fn check(instruction: &BpfInstruction, following: usize) -> Result<(), Instructi
 
 /// Runs a program; `None` if a load or a division fails.
 #[inline]
-fn run(program: &[BpfInstruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
+fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
     let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; WORDS]);
     let mut at = 0;
     loop {
-        let &BpfInstruction { code, jump_true, jump_false, constant } = program.get(at)?;
+        let &Instruction { code, jump_true, jump_false, constant } = program.get(at)?;
         at += 1;
         let word = constant as usize % WORDS;
         match class(code) {
@@ -285,11 +281,11 @@ fn load<const N: usize>(bytes: &[u8], offset: u32, index: u32) -> Option<[u8; N]
 mod tests {
     use super::*;
 
-    fn instruction(code: u16, constant: u32) -> BpfInstruction {
-        BpfInstruction { code, jump_true: 0, jump_false: 0, constant }
+    fn instruction(code: u16, constant: u32) -> Instruction {
+        Instruction { code, jump_true: 0, jump_false: 0, constant }
     }
 
-    fn refused(instructions: &[BpfInstruction]) -> String {
+    fn refused(instructions: &[Instruction]) -> String {
         Program::new(instructions).expect_err("the program is invalid").to_string()
     }
 
@@ -301,7 +297,7 @@ mod tests {
         assert!(refused(&vec![end; MAX_INSTRUCTIONS + 1]).contains("4097"));
         assert!(refused(&[instruction(JUMP, 1), end]).contains("instruction 0: it jumps"));
         assert!(refused(&[instruction(JUMP, u32::MAX), end]).contains("jumps back"));
-        let far = BpfInstruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
+        let far = Instruction { jump_false: 1, ..instruction(JUMP | EQUAL, 7) };
         assert!(refused(&[end, far, end]).contains("instruction 1"));
         assert!(refused(&[instruction(LOAD_SCRATCH, 16), end]).contains("word 16"));
         assert!(refused(&[instruction(STORE_INDEX, 16), end]).contains("word 16"));
@@ -325,7 +321,7 @@ mod tests {
     #[test]
     fn load_beyond_the_frame_and_division_by_0_drop_the_frame() {
         let keep = instruction(RETURN_CONSTANT, 9);
-        let run = |program: &[BpfInstruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
+        let run = |program: &[Instruction]| Program::new(program).unwrap().run(&[1, 2, 3, 4], 60);
         assert_eq!(run(&[instruction(LOAD_WORD, 0), keep]), 9);
         assert_eq!(run(&[instruction(LOAD_WORD, 1), keep]), 0);
         assert_eq!(run(&[instruction(LOAD_BYTE, u32::MAX), keep]), 0);

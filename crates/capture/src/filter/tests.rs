@@ -1,11 +1,12 @@
 //! Packet filters, beside libpcap's own interpreter of them.
+#![allow(unsafe_code)]
 
+use super::*;
 use libloading::Library;
 use proptest::prelude::*;
 use std::ffi::c_uint;
-use weir_capture::{BpfInstruction, CompiledFilter, FilterError, Frame, PacketFilter};
 
-type BpfFilter = unsafe extern "C" fn(*const BpfInstruction, *const u8, c_uint, c_uint) -> c_uint;
+type BpfFilter = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_uint) -> c_uint;
 
 /// libpcap's interpreter; `None`, loudly, where there is none.
 fn theirs() -> Option<(Library, BpfFilter)> {
@@ -19,13 +20,13 @@ fn theirs() -> Option<(Library, BpfFilter)> {
     loaded.map_err(|error| eprintln!("SKIPPED: there is no libpcap to compare with: {error}")).ok()
 }
 
-fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> BpfInstruction {
-    BpfInstruction { code, jump_true, jump_false, constant }
+fn instruction(code: u16, jump_true: u8, jump_false: u8, constant: u32) -> Instruction {
+    Instruction { code, jump_true, jump_false, constant }
 }
 
 /// An instruction that has `behind` others behind it. Loads reach a little beyond the longest
 /// frame.
-fn any_instruction(behind: u8) -> impl Strategy<Value = BpfInstruction> {
+fn any_instruction(behind: u8) -> impl Strategy<Value = Instruction> {
     let select = proptest::sample::select::<u16>;
     let value = || prop_oneof![0..100_u32, any::<u32>(), Just(u32::MAX)];
     let plain = |codes: &[u16], constant| {
@@ -49,7 +50,7 @@ fn any_instruction(behind: u8) -> impl Strategy<Value = BpfInstruction> {
 
 /// A program that sets every scratch word (theirs does not), does something, and returns a bit of
 /// what came of it.
-fn any_program() -> impl Strategy<Value = Vec<BpfInstruction>> {
+fn any_program() -> impl Strategy<Value = Vec<Instruction>> {
     let body =
         (0..40_u8).prop_flat_map(|length| (0..length).map(|at| any_instruction(length - at)).collect::<Vec<_>>());
     // One bit of what was computed, or of the index.
@@ -77,11 +78,11 @@ proptest! {
     ) {
         let Some((_library, bpf_filter)) = theirs() else { return Ok(()) };
         let wire_bytes = bytes.len() as u32 + more;
-        let filter = CompiledFilter::from_instructions(&program).expect("it is one that runs");
+        let ours = Program::new(&program).expect("it is one that runs");
         // SAFETY: the program was checked, and so was that it ends; the octets are as many as is
         // said.
         let kept = unsafe { bpf_filter(program.as_ptr(), bytes.as_ptr(), wire_bytes, bytes.len() as c_uint) };
-        prop_assert_eq!(filter.matches(&bytes, wire_bytes), kept > 0);
+        prop_assert_eq!(ours.run(&bytes, wire_bytes) > 0, kept > 0);
     }
 
     #[test]
@@ -92,8 +93,8 @@ proptest! {
         ),
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
-        if let Ok(filter) = CompiledFilter::from_instructions(&program) {
-            filter.matches(&bytes, 80);
+        if let Ok(program) = Program::new(&program) {
+            program.run(&bytes, 80);
         }
     }
 }
@@ -111,55 +112,48 @@ fn frame(link_type: u16, bytes: &[u8]) -> Frame<'_> {
 }
 
 #[test]
-fn expression_that_does_not_compile_is_refused_with_libpcaps_message() {
-    match CompiledFilter::compile("host and and", 1, CompiledFilter::WHOLE) {
-        Err(error) if no_library(&error) => {}
-        Err(error) => assert!(error.to_string().contains("syntax error"), "{error}"),
-        Ok(_) => panic!("it is no expression"),
-    }
-}
-
-#[test]
-fn program_with_a_loop_is_refused() {
-    match CompiledFilter::compile("ip6 protochain 6", 1, CompiledFilter::WHOLE) {
-        Err(error) if no_library(&error) => {}
-        Err(error) => assert!(matches!(error, FilterError::Program { .. }), "{error}"),
-        Ok(_) => panic!("it loops"),
+fn expressions_that_do_not_compile_and_loops_are_refused() {
+    for (expression, message) in [("host and and", "syntax error"), ("ip6 protochain 6", "not supported")] {
+        match PacketFilter::new(expression) {
+            Err(error) if no_library(&error) => {}
+            Err(error) => assert!(error.to_string().contains(message), "{error}"),
+            Ok(_) => panic!("{expression} compiles"),
+        }
     }
 }
 
 #[test]
 fn each_link_type_has_its_own_program() {
-    let mut selector = match PacketFilter::new("udp port 53") {
+    let mut filter = match PacketFilter::new("udp port 53") {
         Err(error) if no_library(&error) => return,
-        selector => selector.unwrap(),
+        filter => filter.unwrap(),
     };
     let mut packet =
         vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x90, 0, 0, 53, 0, 8, 0, 0];
     let ethernet = |packet: &[u8]| [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], packet].concat();
     for _ in 0..2 {
-        assert!(selector.matches(&frame(1, &ethernet(&packet))));
-        assert!(selector.matches(&frame(101, &packet)));
-        assert!(!selector.matches(&frame(101, &ethernet(&packet))));
+        assert!(filter.matches(&frame(1, &ethernet(&packet))));
+        assert!(filter.matches(&frame(101, &packet)));
+        assert!(!filter.matches(&frame(101, &ethernet(&packet))));
     }
     packet[23] = 54;
-    assert!(!selector.matches(&frame(1, &ethernet(&packet))));
-    assert!(!selector.matches(&frame(101, &packet)));
-    assert!(selector.take_errors().is_empty());
+    assert!(!filter.matches(&frame(1, &ethernet(&packet))));
+    assert!(!filter.matches(&frame(101, &packet)));
+    assert!(filter.take_errors().is_empty());
 }
 
 #[test]
 fn link_type_without_meaning_is_reported_once_and_its_frames_are_dropped() {
-    let mut selector = match PacketFilter::new("vlan 5") {
+    let mut filter = match PacketFilter::new("vlan 5") {
         Err(error) if no_library(&error) => return,
-        selector => selector.unwrap(),
+        filter => filter.unwrap(),
     };
     for _ in 0..2 {
-        assert!(!selector.matches(&frame(101, &[0x45; 40])));
+        assert!(!filter.matches(&frame(101, &[0x45; 40])));
     }
-    let troubles = selector.take_errors();
+    let troubles = filter.take_errors();
     assert!(matches!(troubles[..], [FilterError::LinkType { link_type: 101, .. }]), "{troubles:?}");
-    assert!(selector.take_errors().is_empty());
+    assert!(filter.take_errors().is_empty());
     // One that means something for cooked frames alone is not refused from the start.
     assert!(
         PacketFilter::new("ifindex 3")
