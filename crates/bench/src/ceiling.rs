@@ -3,13 +3,11 @@
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::huge_page_array::HugePageArray;
-use crate::index::bucket_of;
 use crate::measure::{Fact, Run, Work, timed};
-use crate::meter::{Packets, decode};
+use crate::meter::decode;
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
-use weir_flow::KeyHasher;
-use weir_flow::prefetch;
+use weir_flow::{KeyHasher, prefetch};
 use weir_packet::Packet;
 
 /// Packets per burst, as in the meter.
@@ -46,13 +44,6 @@ pub struct Decoded {
     packets: Box<[Packet; BURST]>,
 }
 
-/// The meter's hash, then one line, for packets decoded beforehand.
-pub struct Hashed {
-    lines: Lines,
-    hash: KeyHasher,
-    packets: Packets,
-}
-
 struct Lines {
     lines: HugePageArray<Line>,
     /// Packets entered in all rounds.
@@ -69,28 +60,6 @@ impl Decoded {
     pub fn new(flows: usize) -> Result<Self, Error> {
         let packets = Box::new([Packet::default(); BURST]);
         Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
-    }
-}
-
-impl Hashed {
-    pub fn new(flows: usize, packets: Packets) -> Result<Self, Error> {
-        Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
-    }
-}
-
-impl Work<()> for Hashed {
-    fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
-        let mut packets = self.packets.0.iter();
-        let next = || {
-            packets
-                .next()
-                .map(|packet| (self.hash.hash(packet, Default::default()), packet.frame_bytes, packet.time_ns))
-        };
-        self.lines.run(self.packets.0.len() as u64, next)
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        self.lines.check()
     }
 }
 
@@ -154,7 +123,7 @@ impl Lines {
             while filled < BURST
                 && let Some((hash, wire_bytes, time_ns)) = next()
             {
-                let line = bucket_of(hash, lines.len());
+                let line = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
                 prefetch(&lines[line]);
                 burst[filled] = (line, wire_bytes, time_ns);
                 filled += 1;

@@ -1,13 +1,18 @@
 //! Errors of the benchmarks.
 
 use std::io;
+use weir_ledger::Ledger;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No table of that name.
-    #[error("unknown table '{name}'; the tables are {}", known.join(", "))]
-    UnknownTable {
+    /// No table, or no live source, of that name.
+    #[error("unknown {kind} '{name}'; the {kinds} are {}", known.join(", "))]
+    UnknownName {
+        /// What the name should be, singular.
+        kind: &'static str,
+        /// Plural.
+        kinds: &'static str,
         /// The requested name.
         name: String,
         /// All names.
@@ -41,14 +46,6 @@ pub enum Error {
         /// The equation that does not hold.
         what: String,
     },
-    /// No live source of that name.
-    #[error("unknown live source '{name}'; the sources are {}", known.join(", "))]
-    UnknownLiveSource {
-        /// The requested name.
-        name: String,
-        /// All names.
-        known: Vec<&'static str>,
-    },
     /// None of the live sources opens on this machine.
     #[error("no live source can be opened on this machine")]
     NoLiveSource,
@@ -77,18 +74,14 @@ pub enum Error {
     /// The veth pair did not come up in time.
     #[error("the veth pair does not come up")]
     LinkDown,
-    /// The kernel's counters of the veth pair cannot be read.
-    #[error("/proc/thread-self/net/dev: {0}")]
-    InterfaceCounters(io::Error),
-    /// Frames cannot be sent.
-    #[error("cannot send: {0}")]
-    Send(io::Error),
-    /// Frames for a DPDK device cannot be stored.
-    #[error("dpdk: cannot store the frames in memory: {0}")]
-    MemoryFile(io::Error),
-    /// A thread cannot be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
+    /// A system call failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What failed.
+        what: &'static str,
+        /// Error of the operating system.
+        error: io::Error,
+    },
     /// The consumer of a live source failed or does not answer.
     #[error("{0}")]
     Consumer(String),
@@ -100,11 +93,26 @@ pub enum Error {
     Interrupted,
 }
 
+impl Error {
+    /// Returns a function that adds what failed to an error of the operating system.
+    pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |error| Self::Io { what, error }
+    }
+}
+
 /// Packets or octets that went into a case and did not come out: the equation that does not hold.
 #[derive(Debug)]
 pub struct CountMismatch(pub String);
 
 impl CountMismatch {
+    /// Checks the equations of a ledger.
+    pub fn check(ledger: &Ledger) -> Result<(), Self> {
+        match ledger.check().first() {
+            Some(wrong) => Err(Self(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right))),
+            None => Ok(()),
+        }
+    }
+
     /// Adds the case in which it occurred.
     pub fn in_case(self, case: impl Into<String>) -> Error {
         Error::LostCount { case: case.into(), what: self.0 }

@@ -47,9 +47,9 @@ impl Frames {
     /// repeats the same frames at later times.
     pub fn new(specification: &str, packets: usize) -> Result<Self, Error> {
         let specification = format!("{specification},packets=100G");
-        let source = weir_trafficgen::TrafficGenerator::new(&specification)?;
+        let source = TrafficGenerator::new(&specification)?;
         // The first frames show the maximum length.
-        let (mut trial, mut longest) = (weir_trafficgen::TrafficGenerator::new(&specification)?, 0);
+        let (mut trial, mut longest) = (TrafficGenerator::new(&specification)?, 0);
         for _ in 0..64 {
             let burst = trial.burst()?.unwrap_or_default();
             longest = burst.iter().map(|frame| frame.bytes.len()).fold(longest, usize::max);
@@ -124,15 +124,9 @@ impl Frames {
             shift_ns: self.shift_ns,
         }
     }
-
-    /// Returns the frames as a source for a pipeline.
-    pub fn replay(&self) -> Replay<'_> {
-        Replay(self.iter())
-    }
 }
 
-/// Iterator over frames.
-#[derive(Clone)]
+/// Iterator over frames, and a source for a pipeline.
 pub struct FrameIter<'a> {
     descriptors: std::slice::Iter<'a, [u64; 2]>,
     octets: &'a [u8],
@@ -168,12 +162,9 @@ impl<'a> Iterator for FrameIter<'a> {
     }
 }
 
-/// [`FrameIter`] as a source, a burst at a time.
-pub struct Replay<'a>(FrameIter<'a>);
-
-impl Source for Replay<'_> {
+impl Source for FrameIter<'_> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
-        burst.extend(std::iter::from_fn(|| self.0.next()).take(BURST));
+        burst.extend(std::iter::from_fn(|| self.next()).take(BURST));
         Ok(!burst.is_empty())
     }
 
@@ -189,8 +180,7 @@ mod tests {
     #[test]
     fn iteration_returns_the_generated_frames() {
         for specification in ["velan,flows=10,new=1M", "mix,flows=50,snap=96", "mix,flows=50"] {
-            let mut generated =
-                weir_trafficgen::TrafficGenerator::new(&format!("{specification},packets=100G")).unwrap();
+            let mut generated = TrafficGenerator::new(&format!("{specification},packets=100G")).unwrap();
             let mut frames = Frames::continuing(specification, 640).unwrap();
             for _ in 0..3 {
                 let mut iter = frames.iter();

@@ -19,7 +19,6 @@ mod conditions;
 mod error;
 mod frames;
 mod huge_page_array;
-mod index;
 mod live;
 mod load;
 mod measure;
@@ -34,8 +33,6 @@ pub use plots::write_plots;
 pub use report::Report;
 pub use tables::TABLES;
 
-use std::path::PathBuf;
-
 /// Which tables to measure, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -45,8 +42,6 @@ pub struct Options {
     pub rounds: usize,
     /// Use small loads: tests that the benchmark works, and measures nothing.
     pub quick: bool,
-    /// Directory of captures whose flow keys the table `hash` uses too.
-    pub captures: Option<PathBuf>,
     /// Date of the run, for the report.
     pub date: String,
 }
@@ -57,19 +52,12 @@ pub struct Options {
 /// # Errors
 /// No such table, not enough memory, or counters that do not add up.
 pub fn run(options: &Options, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    let all = TABLES.map(|(name, ..)| name.to_owned());
-    let names = if options.tables.is_empty() { &all[..] } else { &options.tables };
-    let find = |name: &String| {
-        let table = TABLES.into_iter().find(|(known, ..)| known == name);
-        table.ok_or_else(|| Error::UnknownTable { name: name.clone(), known: TABLES.map(|(name, ..)| name).to_vec() })
-    };
-    let wanted = names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let chosen = measure::choose(&options.tables, &TABLES.map(|(name, ..)| name), ["table", "tables"])?;
     let conditions = conditions::Conditions::read(&options.date, options.rounds, options.quick);
-    let mut bench =
-        measure::Bench { rounds: options.rounds.max(1), quick: options.quick, captures: options.captures.clone(), say };
+    let mut bench = measure::Bench { rounds: options.rounds.max(1), quick: options.quick, say };
     show(&conditions.to_string());
     let mut tables = Vec::new();
-    for (_, _, measure) in wanted {
+    for (_, _, measure) in chosen.into_iter().map(|index| TABLES[index]) {
         let table = measure(&mut bench)?;
         show(&format!("\n{table}"));
         tables.push(table);

@@ -4,7 +4,6 @@ use crate::conditions;
 use crate::error::{CountMismatch, Error};
 use crate::report::{Figure, Spread, Table};
 use rustix::time::{ClockId, clock_gettime};
-use std::path::PathBuf;
 
 /// Rounds before the measured ones: tables fill, and the kernel maps their memory.
 const WARM_UP_ROUNDS: usize = 1;
@@ -15,8 +14,6 @@ pub struct Bench<'a> {
     pub rounds: usize,
     /// Use small loads.
     pub quick: bool,
-    /// Directory of captures.
-    pub captures: Option<PathBuf>,
     /// Receives progress messages.
     pub say: &'a mut dyn FnMut(&str),
 }
@@ -37,6 +34,18 @@ impl Bench<'_> {
         }
         fits
     }
+}
+
+/// Returns the indices of `names` in `known`, or all of them if no name is given.
+pub fn choose(names: &[String], known: &[&'static str], [kind, kinds]: [&'static str; 2]) -> Result<Vec<usize>, Error> {
+    if names.is_empty() {
+        return Ok((0..known.len()).collect());
+    }
+    let find = |name: &String| {
+        let index = known.iter().position(|known| known == name);
+        index.ok_or_else(|| Error::UnknownName { kind, kinds, name: name.clone(), known: known.to_vec() })
+    };
+    names.iter().map(find).collect()
 }
 
 /// A figure by name.
@@ -68,6 +77,26 @@ pub trait Work<L> {
     /// The equation that does not hold.
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         Ok(vec![])
+    }
+}
+
+/// A case with a load of its own.
+pub struct OwnLoad<L, W> {
+    pub load: L,
+    pub work: W,
+    /// Advances the load to the next round.
+    pub next: fn(&mut L) -> Result<(), Error>,
+}
+
+impl<L, W: Work<L>, Other> Work<Other> for OwnLoad<L, W> {
+    fn run(&mut self, _: &mut Other) -> Result<Run, Error> {
+        let run = self.work.run(&mut self.load)?;
+        (self.next)(&mut self.load)?;
+        Ok(run)
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
+        Box::new(self.work).finish()
     }
 }
 

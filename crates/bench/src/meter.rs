@@ -3,6 +3,8 @@
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::measure::{Fact, Run, Work, timed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use weir_capture::{Frame, Input};
 use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
@@ -32,17 +34,16 @@ impl Fused {
     pub fn new(meter: Config) -> Result<Self, Error> {
         let settings = Settings { meter, ..Settings::default() };
         let failed = |error| no_memory(meter, error);
-        let exporter = Exporter::new(vec![Box::new(Counter::default())], CpuAffinity::default(), BackPressure::Block)
-            .map_err(failed)?;
+        let exporter =
+            Exporter::new(vec![Box::new(CountingSink::default())], CpuAffinity::default(), BackPressure::Block)
+                .map_err(failed)?;
         let pipeline = Pipeline::new(settings, exporter.handle()).map_err(failed)?;
         Ok(Self { pipeline, exporter, given: [0; 2], created: 0 })
     }
 
     /// Checks that all packets and octets are in the ledger.
     fn check(given: [u64; 2], ledger: &Ledger) -> Result<(), CountMismatch> {
-        if let Some(wrong) = ledger.check().first() {
-            return Err(CountMismatch(format!("{}: {} is not {}", wrong.equation, wrong.left, wrong.right)));
-        }
+        CountMismatch::check(ledger)?;
         let received = [ledger.packets.received, ledger.bytes.received];
         if received != given {
             return Err(CountMismatch(format!("packets and octets: {given:?} given, {received:?} received")));
@@ -53,7 +54,7 @@ impl Fused {
 
 impl Work<Frames> for Fused {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut source = Input::File(Box::new(frames.replay()));
+        let mut source = Input::File(Box::new(frames.iter()));
         let (result, seconds) = timed(|| {
             while self.pipeline.process_burst(&mut source)? {}
             Ok::<_, weir_capture::Error>(())
@@ -85,13 +86,27 @@ impl Work<Frames> for Fused {
     }
 }
 
-/// Counts records: a sink that costs nothing.
+/// Sink that counts records and discards them.
 #[derive(Default)]
-struct Counter(SinkCounters);
+pub struct CountingSink {
+    counters: SinkCounters,
+    pub last_write: LastWrite,
+}
 
-impl Sink for Counter {
+/// Time at which a sink last received records.
+#[derive(Clone, Default)]
+pub struct LastWrite(Arc<Mutex<Option<Instant>>>);
+
+impl LastWrite {
+    pub fn get(&self) -> Option<Instant> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for CountingSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
-        flows.iter().for_each(|flow| self.0.exported.add(flow.packets(), flow.frame_bytes()));
+        *self.last_write.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        flows.iter().for_each(|flow| self.counters.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }
 
@@ -100,15 +115,13 @@ impl Sink for Counter {
     }
 
     fn counters(&self) -> &SinkCounters {
-        &self.0
+        &self.counters
     }
 }
 
 /// Decoder and meter, and their balance.
 pub struct Metering {
     meter: Meter,
-    burst: Box<[Packet; BURST]>,
-    filled: usize,
     out: Vec<FlowRecord>,
     /// Frames of all rounds.
     received: u64,
@@ -122,8 +135,6 @@ impl Metering {
     pub fn new(config: Config) -> Result<Self, Error> {
         Ok(Self {
             meter: Meter::try_new(config).map_err(|error| no_memory(config, error))?,
-            burst: Box::new([Packet::default(); BURST]),
-            filled: 0,
             out: Vec::with_capacity(2 * BATCH),
             received: 0,
             given: RecordTotals::default(),
@@ -140,29 +151,37 @@ impl Metering {
 
     /// Decodes and meters.
     fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
+        let (mut burst, mut filled) = ([Packet::default(); BURST], 0);
         for frame in frames {
             self.received += 1;
-            if decode(&frame, &mut self.burst[self.filled]) {
-                self.filled += 1;
-                if self.filled == BURST {
-                    self.flush();
-                }
+            filled += usize::from(decode(&frame, &mut burst[filled]));
+            if filled == BURST {
+                self.process(&burst);
+                filled = 0;
             }
         }
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        let filled = std::mem::take(&mut self.filled);
-        process(&mut self.meter, &self.burst[..filled], &mut self.given, &mut self.ended, &mut self.out);
+        self.process(&burst[..filled]);
     }
 
     /// Meters packets that were decoded before.
-    pub fn packets(&mut self, packets: &[Packet]) {
+    fn packets(&mut self, packets: &[Packet]) {
         self.received += packets.len() as u64;
-        for burst in packets.chunks(BURST) {
-            process(&mut self.meter, burst, &mut self.given, &mut self.ended, &mut self.out);
+        packets.chunks(BURST).for_each(|burst| self.process(burst));
+    }
+
+    #[inline(always)]
+    fn process(&mut self, burst: &[Packet]) {
+        self.given.packets += burst.len() as u64;
+        self.given.bytes += burst.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
+        self.meter.process(burst, &mut self.out);
+        if self.out.len() >= BATCH {
+            self.discard_records();
         }
+    }
+
+    /// Counts the records that have ended, and discards them.
+    fn discard_records(&mut self) {
+        self.out.drain(..).for_each(|flow| self.ended.add(flow.packets(), flow.frame_bytes()));
     }
 
     /// Checks that every packet is in a record, or was dropped and counted.
@@ -193,39 +212,19 @@ impl Metering {
     }
 
     /// Figures of the flow cache; ends all records and checks their totals.
-    pub fn close(mut self) -> Result<Vec<Fact>, CountMismatch> {
+    fn close(mut self) -> Result<Vec<Fact>, CountMismatch> {
         let facts = vec![
             ("longest search", self.meter.longest_chain() as f64),
             ("flow cache MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
         ];
         while self.meter.drain_up_to(BATCH, &mut self.out) {
-            end(&mut self.ended, &mut self.out);
+            self.discard_records();
         }
-        end(&mut self.ended, &mut self.out);
+        self.discard_records();
         self.check()?;
         let left = self.meter.open_records().flows;
         if left == 0 { Ok(facts) } else { Err(CountMismatch(format!("{left} records left after the end"))) }
     }
-}
-
-#[inline(always)]
-fn process(
-    meter: &mut Meter,
-    burst: &[Packet],
-    given: &mut RecordTotals,
-    ended: &mut RecordTotals,
-    out: &mut Vec<FlowRecord>,
-) {
-    given.packets += burst.len() as u64;
-    given.bytes += burst.iter().map(|packet| u64::from(packet.frame_bytes)).sum::<u64>();
-    meter.process(burst, out);
-    if out.len() >= BATCH {
-        end(ended, out);
-    }
-}
-
-fn end(ended: &mut RecordTotals, out: &mut Vec<FlowRecord>) {
-    out.drain(..).for_each(|flow| ended.add(flow.packets(), flow.frame_bytes()));
 }
 
 /// Decodes a frame. Returns false if it has no IP packet.
@@ -248,11 +247,10 @@ impl Work<Frames> for Metering {
 }
 
 /// Packets that were decoded before.
-pub struct Packets(pub Vec<Packet>);
-
-impl Work<Packets> for Metering {
-    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
-        self.round(packets.0.len() as u64, |metering| metering.packets(&packets.0))
+impl<L: AsRef<[Packet]>> Work<L> for Metering {
+    fn run(&mut self, load: &mut L) -> Result<Run, Error> {
+        let packets = load.as_ref();
+        self.round(packets.len() as u64, |metering| metering.packets(packets))
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {

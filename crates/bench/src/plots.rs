@@ -1,46 +1,21 @@
-//! The plots of a report as SVG files: rates over a logarithmic axis or as bars, and curves.
+//! The plots of a report as SVG files: rates over a logarithmic axis, or as bars.
 
-use crate::conditions::Conditions;
-use crate::report::{Figure, NULL, Plot, Report, Table};
-use std::path::{Path, PathBuf};
+use crate::report::{Figure, NULL, Report, Table};
+use std::path::Path;
 use weir_plot::{Axis, Point, Series, bar_chart, line_chart, standalone};
 
-/// Writes the plots of all tables into a directory, which is created if necessary. Returns their paths.
+/// Writes a plot of each table into a directory, which is created if necessary.
 ///
 /// # Errors
 /// The directory or a file cannot be written.
-pub fn write_plots(report: &Report, directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub fn write_plots(report: &Report, directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
-    let mut written = Vec::new();
-    for table in &report.tables {
-        for (name, svg) in plots(table, &report.conditions) {
-            let path = directory.join(format!("{name}.svg"));
-            std::fs::write(&path, standalone(&svg))?;
-            written.push(path);
-        }
+    let conditions = report.conditions.summary();
+    for table in report.tables.iter().filter(|table| !table.figures.is_empty()) {
+        let svg = rates(table, &[&format!("{}; {}", table.load, table.clock), &conditions]);
+        std::fs::write(directory.join(format!("{}.svg", table.name)), standalone(&svg))?;
     }
-    Ok(written)
-}
-
-/// Returns the name and the `<svg>` element of each plot of a table.
-fn plots(table: &Table, conditions: &Conditions) -> Vec<(String, String)> {
-    let conditions = conditions.summary();
-    let mut plots = Vec::new();
-    if !table.figures.is_empty() {
-        plots.push((table.name.to_owned(), rates(table, &[&format!("{}; {}", table.load, table.clock), &conditions])));
-    }
-    for Plot { name, title, axes: [horizontal, vertical], curves } in &table.plots {
-        let point = |&(x, y): &(f64, f64)| Point { x, y, range: [y; 2] };
-        let series: Vec<Series<'_>> = curves
-            .iter()
-            .map(|curve| Series { name: &curve.series, points: curve.points.iter().map(point).collect() })
-            .collect();
-        let points = || curves.iter().flat_map(|curve| &curve.points);
-        let horizontal = Axis::values(horizontal, points().map(|point| point.0).collect(), false);
-        let vertical = Axis::linear(vertical, points().map(|point| point.1).fold(0.0, f64::max));
-        plots.push((name.clone(), line_chart(title, &[&table.load, &conditions], [horizontal, vertical], &series)));
-    }
-    plots
+    Ok(())
 }
 
 /// Draws the rates of a table: lines over a logarithmic axis if its rows are numbers, else bars.

@@ -38,7 +38,6 @@ pub struct Table {
     /// Series that the ratios refer to.
     pub against: Vec<&'static str>,
     pub figures: Vec<Figure>,
-    pub plots: Vec<Plot>,
     pub notes: Vec<String>,
 }
 
@@ -56,23 +55,6 @@ pub struct Figure {
     pub of: BTreeMap<String, Spread>,
     /// Further figures by name.
     pub facts: BTreeMap<String, f64>,
-}
-
-/// A plot of something other than rates.
-#[derive(Clone, Debug, Serialize)]
-pub struct Plot {
-    pub name: String,
-    pub title: String,
-    /// Labels of the axes, with units.
-    pub axes: [String; 2],
-    pub curves: Vec<Curve>,
-}
-
-/// One line of a plot.
-#[derive(Clone, Debug, Serialize)]
-pub struct Curve {
-    pub series: String,
-    pub points: Vec<(f64, f64)>,
 }
 
 /// Median and range of several rounds.
@@ -107,7 +89,6 @@ impl Table {
             logarithmic: true,
             against: vec![ROOFLINE, DECODED],
             figures: Vec::new(),
-            plots: Vec::new(),
             notes: Vec::new(),
         }
     }

@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
 const ALLOWED: [(&str, &[&str]); 16] = [
-    (
-        "bench",
-        &["capture", "export", "flow", "host", "ledger", "packet", "plot", "probe", "tcp-batch", "text", "trafficgen"],
-    ),
+    ("bench", &["capture", "export", "flow", "ledger", "packet", "plot", "probe", "tcp-batch", "text", "trafficgen"]),
     ("capture", &[]),
     ("export", &["flow", "ledger", "packet", "tcp"]),
     ("flow", &["ledger", "packet", "tcp"]),

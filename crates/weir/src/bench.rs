@@ -14,9 +14,6 @@ use tracing::{error, info};
 use weir_bench::{LiveOptions, LiveReport, Options, Report, TABLES};
 use weir_text::units;
 
-/// Captures in a checkout of the repository.
-const CAPTURES: &str = "testdata/captures";
-
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     match &bench.command {
         Some(BenchCommand::Live(arguments)) => live(arguments),
@@ -57,17 +54,8 @@ fn tables(bench: &Bench) -> Result<RunStatus, Error> {
             .and_then(|()| fs::remove_file(&trial))
             .map_err(|error| Error::file(directory, error))?;
     }
-    if let Some(directory) = bench.captures.as_deref().filter(|directory| !directory.is_dir()) {
-        return Err(Error::NoDirectory(directory.display().to_string()));
-    }
-    let captures = Path::new(CAPTURES);
-    let options = Options {
-        tables: bench.tables.clone(),
-        rounds: bench.rounds.into(),
-        quick: bench.quick,
-        captures: bench.captures.clone().or_else(|| captures.is_dir().then(|| captures.to_owned())),
-        date: date(),
-    };
+    let options =
+        Options { tables: bench.tables.clone(), rounds: bench.rounds.into(), quick: bench.quick, date: date() };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut log_line, show);
     let (report, mut status) = measure_and_write(bench.json.as_deref(), measure, Report::json)?;
     let Some(report) = report else { return Ok(status) };

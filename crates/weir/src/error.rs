@@ -48,8 +48,6 @@ pub enum Error {
     // Files, sources and sinks.
     #[error("{path}: {error}{}", advice(error))]
     File { path: String, error: io::Error },
-    #[error("{0}: no such directory")]
-    NoDirectory(String),
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Sources(Vec<SourceError>),
     #[error(transparent)]

@@ -1,15 +1,15 @@
 //! Consumers of a live source: the null consumer, or the probe as `weir probe` runs it.
 
-use crate::error::Error;
+use crate::error::{CountMismatch, Error};
 use crate::live::null_consumer::NullConsumer;
-use crate::live::sink_stats::{MeasuringSink, SinkStats};
 use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
-use std::sync::Arc;
+use crate::meter::{CountingSink, LastWrite};
 use std::time::{Duration, Instant};
 use weir_capture::{Input, LiveSource, PacketFilter};
-use weir_export::ExportOptions;
+use weir_export::{ExportOptions, Sink};
 use weir_flow::Config;
-use weir_probe::{BackPressure, CpuAffinity, Probe, ReceiveQueue, Settings, WorkerGroupSpec};
+use weir_ledger::Ledger;
+use weir_probe::{BackPressure, CpuAffinity, GroupStatus, Probe, ReceiveQueue, Settings, WorkerGroupSpec};
 
 /// Capture filter of [`ConsumerKind::Filter`]; it matches every IP packet.
 pub const FILTER: &str = "ip or ip6";
@@ -53,8 +53,8 @@ impl ConsumerKind {
 pub enum Consumer {
     /// Without the probe.
     Null(NullConsumer),
-    /// The probe, with the statistics of its sink.
-    Probe(Box<Probe>, Arc<SinkStats>),
+    /// The probe, and when its sink last received records, if it only counts them.
+    Probe(Box<Probe>, LastWrite),
 }
 
 impl Consumer {
@@ -76,35 +76,33 @@ impl Consumer {
             meter: Config { idle_timeout_ns: idle_timeout.as_nanos() as u64, ..Config::default() },
             ..Settings::default()
         };
-        let inner = match kind {
-            ConsumerKind::Export => Some(weir_export::open(SINK, &ExportOptions::default())?),
-            _ => None,
+        let counting = CountingSink::default();
+        let last_write = counting.last_write.clone();
+        let sink: Box<dyn Sink + Send> = match kind {
+            ConsumerKind::Export => weir_export::open(SINK, &ExportOptions::default())?,
+            _ => Box::new(counting),
         };
-        let stats = Arc::new(SinkStats::default());
-        let sink = Box::new(MeasuringSink::new(inner, stats.clone()));
         let meters = if kind == ConsumerKind::Split { vec![meter_affinity] } else { vec![] };
         let queue = ReceiveQueue { source: Input::Live(source), affinity: capture_affinity };
         let group = WorkerGroupSpec { name: "queue".into(), queues: vec![queue], meters };
         let exporter_affinity = CpuAffinity { cores: Vec::new(), nice: EXPORTER_NICE };
         let probe = Probe::start(vec![group], settings, vec![sink], exporter_affinity, BackPressure::Drop)
-            .map_err(Error::Thread)?;
-        Ok(Self::Probe(Box::new(probe), stats))
+            .map_err(Error::io("cannot start a thread"))?;
+        Ok(Self::Probe(Box::new(probe), last_write))
     }
 
     /// Returns the counters so far.
     pub fn status(&self) -> Result<ConsumerStatus, Error> {
         match self {
             Self::Null(null) => null.status(),
-            Self::Probe(probe, stats) => {
+            Self::Probe(probe, last_write) => {
                 let start = Instant::now();
                 loop {
                     let (ledger, pipelines) = probe.status();
-                    let pipeline = pipelines.into_iter().next().expect("there is one pipeline");
-                    if let Some(error) = pipeline.errors.first() {
-                        return Err(Error::Consumer(error.to_string()));
-                    }
-                    if !pipeline.timed_out {
-                        return stats.status(&ledger, pipeline.cpu_time_ns);
+                    let exporter_cpu_time_ns = probe.sink_cpu_time_ns().iter().sum();
+                    if !pipelines[0].timed_out || !pipelines[0].errors.is_empty() {
+                        let status = probe_status(&ledger, &pipelines[0])?;
+                        return Ok(ConsumerStatus { exporter_cpu_time_ns, last_record: last_write.get(), ..status });
                     }
                     if start.elapsed() > ANSWER_TIMEOUT {
                         return Err(Error::Consumer("the probe does not answer".into()));
@@ -118,19 +116,29 @@ impl Consumer {
     pub fn finish(self) -> Result<ConsumerStatus, Error> {
         match self {
             Self::Null(null) => null.finish(),
-            Self::Probe(probe, stats) => {
+            Self::Probe(probe, _) => {
                 let end = probe.finish();
                 if let Some(error) = end.sink_errors.first() {
                     return Err(Error::Consumer(error.to_string()));
                 }
-                let pipeline = end.pipelines.into_iter().next().expect("there is one pipeline");
-                match pipeline.errors.into_iter().next() {
-                    Some(error) => Err(Error::Consumer(error.to_string())),
-                    None => stats.status(&end.ledger, pipeline.cpu_time_ns),
-                }
+                probe_status(&end.ledger, &end.pipelines[0])
             }
         }
     }
+}
+
+/// Counters of a probe with one pipeline, whose ledger must balance.
+fn probe_status(ledger: &Ledger, pipeline: &GroupStatus) -> Result<ConsumerStatus, Error> {
+    if let Some(error) = pipeline.errors.first() {
+        return Err(Error::Consumer(error.to_string()));
+    }
+    CountMismatch::check(ledger).map_err(|mismatch| mismatch.in_case("live: the probe"))?;
+    Ok(ConsumerStatus {
+        packets: ledger.packets.clone(),
+        cpu_time_ns: pipeline.cpu_time_ns.clone(),
+        records: ledger.sinks.iter().map(|sink| sink.exported.flows).sum(),
+        ..ConsumerStatus::default()
+    })
 }
 
 /// Compiles [`FILTER`]; fails without libpcap.

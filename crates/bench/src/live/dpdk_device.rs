@@ -19,14 +19,14 @@ pub struct DpdkDevice {
 impl DpdkDevice {
     /// Creates a device that replays the first frames of `traffic`.
     pub fn replaying(traffic: &Traffic) -> Result<Self, Error> {
-        let failed = Error::MemoryFile;
+        let failed = Error::io("dpdk: cannot store the frames in memory");
         let memory = rustix::fs::memfd_create("weir-bench", rustix::fs::MemfdFlags::CLOEXEC);
         let memory = File::from(memory.map_err(|error| failed(error.into()))?);
-        let mut capture = PcapWriter::new(&memory, 1, 65535).map_err(failed)?;
+        let mut capture = PcapWriter::new(&memory, 1, 65535).map_err(&failed)?;
         for bytes in traffic.first(FRAMES) {
             let wire_bytes = bytes.len() as u32;
             let frame = Frame { bytes, time_ns: 0, wire_bytes, link_type: 1, time_clamped: false, interface: 0 };
-            capture.write(&frame).map_err(failed)?;
+            capture.write(&frame).map_err(&failed)?;
         }
         capture.finish().map_err(failed)?;
         Ok(Self { capture: Some(memory), number: 0 })

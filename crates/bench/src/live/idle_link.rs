@@ -23,16 +23,12 @@ const ACK: u8 = 16;
 /// Measures the CPU load of each layout on an idle link, and the delay between the end of a flow and
 /// its record, over `flows` single flows.
 pub fn measure(setup: &mut Setup<'_>, flows: usize, time: Duration) -> Result<Vec<IdleLink>, Error> {
-    let silent = TrafficFeed::Dpdk(DpdkDevice::silent());
-    let feed = if setup.is_veth() { None } else { Some(std::mem::replace(&mut setup.feed, silent)) };
-    let results = [ConsumerKind::Null, ConsumerKind::Fused, ConsumerKind::Split]
-        .into_iter()
-        .map(|kind| measure_consumer(setup, kind, flows, time))
-        .collect();
-    if let Some(feed) = feed {
-        setup.feed = feed;
+    if !setup.is_veth() {
+        // No later measurement needs the device that generates packets.
+        setup.feed = TrafficFeed::Dpdk(DpdkDevice::silent());
     }
-    results
+    let consumers = [ConsumerKind::Null, ConsumerKind::Fused, ConsumerKind::Split];
+    consumers.into_iter().map(|kind| measure_consumer(setup, kind, flows, time)).collect()
 }
 
 fn measure_consumer(
@@ -68,10 +64,10 @@ fn measure_consumer(
         }
     }
     let end = consumer.finish()?;
-    setup.account(sent, 0, before, &end, kind)?;
-    let tried = delays.len();
-    let delay = (!delays.is_empty()).then(|| Spread::of(delays));
-    Ok(IdleLink { consumer: kind.name(), load, delay, flows: tried })
+    setup.account([sent, 0], before, &end, kind)?;
+    let flows = delays.len();
+    let delay = (flows > 0).then(|| Spread::of(delays));
+    Ok(IdleLink { consumer: kind.name(), load, delay, flows })
 }
 
 /// Waits for one more record than `before` and returns its arrival time.

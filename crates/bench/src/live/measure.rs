@@ -99,19 +99,18 @@ pub fn costs(
             trials.push(setup.trial(kind, pinned, rate, time)?);
         }
     }
+    // Empty for a consumer that was not measured.
     let trials_of = |kind: ConsumerKind, pinned: bool| {
-        let at = cases.iter().position(|&case| case == (kind, pinned));
-        at.map(|at| &trials[at][..])
+        let index = cases.iter().position(|&case| case == (kind, pinned));
+        index.map_or(&[][..], |index| &trials[index])
     };
     let cycles = |spread: &Spread| hertz.map(|hertz| spread.median * hertz / 1e9);
     for (kind, pinned) in COMPARED_CONSUMERS {
-        let (Some(mine), Some(null)) = (trials_of(kind, pinned), trials_of(ConsumerKind::Null, pinned)) else {
-            continue;
-        };
-        let ns = Spread::of(mine.iter().map(Trial::cost_ns).collect());
-        let ratios = mine.iter().zip(null).map(|(mine, null)| mine.cost_ns() / null.cost_ns().max(1e-9));
-        let threads = mine[0].thread_ns.len();
-        let thread = |number: usize| Spread::of(mine.iter().map(|trial| trial.thread_ns[number]).collect()).median;
+        let (trials, null) = (trials_of(kind, pinned), trials_of(ConsumerKind::Null, pinned));
+        let ns = Spread::of(trials.iter().map(Trial::cost_ns).collect());
+        let ratios = trials.iter().zip(null).map(|(trial, null)| trial.cost_ns() / null.cost_ns().max(1e-9));
+        let threads = trials[0].thread_ns.len();
+        let thread = |number: usize| Spread::of(trials.iter().map(|trial| trial.thread_ns[number]).collect()).median;
         report.costs.push(Cost {
             consumer: kind.name(),
             pinned,
@@ -119,43 +118,47 @@ pub fn costs(
             ns,
             threads_ns: (0..threads).map(thread).collect(),
             ratio_to_null: (kind != ConsumerKind::Null).then(|| Spread::of(ratios.collect())),
-            lost: mine.iter().map(|trial| trial.lost_packets).sum(),
+            lost: trials.iter().map(|trial| trial.lost_packets).sum(),
         });
     }
-    let mut stage = |stage: &'static str, method: String, ns: Vec<f64>| {
-        let ns = Spread::of(ns);
-        report.stages.push(Stage { stage, method, cycles: cycles(&ns), ns });
-    };
-    let costs = |kind: ConsumerKind| Some(trials_of(kind, true)?.iter().map(Trial::cost_ns).collect::<Vec<f64>>());
+    let costs = |kind: ConsumerKind| trials_of(kind, true).iter().map(Trial::cost_ns).collect::<Vec<_>>();
     let difference = |kind: ConsumerKind, base: ConsumerKind| {
-        let (costs, base) = (costs(kind)?, costs(base)?);
-        Some(costs.iter().zip(base).map(|(cost, base)| cost - base).collect::<Vec<f64>>())
+        costs(kind).iter().zip(costs(base)).map(|(cost, base)| cost - base).collect::<Vec<_>>()
     };
-    if let Some(ns) = costs(ConsumerKind::Null) {
-        stage("source", "null consumer: Source::fill, and waiting for frames".into(), ns);
-    }
-    if let Some(ns) = difference(ConsumerKind::Filter, ConsumerKind::Fused) {
-        stage("filter", format!("fused with filter '{FILTER}' minus fused"), ns);
-    }
-    if let Some(ns) = difference(ConsumerKind::Decode, ConsumerKind::Null) {
-        stage("decode", "null consumer with decoder minus null consumer".into(), ns);
-    }
-    if let Some(ns) = difference(ConsumerKind::Fused, ConsumerKind::Decode) {
-        stage(
+    let export = trials_of(ConsumerKind::Export, true);
+    let per_record: Vec<f64> = export.iter().filter_map(|trial| trial.exporter_ns_per_record).collect();
+    let per_record = if per_record.is_empty() {
+        "no flow record".into()
+    } else {
+        format!("{} ns per record", number(Spread::of(per_record).median))
+    };
+    for (stage, method, ns) in [
+        ("source", "null consumer: Source::fill, and waiting for frames".into(), costs(ConsumerKind::Null)),
+        (
+            "filter",
+            format!("fused with filter '{FILTER}' minus fused"),
+            difference(ConsumerKind::Filter, ConsumerKind::Fused),
+        ),
+        (
+            "decode",
+            "null consumer with decoder minus null consumer".into(),
+            difference(ConsumerKind::Decode, ConsumerKind::Null),
+        ),
+        (
             "meter",
             "fused minus null consumer with decoder: flow cache, ledger, batches to the exporter".into(),
-            ns,
-        );
-    }
-    if let Some(trials) = trials_of(ConsumerKind::Export, true) {
-        let records: Vec<f64> = trials.iter().filter_map(|trial| trial.exporter_ns_per_record).collect();
-        let per_record = if records.is_empty() {
-            "no flow record".into()
-        } else {
-            format!("{} ns per record", number(Spread::of(records).median))
-        };
-        let method = format!("exporter thread, {SINK}: {per_record}");
-        stage("export", method, trials.iter().map(|trial| trial.exporter_ns).collect());
+            difference(ConsumerKind::Fused, ConsumerKind::Decode),
+        ),
+        (
+            "export",
+            format!("exporter thread, {SINK}: {per_record}"),
+            export.iter().map(|trial| trial.exporter_ns).collect(),
+        ),
+    ] {
+        if !ns.is_empty() {
+            let ns = Spread::of(ns);
+            report.stages.push(Stage { stage, method, cycles: cycles(&ns), ns });
+        }
     }
     Ok(())
 }

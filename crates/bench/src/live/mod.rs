@@ -17,23 +17,23 @@ mod dpdk_device;
 mod idle_link;
 mod measure;
 mod null_consumer;
-mod options;
 mod report;
-mod sink_stats;
 mod soak;
 mod status;
 mod traffic;
 mod trial;
 mod veth;
 
-pub use options::LiveOptions;
 pub use report::LiveReport;
 
 use crate::conditions::{self, Conditions};
 use crate::error::Error;
+use crate::measure::choose;
 use cores::CoreAssignment;
 use dpdk_device::DpdkDevice;
 use report::{Balance, Environment, SourceReport};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use traffic::Traffic;
 use trial::{Setup, TrafficFeed};
@@ -45,13 +45,36 @@ pub const LIVE: [&str; 3] = ["af_packet", "af_xdp", "dpdk"];
 /// Load average (runnable processes) above which the report warns that figures are unreliable.
 const BUSY_LOAD: f64 = 0.5;
 
+/// Which live sources to measure, and how.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Names out of [`LIVE`], measured in this order. If empty, every source that opens.
+    pub sources: Vec<String>,
+    /// Number of measured rounds.
+    pub rounds: usize,
+    /// Duration of a trial, s.
+    pub seconds: f64,
+    /// Frames to send: a capture file or `synth:...`.
+    pub frames: Option<String>,
+    /// Duration of the soak run, if there is one.
+    pub soak: Option<Duration>,
+    /// Rate of the soak run as a share of the loss-free rate.
+    pub soak_rate_share: f64,
+    /// Interval of the soak run's status lines.
+    pub interval: Duration,
+    /// Date of the run, for the report.
+    pub date: String,
+    /// Set by the caller to interrupt the run.
+    pub stop: Arc<AtomicBool>,
+}
+
 /// Runs the benchmark. Moves the calling thread into a new network namespace. `say` receives
 /// progress messages; `show` receives the conditions and each finished table as text.
 ///
 /// # Errors
 /// No such source, missing privileges, or packets that no counter accounts for.
 pub fn live(options: &LiveOptions, say: &mut dyn FnMut(&str), show: &mut dyn FnMut(&str)) -> Result<LiveReport, Error> {
-    let schemes = known_sources(&options.sources)?;
+    let schemes = choose(&options.sources, &LIVE, ["live source", "sources"])?.into_iter().map(|index| LIVE[index]);
     let frames = options.frames.as_deref().unwrap_or(traffic::MIX);
     let mut traffic = Traffic::load(frames)?;
     let cores = CoreAssignment::read();
@@ -89,17 +112,6 @@ pub fn live(options: &LiveOptions, say: &mut dyn FnMut(&str), show: &mut dyn FnM
         return Err(Error::NoLiveSource);
     }
     Ok(LiveReport { conditions, environment, sources, balanced: true })
-}
-
-fn known_sources(names: &[String]) -> Result<Vec<&'static str>, Error> {
-    if names.is_empty() {
-        return Ok(LIVE.to_vec());
-    }
-    let find = |name: &String| {
-        let known = LIVE.into_iter().find(|known| known == name);
-        known.ok_or_else(|| Error::UnknownLiveSource { name: name.clone(), known: LIVE.to_vec() })
-    };
-    names.iter().map(find).collect()
 }
 
 fn environment(options: &LiveOptions, traffic: &Traffic, cores: &CoreAssignment, load: Option<f64>) -> Environment {
@@ -143,17 +155,7 @@ fn measure_source(
     say: &mut dyn FnMut(&str),
     show: &mut dyn FnMut(&str),
 ) -> Result<SourceReport, Error> {
-    let mut report = SourceReport {
-        source: setup.scheme,
-        rates: Vec::new(),
-        cost_pps: None,
-        costs: Vec::new(),
-        stages: Vec::new(),
-        idle: Vec::new(),
-        balance: Balance::default(),
-        soak: None,
-        notes: Vec::new(),
-    };
+    let mut report = SourceReport { source: setup.scheme, ..SourceReport::default() };
     let time = Duration::from_secs_f64(options.seconds);
     say(&format!("{}: loss-free rate", setup.scheme));
     report.rates = measure::rates(setup, time)?;
@@ -162,10 +164,10 @@ fn measure_source(
     show(&format!("\n{}\n{}", report.costs_text(), report.stages_text()));
     say(&format!("{}: idle link", setup.scheme));
     report.idle = idle_link::measure(setup, options.rounds, time)?;
-    report.balance = setup.balance.clone();
+    report.balance = setup.balance;
     show(&format!("\n{}{}", report.idle_text(), report.balance_text()));
     if let Some(time) = options.soak {
-        soak::soak(setup, &mut report, options, time, show)?;
+        soak::soak(setup, &mut report, [time, options.interval], options.soak_rate_share, show)?;
     }
     Ok(report)
 }

@@ -1,87 +1,65 @@
 //! Consumer that takes frames from a source and counts them: the least that any consumer must do.
 
 use crate::error::Error;
-use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus, lock};
+use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
 use crate::measure::thread_cpu_time_ns;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, LiveSource, Losses};
 use weir_ledger::{RefusalReason, TrafficCounters};
 use weir_packet::Packet;
 use weir_probe::CpuAffinity;
 
+type Answer = Result<ConsumerStatus, weir_capture::Error>;
+
 /// A null consumer on a thread of its own.
 pub struct NullConsumer {
-    mailbox: Arc<StatusMailbox>,
-    thread: JoinHandle<()>,
-}
-
-/// Shared between the consumer's thread and its owner.
-#[derive(Default)]
-struct StatusMailbox {
-    /// Number of the last status query.
-    query: AtomicU64,
-    stop: AtomicBool,
-    /// Number of the last answered query, and the answer.
-    answer: Mutex<(u64, ConsumerStatus)>,
-    error: Mutex<Option<weir_capture::Error>>,
+    /// Each query is the channel for its answer. The thread stops when no further query can come.
+    queries: Sender<Sender<Answer>>,
+    thread: JoinHandle<Answer>,
 }
 
 impl NullConsumer {
     /// Starts the thread. With `decode` it also decodes each frame.
     pub fn start(source: Box<dyn LiveSource + Send>, affinity: CpuAffinity, decode: bool) -> Result<Self, Error> {
-        let mailbox = Arc::new(StatusMailbox::default());
-        let for_thread = mailbox.clone();
+        let (queries, received) = mpsc::channel();
         let thread = thread::Builder::new().name("null".into()).spawn(move || {
             affinity.apply();
-            consume(source, &for_thread, decode);
+            consume(source, &received, decode)
         });
-        Ok(Self { mailbox, thread: thread.map_err(Error::Thread)? })
+        Ok(Self { queries, thread: thread.map_err(Error::io("cannot start a thread"))? })
     }
 
     /// Queries the thread for its counters.
     pub fn status(&self) -> Result<ConsumerStatus, Error> {
-        let query = self.mailbox.query.fetch_add(1, Ordering::Relaxed) + 1;
-        let start = Instant::now();
-        loop {
-            if self.thread.is_finished() || start.elapsed() > ANSWER_TIMEOUT {
-                return Err(match lock(&self.mailbox.error).take() {
-                    Some(error) => error.into(),
-                    None => Error::Consumer("the null consumer does not answer".into()),
-                });
-            }
-            let answer = lock(&self.mailbox.answer);
-            if answer.0 >= query {
-                return Ok(answer.1.clone());
-            }
-            drop(answer);
-            thread::sleep(Duration::from_millis(1));
+        let (query, answer) = mpsc::channel();
+        // If the thread has ended, no answer comes.
+        let _ = self.queries.send(query);
+        match answer.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Error::Consumer("the null consumer does not answer".into())),
         }
     }
 
     /// Stops the thread and returns its final counters.
     pub fn finish(self) -> Result<ConsumerStatus, Error> {
-        self.mailbox.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        match lock(&self.mailbox.error).take() {
-            Some(error) => Err(error.into()),
-            None => Ok(lock(&self.mailbox.answer).1.clone()),
-        }
+        drop(self.queries);
+        Ok(self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
     }
 }
 
-fn consume(mut source: Box<dyn LiveSource + Send>, mailbox: &StatusMailbox, decode: bool) {
-    let (mut packets, mut answered, mut stopped) = (TrafficCounters::default(), 0, false);
+fn consume(mut source: Box<dyn LiveSource + Send>, queries: &Receiver<Sender<Answer>>, decode: bool) -> Answer {
+    let (mut packets, mut stopped) = (TrafficCounters::default(), false);
     let mut decoded: Box<[Packet; BURST]> = Box::new([Packet::default(); BURST]);
     loop {
         let mut burst = Burst::new();
         let more = match source.fill(&mut burst) {
             Ok(more) => more,
             Err(error) => {
-                *lock(&mailbox.error) = Some(error);
-                return;
+                // The error answers the next query, or is the result.
+                let Ok(query) = queries.recv() else { return Err(error) };
+                let _ = query.send(Err(error));
+                return Ok(ConsumerStatus::default());
             }
         };
         if decode {
@@ -97,22 +75,24 @@ fn consume(mut source: Box<dyn LiveSource + Send>, mailbox: &StatusMailbox, deco
             packets.metered += burst.len() as u64;
         }
         drop(burst);
-        let query = mailbox.query.load(Ordering::Relaxed);
-        if query != answered || !more {
-            answered = query;
-            let Losses { nic, kernel, ring } = source.losses();
-            (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (nic, kernel, ring);
-            packets.received = packets.metered + packets.refused.total() + nic + kernel + ring;
-            let cpu_time_ns = vec![thread_cpu_time_ns()];
-            *lock(&mailbox.answer) =
-                (query, ConsumerStatus { packets: packets.clone(), cpu_time_ns, ..ConsumerStatus::default() });
+        match queries.try_recv() {
+            Ok(query) => drop(query.send(Ok(status(&mut packets, &mut *source)))),
+            Err(TryRecvError::Disconnected) if !stopped => {
+                stopped = true;
+                source.stop();
+            }
+            Err(_) => {}
         }
         if !more {
-            return;
-        }
-        if !stopped && mailbox.stop.load(Ordering::Relaxed) {
-            stopped = true;
-            source.stop();
+            return Ok(status(&mut packets, &mut *source));
         }
     }
+}
+
+fn status(packets: &mut TrafficCounters, source: &mut dyn LiveSource) -> ConsumerStatus {
+    let Losses { nic, kernel, ring } = source.losses();
+    (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (nic, kernel, ring);
+    packets.received = packets.metered + packets.refused.total() + nic + kernel + ring;
+    let cpu_time_ns = vec![thread_cpu_time_ns()];
+    ConsumerStatus { packets: packets.clone(), cpu_time_ns, ..ConsumerStatus::default() }
 }

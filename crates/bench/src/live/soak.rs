@@ -4,10 +4,9 @@
 use crate::conditions::resident_memory_bytes;
 use crate::error::Error;
 use crate::live::consumer::{Consumer, ConsumerKind};
-use crate::live::options::LiveOptions;
 use crate::live::report::{Soak, SourceReport};
 use crate::live::status::ConsumerStatus;
-use crate::live::trial::{Setup, TrafficFeed, wait_for_packets};
+use crate::live::trial::{Setup, wait_for_packets};
 use crate::live::veth::{self, SentFrames};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -21,29 +20,30 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Allowed growth between the first fifth and the end: bytes, or share, whichever is more.
 const ALLOWED_GROWTH: (u64, f64) = (4 << 20, 0.01);
 
-/// Runs the probe, fused and pinned, for `time` at `options.soak_rate_share` of its loss-free rate.
+/// Runs the probe, fused and pinned, for `time` at `rate_share` of its loss-free rate, with a status line every
+/// `interval`.
 pub fn soak(
     setup: &mut Setup<'_>,
     report: &mut SourceReport,
-    options: &LiveOptions,
-    time: Duration,
+    [time, interval]: [Duration; 2],
+    rate_share: f64,
     show: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let TrafficFeed::Veth(_) = &setup.feed else {
+    if !setup.is_veth() {
         let note = "no soak run: the device generates packets at full speed";
         show(&format!("note: {note}\n"));
         report.notes.push(note.into());
         return Ok(());
-    };
+    }
     let fused = report.rates.iter().find(|rate| rate.consumer == ConsumerKind::Fused.name() && rate.pinned);
-    let rate = options.soak_rate_share * fused.map_or(0.0, |rate| rate.pps);
+    let rate = rate_share * fused.map_or(0.0, |rate| rate.pps);
     if rate <= 0.0 {
         return Err(Error::NoLossFreeRate(setup.scheme));
     }
     show(&format!(
         "\n{}: fused and pinned at {:.0} % of its loss-free rate for {:.1} min\n",
         setup.scheme,
-        100.0 * options.soak_rate_share,
+        100.0 * rate_share,
         time.as_secs_f64() / 60.0
     ));
     let consumer =
@@ -51,7 +51,7 @@ pub fn soak(
     let (before, balance) = (setup.lost_on_veth()?, std::mem::take(&mut setup.balance));
     let sent = SentFrames::default();
     let (start, mut last_line, mut fifth) = (Instant::now(), Instant::now(), None);
-    let (interval, stop) = (options.interval, setup.stop);
+    let stop = setup.stop;
     let (elapsed, watched) = setup.send(Some(rate), time, &sent, || {
         while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
             thread::sleep(POLL_INTERVAL.min(interval));
@@ -66,12 +66,12 @@ pub fn soak(
         Ok::<_, Error>(())
     })?;
     watched?;
-    let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
-    let last = wait_for_packets(&consumer, frames - (setup.lost_on_veth()? - before))?;
+    let [accepted, refused] = sent.counts();
+    let last = wait_for_packets(&consumer, accepted - (veth::lost()? - before))?;
     let memory = resident_memory_bytes();
     show(&status_line(elapsed, &sent, veth::lost()? - before, &last));
     let end = consumer.finish()?;
-    setup.account(frames + refused, refused, before, &end, ConsumerKind::Fused)?;
+    setup.account([accepted, refused], before, &end, ConsumerKind::Fused)?;
     let balance = std::mem::replace(&mut setup.balance, balance);
     setup.check_interrupted()?;
     let fifth = fifth.unwrap_or(memory);
@@ -82,7 +82,7 @@ pub fn soak(
     let soak = Soak {
         minutes: elapsed.as_secs_f64() / 60.0,
         requested_pps: rate,
-        pps: (frames + refused) as f64 / elapsed.as_secs_f64().max(1e-9),
+        pps: (accepted + refused) as f64 / elapsed.as_secs_f64().max(1e-9),
         passed: balance.lost() == 0 && memory_constant != Some(false),
         balance,
         memory_bytes: [fifth, memory],
@@ -94,14 +94,14 @@ pub fn soak(
 }
 
 fn status_line(elapsed: Duration, sent: &SentFrames, veth: u64, status: &ConsumerStatus) -> String {
-    let (frames, refused) = (sent.frames.load(Ordering::Relaxed), sent.refused.load(Ordering::Relaxed));
+    let [accepted, refused] = sent.counts();
     let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } =
         &status.packets;
     format!(
         "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {veth} veth, {dropped_nic} NIC, {dropped_kernel} kernel, {dropped_ring} ring, \
          {dropped_table_full} table  {} records  memory {:.1} MiB\n",
         elapsed.as_secs_f64(),
-        frames + refused,
+        accepted + refused,
         status.records,
         resident_memory_bytes() as f64 / f64::from(1 << 20)
     )

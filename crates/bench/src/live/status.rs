@@ -1,6 +1,5 @@
 //! What a consumer reports about itself.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_ledger::TrafficCounters;
 
@@ -28,9 +27,4 @@ impl ConsumerStatus {
         let TrafficCounters { dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } = self.packets;
         dropped_nic + dropped_kernel + dropped_ring + dropped_table_full
     }
-}
-
-/// Locks a mutex whose content is valid at any moment, even after a panic of its holder.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::path::Path;
 use weir_capture::{BURST, Source};
 
-/// Default frames: description 600 conversations, most of them from SYN to FIN.
+/// Default frames: about 600 conversations, most of them from SYN to FIN.
 pub const MIX: &str = "synth:mix,flows=200,packets=32k";
 /// Largest frame the veth pair carries, bytes without FCS.
 const MAX_FRAME_BYTES: usize = 1514;

@@ -101,22 +101,16 @@ impl Setup<'_> {
         let sent = SentFrames::default();
         self.send(rate, time.mul_f64(WARM_UP_SHARE), &sent, || ())?;
         let first = consumer.status()?;
-        let warm = offered(&sent);
+        let warm_up: u64 = sent.counts().iter().sum();
         let start = Instant::now();
-        let more = SentFrames::default();
-        let (took, ()) = self.send(rate, time, &more, || ())?;
-        let all = offered(&sent) + offered(&more);
+        let (took, ()) = self.send(rate, time, &sent, || ())?;
+        let [accepted, refused] = sent.counts();
         let (last, elapsed) = match &self.feed {
-            TrafficFeed::Veth(_) => {
-                let frames = sent.frames.load(Ordering::Relaxed) + more.frames.load(Ordering::Relaxed);
-                let arrived = frames - (veth::lost()? - before);
-                (wait_for_packets(&consumer, arrived)?, took)
-            }
+            TrafficFeed::Veth(_) => (wait_for_packets(&consumer, accepted - (veth::lost()? - before))?, took),
             TrafficFeed::Dpdk(_) => (consumer.status()?, start.elapsed()),
         };
         let end = consumer.finish()?;
-        let refused = sent.refused.load(Ordering::Relaxed) + more.refused.load(Ordering::Relaxed);
-        let lost = self.account(all, refused, before, &end, kind)?;
+        let lost = self.account([accepted, refused], before, &end, kind)?;
         let packets = (last.packets.received - last.lost()).saturating_sub(first.packets.received - first.lost());
         let per = |ns: u64, of: u64| ns as f64 / (of as f64).max(1.0);
         let busy = last.cpu_time_ns.iter().zip(&first.cpu_time_ns).map(|(last, first)| last.saturating_sub(*first));
@@ -125,9 +119,9 @@ impl Setup<'_> {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let received_pps = packets as f64 / seconds;
         Ok(Trial {
-            offered_pps: if self.is_veth() { (all - warm) as f64 / seconds } else { received_pps },
+            offered_pps: if self.is_veth() { (accepted + refused - warm_up) as f64 / seconds } else { received_pps },
             received_pps,
-            offered_packets: if self.is_veth() { all } else { end.packets.received },
+            offered_packets: if self.is_veth() { accepted + refused } else { end.packets.received },
             lost_packets: lost,
             thread_ns: busy.map(|ns| per(ns, packets)).collect(),
             exporter_ns: per(exporter_ns, packets),
@@ -166,25 +160,22 @@ impl Setup<'_> {
         }
     }
 
-    /// Adds a run to this source's balance and returns the packets it lost. `offered`: frames offered,
-    /// of which the kernel `refused` some; `before`: frames lost on the veth pair before the run;
-    /// `end`: the consumer's final counters.
+    /// Adds a run to this source's balance and returns the packets it lost. `before`: frames lost on
+    /// the veth pair before the run; `end`: the consumer's final counters.
     ///
     /// # Errors
     /// [`Error::LostCount`] if the counters do not add up.
     pub fn account(
         &mut self,
-        offered: u64,
-        refused: u64,
+        [accepted, refused]: [u64; 2],
         before: u64,
         end: &ConsumerStatus,
         kind: ConsumerKind,
     ) -> Result<u64, Error> {
         let packets = &end.packets;
-        let offered = if self.is_veth() { offered } else { packets.received };
         let run = Balance {
             runs: 1,
-            sent: offered,
+            sent: if self.is_veth() { accepted + refused } else { packets.received },
             metered: packets.metered,
             undecoded: packets.refused.total(),
             filtered: packets.filtered,
@@ -202,10 +193,6 @@ impl Setup<'_> {
         self.balance.add(&run);
         Ok(run.lost())
     }
-}
-
-fn offered(sent: &SentFrames) -> u64 {
-    sent.frames.load(Ordering::Relaxed) + sent.refused.load(Ordering::Relaxed)
 }
 
 /// Waits until a consumer has counted `packets`, at most [`ARRIVAL_TIMEOUT`].

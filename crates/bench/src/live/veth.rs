@@ -18,6 +18,8 @@ use weir_trafficgen::Sender;
 const SENDING_END: &str = "left";
 pub const RECEIVING_END: &str = "right";
 
+/// What failed, in errors.
+const SEND: &str = "cannot send";
 /// Time within which the interfaces must come up.
 const LINK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lag behind the requested rate beyond which the sender drops its arrears.
@@ -34,10 +36,15 @@ pub struct VethPair {
 /// Counters of the sender.
 #[derive(Default)]
 pub struct SentFrames {
-    /// Frames accepted by the kernel.
-    pub frames: AtomicU64,
-    /// Frames refused by the kernel.
-    pub refused: AtomicU64,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl SentFrames {
+    /// Frames accepted and refused by the kernel.
+    pub fn counts(&self) -> [u64; 2] {
+        [&self.accepted, &self.refused].map(|counter| counter.load(Ordering::Relaxed))
+    }
 }
 
 impl VethPair {
@@ -67,7 +74,7 @@ impl VethPair {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::Send)?, affinity })
+        Ok(Self { sender: Sender::open(SENDING_END, true).map_err(Error::io(SEND))?, affinity })
     }
 
     /// Sends for `time`, or until `stop` is set, at `rate` frames per second or at full speed, from a
@@ -89,16 +96,15 @@ impl VethPair {
             });
             let done = meanwhile();
             let took = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            Ok((took.map_err(Error::Send)?, done))
+            Ok((took.map_err(Error::io(SEND))?, done))
         })
     }
 
     /// Sends a single frame.
     pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
-        match self.sender.send(&[frame]) {
-            Ok(1) => Ok(()),
-            Ok(_) => Err(Error::Send(io::Error::other("the kernel refused a frame"))),
-            Err(error) => Err(Error::Send(error)),
+        match self.sender.send(&[frame]).map_err(Error::io(SEND))? {
+            1 => Ok(()),
+            _ => Err(Error::io(SEND)(io::Error::other("the kernel refused a frame"))),
         }
     }
 }
@@ -111,7 +117,7 @@ fn send(
     sent: &SentFrames,
     stop: &AtomicBool,
 ) -> io::Result<Duration> {
-    let (start, mut accepted, mut refused, mut dropped_arrears) = (Instant::now(), 0_u64, 0, 0.0);
+    let (start, mut offered, mut dropped_arrears) = (Instant::now(), 0_u64, 0.0);
     // At high rates one system call per frame would be too slow.
     let batch = rate.map_or(BURST as f64, |rate| (rate / 5e3).clamp(1.0, 32.0));
     loop {
@@ -122,7 +128,7 @@ fn send(
         let due = match rate {
             None => BURST as f64,
             Some(rate) => {
-                let due = rate * elapsed.as_secs_f64() - dropped_arrears - (accepted + refused) as f64;
+                let due = rate * elapsed.as_secs_f64() - dropped_arrears - offered as f64;
                 let limit = (rate * MAX_LAG.as_secs_f64()).max(2.0 * batch);
                 dropped_arrears += (due - limit).max(0.0);
                 if due < batch {
@@ -140,34 +146,30 @@ fn send(
         };
         let mut burst = [&[][..]; BURST];
         let count = traffic.burst(due as usize, &mut burst);
+        offered += count as u64;
         let mut frames = &burst[..count];
         while !frames.is_empty() {
-            let accepted_now = match sender.send(frames) {
-                Ok(accepted_now) => accepted_now,
-                Err(error) if Sender::is_full(&error) => {
-                    refused += 1;
-                    frames = &frames[1..];
-                    continue;
-                }
+            let (counter, frames_done) = match sender.send(frames) {
+                Ok(accepted) => (&sent.accepted, accepted),
+                Err(error) if Sender::is_full(&error) => (&sent.refused, 1),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            accepted += accepted_now as u64;
-            frames = &frames[accepted_now..];
+            counter.fetch_add(frames_done as u64, Ordering::Relaxed);
+            frames = &frames[frames_done..];
         }
-        sent.frames.store(accepted, Ordering::Relaxed);
-        sent.refused.store(refused, Ordering::Relaxed);
     }
 }
 
 /// Returns the frames that were sent into this thread's pair since its creation and did not arrive,
 /// because the receiving end had no buffer.
 pub fn lost() -> Result<u64, Error> {
-    let text = read_to_string("/proc/thread-self/net/dev").map_err(Error::InterfaceCounters)?;
+    const FILE: &str = "/proc/thread-self/net/dev";
+    let text = read_to_string(FILE).map_err(Error::io(FILE))?;
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(SENDING_END)?.strip_prefix(':'));
     // Columns: 8 of received traffic, then bytes, packets, errors, drops of sent traffic.
     let drops = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
-    drops.ok_or_else(|| Error::InterfaceCounters(io::ErrorKind::NotFound.into()))
+    drops.ok_or_else(|| Error::io(FILE)(io::ErrorKind::NotFound.into()))
 }
 
 /// Runs `ip` in this thread's network namespace and returns its output.

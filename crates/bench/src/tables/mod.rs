@@ -1,7 +1,6 @@
 //! The tables of `weir bench`: which cases are compared on which load.
 
-mod flow_index;
-pub mod hashes;
+mod flood;
 mod rates;
 mod tcp;
 
@@ -11,13 +10,11 @@ use crate::report::Table;
 
 type Measure = fn(&mut Bench<'_>) -> Result<Table, Error>;
 
-/// Every table: its name, its question, and the function that measures it.
-pub const TABLES: [(&str, &str, Measure); 7] = [
+/// Every table: its name, what it measures, and the function that measures it.
+pub const TABLES: [(&str, &str, Measure); 5] = [
     ("table1", "CESNET's Table I: packet sizes and flow counts", rates::table1),
     ("flows", "concurrent flows, and new ones per second", rates::flows),
     ("mix", "internet mix, in Gbit/s per core", rates::mix),
     ("tcp", "cost of TCP analysis: traffic with and without losses, batches", tcp::table),
-    ("table", "the flow index beside other hash tables, collisions", flow_index::table),
-    ("hash", "the keyed hash beside the RSS hash of NICs", hashes::hash),
-    ("flood", "every packet a new flow; a full flow cache; colliding keys", hashes::flood),
+    ("flood", "every packet a new flow; a full flow cache; colliding keys", flood::table),
 ];

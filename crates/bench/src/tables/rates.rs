@@ -4,7 +4,7 @@ use crate::ceiling::{Decoded, Null, Roofline};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{RATE, VELAN, config, required_bytes, velan};
-use crate::measure::{Bench, Fact, Group, Run, Work};
+use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work};
 use crate::meter::{Fused, Preparsed};
 use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
@@ -30,57 +30,40 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
         let mut whole = Frames::new(&preset.specification(), packets)?;
         let trimmed = Frames::new(&format!("{},snap=60", preset.specification()), packets)?;
         let config = config(flows);
-        let ports = preset.packets_per_second as f64 / 1e6;
+        // The number of CESNET's 10 Gbit/s ports that a core would serve.
+        let ports = |_: &Frames, run: &mut Run| {
+            let pps = run.packets as f64 / run.seconds;
+            run.facts = vec![("10G ports", pps / preset.packets_per_second as f64)];
+        };
         let group = Group::new(format!("{size} x {flows}"), 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
             .case(DECODED, Decoded::new(flows)?)
-            .case("weir, whole", Ports(Fused::new(config)?, ports))
-            .case("weir, trimmed", Ports(Elsewhere { frames: trimmed, work: Fused::new(config)? }, ports))
-            .case("weir, parsed", Ports(Preparsed::new(config)?, ports));
+            .case("weir, whole", WithFacts(Fused::new(config)?, ports))
+            .case("weir, trimmed", WithFacts(own_frames(trimmed, Fused::new(config)?), ports))
+            .case("weir, parsed", WithFacts(Preparsed::new(config)?, ports));
         group.measure(bench, &mut table, &mut whole, Frames::next_round)?;
     }
     Ok(table)
 }
 
-/// Adds the number of CESNET's 10 Gbit/s ports that a core would serve; the second field is the
-/// rate of a port, Mpps.
-struct Ports<W>(W, f64);
+/// A case with facts that a function adds to each run.
+struct WithFacts<W, F>(W, F);
 
-impl<W: Work<Frames>> Work<Frames> for Ports<W> {
+impl<W: Work<Frames>, F: Fn(&Frames, &mut Run)> Work<Frames> for WithFacts<W, F> {
     fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
         let mut run = self.0.run(frames)?;
-        run.facts = vec![("10G ports", run.packets as f64 / run.seconds / 1e6 / self.1)];
+        self.1(frames, &mut run);
         Ok(run)
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        Box::new(self.0).finish().map(|_| vec![])
+        Box::new(self.0).finish()
     }
 }
 
-/// A case with frames of its own.
-struct Elsewhere<W> {
-    frames: Frames,
-    work: W,
-}
-
-impl<W: Work<Frames>> Elsewhere<W> {
-    fn run_on(&mut self) -> Result<Run, Error> {
-        let run = self.work.run(&mut self.frames)?;
-        self.frames.next_round()?;
-        Ok(run)
-    }
-}
-
-impl<W: Work<Frames>> Work<Frames> for Elsewhere<W> {
-    fn run(&mut self, _: &mut Frames) -> Result<Run, Error> {
-        self.run_on()
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        Box::new(self.work).finish()
-    }
+fn own_frames<W>(load: Frames, work: W) -> OwnLoad<Frames, W> {
+    OwnLoad { load, work, next: Frames::next_round }
 }
 
 /// From 128 to 16 million concurrent flows, with none, 100 k and 1 M new flows per second of
@@ -126,14 +109,14 @@ pub fn flows(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
             .case(DECODED, Decoded::new(flows)?)
-            .case(ANCHOR, Elsewhere { frames: anchor, work: Fused::new(config(anchor_flows))? })
+            .case(ANCHOR, own_frames(anchor, Fused::new(config(anchor_flows))?))
             .case(PIPELINE, Fused::new(config(flows))?);
         for (new, series, config) in churned {
             (bench.say)(&format!("flows: {flows} flows, {series}: until as many expire as begin"));
             let frames = Frames::continuing(&format!("{},new={new}", velan(flows)), churned_packets)?;
-            let mut case = Elsewhere { frames, work: Fused::new(config)? };
-            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.frames.span_ns()) as usize + 1, 1) {
-                case.run_on()?;
+            let mut case = own_frames(frames, Fused::new(config)?);
+            for _ in 0..bench.size(((config.idle_timeout_ns + 500_000_000) / case.load.span_ns()) as usize + 1, 1) {
+                case.run(&mut ())?;
             }
             group = group.case(series, case);
         }
@@ -166,28 +149,16 @@ pub fn mix(bench: &mut Bench<'_>) -> Result<Table, Error> {
             fused.run(&mut frames)?;
             frames.next_round()?;
         }
+        let rate = |frames: &Frames, run: &mut Run| {
+            run.facts.push(("Gbit/s", frames.wire_bytes as f64 * 8e-9 / run.seconds));
+            run.facts.push(("octets/frame", frames.wire_bytes as f64 / frames.packets as f64));
+        };
         let group = Group::new(row, 0.0)
-            .case(NULL, Rate(Null))
-            .case(ROOFLINE, Rate(Roofline::new(flows)?))
-            .case(DECODED, Rate(Decoded::new(flows)?))
-            .case(PIPELINE, Rate(fused));
+            .case(NULL, WithFacts(Null, rate))
+            .case(ROOFLINE, WithFacts(Roofline::new(flows)?, rate))
+            .case(DECODED, WithFacts(Decoded::new(flows)?, rate))
+            .case(PIPELINE, WithFacts(fused, rate));
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     Ok(table)
-}
-
-/// Adds the rate in Gbit/s and the mean frame size.
-struct Rate<W>(W);
-
-impl<W: Work<Frames>> Work<Frames> for Rate<W> {
-    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        let mut run = self.0.run(frames)?;
-        run.facts.push(("Gbit/s", frames.wire_bytes as f64 * 8e-9 / run.seconds));
-        run.facts.push(("octets/frame", frames.wire_bytes as f64 / frames.packets as f64));
-        Ok(run)
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        Box::new(self.0).finish()
-    }
 }

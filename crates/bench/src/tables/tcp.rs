@@ -4,8 +4,8 @@ use crate::ceiling::{Decoded, Null};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
 use crate::load::{RATE, config};
-use crate::measure::{Bench, Fact, Group, Run, Work, timed};
-use crate::meter::{Metering, Packets};
+use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work, timed};
+use crate::meter::Metering;
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::Config;
 use weir_packet::{Flags, Packet, ipv4_mapped};
@@ -75,15 +75,14 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
         return Ok(());
     }
     let config = Config { idle_timeout_ns: u64::MAX / 4, active_timeout_ns: u64::MAX / 4, ..config(flows) };
-    let stream = |kind| Segments::new(flows, packets, kind);
-    let with = |kind| Ok::<_, Error>(Stream { segments: stream(kind), work: Metering::new(config)? });
+    let with = |kind| Ok::<_, Error>(Segments::new(flows, packets, kind).case(Metering::new(config)?));
     let group = Group::new(row, 0.0)
-        .case(WITHOUT, Stream { segments: stream(Kind::Clean), work: Metering::without_tcp_analysis(config)? })
+        .case(WITHOUT, Segments::new(flows, packets, Kind::Clean).case(Metering::without_tcp_analysis(config)?))
         .case("in order", with(Kind::Clean)?)
         .case("1 % lost", with(Kind::Lost)?)
         .case("each overlaps the last", with(Kind::Overlapping)?)
         .case("each opens a hole", with(Kind::Holes)?)
-        .case("batch engine on the CPU, 1 % lost", Stream { segments: stream(Kind::Lost), work: Batches::new() });
+        .case("batch engine on the CPU, 1 % lost", Segments::new(flows, packets, Kind::Lost).case(Batches::new()));
     group.measure(bench, table, &mut (), |()| Ok(()))
 }
 
@@ -106,20 +105,31 @@ struct Segments {
     kind: Kind,
     /// Per connection: the next sequence number, one to retransmit, and the last acknowledgment.
     next: Vec<(u32, Option<u32>, u32)>,
-    packets: Packets,
+    packets: Vec<Packet>,
     random: u64,
     time_ns: u64,
 }
 
 impl Segments {
     fn new(flows: usize, packets: usize, kind: Kind) -> Self {
-        let packets = Packets(vec![Packet::default(); packets]);
-        Self { kind, next: vec![(1, None, 1); flows], packets, random: 0x1234_5678_9abc_def1, time_ns: 0 }
+        let packets = vec![Packet::default(); packets];
+        let next = vec![(1, None, 1); flows];
+        let mut segments = Self { kind, next, packets, random: 0x1234_5678_9abc_def1, time_ns: 0 };
+        segments.refill();
+        segments
+    }
+
+    fn case<W>(self, work: W) -> OwnLoad<Self, W> {
+        let next = |segments: &mut Self| {
+            segments.refill();
+            Ok(())
+        };
+        OwnLoad { load: self, work, next }
     }
 
     /// Generates the segments of the next round.
     fn refill(&mut self) {
-        for packet in &mut self.packets.0 {
+        for packet in &mut self.packets {
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
@@ -176,20 +186,9 @@ impl Segments {
     }
 }
 
-/// A case with segments of its own.
-struct Stream<W> {
-    segments: Segments,
-    work: W,
-}
-
-impl<W: Work<Packets>> Work<()> for Stream<W> {
-    fn run(&mut self, (): &mut ()) -> Result<Run, Error> {
-        self.segments.refill();
-        self.work.run(&mut self.segments.packets)
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        Box::new(self.work).finish()
+impl AsRef<[Packet]> for Segments {
+    fn as_ref(&self) -> &[Packet] {
+        &self.packets
     }
 }
 
@@ -206,18 +205,18 @@ impl Batches {
     }
 }
 
-impl Work<Packets> for Batches {
-    fn run(&mut self, packets: &mut Packets) -> Result<Run, Error> {
-        let mut done = Vec::new();
-        let ((), seconds) = timed(|| self.engine.enter(&packets.0, &mut done));
-        self.given += packets.0.len() as u64;
-        Ok(Run::new(packets.0.len() as u64, seconds))
+impl<L: AsRef<[Packet]>> Work<L> for Batches {
+    fn run(&mut self, load: &mut L) -> Result<Run, Error> {
+        let (packets, mut done) = (load.as_ref(), Vec::new());
+        let ((), seconds) = timed(|| self.engine.enter(packets, &mut done));
+        self.given += packets.len() as u64;
+        Ok(Run::new(packets.len() as u64, seconds))
     }
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         let mut done = Vec::new();
         self.engine.finish(&mut done);
-        let found: u64 = done.iter().flat_map(|done| &done.reports).map(|kept| kept.report().segments()).sum();
+        let found: u64 = done.iter().flat_map(|done| &done.reports).map(|report| report.report().segments()).sum();
         if found == self.given {
             Ok(vec![])
         } else {

@@ -32,10 +32,6 @@ pub struct Bench {
     #[arg(long, value_name = "DIRECTORY")]
     pub svg: Option<PathBuf>,
 
-    /// Directory of captures whose flow keys the table 'hash' also uses [default: testdata/captures if it exists]
-    #[arg(long, value_name = "DIRECTORY")]
-    pub captures: Option<PathBuf>,
-
     /// List the tables and exit
     #[arg(long)]
     pub list: bool,
