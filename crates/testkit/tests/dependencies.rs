@@ -18,7 +18,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("tcp", &["packet"]),
     ("tcp-batch", &["packet", "tcp"]),
     ("tcp-report", &["capture", "export", "flow", "ledger", "packet", "plot", "tcp", "tcp-batch", "text"]),
-    ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp", "tcp-batch", "trafficgen"]),
+    ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp", "trafficgen"]),
     ("text", &[]),
     ("trafficgen", &["capture"]),
     (

@@ -1,10 +1,13 @@
-//! The TCP rules of `docs/tcp.md` as a slow and plain program: the fast implementations are tested
-//! against it. Read it beside that page. It shares no code with them.
+//! The TCP rules of `docs/tcp.md` as a slow and plain program, written from that page alone: the
+//! fast implementations are tested against it. Read it beside that page. It shares no code with
+//! them, and keeps what was seen instead of what is missing.
 //!
 //! In: packets of one connection in the order of the capture, with their side. Out: the class of
-//! each, and a report per side and record.
+//! each, a report per side and record, and the rules that the packets reached, so that a test can
+//! check its coverage.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::iter::once;
 use std::ops::Range;
 use weir_packet::{Flags, Network, Packet};
 use weir_tcp::{Degradation, SegmentClass, TcpReport};
@@ -25,58 +28,58 @@ const DEFAULT_REORDERING_NS: u64 = 3_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct TcpReference {
     sides: [Side; 2],
+    reached: BTreeSet<&'static str>,
 }
 
 /// What one side sent.
 #[derive(Clone, Debug, Default)]
 struct Side {
     /// From the first SYN, payload or FIN on.
-    seen: Option<Seen>,
-    /// Position of the SYN, if there was one.
-    syn: Option<u64>,
-    /// Position of the first FIN.
-    fin: Option<u64>,
+    stream: Option<Stream>,
+    syn: Option<Packet>,
+    /// Time of the last retransmission of that SYN.
+    last_syn_ns: u64,
+    /// Position and time of the first FIN.
+    fin: Option<(u64, u64)>,
     /// There was another SYN or FIN, at another position.
     several: bool,
     /// It sent FIN or RST.
     ended: bool,
-    /// Its SYN acknowledged one of the other side.
-    syn_has_ack: bool,
-    /// Time of the SYN, and of its last retransmission.
-    syn_ns: u64,
-    last_syn_ns: u64,
-    fin_ns: u64,
     /// Greatest acknowledgment number it sent.
     acknowledged: Option<u32>,
     /// Window of the last segment without payload.
-    window: u16,
+    last_window: Option<u16>,
     /// The last window it announced was 0.
     zero_window: bool,
     /// Sequence number of the last segment with payload or FIN, if that was out of window.
-    stray: Option<u32>,
-    /// Remembered segments, the latest first.
-    history: VecDeque<Packet>,
+    out_of_window: Option<u32>,
+    /// Remembered segments, the latest first, and the one before them.
+    remembered: VecDeque<Packet>,
     /// A duplicate was found: the history is deep.
     has_duplicates: bool,
     report: TcpReport,
 }
 
-/// The positions of a stream that were seen: `lowest..next` without the holes. A position is a
-/// sequence number continued to 64 bits. A FIN takes a position, as an octet does.
+/// The positions of a side. A position is a sequence number continued to 64 bits. A FIN takes a
+/// position, as an octet does.
 #[derive(Clone, Debug)]
-struct Seen {
+struct Stream {
     lowest: u64,
     next: u64,
-    since_ns: u64,
-    /// In the order of their positions.
-    holes: Vec<Hole>,
+    started_ns: u64,
+    /// Ranges that were seen or given up, in the order of their positions. They do not touch.
+    seen: Vec<Range<u64>>,
+    /// The holes as they opened, and when. They may have been filled since.
+    gaps: Vec<(Range<u64>, u64)>,
+    /// End of the highest hole that was given up.
+    given_up_end: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Hole {
-    start: u64,
-    end: u64,
-    since_ns: u64,
+/// One side while it sends a packet.
+struct Sender<'a> {
+    own: &'a mut Side,
+    peer: &'a Side,
+    reached: &'a mut BTreeSet<&'static str>,
 }
 
 impl TcpReference {
@@ -84,8 +87,9 @@ impl TcpReference {
     pub fn enter(&mut self, side: usize, packet: &Packet) -> SegmentClass {
         let [low, high] = &mut self.sides;
         let (own, peer) = if side == 0 { (low, &*high) } else { (high, &*low) };
-        let class = own.classify(peer, packet);
-        let count = &mut own.report.classes[class as usize];
+        let mut sender = Sender { own, peer, reached: &mut self.reached };
+        let class = sender.classify(packet);
+        let count = &mut sender.own.report.classes[class as usize];
         count.segments += 1;
         if class != SegmentClass::Unread {
             count.bytes += u64::from(packet.payload_bytes);
@@ -95,14 +99,14 @@ impl TcpReference {
 
     /// Report of one side and this record.
     pub fn report(&self, side: usize) -> TcpReport {
-        let side = &self.sides[side];
-        let mut report = side.report;
-        if let Some(seen) = &side.seen {
-            report.missing_bytes += seen.missing();
-        }
-        if let (Some(syn), Some(fin), false) = (side.syn, side.fin, side.several) {
-            report.size_by_sequence_bytes = fin.checked_sub(syn + 1);
-            report.duration_by_sequence_ns = side.fin_ns.checked_sub(side.syn_ns);
+        let Side { report, stream, syn, fin, several, .. } = &self.sides[side];
+        let mut report = *report;
+        let Some(stream) = stream else { return report };
+        report.missing_bytes += stream.missing();
+        // With a SYN, the lowest position is the one after it.
+        if let (Some(syn), &Some((fin, fin_ns)), false) = (syn, fin, several) {
+            report.size_by_sequence_bytes = fin.checked_sub(stream.lowest);
+            report.duration_by_sequence_ns = fin_ns.checked_sub(syn.time_ns);
         }
         report
     }
@@ -115,326 +119,532 @@ impl TcpReference {
                 TcpReport { syn_window, maximum_segment_size, window_scale, handshake_rtt_ns, ..TcpReport::default() };
         }
     }
+
+    /// The rules that packets reached, by name.
+    pub fn reached(&self) -> &BTreeSet<&'static str> {
+        &self.reached
+    }
 }
 
-impl Side {
-    fn classify(&mut self, peer: &Side, packet: &Packet) -> SegmentClass {
+impl Sender<'_> {
+    fn reach(&mut self, rule: &'static str) {
+        self.reached.insert(rule);
+    }
+
+    fn reach_if(&mut self, applies: bool, rule: &'static str) {
+        if applies {
+            self.reach(rule);
+        }
+    }
+
+    fn degrade(&mut self, bit: u8) {
+        self.own.report.degradation.0 |= bit;
+    }
+
+    fn stream(&mut self) -> &mut Stream {
+        self.own.stream.as_mut().expect("the positions have started")
+    }
+
+    fn classify(&mut self, packet: &Packet) -> SegmentClass {
         if !packet.flags.has(Flags::TCP) {
             self.degrade(Degradation::UNREAD);
             return SegmentClass::Unread;
         }
-        if packet.flags.has(Flags::FRAGMENT_FIRST) {
+        let is_first_fragment = packet.flags.has(Flags::FRAGMENT_FIRST);
+        if is_first_fragment {
             // The payload of the later fragments is missing.
             self.degrade(Degradation::UNREAD);
+            self.reach("first fragment");
         }
-        if let Some(age) = self.history.iter().position(|earlier| is_duplicate(earlier, packet)) {
-            if age >= if self.has_duplicates { DEEP_HISTORY / 2 } else { HISTORY - 1 } {
-                self.degrade(Degradation::DUPLICATES);
-            }
-            self.has_duplicates = true;
-            let same_ttl = self.history[age].ttl == packet.ttl;
-            return if same_ttl { SegmentClass::Duplicate } else { SegmentClass::RoutedDuplicate };
+        if let Some(class) = self.duplicate(packet) {
+            self.reach_if(is_first_fragment, "duplicate of a first fragment");
+            return class;
         }
         let has = |bit| packet.control & bit != 0;
         let class = if has(Packet::RST) {
-            self.ended = true;
+            self.own.ended = true;
             SegmentClass::Reset
         } else if has(Packet::SYN) {
-            self.synchronize(peer, packet)
+            self.synchronize(packet)
         } else {
-            self.receive(peer, packet)
+            self.receive(packet)
         };
         if class == SegmentClass::OutOfWindow {
             return class;
         }
         if class != SegmentClass::Reset {
-            self.zero_window = packet.window == 0;
-            self.report.zero_windows += u64::from(self.zero_window);
+            self.own.zero_window = packet.window == 0;
+            self.own.report.zero_windows += u64::from(self.own.zero_window);
+            let is_acknowledgment = class == SegmentClass::Acknowledgment;
+            self.reach_if(packet.window == 0 && is_acknowledgment, "zero window of an acknowledgment only");
+            self.reach_if(packet.window == 0 && !is_acknowledgment, "zero window");
             if has(Packet::ACK) {
-                self.acknowledge(peer, packet);
+                self.acknowledge(packet);
             }
         }
-        self.history.push_front(*packet);
-        self.history.truncate(if self.has_duplicates { DEEP_HISTORY } else { HISTORY });
+        let places = self.own.places();
+        self.own.remembered.push_front(*packet);
+        self.own.remembered.truncate(places + 1);
         class
     }
 
-    fn degrade(&mut self, bit: u8) {
-        self.report.degradation.0 |= bit;
+    /// The class of a duplicate; `None` if no remembered segment is its original.
+    fn duplicate(&mut self, packet: &Packet) -> Option<SegmentClass> {
+        let fields = |p: &Packet| {
+            (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
+        };
+        let has = |bits| packet.control & bits != 0;
+        let has_identification = packet.network == Network::Ipv4 && packet.identification as u16 != 0;
+        let is_sent_once = !has(Packet::RST) && (packet.payload_bytes > 0 || has(Packet::SYN | Packet::FIN));
+        let places = self.own.places();
+        let remembered = self.own.remembered.iter().copied().enumerate();
+        let equal: Vec<_> = remembered.filter(|(_, earlier)| fields(earlier) == fields(packet)).collect();
+        for (place, earlier) in equal {
+            let ticks = ticks_between(earlier.time_ns, packet.time_ns);
+            let is_late = ticks > if has_identification { 48 } else { 1 };
+            match (has_identification, is_sent_once) {
+                (true, _) if is_late => self.reach("no duplicate: too late, identified"),
+                (false, false) if has(Packet::RST) => self.reach("no duplicate: RST without identification"),
+                (false, false) => self.reach("no duplicate: acknowledgment without identification"),
+                (false, true) if is_late => self.reach("no duplicate: too late, not identified"),
+                _ if place == HISTORY && places == HISTORY => self.reach("no duplicate: behind four others"),
+                _ if place == DEEP_HISTORY => self.reach("no duplicate: behind 64 others"),
+                _ => {
+                    self.found_duplicate(place, has_identification);
+                    let same_ttl = earlier.ttl == packet.ttl;
+                    return Some(if same_ttl { SegmentClass::Duplicate } else { SegmentClass::RoutedDuplicate });
+                }
+            }
+        }
+        None
+    }
+
+    fn found_duplicate(&mut self, place: usize, has_identification: bool) {
+        self.reach_if(has_identification, "duplicate by identification");
+        self.reach_if(!has_identification, "duplicate without identification");
+        self.reach_if(place == 1, "duplicate at the second place");
+        self.reach_if(place >= HISTORY, "duplicate at the fifth place or beyond");
+        self.reach_if(place == DEEP_HISTORY - 1, "duplicate at the 64th place");
+        if !self.own.has_duplicates && place == HISTORY - 1 {
+            self.degrade(Degradation::DUPLICATES);
+            self.reach("duplicate at the fourth place");
+        } else if place >= DEEP_HISTORY / 2 {
+            self.degrade(Degradation::DUPLICATES);
+            self.reach("duplicate beyond the 32nd place");
+        }
+        if !self.own.has_duplicates {
+            // Older segments were forgotten before.
+            self.own.remembered.truncate(HISTORY);
+            self.own.has_duplicates = true;
+        }
     }
 
     /// A segment with SYN.
-    fn synchronize(&mut self, peer: &Side, packet: &Packet) -> SegmentClass {
+    fn synchronize(&mut self, packet: &Packet) -> SegmentClass {
         if u64::from(packet.payload_bytes) >= MAX_WINDOW {
             return SegmentClass::OutOfWindow;
         }
-        let is_known = self.syn.is_some_and(|syn| syn as u32 == packet.sequence);
+        let is_known = self.own.syn.is_some_and(|syn| syn.sequence == packet.sequence);
         if !is_known {
-            let first = packet.sequence.wrapping_add(1);
-            // Segments that follow the SYN may have overtaken it.
-            let below = self.seen.as_ref().map(|seen| (seen.lowest as u32).wrapping_sub(first));
-            let overtaken = self.syn.is_none() && below.is_some_and(|below| u64::from(below) < MAX_WINDOW);
-            if !overtaken {
-                self.restart(peer, packet, initial_position(first));
-            }
-            let seen = self.seen.as_mut().expect("the positions have started");
-            let first = nearest_position(seen.lowest, first);
-            if first < seen.lowest {
-                seen.holes.insert(0, Hole { start: first, end: seen.lowest, since_ns: seen.since_ns });
-                seen.lowest = first;
-                self.limit_holes();
-            }
-            self.syn = Some(first - 1);
-            self.syn_ns = packet.time_ns;
-            self.syn_has_ack = packet.control & Packet::ACK != 0;
-            self.report.handshake_rtt_ns = if self.syn_has_ack { peer.time_since_syn(packet) } else { None };
-            self.report.syn_window = Some(packet.window);
-            self.report.maximum_segment_size = packet.maximum_segment_size();
-            self.report.window_scale = packet.window_scale();
+            self.accept_syn(packet);
         }
-        self.last_syn_ns = packet.time_ns;
-        self.take(self.syn.expect("it was set") + 1, packet);
+        self.own.last_syn_ns = packet.time_ns;
+        self.reach_if(packet.payload_bytes > 0 && is_known, "SYN retransmission with payload");
+        self.reach_if(packet.payload_bytes > 0 && !is_known, "SYN with payload");
+        self.reach_if(packet.control & Packet::FIN != 0, "SYN with FIN");
+        let first = self.stream().lowest;
+        self.take(first, packet);
         if is_known { SegmentClass::SynRetransmission } else { SegmentClass::Syn }
     }
 
+    /// A SYN with a new number.
+    fn accept_syn(&mut self, packet: &Packet) {
+        let first = packet.sequence.wrapping_add(1);
+        let below = self.own.stream.as_ref().map(|stream| u64::from((stream.lowest as u32).wrapping_sub(first)));
+        if let Some(below) = below.filter(|&below| self.own.syn.is_none() && below < MAX_WINDOW) {
+            // Segments that follow the SYN have overtaken it.
+            self.reach("SYN overtaken");
+            let stream = self.stream();
+            stream.gaps.push((stream.lowest - below..stream.lowest, stream.started_ns));
+            stream.lowest -= below;
+            let were_full = self.limit_holes();
+            self.reach_if(were_full, "SYN overtaken, holes full");
+        } else {
+            self.restart(packet);
+        }
+        let answer = if packet.control & Packet::ACK != 0 { self.answer(packet) } else { None };
+        self.reach_if(answer.is_some(), "handshake of the responder");
+        self.own.syn = Some(*packet);
+        self.own.report.handshake_rtt_ns = answer;
+        self.own.report.syn_window = Some(packet.window);
+        self.own.report.maximum_segment_size = packet.maximum_segment_size();
+        self.own.report.window_scale = packet.window_scale();
+    }
+
     /// A SYN starts a connection, perhaps another one between the same ports.
-    fn restart(&mut self, peer: &Side, packet: &Packet, first: u64) {
-        if self.seen.is_some() {
-            if !self.ended && !peer.ended {
+    fn restart(&mut self, packet: &Packet) {
+        if self.own.stream.is_none() {
+            self.reach("starts with a SYN");
+        } else {
+            self.reach("SYN restarts");
+            if self.own.ended || self.peer.ended {
+                self.reach("reused: a side had ended");
+            } else {
+                self.reach("reused: none had ended");
                 self.degrade(Degradation::REUSED);
             }
             self.give_up_positions();
         }
-        self.seen = Some(Seen::nothing(first, packet.time_ns));
-        self.ended = false;
-        self.history.clear();
-        self.acknowledged = None;
-        self.window = 0;
+        self.own.remembered.clear();
+        self.own.stream = Some(Stream::new(packet.sequence.wrapping_add(1), packet.time_ns));
+        self.own.ended = false;
+        self.own.acknowledged = None;
+        self.own.last_window = None;
     }
 
     fn give_up_positions(&mut self) {
-        let seen = self.seen.take();
-        self.report.missing_bytes += seen.map_or(0, |seen| seen.missing());
-        self.syn = None;
-        self.several = true;
-        self.stray = None;
-        self.history.clear();
+        self.own.report.missing_bytes += self.own.stream.take().map_or(0, |stream| stream.missing());
+        self.own.several = true;
+        self.own.syn = None;
+        self.own.out_of_window = None;
+        self.forget("history cleared by a restart", "deep history cleared by a restart");
+    }
+
+    fn forget(&mut self, rule: &'static str, rule_if_deep: &'static str) {
+        let is_deep = self.own.has_duplicates && self.own.remembered.len() > HISTORY;
+        self.own.remembered.clear();
+        self.reach(if is_deep { rule_if_deep } else { rule });
+    }
+
+    /// Time from the other side's last SYN to a segment that acknowledges it.
+    fn answer(&mut self, packet: &Packet) -> Option<u64> {
+        let (syn, stream) = (self.peer.syn?, self.peer.stream.as_ref()?);
+        let number = packet.acknowledgment;
+        if !is_after(number, syn.sequence) || is_after(number, stream.next as u32) {
+            self.reach("SYN answered wrongly");
+            return None;
+        }
+        packet.time_ns.checked_sub(self.peer.last_syn_ns)
+    }
+
+    /// A segment with ACK.
+    fn acknowledge(&mut self, packet: &Packet) {
+        let number = packet.acknowledgment;
+        let Some(before) = self.own.acknowledged else {
+            self.own.acknowledged = Some(number);
+            let is_answered = self.peer.syn.is_some_and(|syn| syn.control & Packet::ACK != 0);
+            // The SYN-ACK itself is the answer of the responder.
+            if is_answered && packet.control & Packet::SYN == 0 && self.own.report.handshake_rtt_ns.is_none() {
+                self.own.report.handshake_rtt_ns = self.answer(packet);
+                self.reach_if(self.own.report.handshake_rtt_ns.is_some(), "handshake of the initiator");
+            }
+            return;
+        };
+        if is_after(before, number) {
+            return;
+        }
+        self.own.acknowledged = Some(number);
+        if number.wrapping_sub(before) >= ACKNOWLEDGMENT_JUMP {
+            self.forget("history cleared by a jump", "deep history cleared by a jump");
+        }
     }
 
     /// A segment without SYN and RST.
-    fn receive(&mut self, peer: &Side, packet: &Packet) -> SegmentClass {
+    fn receive(&mut self, packet: &Packet) -> SegmentClass {
         let fin = packet.control & Packet::FIN != 0;
-        let payload = packet.payload_bytes;
-        if let Some(seen) = &self.seen
-            && !fin
-        {
-            let next = seen.next as u32;
-            let repeats_last = payload <= 1 && packet.sequence == next.wrapping_sub(1);
-            // Before the first octet is the SYN.
-            let may_probe = packet.sequence == next || repeats_last && seen.lowest < seen.next;
-            if payload == 1 && may_probe && peer.zero_window {
-                self.stray = None;
-                self.take(seen.next - u64::from(repeats_last), packet);
-                return SegmentClass::ZeroWindowProbe;
-            }
-            if repeats_last {
-                return SegmentClass::KeepAlive;
+        let is_closed = self.peer.zero_window;
+        if let Some(&Stream { lowest, next, .. }) = self.own.stream.as_ref() {
+            let repeats_last = packet.sequence == (next as u32).wrapping_sub(1);
+            let is_next = packet.sequence == next as u32;
+            match packet.payload_bytes {
+                0 | 1 if repeats_last && fin => self.reach("no keep-alive: FIN"),
+                // Before the first octet is the SYN.
+                1 if repeats_last && is_closed && lowest < next => {
+                    self.reach("probe again");
+                    return self.receive_probe(next - 1, packet);
+                }
+                0 if repeats_last => {
+                    self.reach("keep-alive without payload");
+                    return SegmentClass::KeepAlive;
+                }
+                1 if repeats_last => {
+                    self.reach("keep-alive with the last octet");
+                    return SegmentClass::KeepAlive;
+                }
+                1 if is_next && !fin && is_closed => {
+                    self.reach("probe");
+                    return self.receive_probe(next, packet);
+                }
+                1 => self.reach_if(is_next && !fin, "no probe: window open"),
+                _ => {}
             }
         }
-        if payload == 0 && !fin {
-            let repeats = packet.control & Packet::ACK != 0
-                && self.acknowledged == Some(packet.acknowledgment)
-                && self.window == packet.window
-                && packet.window != 0;
-            let outstanding = peer.seen.as_ref().is_some_and(|seen| is_after(seen.next as u32, packet.acknowledgment));
-            self.window = packet.window;
-            let is_duplicate = repeats && outstanding;
-            return if is_duplicate { SegmentClass::DuplicateAcknowledgment } else { SegmentClass::Acknowledgment };
-        }
+        if packet.payload_bytes == 0 && !fin { self.receive_acknowledgment(packet) } else { self.receive_data(packet) }
+    }
 
-        let Some(seen) = &self.seen else {
-            if u64::from(payload) >= MAX_WINDOW {
-                return SegmentClass::OutOfWindow;
-            }
-            return self.start_mid_stream(packet);
+    fn receive_probe(&mut self, start: u64, packet: &Packet) -> SegmentClass {
+        self.own.out_of_window = None;
+        self.take(start, packet);
+        SegmentClass::ZeroWindowProbe
+    }
+
+    /// A segment without payload, SYN, FIN and RST.
+    fn receive_acknowledgment(&mut self, packet: &Packet) -> SegmentClass {
+        let number = packet.acknowledgment;
+        let last_window = self.own.last_window.replace(packet.window);
+        let is_outstanding = self.peer.stream.as_ref().is_some_and(|stream| is_after(stream.next as u32, number));
+        self.reach(if packet.control & Packet::ACK == 0 {
+            "no duplicate acknowledgment: no ACK"
+        } else if self.own.acknowledged != Some(number) {
+            "no duplicate acknowledgment: other number"
+        } else if last_window != Some(packet.window) {
+            "no duplicate acknowledgment: other window"
+        } else if packet.window == 0 {
+            "no duplicate acknowledgment: window 0"
+        } else if !is_outstanding {
+            "no duplicate acknowledgment: nothing outstanding"
+        } else {
+            self.reach("duplicate acknowledgment");
+            return SegmentClass::DuplicateAcknowledgment;
+        });
+        SegmentClass::Acknowledgment
+    }
+
+    /// Payload or FIN, without SYN and RST.
+    fn receive_data(&mut self, packet: &Packet) -> SegmentClass {
+        let payload = u64::from(packet.payload_bytes);
+        let Some(stream) = &self.own.stream else {
+            return if payload < MAX_WINDOW { self.start_mid_stream(packet) } else { SegmentClass::OutOfWindow };
         };
-        let start = nearest_position(seen.next, packet.sequence);
-        let end = start + u64::from(payload) + u64::from(fin);
-        let (known, since_ns) = (seen.count(start..end), seen.since(start..end));
-        let in_order = start >= seen.next;
-        let before_syn = self.syn.is_some_and(|syn| start <= syn);
-        if before_syn || start + MAX_WINDOW <= seen.next || seen.next + MAX_WINDOW <= end {
-            let is_near = |last: u32| (packet.sequence.wrapping_sub(last) as i32).unsigned_abs() < MAX_WINDOW as u32;
-            // A segment that reaches from before the SYN into the stream belongs to the stream.
-            let belongs = self.syn.is_some_and(|syn| start <= syn && end > syn + 1);
-            if self.stray.is_some_and(is_near) && !belongs && u64::from(payload) < MAX_WINDOW {
-                // Two segments in a row agree with each other: the stream went on without the
-                // probe.
+        let start = stream.position(packet.sequence);
+        let end = start + payload + u64::from(packet.control & Packet::FIN != 0);
+        let &Stream { lowest, next, .. } = stream;
+        self.reach_if(end > next && end >> 32 != next >> 32, "position wraps");
+        let is_before_syn = self.own.syn.is_some() && start < lowest;
+        let rule = if end >= next + MAX_WINDOW {
+            "out of window: ahead"
+        } else if start + MAX_WINDOW <= next {
+            "out of window: behind"
+        } else if is_before_syn {
+            "out of window: before the SYN"
+        } else {
+            self.own.out_of_window = None;
+            let class = self.class_of(start..end, packet);
+            self.take(start, packet);
+            return class;
+        };
+        self.reach(rule);
+        let distance = |last: u32| last.wrapping_sub(packet.sequence).min(packet.sequence.wrapping_sub(last));
+        match self.own.out_of_window.map(distance) {
+            Some(_) if is_before_syn && lowest < end => self.reach("out of window: reaches into the stream"),
+            Some(distance) if u64::from(distance) < MAX_WINDOW && payload < MAX_WINDOW => {
+                // Two segments in a row agree: the stream went on without the probe.
+                self.reach("jump");
                 self.degrade(Degradation::JUMP);
                 self.give_up_positions();
                 return self.start_mid_stream(packet);
             }
-            self.stray = Some(packet.sequence);
-            return SegmentClass::OutOfWindow;
+            Some(_) => self.reach("out of window: not next to the other"),
+            None => {}
         }
-        self.stray = None;
-        self.take(start, packet);
-        if in_order {
-            return SegmentClass::InOrder;
-        }
-        if known > 0 {
-            self.report.partial_retransmissions += u64::from(known < end - start);
-            let acknowledged = peer.acknowledged.is_some_and(|acknowledged| !is_after(end as u32, acknowledged));
-            self.report.spurious_retransmissions += u64::from(acknowledged);
-            return SegmentClass::Retransmission;
-        }
-        let limit_ns = match (self.report.handshake_rtt_ns, peer.report.handshake_rtt_ns) {
-            (Some(own_ns), Some(peer_ns)) => own_ns.saturating_add(peer_ns),
-            _ => DEFAULT_REORDERING_NS,
-        };
-        let is_soon = packet.time_ns.saturating_sub(since_ns) <= limit_ns;
-        if is_soon { SegmentClass::OutOfOrder } else { SegmentClass::UnseenRetransmission }
+        self.own.out_of_window = Some(packet.sequence);
+        SegmentClass::OutOfWindow
     }
 
     /// The first payload or FIN, without a SYN before.
     fn start_mid_stream(&mut self, packet: &Packet) -> SegmentClass {
-        let first = initial_position(packet.sequence);
-        self.seen = Some(Seen::nothing(first, packet.time_ns));
+        self.reach("starts mid-stream");
+        let stream = self.own.stream.insert(Stream::new(packet.sequence, packet.time_ns));
+        let first = stream.lowest;
         self.take(first, packet);
         SegmentClass::InOrder
     }
 
-    /// Marks payload and FIN as seen, and counts the payload.
-    fn take(&mut self, start: u64, packet: &Packet) {
-        let seen = self.seen.as_mut().expect("the positions have started");
-        let payload = start..start + u64::from(packet.payload_bytes);
-        let known = seen.count(payload.clone());
-        self.report.retransmitted_bytes += known;
-        self.report.unique_bytes += u64::from(packet.payload_bytes) - known;
-        self.report.largest_hole_bytes = self.report.largest_hole_bytes.max(start.saturating_sub(seen.next));
-        let fin = packet.control & Packet::FIN != 0;
-        if packet.payload_bytes > 0 || fin {
-            seen.add(start..payload.end + u64::from(fin), packet.time_ns);
+    /// The class of payload or FIN in window.
+    fn class_of(&mut self, range: Range<u64>, packet: &Packet) -> SegmentClass {
+        let stream = self.stream();
+        let (lowest, next, known) = (stream.lowest, stream.next, stream.known(&range));
+        if range.start >= next {
+            self.reach(if range.start > next { "in order, beyond" } else { "in order, next" });
+            self.reach_if(packet.payload_bytes == 0, "FIN alone in order");
+            return SegmentClass::InOrder;
         }
-        if fin {
-            self.ended = true;
-            self.report.fins += 1;
-            match self.fin {
-                None => (self.fin, self.fin_ns) = (Some(payload.end), packet.time_ns),
-                Some(known) => self.several |= known != payload.end,
+        if known > 0 {
+            self.retransmit(range, known, packet);
+            return SegmentClass::Retransmission;
+        }
+        let stream = self.stream();
+        let gaps = stream.gaps.iter().filter(|(gap, _)| overlap(gap, &range) > 0);
+        let lowest_gap = gaps.min_by_key(|(gap, _)| gap.start);
+        let since_ns = lowest_gap.map_or(stream.started_ns, |&(_, since_ns)| since_ns);
+        let holes = stream.holes();
+        self.reach_if(range.start < lowest, "below the start");
+        self.reach_if(range.start >= lowest && holes.len() > 1, "fills one of two holes");
+        self.reach_if(holes.iter().any(|hole| hole.start < range.start && range.end < hole.end), "splits a hole");
+        let round_trip_ns = match (self.own.report.handshake_rtt_ns, self.peer.report.handshake_rtt_ns) {
+            (Some(own_ns), Some(peer_ns)) => Some(own_ns.saturating_add(peer_ns)),
+            _ => None,
+        };
+        let limit_ns = round_trip_ns.unwrap_or(DEFAULT_REORDERING_NS);
+        let is_soon = packet.time_ns.saturating_sub(since_ns) <= limit_ns;
+        self.reach(match (is_soon, round_trip_ns.is_some()) {
+            (true, true) => "out of order by the handshake",
+            (true, false) => "out of order by 3 ms",
+            (false, true) => "unseen by the handshake",
+            (false, false) => "unseen by 3 ms",
+        });
+        if is_soon { SegmentClass::OutOfOrder } else { SegmentClass::UnseenRetransmission }
+    }
+
+    /// Counts a retransmission of which `known` positions were seen.
+    fn retransmit(&mut self, range: Range<u64>, known: u64, packet: &Packet) {
+        let is_partial = known < range.end - range.start;
+        self.own.report.partial_retransmissions += u64::from(is_partial);
+        self.reach(if is_partial { "retransmission, partial" } else { "retransmission, full" });
+        let is_spurious = self.peer.acknowledged.is_some_and(|number| !is_after(range.end as u32, number));
+        self.own.report.spurious_retransmissions += u64::from(is_spurious);
+        self.reach(match self.peer.acknowledged {
+            None => "retransmission, other side silent",
+            Some(_) if is_spurious => "retransmission, spurious",
+            Some(_) => "retransmission, not acknowledged",
+        });
+        let boundaries = |p: &Packet| (p.sequence, p.payload_bytes);
+        let is_whole = self.own.remembered.iter().any(|earlier| boundaries(earlier) == boundaries(packet));
+        self.reach_if(!is_whole, "retransmission, re-segmented");
+    }
+
+    /// Marks payload and FIN as seen, and counts them.
+    fn take(&mut self, start: u64, packet: &Packet) {
+        let (payload, fin) = (u64::from(packet.payload_bytes), packet.control & Packet::FIN != 0);
+        let octets = start..start + payload;
+        let stream = self.stream();
+        let (next, known) = (stream.next, stream.known(&octets));
+        let touched = stream.holes().iter().filter(|hole| overlap(hole, &octets) > 0).count();
+        stream.take(start..octets.end + u64::from(fin), packet.time_ns);
+        let report = &mut self.own.report;
+        report.retransmitted_bytes += known;
+        report.unique_bytes += payload - known;
+        report.largest_hole_bytes = report.largest_hole_bytes.max(start.saturating_sub(next));
+        report.fins += u64::from(fin);
+        self.own.ended |= fin;
+        self.reach_if(touched > 1, "touches several holes");
+        match self.own.fin {
+            None if fin => {
+                self.own.fin = Some((octets.end, packet.time_ns));
+                self.reach_if(self.own.several, "no size: several");
+                self.reach_if(!self.own.several && self.own.syn.is_some(), "size by sequence");
             }
+            Some((position, _)) if fin => {
+                self.own.several |= position != octets.end;
+                self.reach(if position == octets.end { "FIN retransmission" } else { "FIN at another position" });
+            }
+            Some((position, _)) => self.reach_if(octets.contains(&position), "payload on the FIN"),
+            None => {}
         }
         self.limit_holes();
     }
 
-    /// Gives up the lowest holes beyond [`MAX_HOLES`]: they count as seen.
-    fn limit_holes(&mut self) {
-        let seen = self.seen.as_mut().expect("the positions have started");
-        while seen.holes.len() > MAX_HOLES {
-            let hole = seen.holes.remove(0);
-            self.report.missing_bytes += hole.end - hole.start;
-            self.report.degradation.0 |= Degradation::HOLES;
+    /// Gives up the lowest of too many holes: it counts as seen. Returns whether there were too
+    /// many.
+    fn limit_holes(&mut self) -> bool {
+        let stream = self.stream();
+        let holes = stream.holes();
+        if holes.len() <= MAX_HOLES {
+            return false;
         }
-    }
-
-    fn acknowledge(&mut self, peer: &Side, packet: &Packet) {
-        let Some(before) = self.acknowledged.replace(packet.acknowledgment) else {
-            if packet.control & Packet::SYN == 0 && peer.syn_has_ack && self.report.handshake_rtt_ns.is_none() {
-                self.report.handshake_rtt_ns = peer.time_since_syn(packet);
-            }
-            return;
-        };
-        if is_after(before, packet.acknowledgment) {
-            self.acknowledged = Some(before);
-        } else if packet.acknowledgment.wrapping_sub(before) >= ACKNOWLEDGMENT_JUMP {
-            self.history.clear();
-        }
-    }
-
-    /// Time since its last SYN, if a segment of the other side acknowledges that SYN.
-    fn time_since_syn(&self, answer: &Packet) -> Option<u64> {
-        let (syn, seen) = (self.syn?, self.seen.as_ref()?);
-        let number = answer.acknowledgment;
-        let acknowledges = is_after(number, syn as u32) && !is_after(number, seen.next as u32);
-        if acknowledges { answer.time_ns.checked_sub(self.last_syn_ns) } else { None }
+        assert_eq!(holes.len(), MAX_HOLES + 1, "a segment opens or splits at most one hole");
+        let hole = holes[0].clone();
+        let is_below_others = hole.start == stream.lowest || hole.end < stream.given_up_end;
+        stream.given_up_end = stream.given_up_end.max(hole.end);
+        stream.mark(hole.clone());
+        self.own.report.missing_bytes += hole.end - hole.start;
+        self.degrade(Degradation::HOLES);
+        self.reach("hole given up");
+        self.reach_if(is_below_others, "hole given up below others");
+        true
     }
 }
 
-impl Seen {
-    /// No positions yet, starting at `first`.
-    fn nothing(first: u64, now_ns: u64) -> Self {
-        Self { lowest: first, next: first, since_ns: now_ns, holes: Vec::new() }
+impl Side {
+    /// How many segments it remembers.
+    fn places(&self) -> usize {
+        if self.has_duplicates { DEEP_HISTORY } else { HISTORY }
+    }
+}
+
+impl Stream {
+    /// No positions yet. Positions below the first remain available.
+    fn new(first: u32, started_ns: u64) -> Self {
+        let first = (1 << 40) + u64::from(first);
+        Self { lowest: first, next: first, started_ns, seen: Vec::new(), gaps: Vec::new(), given_up_end: 0 }
     }
 
-    /// Number of positions of a range that were seen.
-    fn count(&self, range: Range<u64>) -> u64 {
-        let within = overlap(&range, self.lowest..self.next);
-        within - self.holes.iter().map(|hole| overlap(&range, hole.start..hole.end)).sum::<u64>()
+    /// The nearest position with these low bits; of two at the same distance, the lower one.
+    fn position(&self, sequence: u32) -> u64 {
+        let cycle = 1_u64 << 32;
+        let same = self.next - self.next % cycle + u64::from(sequence);
+        let candidates = [same - cycle, same, same + cycle];
+        candidates.into_iter().min_by_key(|candidate| candidate.abs_diff(self.next)).expect("there are three")
     }
 
-    /// Since when a range is known to be missing: that of its lowest hole, or of the start.
-    fn since(&self, range: Range<u64>) -> u64 {
-        let hole = self.holes.iter().find(|hole| overlap(&range, hole.start..hole.end) > 0);
-        hole.map_or(self.since_ns, |hole| hole.since_ns)
+    /// Number of positions of a range that count as seen.
+    fn known(&self, range: &Range<u64>) -> u64 {
+        self.seen.iter().map(|seen| overlap(seen, range)).sum()
+    }
+
+    /// The ranges that were not seen, in the order of their positions.
+    fn holes(&self) -> Vec<Range<u64>> {
+        let starts = once(self.lowest).chain(self.seen.iter().map(|seen| seen.end));
+        let ends = self.seen.iter().map(|seen| seen.start).chain(once(self.next));
+        starts.zip(ends).map(|(start, end)| start..end).filter(|hole| !hole.is_empty()).collect()
     }
 
     /// Octets in all holes.
     fn missing(&self) -> u64 {
-        self.holes.iter().map(|hole| hole.end - hole.start).sum()
+        self.holes().iter().map(|hole| hole.end - hole.start).sum()
     }
 
-    /// Marks a range as seen.
-    fn add(&mut self, range: Range<u64>, now_ns: u64) {
-        let Range { start, end } = range;
-        if start > self.next {
-            self.holes.push(Hole { start: self.next, end: start, since_ns: now_ns });
+    /// Takes a range, which may open a gap above or below.
+    fn take(&mut self, range: Range<u64>, now_ns: u64) {
+        if range.is_empty() {
+            return;
         }
-        if end < self.lowest {
-            self.holes.insert(0, Hole { start: end, end: self.lowest, since_ns: self.since_ns });
+        if range.start > self.next {
+            self.gaps.push((self.next..range.start, now_ns));
         }
-        self.lowest = self.lowest.min(start);
-        self.next = self.next.max(end);
-        let remainders =
-            |hole: Hole| [Hole { end: hole.end.min(start), ..hole }, Hole { start: hole.start.max(end), ..hole }];
-        self.holes = self.holes.drain(..).flat_map(remainders).filter(|hole| hole.start < hole.end).collect();
+        if range.end < self.lowest {
+            self.gaps.push((range.end..self.lowest, self.started_ns));
+        }
+        self.lowest = self.lowest.min(range.start);
+        self.next = self.next.max(range.end);
+        self.mark(range);
     }
-}
 
-/// Whether a packet is a duplicate of an earlier one of its side.
-fn is_duplicate(earlier: &Packet, packet: &Packet) -> bool {
-    let fields = |p: &Packet| {
-        (p.sequence, p.acknowledgment, p.payload_bytes, p.control, p.window, p.icmp_or_checksum, p.identification)
-    };
-    let has_identification = packet.network == Network::Ipv4 && packet.identification & 0xffff != 0;
-    let has = |bits| packet.control & bits != 0;
-    let is_sent_once = !has(Packet::RST) && (packet.payload_bytes > 0 || has(Packet::SYN | Packet::FIN));
-    let limit_ticks = if has_identification { 48 } else { 1 };
-    fields(earlier) == fields(packet)
-        && (has_identification || is_sent_once)
-        && ticks_between(earlier.time_ns, packet.time_ns) <= limit_ticks
+    /// Counts a range as seen.
+    fn mark(&mut self, range: Range<u64>) {
+        self.seen.push(range);
+        self.seen.sort_by_key(|seen| seen.start);
+        self.seen.dedup_by(|upper, lower| {
+            let touches = upper.start <= lower.end;
+            lower.end = if touches { lower.end.max(upper.end) } else { lower.end };
+            touches
+        });
+    }
 }
 
 /// Distance of two times in units of 2^20 ns, which wrap after 2^24.
 fn ticks_between(one_ns: u64, other_ns: u64) -> u64 {
-    let ahead = (one_ns >> 20).wrapping_sub(other_ns >> 20) % (1 << 24);
-    ahead.min((1 << 24) - ahead)
+    let cycle = 1_u64 << 24;
+    let distance = (one_ns / (1 << 20) % cycle).abs_diff(other_ns / (1 << 20) % cycle);
+    distance.min(cycle - distance)
 }
 
-/// Whether sequence number `one` comes after `other`.
+/// Whether one sequence number comes after another.
 fn is_after(one: u32, other: u32) -> bool {
-    (one.wrapping_sub(other) as i32) > 0
+    (1..1 << 31).contains(&one.wrapping_sub(other))
 }
 
-/// The position of a sequence number that is nearest to a known position.
-fn nearest_position(known: u64, sequence: u32) -> u64 {
-    known.wrapping_add_signed(i64::from(sequence.wrapping_sub(known as u32) as i32))
-}
-
-/// The position of the first known sequence number. Lower positions remain available.
-fn initial_position(sequence: u32) -> u64 {
-    1 << 32 | u64::from(sequence)
-}
-
-fn overlap(one: &Range<u64>, other: Range<u64>) -> u64 {
+/// Number of positions that two ranges share.
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> u64 {
     one.end.min(other.end).saturating_sub(one.start.max(other.start))
 }

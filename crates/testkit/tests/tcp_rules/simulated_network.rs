@@ -1,14 +1,10 @@
-//! Connections as a probe in a simulated network captures them: [`Connection`], the reference and
-//! the exhaustive model give equal results, and the records of a connection add up.
+//! Connections as a probe in a simulated network captures them: [`Connection`] and the reference
+//! give equal results, and the records of a connection add up.
 
-mod exhaustive;
-mod network;
-
-use exhaustive::{Coverage, Exhaustive};
-use network::{Choices, capture};
-use weir_packet::Packet;
-use weir_tcp::{AnomalyPool, Connection, SegmentClass, SegmentEvent, TcpReport};
-use weir_testkit::reference::TcpReference;
+use super::*;
+use crate::coverage::Coverage;
+use crate::network::{Choices, capture};
+use weir_tcp::SegmentEvent;
 use weir_testkit::traffic::seeds;
 
 const SEEDS: u64 = 4000;
@@ -51,58 +47,38 @@ fn counters_of(report: TcpReport) -> TcpReport {
     counted
 }
 
-/// All implementations. The `whole` ones see one record, the others several.
-#[derive(Default)]
+/// All implementations. `whole` sees one record, the others several.
 struct Comparison {
-    exhaustive: Exhaustive,
-    reference: TcpReference,
-    /// Takes every packet by the slow path, observed.
-    slow: Option<Connection>,
     /// Tries the fast path first.
-    fast: Option<Connection>,
-    pool: AnomalyPool,
-    whole: Exhaustive,
-    whole_reference: TcpReference,
-    packets: [u64; 2],
+    checked: CheckedConnection,
+    /// Takes every packet by the slow path, observed.
+    slow: Connection,
+    whole: TcpReference,
     sums: [TcpReport; 2],
 }
 
 impl Comparison {
     fn new() -> Self {
-        let pool = AnomalyPool::new(4).unwrap();
-        Self { pool, slow: Some(Connection::NEW), fast: Some(Connection::NEW), ..Self::default() }
+        let checked = CheckedConnection { pool: AnomalyPool::new(4).unwrap(), ..CheckedConnection::new() };
+        Self { checked, slow: Connection::NEW, whole: TcpReference::default(), sums: Default::default() }
     }
 
-    fn enter(&mut self, side: usize, packet: &Packet) {
-        let (slow, fast) = (self.slow.as_mut().unwrap(), self.fast.as_mut().unwrap());
-        let class = self.exhaustive.enter(side, packet);
-        let before = self.reference.report(side);
-        assert_eq!(self.reference.enter(side, packet), class, "reference: {packet:?}");
+    fn enter(&mut self, side: usize, packet: Packet) {
+        let before = self.checked.reference.report(side);
+        let class = self.checked.enter(side, packet);
         let mut events = Vec::new();
-        let observed = slow.classify_observed(side, packet, &mut self.pool, |event| events.push(event));
+        let pool = &mut self.checked.pool;
+        let observed = self.slow.classify_observed(side, &packet, pool, |event| events.push(event));
         assert_eq!(observed, class, "slow path: {packet:?}");
-        assert_events_match(&events, &before, &self.reference.report(side), packet);
-        if fast.classify_fast(side, packet, &self.pool) {
-            assert!(
-                matches!(class, SegmentClass::InOrder | SegmentClass::Acknowledgment),
-                "fast path, but {class:?}: {packet:?}"
-            );
-        } else {
-            assert_eq!(fast.classify(side, packet, &mut self.pool), class, "not the fast path: {packet:?}");
-        }
-        assert_eq!(self.whole.enter(side, packet), class, "one record: {packet:?}");
-        assert_eq!(self.whole_reference.enter(side, packet), class, "one record, reference: {packet:?}");
-        self.packets[side] += 1;
+        assert_events_match(&events, &before, &self.checked.report(side), &packet);
+        assert_eq!(self.whole.enter(side, &packet), class, "one record: {packet:?}");
     }
 
     /// Compares the reports of a side.
     fn compare(&self, side: usize) -> TcpReport {
-        let report = self.exhaustive.report(side);
-        let packets = self.packets[side];
-        assert_eq!(self.reference.report(side), report, "reference, side {side}");
-        for connection in [self.slow.as_ref().unwrap(), self.fast.as_ref().unwrap()] {
-            assert_eq!(connection.report(side, packets, &self.pool), report, "connection, side {side}");
-        }
+        let report = self.checked.report(side);
+        let packets = self.checked.packets[side];
+        assert_eq!(self.slow.report(side, packets, &self.checked.pool), report, "slow path, side {side}");
         assert_eq!(report.segments(), packets);
         assert_octets_add_up(&report);
         report
@@ -113,20 +89,16 @@ impl Comparison {
             let report = self.compare(side);
             add(&mut self.sums[side], &report);
         }
-        self.exhaustive.start_next_record();
-        self.reference.start_next_record();
-        self.slow.as_mut().unwrap().start_next_record(&mut self.pool);
-        self.fast.as_mut().unwrap().start_next_record(&mut self.pool);
-        self.packets = [0; 2];
+        self.checked.start_next_record();
+        self.slow.start_next_record(&mut self.checked.pool);
     }
 
     /// Asserts that the records add up to the one record of the whole connection.
-    fn finish(mut self) -> Exhaustive {
+    fn finish(mut self) -> TcpReference {
         let last = [self.compare(0), self.compare(1)];
         self.start_next_record();
         for (side, last) in last.iter().enumerate() {
             let whole = self.whole.report(side);
-            assert_eq!(self.whole_reference.report(side), whole);
             assert_eq!(counters_of(whole), self.sums[side], "the records of side {side} add up");
             let of_connection = |report: &TcpReport| {
                 (
@@ -136,9 +108,10 @@ impl Comparison {
             };
             assert_eq!(of_connection(last), of_connection(&whole), "fields of the connection, side {side}");
         }
-        self.slow.as_mut().unwrap().reset(&mut self.pool);
-        self.fast.as_mut().unwrap().reset(&mut self.pool);
-        assert_eq!(self.pool.used(), 0, "all entries are released");
+        let CheckedConnection { mut connection, mut pool, .. } = self.checked;
+        self.slow.reset(&mut pool);
+        connection.reset(&mut pool);
+        assert_eq!(pool.used(), 0, "all entries are released");
         self.whole
     }
 }
@@ -192,7 +165,7 @@ fn implementations_agree_on_captured_connections() {
                 if random.one_in(record_length) {
                     comparison.start_next_record();
                 }
-                comparison.enter(*side, packet);
+                comparison.enter(*side, *packet);
                 if number % 16 == 0 {
                     comparison.compare(*side);
                 }
@@ -200,7 +173,7 @@ fn implementations_agree_on_captured_connections() {
             comparison.finish()
         });
         match std::panic::catch_unwind(result) {
-            Ok(model) => coverage.add(&model),
+            Ok(reference) => coverage.add(&reference),
             Err(_) => panic!("seed {seed} with {} packets; run it alone with WEIR_SEEDS={seed}", packets.len()),
         }
     }

@@ -1,10 +1,14 @@
-//! The rules of `docs/tcp.md`, one by one: [`Connection`] and the reference classify a few
-//! segments.
+//! The rules of `docs/tcp.md`: [`Connection`] and the reference classify a few segments for each
+//! rule, random packets, and what a simulated network captures.
 
 mod acknowledgments;
+mod coverage;
 mod duplicates;
 mod holes;
+mod network;
 mod positions;
+mod random_packets;
+mod simulated_network;
 
 use weir_packet::{Flags, Network, Packet};
 use weir_tcp::SegmentClass::*;
@@ -45,9 +49,16 @@ impl CheckedConnection {
         checked
     }
 
+    /// Enters a packet of a side, by the fast path if that takes it.
     fn enter(&mut self, side: usize, packet: Packet) -> SegmentClass {
+        self.enter_by(side, packet, true)
+    }
+
+    fn enter_by(&mut self, side: usize, packet: Packet, fast: bool) -> SegmentClass {
         let class = self.reference.enter(side, &packet);
-        if !self.connection.classify_fast(side, &packet, &self.pool) {
+        if fast && self.connection.classify_fast(side, &packet, &self.pool) {
+            assert!(matches!(class, InOrder | Acknowledgment), "fast path, but {class:?}: {packet:?}");
+        } else {
             assert_eq!(self.connection.classify(side, &packet, &mut self.pool), class, "{packet:?}");
         }
         self.packets[side] += 1;
@@ -128,6 +139,14 @@ fn handshake_rtt_is_measured_on_both_sides_of_the_probe() {
     let mut checked = CheckedConnection::new();
     checked.enter(0, segment(10 * MS, 0, 0, SYN));
     checked.enter(1, Packet { time_ns: 9 * MS, ..answer });
+    assert_eq!(checked.report(1).handshake_rtt_ns, None);
+}
+
+#[test]
+fn acknowledgment_half_the_sequence_space_away_does_not_answer_the_syn() {
+    let mut checked = CheckedConnection::new();
+    checked.enter(0, segment(0, 0, 0, SYN));
+    checked.enter(1, Packet { acknowledgment: 1 + (1 << 31), ..segment(0, 0, 0, SYN | ACK) });
     assert_eq!(checked.report(1).handshake_rtt_ns, None);
 }
 
