@@ -5,7 +5,7 @@ use crate::reader::TCP;
 use std::net::{IpAddr, SocketAddr};
 use weir_flow::{Direction, FlowRecord};
 use weir_packet::{Network, ipv4_mapped};
-use weir_tcp::{CompactReport, SegmentClass, TcpReport};
+use weir_tcp::{CompactReport, Degradation, SegmentClass, TcpReport};
 use weir_tcp_batch::{ConnectionKey, ConnectionRecord};
 
 /// A connection. In pairs the client's value comes first.
@@ -86,6 +86,11 @@ impl Connection {
     pub fn retransmitted_share(&self) -> f64 {
         let (part, whole) = self.retransmission_ratio();
         part as f64 / whole.max(1) as f64
+    }
+
+    /// Why the counters of either side are not exact.
+    pub(crate) fn degradation(&self) -> Degradation {
+        Degradation(self.reports().iter().fold(0, |bits, report| bits | report.degradation.0))
     }
 
     /// Round-trip time of the handshake, ns: server side and client side of the capture point, as

@@ -3,7 +3,7 @@
 
 use crate::connection::{Connection, duplicate_segments, payload_bytes, retransmitted_segments};
 use crate::percent::percent;
-use weir_tcp::{Degradation, SegmentClass, TcpReport};
+use weir_tcp::{SegmentClass, TcpReport};
 use weir_text::columns::Column;
 use weir_text::units;
 
@@ -100,7 +100,6 @@ fn columns(connections: &[Connection], before: usize) -> Vec<Column> {
 
 /// Why the counters of a connection are not exact.
 fn degradations(connection: &Connection) -> String {
-    let bits = connection.reports().iter().fold(0, |bits, report| bits | report.degradation.0);
     let one_way = connection.is_one_way().then_some("one-way");
-    Degradation(bits).names().chain(one_way).collect::<Vec<_>>().join(",")
+    connection.degradation().names().chain(one_way).collect::<Vec<_>>().join(",")
 }

@@ -1,5 +1,6 @@
 //! The report for programs: one JSON object, or CSV with a line per connection.
 
+use crate::connection::{retransmitted_segments, sequenced_segments};
 use crate::percent::percentile;
 use crate::report::CaptureReport;
 use serde_json::{Map, Value, json};
@@ -69,15 +70,15 @@ impl CaptureReport {
             "totals": {
                 "connections": totals.connections,
                 "packets": totals.packets,
-                "payload_bytes": totals.payload_bytes,
-                "unique_bytes": totals.unique_bytes,
-                "retransmitted_bytes": totals.retransmitted_bytes,
-                "retransmitted_segments": totals.retransmitted.iter().sum::<u64>(),
-                "carrying_segments": totals.sequenced.iter().sum::<u64>(),
-                "partial": totals.partial_retransmissions,
-                "spurious": totals.spurious_retransmissions,
-                "zero_windows": totals.zero_windows.iter().sum::<u64>(),
-                "missing_bytes": totals.missing_bytes,
+                "payload_bytes": totals.payload_bytes(),
+                "unique_bytes": totals.sum(|side| side.unique_bytes),
+                "retransmitted_bytes": totals.sum(|side| side.retransmitted_bytes),
+                "retransmitted_segments": totals.sum(retransmitted_segments),
+                "carrying_segments": totals.sum(sequenced_segments),
+                "partial": totals.sum(|side| side.partial_retransmissions),
+                "spurious": totals.sum(|side| side.spurious_retransmissions),
+                "zero_windows": totals.sum(|side| side.zero_windows),
+                "missing_bytes": totals.sum(|side| side.missing_bytes),
                 "one_way_connections": totals.one_way,
                 "degraded_connections": totals.any_degraded,
             },

@@ -67,17 +67,52 @@ impl PacketReader {
         self.packets.clear();
         self.frame_numbers.clear();
         for frame in &burst {
-            if let Some(filter) = &mut self.filter
-                && !filter.matches(frame)
-            {
-                self.counts.count_not_matching(frame);
-            } else if let Some(packet) = self.counts.decode(frame, self.options) {
+            if let Some(packet) = self.read(frame) {
                 self.packets.push(packet);
                 self.frame_numbers.push(self.frames());
             }
         }
         consumer.consume(&self.packets, &self.frame_numbers);
         Ok(true)
+    }
+
+    /// Counts a frame, and returns its packet if it belongs to a connection.
+    fn read(&mut self, frame: &Frame<'_>) -> Option<Packet> {
+        let PacketCounts { ledger, not_matching, not_tcp, without_ports } = &mut self.counts;
+        let bytes = u64::from(frame.wire_bytes);
+        ledger.packets.received += 1;
+        ledger.bytes.received += bytes;
+        let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
+        let matches = self.filter.as_mut().is_none_or(|filter| filter.matches(frame));
+        let decoded =
+            matches.then(|| decode(frame.link_type, frame.bytes, frame.wire_bytes, self.options, &mut packet));
+        let filtered = match decoded {
+            None => not_matching,
+            Some(Err(reason)) => {
+                ledger.count_refused(reason, frame.link_type, frame.wire_bytes);
+                return None;
+            }
+            Some(Ok(_)) if packet.network == Network::Layer2 => {
+                *ledger.ethertypes.entry(packet.source_port).or_default() += 1;
+                ledger.count_refused(RefusalReason::NonIp, frame.link_type, frame.wire_bytes);
+                return None;
+            }
+            Some(Ok(_)) if packet.protocol != TCP => not_tcp,
+            Some(Ok(_)) if !packet.flags.has(Flags::PORTS) => without_ports,
+            Some(Ok(anomalies)) => {
+                anomalies.iter().for_each(|anomaly| ledger.anomalies.count(anomaly));
+                if frame.time_clamped {
+                    ledger.anomalies.count(PacketAnomaly::TimeClamped);
+                }
+                ledger.packets.metered += 1;
+                ledger.bytes.metered += bytes;
+                return Some(packet);
+            }
+        };
+        *filtered += 1;
+        ledger.packets.filtered += 1;
+        ledger.bytes.filtered += bytes;
+        None
     }
 
     /// Frames read so far.
@@ -93,57 +128,5 @@ impl PacketReader {
     /// The counts of everything that was read.
     pub fn into_counts(self) -> PacketCounts {
         self.counts
-    }
-}
-
-impl PacketCounts {
-    fn count_not_matching(&mut self, frame: &Frame<'_>) {
-        self.count_received(frame);
-        self.not_matching += 1;
-        self.count_filtered(frame);
-    }
-
-    /// Counts a frame, and returns its packet if it belongs to a connection.
-    fn decode(&mut self, frame: &Frame<'_>, options: DecodeOptions) -> Option<Packet> {
-        self.count_received(frame);
-        let mut packet = Packet { time_ns: frame.time_ns, interface: frame.interface, ..Packet::default() };
-        let reason = match decode(frame.link_type, frame.bytes, frame.wire_bytes, options, &mut packet) {
-            Ok(_) if packet.network == Network::Layer2 => {
-                *self.ledger.ethertypes.entry(packet.source_port).or_default() += 1;
-                RefusalReason::NonIp
-            }
-            Ok(_) if packet.protocol != TCP => {
-                self.not_tcp += 1;
-                self.count_filtered(frame);
-                return None;
-            }
-            Ok(_) if !packet.flags.has(Flags::PORTS) => {
-                self.without_ports += 1;
-                self.count_filtered(frame);
-                return None;
-            }
-            Ok(anomalies) => {
-                anomalies.iter().for_each(|anomaly| self.ledger.anomalies.count(anomaly));
-                if frame.time_clamped {
-                    self.ledger.anomalies.count(PacketAnomaly::TimeClamped);
-                }
-                self.ledger.packets.metered += 1;
-                self.ledger.bytes.metered += u64::from(frame.wire_bytes);
-                return Some(packet);
-            }
-            Err(reason) => reason,
-        };
-        self.ledger.count_refused(reason, frame.link_type, frame.wire_bytes);
-        None
-    }
-
-    fn count_received(&mut self, frame: &Frame<'_>) {
-        self.ledger.packets.received += 1;
-        self.ledger.bytes.received += u64::from(frame.wire_bytes);
-    }
-
-    fn count_filtered(&mut self, frame: &Frame<'_>) {
-        self.ledger.packets.filtered += 1;
-        self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
     }
 }

@@ -1,5 +1,6 @@
 //! The report for the terminal.
 
+use crate::connection::{retransmitted_segments, sequenced_segments};
 use crate::connection_table::{ConnectionTable, ENDPOINT_COLUMNS, LEGEND};
 use crate::histogram::Histogram;
 use crate::percent::{percent, percentile};
@@ -64,9 +65,12 @@ impl CaptureReport {
             return facts;
         }
         facts.push(("connections", connection_count(totals)));
-        let octets = totals.payload_bytes;
+        let octets = totals.payload_bytes();
         let rounded = if octets < 10_000 { String::new() } else { format!(" ({})", units::quantity(octets, "B")) };
-        facts.push(("payload", format!("{octets}{rounded} octets, {} of them unique", totals.unique_bytes)));
+        facts.push((
+            "payload",
+            format!("{octets}{rounded} octets, {} of them unique", totals.sum(|side| side.unique_bytes)),
+        ));
         facts.push(("span", units::period(totals.first_ns, totals.last_ns)));
         facts.push(("retransmitted", retransmissions(totals)));
         let [client, server] = &totals.handshake_rtts_ns;
@@ -78,7 +82,7 @@ impl CaptureReport {
                 facts.push((name, text));
             }
         }
-        let [clients, servers] = totals.zero_windows;
+        let [clients, servers] = totals.sides.each_ref().map(|side| side.zero_windows);
         if clients + servers > 0 {
             let why = "the application there reads too slowly";
             facts.push(("zero windows", format!("{clients} announced by clients, {servers} by servers: {why}")));
@@ -130,7 +134,8 @@ fn connection_count(totals: &Totals) -> String {
 }
 
 fn retransmissions(totals: &Totals) -> String {
-    let ([clients, servers], [of_clients, of_servers]) = (totals.retransmitted, totals.sequenced);
+    let [clients, servers] = totals.sides.each_ref().map(retransmitted_segments);
+    let [of_clients, of_servers] = totals.sides.each_ref().map(sequenced_segments);
     let (all, of_all) = (clients + servers, of_clients + of_servers);
     let text = format!("{} of {}", percent(all, of_all), units::count(of_all, "segment"));
     if all == 0 {
@@ -141,14 +146,14 @@ fn retransmissions(totals: &Totals) -> String {
         percent(clients, of_clients),
         percent(servers, of_servers),
         totals.count(SegmentClass::UnseenRetransmission).segments,
-        totals.spurious_retransmissions
+        totals.sum(|side| side.spurious_retransmissions)
     )
 }
 
 /// The table of segments by class, both sides together; the last row is the sum.
 pub(crate) fn class_columns(totals: &Totals) -> [Column; 5] {
     let classes = || SegmentClass::ALL.into_iter().filter(|&class| totals.count(class).segments > 0);
-    let (packets, octets) = (totals.packets, totals.payload_bytes);
+    let (packets, octets) = (totals.packets, totals.payload_bytes());
     let column = |heading: &str, cell: &dyn Fn(SegmentClass) -> String, sum: String| {
         Column::new(heading, true, classes().map(cell).chain([sum]))
     };

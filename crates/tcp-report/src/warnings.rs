@@ -25,26 +25,29 @@ impl CaptureReport {
         let totals = &self.totals;
         let connections = |n| units::count(n, "connection");
         let mut warnings = Vec::from_iter(self.incomplete());
-        if totals.duplicates > 0 {
-            let routed = match totals.count(SegmentClass::RoutedDuplicate).segments {
+        let [copied, routed] =
+            [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate].map(|class| totals.count(class));
+        let duplicates = copied.segments + routed.segments;
+        if duplicates > 0 {
+            let behind_router = match routed.segments {
                 0 => String::new(),
                 n => format!(", {n} of them captured before and behind a router"),
             };
             warnings.push(format!(
-                "duplicated by the capture: {} ({} of all){routed}, with {} of payload; all counts of packets and octets \
+                "duplicated by the capture: {} ({} of all){behind_router}, with {} of payload; all counts of packets and octets \
                  include them, and so do sizes and rates of other tools",
-                units::count(totals.duplicates, "packet"),
-                percent(totals.duplicates, totals.packets),
-                units::quantity(totals.duplicate_bytes, "B")
+                units::count(duplicates, "packet"),
+                percent(duplicates, totals.packets),
+                units::quantity(copied.bytes + routed.bytes, "B")
             ));
         }
-        if totals.missing_bytes > 0 {
+        let missing_bytes = totals.sum(|side| side.missing_bytes);
+        if missing_bytes > 0 {
             warnings.push(format!(
-                "{} octets ({}) of payload in {} are missing between captured octets: the capture lost packets, or ended \
+                "{missing_bytes} octets ({}) of payload in {} are missing between captured octets: the capture lost packets, or ended \
                  before they were retransmitted, or they are in later fragments, or sequence numbers are wrong \
                  (--sort missing)",
-                totals.missing_bytes,
-                units::quantity(totals.missing_bytes, "B"),
+                units::quantity(missing_bytes, "B"),
                 connections(totals.with_missing)
             ));
         }

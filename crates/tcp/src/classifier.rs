@@ -16,10 +16,7 @@ use crate::rules::{
     initial_position, is_after, is_sent_once, nearest_position,
 };
 use crate::segment::Segment;
-use crate::side::{
-    ACKED, ColdSide, ENDED, FIN, HAS_DEEP_HISTORY, HotSide, IN_ORDER_LIMIT, LAST_OUT_OF_WINDOW, OPTIONS, POOL_FULL,
-    RESET, SEVERAL_SYN_OR_FIN, STARTED, SYN, SYN_ACKED, ZERO_WINDOW,
-};
+use crate::side::{ColdSide, HotSide, IN_ORDER_LIMIT};
 use weir_packet::Packet;
 
 /// One side while it processes a segment.
@@ -98,8 +95,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return class;
         }
         let class = if segment.has(Packet::RST) {
-            self.hot.flags_and_history_number |= ENDED;
-            self.cold.scale_and_flags |= RESET;
+            self.hot.flags_and_history_number |= HotSide::ENDED;
+            self.cold.scale_and_flags |= ColdSide::RESET;
             SegmentClass::Reset
         } else if segment.has(Packet::SYN) {
             self.synchronize(segment)
@@ -110,7 +107,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return class;
         }
         if class != SegmentClass::Reset {
-            self.hot.set(ZERO_WINDOW, segment.window == 0);
+            self.hot.set(HotSide::ZERO_WINDOW, segment.window == 0);
             if segment.window == 0 {
                 (self.observer)(SegmentEvent::ZeroWindow);
                 if let Some(entry) = self.entry() {
@@ -131,7 +128,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return None;
         }
         let next = self.hot.history_number();
-        let (late_age, original) = if self.hot.has(HAS_DEEP_HISTORY) {
+        let (late_age, original) = if self.hot.has(HotSide::HAS_DEEP_HISTORY) {
             let history = &self.existing_entry()?.history;
             if !history.contains(segment.digest) {
                 return None;
@@ -146,7 +143,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if age >= late_age {
             self.degrade(Degradation::DUPLICATES);
         }
-        if !self.hot.has(HAS_DEEP_HISTORY) {
+        if !self.hot.has(HotSide::HAS_DEEP_HISTORY) {
             self.start_deep_history();
         }
         let same_ttl = original_ttl == segment.ttl;
@@ -157,14 +154,14 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         let (recent, next) = (self.hot.recent, self.hot.history_number());
         if let Some(entry) = self.entry() {
             entry.history.start(&recent, next);
-            self.hot.flags_and_history_number |= HAS_DEEP_HISTORY;
+            self.hot.flags_and_history_number |= HotSide::HAS_DEEP_HISTORY;
         }
     }
 
     fn remember(&mut self, segment: &Segment) {
         let number = self.hot.history_number();
         self.hot.remember(segment.digest, segment.ttl, segment.time_ns);
-        if self.hot.has(HAS_DEEP_HISTORY)
+        if self.hot.has(HotSide::HAS_DEEP_HISTORY)
             && let Some(entry) = self.existing_entry()
         {
             entry.history.set(number, history_entry(segment.digest, segment.ttl, segment.time_ns));
@@ -173,7 +170,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
 
     fn clear_history(&mut self) {
         self.hot.recent = [0; HISTORY];
-        if self.hot.has(HAS_DEEP_HISTORY)
+        if self.hot.has(HotSide::HAS_DEEP_HISTORY)
             && let Some(entry) = self.existing_entry()
         {
             entry.history.clear();
@@ -186,7 +183,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return SegmentClass::OutOfWindow;
         }
         let first = segment.sequence.wrapping_add(1);
-        let is_known = self.hot.has(SYN) && self.cold.lowest_position as u32 == first;
+        let is_known = self.hot.has(HotSide::SYN) && self.cold.lowest_position as u32 == first;
         if !is_known {
             self.accept_syn(segment, first);
         }
@@ -200,7 +197,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn accept_syn(&mut self, segment: &Segment, first: u32) {
         // A SYN below the known positions was overtaken by the segments that follow it.
         let below = (self.cold.lowest_position as u32).wrapping_sub(first);
-        if !self.hot.has(STARTED) || self.hot.has(SYN) || u64::from(below) >= MAX_WINDOW {
+        if !self.hot.has(HotSide::STARTED) || self.hot.has(HotSide::SYN) || u64::from(below) >= MAX_WINDOW {
             self.restart(segment, initial_position(first));
         }
         let lowest = self.cold.lowest_position;
@@ -212,26 +209,26 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
         let has_ack = segment.has(Packet::ACK);
         let handshake_rtt_ns = if has_ack { self.time_since_peer_syn(segment) } else { 0 };
-        self.hot.flags_and_history_number |= SYN | OPTIONS;
+        self.hot.flags_and_history_number |= HotSide::SYN | HotSide::OPTIONS;
         self.cold.syn_ns = segment.time_ns;
         self.cold.syn_window = segment.window;
         self.cold.maximum_segment_size = segment.maximum_segment_size;
-        self.cold.scale_and_flags = self.cold.scale_and_flags & !(SYN_ACKED | 0xf) | segment.window_scale;
-        self.cold.scale_and_flags |= if has_ack { SYN_ACKED } else { 0 };
+        self.cold.scale_and_flags = self.cold.scale_and_flags & !(ColdSide::SYN_ACKED | 0xf) | segment.window_scale;
+        self.cold.scale_and_flags |= if has_ack { ColdSide::SYN_ACKED } else { 0 };
         self.set_handshake_rtt(handshake_rtt_ns);
     }
 
     /// Starts new positions: for the first SYN of the side, or for a new connection between the same
     /// ports.
     fn restart(&mut self, segment: &Segment, lowest: u64) {
-        if self.hot.has(STARTED) {
-            if !self.hot.has(ENDED) && !self.peer.has(ENDED) {
+        if self.hot.has(HotSide::STARTED) {
+            if !self.hot.has(HotSide::ENDED) && !self.peer.has(HotSide::ENDED) {
                 self.degrade(Degradation::REUSED);
             }
             self.give_up_positions();
         }
         self.start(lowest, segment);
-        self.hot.flags_and_history_number &= !(ENDED | ACKED);
+        self.hot.flags_and_history_number &= !(HotSide::ENDED | HotSide::ACKED);
         // The fast path does not search the history: it relies on a segment that acknowledges more
         // than all remembered ones being no duplicate.
         self.clear_history();
@@ -240,10 +237,10 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     }
 
     fn start(&mut self, lowest: u64, segment: &Segment) {
-        (self.observer)(SegmentEvent::PositionsStarted { lowest, restarted: self.hot.has(STARTED) });
+        (self.observer)(SegmentEvent::PositionsStarted { lowest, restarted: self.hot.has(HotSide::STARTED) });
         (self.cold.lowest_position, self.hot.next_position) = (lowest, lowest);
         self.cold.started_ns = segment.time_ns;
-        self.hot.flags_and_history_number |= STARTED;
+        self.hot.flags_and_history_number |= HotSide::STARTED;
     }
 
     fn give_up_positions(&mut self) {
@@ -251,8 +248,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             entry.missing_bytes += entry.holes.missing_bytes();
             entry.holes.clear();
         }
-        self.hot.flags_and_history_number &= !(SYN | LAST_OUT_OF_WINDOW);
-        self.cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
+        self.hot.flags_and_history_number &= !(HotSide::SYN | HotSide::LAST_OUT_OF_WINDOW);
+        self.cold.scale_and_flags |= ColdSide::SEVERAL_SYN_OR_FIN;
         self.clear_history();
     }
 
@@ -260,11 +257,11 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn receive(&mut self, segment: &Segment) -> SegmentClass {
         let (sequence, payload_bytes, fin) = (segment.sequence, segment.payload_bytes, segment.has(Packet::FIN));
         let next = self.hot.next_position as u32;
-        if self.hot.has(STARTED) && !fin {
+        if self.hot.has(HotSide::STARTED) && !fin {
             let repeats_last = payload_bytes <= 1 && sequence == next.wrapping_sub(1);
             let may_probe = sequence == next || repeats_last && self.cold.lowest_position < self.hot.next_position;
-            if payload_bytes == 1 && may_probe && self.peer.has(ZERO_WINDOW) {
-                self.hot.flags_and_history_number &= !LAST_OUT_OF_WINDOW;
+            if payload_bytes == 1 && may_probe && self.peer.has(HotSide::ZERO_WINDOW) {
+                self.hot.flags_and_history_number &= !HotSide::LAST_OUT_OF_WINDOW;
                 self.account_positions(
                     self.hot.next_position - u64::from(repeats_last),
                     segment,
@@ -279,7 +276,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if payload_bytes == 0 && !fin {
             return self.receive_acknowledgment(segment);
         }
-        if !self.hot.has(STARTED) {
+        if !self.hot.has(HotSide::STARTED) {
             if u64::from(payload_bytes) >= MAX_WINDOW {
                 return SegmentClass::OutOfWindow;
             }
@@ -291,13 +288,14 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     /// Processes a segment without payload, SYN, FIN and RST.
     fn receive_acknowledgment(&mut self, segment: &Segment) -> SegmentClass {
         let repeats = segment.has(Packet::ACK)
-            && self.hot.has(ACKED)
+            && self.hot.has(HotSide::ACKED)
             && self.hot.acknowledged == segment.acknowledgment
             && self.hot.window == segment.window
             && segment.window != 0;
         // Checked last: the cache line of the other side is mostly cold.
-        let is_duplicate =
-            repeats && self.peer.has(STARTED) && is_after(self.peer.next_position as u32, segment.acknowledgment);
+        let is_duplicate = repeats
+            && self.peer.has(HotSide::STARTED)
+            && is_after(self.peer.next_position as u32, segment.acknowledgment);
         self.hot.window = segment.window;
         if is_duplicate { SegmentClass::DuplicateAcknowledgment } else { SegmentClass::Acknowledgment }
     }
@@ -308,13 +306,13 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         let start = nearest_position(next, segment.sequence);
         let end = start + length;
         let in_order = start >= next;
-        let before_syn = !in_order && self.hot.has(SYN) && start < self.cold.lowest_position;
+        let before_syn = !in_order && self.hot.has(HotSide::SYN) && start < self.cold.lowest_position;
         if before_syn || start + MAX_WINDOW <= next || next + MAX_WINDOW <= end {
             // Such a segment belongs to the stream, although it starts before the SYN.
             let reaches_into_stream = before_syn && end > self.cold.lowest_position;
             return self.receive_out_of_window(segment, reaches_into_stream);
         }
-        self.hot.flags_and_history_number &= !LAST_OUT_OF_WINDOW;
+        self.hot.flags_and_history_number &= !HotSide::LAST_OUT_OF_WINDOW;
         if in_order {
             self.account_positions(start, segment, SegmentClass::InOrder);
             return SegmentClass::InOrder;
@@ -330,7 +328,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         self.account_positions(start, segment, class);
         if class == SegmentClass::Retransmission {
             let is_partial = seen < length;
-            let is_spurious = self.peer.has(ACKED) && !is_after(end as u32, self.peer.acknowledged);
+            let is_spurious = self.peer.has(HotSide::ACKED) && !is_after(end as u32, self.peer.acknowledged);
             if is_partial {
                 (self.observer)(SegmentEvent::PartialRetransmission);
             }
@@ -348,7 +346,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn receive_out_of_window(&mut self, segment: &Segment, reaches_into_stream: bool) -> SegmentClass {
         let sequence = segment.sequence;
         let is_near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < MAX_WINDOW as u32;
-        let was_stray = self.hot.has(LAST_OUT_OF_WINDOW);
+        let was_stray = self.hot.has(HotSide::LAST_OUT_OF_WINDOW);
         let agrees = was_stray && self.existing_entry().is_some_and(|entry| is_near(entry.out_of_window_sequence));
         if agrees && !reaches_into_stream && u64::from(segment.payload_bytes) < MAX_WINDOW {
             // Two segments in a row agree with each other: the capture missed a part of the stream.
@@ -358,7 +356,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
         if let Some(entry) = self.entry() {
             entry.out_of_window_sequence = sequence;
-            self.hot.flags_and_history_number |= LAST_OUT_OF_WINDOW;
+            self.hot.flags_and_history_number |= HotSide::LAST_OUT_OF_WINDOW;
         }
         SegmentClass::OutOfWindow
     }
@@ -411,7 +409,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         let repeated = if payload == 0 || class == SegmentClass::InOrder {
             0
         } else {
-            let report = |observer: &mut O, start, end| observer(SegmentEvent::Repeated { start, end });
+            let report = |observer: &mut O, start, end| observer(SegmentEvent::Repeated(start..end));
             self.compare_with_seen(start, payload_end, report).seen
         };
         self.hot.unique_bytes += payload - repeated;
@@ -432,13 +430,13 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     }
 
     fn take_fin(&mut self, position: u64, time_ns: u64) {
-        if !self.hot.has(FIN) {
+        if !self.hot.has(HotSide::FIN) {
             self.cold.fin_position = position;
             self.cold.fin_ns = time_ns;
         } else if self.cold.fin_position != position {
-            self.cold.scale_and_flags |= SEVERAL_SYN_OR_FIN;
+            self.cold.scale_and_flags |= ColdSide::SEVERAL_SYN_OR_FIN;
         }
-        self.hot.flags_and_history_number |= FIN | ENDED;
+        self.hot.flags_and_history_number |= HotSide::FIN | HotSide::ENDED;
         if self.cold.fins < u8::MAX {
             self.cold.fins += 1;
         } else if let Some(entry) = self.entry() {
@@ -454,7 +452,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
             return;
         }
         if start > next {
-            (self.observer)(SegmentEvent::HoleOpened { start: next, end: start });
+            (self.observer)(SegmentEvent::HoleOpened(next..start));
             let hole = Hole { start: next, length: (start - next) as u32, since_ns: now_ns };
             if let Some(entry) = self.entry() {
                 entry.largest_hole_bytes = entry.largest_hole_bytes.max(hole.length.into());
@@ -467,7 +465,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
                 self.insert_lowest_hole(end, lowest);
             } else if let Some(index) = self.hot.entry_number.checked_sub(1) {
                 let observer = &mut self.observer;
-                let report = |start, end| observer(SegmentEvent::HoleFilled { start, end });
+                let report = |start, end| observer(SegmentEvent::HoleFilled(start..end));
                 self.pool.entry_mut(index).holes.fill(start, end, report);
             }
         }
@@ -476,7 +474,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
 
     /// Inserts a hole below all positions known before.
     fn insert_lowest_hole(&mut self, start: u64, end: u64) {
-        (self.observer)(SegmentEvent::HoleOpened { start, end });
+        (self.observer)(SegmentEvent::HoleOpened(start..end));
         let hole = Hole { start, length: (end - start) as u32, since_ns: self.cold.started_ns };
         if let Some(entry) = self.entry() {
             entry.holes.insert(0, hole);
@@ -491,18 +489,18 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         {
             let hole = entry.holes.remove(0);
             entry.missing_bytes += u64::from(hole.length);
-            (self.observer)(SegmentEvent::HoleGivenUp { start: hole.start, end: hole.end() });
+            (self.observer)(SegmentEvent::HoleGivenUp(hole.start..hole.end()));
             self.degrade(Degradation::HOLES);
         }
     }
 
     fn acknowledge(&mut self, segment: &Segment) {
         let number = segment.acknowledgment;
-        if !self.hot.has(ACKED) {
-            if !segment.has(Packet::SYN) && self.peer_cold.has(SYN_ACKED) && self.cold.handshake_rtt_ns == 0 {
+        if !self.hot.has(HotSide::ACKED) {
+            if !segment.has(Packet::SYN) && self.peer_cold.has(ColdSide::SYN_ACKED) && self.cold.handshake_rtt_ns == 0 {
                 self.set_handshake_rtt(self.time_since_peer_syn(segment));
             }
-            self.hot.flags_and_history_number |= ACKED;
+            self.hot.flags_and_history_number |= HotSide::ACKED;
             self.hot.acknowledged = number;
         } else if !is_after(self.hot.acknowledged, number) {
             if number.wrapping_sub(self.hot.acknowledged) >= ACKNOWLEDGMENT_JUMP {
@@ -523,7 +521,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     /// Time since the other side's last SYN plus 1, if this segment acknowledges it; else 0.
     fn time_since_peer_syn(&self, answer: &Segment) -> u64 {
         let number = answer.acknowledgment;
-        let acknowledges = self.peer.has(SYN)
+        let acknowledges = self.peer.has(HotSide::SYN)
             && is_after(number, (self.peer_cold.lowest_position - 1) as u32)
             && !is_after(number, self.peer.next_position as u32);
         let since_ns = answer.time_ns.checked_sub(self.peer_cold.last_syn_ns);
@@ -542,7 +540,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         if self.hot.entry_number == 0 {
             match self.pool.allocate() {
                 Some(index) => self.hot.entry_number = index + 1,
-                None => self.cold.scale_and_flags |= POOL_FULL,
+                None => self.cold.scale_and_flags |= ColdSide::POOL_FULL,
             }
         }
         self.existing_entry()

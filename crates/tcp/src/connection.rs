@@ -19,10 +19,7 @@ use crate::pool::{AnomalyPool, DetachedEntries, PoolEntry};
 use crate::report::{Degradation, TcpReport};
 use crate::rules::{is_unfragmented_segment, nearest_position};
 use crate::segment::{CONTROL, Segment, digest};
-use crate::side::{
-    ColdSide, FIN, HAS_DEEP_HISTORY, HotSide, LAST_OUT_OF_WINDOW, OPTIONS, POOL_FULL, RESET, SEVERAL_SYN_OR_FIN,
-    STARTED, SYN,
-};
+use crate::side::{ColdSide, HotSide};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Packet;
 
@@ -38,7 +35,7 @@ const _: () = assert!(size_of::<Connection>() == 256);
 
 impl Connection {
     /// A connection without packets.
-    pub const NEW: Self = Self { hot: [HotSide::NEW; 2], cold: [ColdSide::NEW; 2] };
+    pub const NEW: Self = bytemuck::zeroed();
 
     /// The cache line of a side that [`Connection::classify_fast`] touches, to prefetch it.
     #[inline(always)]
@@ -103,7 +100,7 @@ impl Connection {
     /// let mut events = Vec::new();
     /// let class = connection.classify_observed(0, &segment(1050, 150), &mut pool, |event| events.push(event));
     /// assert_eq!(class, SegmentClass::Retransmission);
-    /// assert!(events.contains(&SegmentEvent::Repeated { start: first + 50, end: first + 100 }));
+    /// assert!(events.contains(&SegmentEvent::Repeated(first + 50..first + 100)));
     /// assert!(events.contains(&SegmentEvent::PartialRetransmission));
     /// assert_eq!(connection.report(0, 2, &pool).unique_bytes, 200);
     /// # Ok::<(), std::collections::TryReserveError>(())
@@ -132,12 +129,12 @@ impl Connection {
     /// before the positions of the side start.
     pub fn position(&self, side: usize, sequence: u32) -> Option<u64> {
         let hot = &self.hot[side & 1];
-        hot.has(STARTED).then(|| nearest_position(hot.next_position, sequence))
+        hot.has(HotSide::STARTED).then(|| nearest_position(hot.next_position, sequence))
     }
 
     /// Whether the connection has ended: FIN from both sides, or RST from either.
     pub fn has_ended(&self) -> bool {
-        self.hot.iter().all(|hot| hot.has(FIN)) || self.cold.iter().any(|cold| cold.has(RESET))
+        self.hot.iter().all(|hot| hot.has(HotSide::FIN)) || self.cold.iter().any(|cold| cold.has(ColdSide::RESET))
     }
 
     /// Report of one side and this record, in which the side sent `packets`.
@@ -176,16 +173,16 @@ impl Connection {
         }
         // All other packets are acknowledgments.
         report.classes[SegmentClass::Acknowledgment as usize].segments = packets - others;
-        if cold.has(POOL_FULL) {
+        if cold.has(ColdSide::POOL_FULL) {
             report.degradation.0 |= Degradation::POOL_FULL;
         }
-        if hot.has(OPTIONS) {
+        if hot.has(HotSide::OPTIONS) {
             report.syn_window = Some(cold.syn_window);
             report.maximum_segment_size = (cold.maximum_segment_size > 0).then_some(cold.maximum_segment_size);
             report.window_scale = (cold.scale_and_flags & 0xf).checked_sub(1);
         }
         report.handshake_rtt_ns = cold.handshake_rtt_ns.checked_sub(1);
-        if hot.flags_and_history_number & (SYN | FIN) == SYN | FIN && !cold.has(SEVERAL_SYN_OR_FIN) {
+        if hot.has(HotSide::SYN) && hot.has(HotSide::FIN) && !cold.has(ColdSide::SEVERAL_SYN_OR_FIN) {
             report.size_by_sequence_bytes = cold.fin_position.checked_sub(cold.lowest_position);
             report.duration_by_sequence_ns = cold.fin_ns.checked_sub(cold.syn_ns);
         }
@@ -198,7 +195,7 @@ impl Connection {
             (cold.syns, cold.fins, cold.resets) = (0, 0, 0);
             if hot.entry_number > 0 {
                 let entry = pool.entry_mut(hot.entry_number - 1);
-                if entry.holes.len() == 0 && !hot.has(LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY) {
+                if entry.holes.len() == 0 && !hot.has(HotSide::LAST_OUT_OF_WINDOW | HotSide::HAS_DEEP_HISTORY) {
                     pool.release(hot.entry_number - 1);
                     hot.entry_number = 0;
                 } else {
@@ -238,9 +235,9 @@ impl Connection {
                     hot.entry_number = index + 1;
                 }
                 None => {
-                    cold.scale_and_flags |= POOL_FULL;
+                    cold.scale_and_flags |= ColdSide::POOL_FULL;
                     // These flags need an entry.
-                    hot.flags_and_history_number &= !(LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY);
+                    hot.flags_and_history_number &= !(HotSide::LAST_OUT_OF_WINDOW | HotSide::HAS_DEEP_HISTORY);
                 }
             }
         }
@@ -263,23 +260,26 @@ mod tests {
     use crate::side::IN_ORDER_LIMIT;
     use weir_packet::Flags;
 
-    #[test]
-    fn in_order_counter_exceeds_32_bits() {
-        let mut pool = AnomalyPool::new(1).unwrap();
-        let mut connection = Connection::NEW;
-        let mut packet = Packet {
+    /// Ten octets with number 0.
+    fn segment() -> Packet {
+        Packet {
             payload_bytes: 10,
             control: Packet::ACK,
             window: 1,
             flags: Flags(Flags::TCP),
             identification: 1,
             ..Packet::default()
-        };
+        }
+    }
+
+    #[test]
+    fn in_order_counter_exceeds_32_bits() {
+        let mut pool = AnomalyPool::new(1).unwrap();
+        let mut connection = Connection::NEW;
+        let mut packet = segment();
         connection.classify(0, &packet, &mut pool);
-        for (in_order, packets) in
-            [(IN_ORDER_LIMIT - 1, 1_u64 << 31), (IN_ORDER_LIMIT - 1, 1 << 32), (IN_ORDER_LIMIT - 1, 3 << 31)]
-        {
-            connection.hot[0].in_order = in_order;
+        for packets in [1_u64 << 31, 1 << 32, 3 << 31] {
+            connection.hot[0].in_order = IN_ORDER_LIMIT - 1;
             for is_fast in [true, false] {
                 packet.sequence += 10;
                 packet.identification += 1;
@@ -297,18 +297,10 @@ mod tests {
     /// hole.
     fn connection_with_hole(pool: &mut AnomalyPool) -> (Connection, Packet) {
         let mut connection = Connection::NEW;
-        let packet = Packet {
-            payload_bytes: 10,
-            control: Packet::ACK,
-            window: 1,
-            flags: Flags(Flags::TCP),
-            identification: 1,
-            ..Packet::default()
-        };
         for sequence in [0, 20, 20] {
-            connection.classify(0, &Packet { sequence, ..packet }, pool);
+            connection.classify(0, &Packet { sequence, ..segment() }, pool);
         }
-        (connection, Packet { sequence: 10, ..packet })
+        (connection, Packet { sequence: 10, ..segment() })
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The decisions about one segment, for programs that explain them.
 
-/// A decision about one segment. Positions are sequence numbers continued to 64 bits; of a range,
-/// `end` is the position after the last.
+use std::ops::Range;
+
+/// A decision about one segment. Ranges are of positions: sequence numbers continued to 64 bits.
 ///
 /// Events of one segment come in the order of the decisions.
 /// [`crate::Connection::classify_observed`] reports them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentEvent {
     /// The segment is a duplicate. Its original has this TTL and is the `age`th last remembered
     /// segment of the side, from 0. All segments are remembered, except duplicates, those out of
@@ -24,33 +25,13 @@ pub enum SegmentEvent {
         restarted: bool,
     },
     /// A range of payload was seen before.
-    Repeated {
-        /// First position.
-        start: u64,
-        /// Position after the last.
-        end: u64,
-    },
+    Repeated(Range<u64>),
     /// A hole opens. There is one event per hole, also for holes below the known positions.
-    HoleOpened {
-        /// First position.
-        start: u64,
-        /// Position after the last.
-        end: u64,
-    },
+    HoleOpened(Range<u64>),
     /// A range of a hole is filled.
-    HoleFilled {
-        /// First position.
-        start: u64,
-        /// Position after the last.
-        end: u64,
-    },
+    HoleFilled(Range<u64>),
     /// The lowest hole is given up, because the side has more than [`crate::MAX_HOLES`].
-    HoleGivenUp {
-        /// First position.
-        start: u64,
-        /// Position after the last.
-        end: u64,
-    },
+    HoleGivenUp(Range<u64>),
     /// A retransmission of which everything had been acknowledged.
     SpuriousRetransmission,
     /// A retransmission that also brings positions not seen before.

@@ -16,8 +16,6 @@ pub(crate) struct DeepHistory {
 }
 
 impl DeepHistory {
-    pub const EMPTY: Self = Self { digests: [0; DEEP_HISTORY], rest: [0; DEEP_HISTORY] };
-
     /// Starts with the last [`HISTORY`] entries before `number`.
     pub fn start(&mut self, recent: &[u64; HISTORY], number: usize) {
         self.clear();
@@ -27,7 +25,7 @@ impl DeepHistory {
     }
 
     pub fn clear(&mut self) {
-        *self = Self::EMPTY;
+        *self = Self::zeroed();
     }
 
     pub fn set(&mut self, number: usize, entry: u64) {

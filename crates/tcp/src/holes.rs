@@ -29,9 +29,6 @@ impl Hole {
 }
 
 impl Holes {
-    pub const NONE: Self =
-        Self { count: 0, lengths: [0; MAX_HOLES + 1], starts: [0; MAX_HOLES + 1], since_ns: [0; MAX_HOLES + 1] };
-
     pub fn len(&self) -> usize {
         self.count as usize
     }

@@ -155,22 +155,7 @@ impl AnomalyPool {
 }
 
 impl PoolEntry {
-    const EMPTY: Self = Self {
-        classes: [SegmentCount { segments: 0, bytes: 0 }; SegmentClass::COUNT],
-        retransmitted_bytes: 0,
-        unique_bytes: 0,
-        partial_retransmissions: 0,
-        spurious_retransmissions: 0,
-        fins: 0,
-        zero_windows: 0,
-        largest_hole_bytes: 0,
-        missing_bytes: 0,
-        out_of_window_sequence: 0,
-        degradation: 0,
-        unused: [0; 3],
-        holes: Holes::NONE,
-        history: DeepHistory::EMPTY,
-    };
+    const EMPTY: Self = bytemuck::zeroed();
 
     /// Sets all counters to 0. The rest belongs to the connection and stays.
     pub(crate) fn reset_counters(&mut self) {

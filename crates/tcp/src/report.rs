@@ -100,6 +100,23 @@ impl TcpReport {
         duration_by_sequence_ns: None,
     };
 
+    /// Adds the counters of another direction or record. Fields of the connection stay.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, count) in self.classes.iter_mut().zip(&other.classes) {
+            sum.segments += count.segments;
+            sum.bytes += count.bytes;
+        }
+        self.retransmitted_bytes += other.retransmitted_bytes;
+        self.unique_bytes += other.unique_bytes;
+        self.partial_retransmissions += other.partial_retransmissions;
+        self.spurious_retransmissions += other.spurious_retransmissions;
+        self.fins += other.fins;
+        self.zero_windows += other.zero_windows;
+        self.largest_hole_bytes = self.largest_hole_bytes.max(other.largest_hole_bytes);
+        self.missing_bytes += other.missing_bytes;
+        self.degradation.0 |= other.degradation.0;
+    }
+
     /// Segments and octets of a class.
     pub fn count(&self, class: SegmentClass) -> SegmentCount {
         self.classes[class as usize]

@@ -39,21 +39,10 @@ pub(crate) fn ticks_between(one: u32, other: u32) -> u32 {
     ahead.min((1 << TICK_BITS) - ahead)
 }
 
-/// Whether the packet has a whole TCP header.
-#[inline(always)]
-pub(crate) fn has_tcp_header(packet: &Packet) -> bool {
-    packet.flags.has(Flags::TCP)
-}
-
 /// Whether the packet has a whole TCP header and is not fragmented.
 #[inline(always)]
 pub(crate) fn is_unfragmented_segment(packet: &Packet) -> bool {
     packet.flags.0 & (Flags::TCP | Flags::FRAGMENT_FIRST) == Flags::TCP
-}
-
-/// Whether the packet is a first fragment: later fragments carry the rest of the payload.
-pub(crate) fn is_first_fragment(packet: &Packet) -> bool {
-    packet.flags.has(Flags::FRAGMENT_FIRST)
 }
 
 /// Whether the IP identification distinguishes packets of one sender.

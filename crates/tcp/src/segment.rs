@@ -1,11 +1,11 @@
 //! The fields of a packet that the analysis reads, and the digest by which it knows duplicates.
 
-use crate::rules::{has_identification, has_tcp_header, is_first_fragment};
+use crate::rules::has_identification;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::mem::offset_of;
 use std::sync::LazyLock;
-use weir_packet::Packet;
+use weir_packet::{Flags, Packet};
 
 /// The fields of a segment that the analysis reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,14 +38,14 @@ pub struct Segment {
 pub(crate) const CONTROL: u16 = Packet::FIN | Packet::SYN | Packet::RST | Packet::ACK;
 
 impl Segment {
-    /// Bit of [`Segment::control`]: the packet is a first fragment.
+    /// Bit of [`Segment::control`]: a first fragment; later fragments carry the rest of the payload.
     pub const FIRST_FRAGMENT: u8 = 1 << 5;
 
     /// Reads a packet; `None` if it has no whole TCP header. All segments of a connection need the
     /// same key.
     #[inline]
     pub fn from_packet(packet: &Packet, key: &DigestKey) -> Option<Self> {
-        has_tcp_header(packet).then(|| Self {
+        packet.flags.has(Flags::TCP).then(|| Self {
             time_ns: packet.time_ns,
             sequence: packet.sequence,
             acknowledgment: packet.acknowledgment,
@@ -55,7 +55,7 @@ impl Segment {
             maximum_segment_size: packet.maximum_segment_size().unwrap_or(0),
             window_scale: packet.window_scale().map_or(0, |scale| scale + 1),
             control: (packet.control & CONTROL) as u8
-                | if is_first_fragment(packet) { Self::FIRST_FRAGMENT } else { 0 },
+                | if packet.flags.has(Flags::FRAGMENT_FIRST) { Self::FIRST_FRAGMENT } else { 0 },
             ttl: packet.ttl,
             has_identification: has_identification(packet),
         })

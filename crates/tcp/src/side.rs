@@ -27,7 +27,7 @@ pub(crate) struct HotSide {
     pub flags_and_history_number: u16,
     /// Its entry in the anomaly pool: the index plus 1; 0 for none.
     pub entry_number: u32,
-    /// The last remembered segments ([`crate::history`]). With [`HAS_DEEP_HISTORY`] the pool entry
+    /// The last remembered segments ([`crate::history`]). With [`HotSide::HAS_DEEP_HISTORY`] the pool entry
     /// has more.
     pub recent: [u64; HISTORY],
 }
@@ -57,51 +57,32 @@ pub(crate) struct ColdSide {
 
 const _: () = assert!(size_of::<HotSide>() == 64 && size_of::<ColdSide>() == 64);
 
-/// Flags of [`HotSide::flags_and_history_number`]: positions are known.
-pub(crate) const STARTED: u16 = 1;
-/// The side has acknowledged something.
-pub(crate) const ACKED: u16 = 1 << 1;
-/// The last window that it announced was 0.
-pub(crate) const ZERO_WINDOW: u16 = 1 << 2;
-/// The position of its SYN is known: the one before the lowest.
-pub(crate) const SYN: u16 = 1 << 3;
-/// The position of its FIN is known.
-pub(crate) const FIN: u16 = 1 << 4;
-/// Its last segment with payload or FIN was out of window.
-pub(crate) const LAST_OUT_OF_WINDOW: u16 = 1 << 5;
-/// The options of its SYN are known.
-pub(crate) const OPTIONS: u16 = 1 << 6;
-/// It has sent FIN or RST.
-pub(crate) const ENDED: u16 = 1 << 7;
-/// The pool entry holds a deep history, because a duplicate was found.
-pub(crate) const HAS_DEEP_HISTORY: u16 = 1 << 8;
-/// One remembered segment.
+/// One remembered segment in [`HotSide::flags_and_history_number`].
 const REMEMBERED: u16 = 1 << 10;
 const _: () = assert!((u16::MAX / REMEMBERED) as usize + 1 == DEEP_HISTORY);
-
-/// Flags of [`ColdSide::scale_and_flags`]: its SYN acknowledged one of the other side.
-pub(crate) const SYN_ACKED: u8 = 1 << 4;
-/// It sent SYN or FIN at different positions.
-pub(crate) const SEVERAL_SYN_OR_FIN: u8 = 1 << 5;
-/// The anomaly pool was full, in this record or before: a hole may not have been recorded.
-pub(crate) const POOL_FULL: u8 = 1 << 6;
-/// It has sent RST.
-pub(crate) const RESET: u8 = 1 << 7;
 
 /// Value of [`HotSide::in_order`] from which it is moved to the pool entry.
 pub(crate) const IN_ORDER_LIMIT: u32 = 1 << 31;
 
 impl HotSide {
-    pub const NEW: Self = Self {
-        next_position: 0,
-        unique_bytes: 0,
-        in_order: 0,
-        acknowledged: 0,
-        window: 0,
-        flags_and_history_number: 0,
-        entry_number: 0,
-        recent: [0; HISTORY],
-    };
+    /// Flags: positions are known.
+    pub const STARTED: u16 = 1;
+    /// The side has acknowledged something.
+    pub const ACKED: u16 = 1 << 1;
+    /// The last window that it announced was 0.
+    pub const ZERO_WINDOW: u16 = 1 << 2;
+    /// The position of its SYN is known: the one before the lowest.
+    pub const SYN: u16 = 1 << 3;
+    /// The position of its FIN is known.
+    pub const FIN: u16 = 1 << 4;
+    /// Its last segment with payload or FIN was out of window.
+    pub const LAST_OUT_OF_WINDOW: u16 = 1 << 5;
+    /// The options of its SYN are known.
+    pub const OPTIONS: u16 = 1 << 6;
+    /// It has sent FIN or RST.
+    pub const ENDED: u16 = 1 << 7;
+    /// The pool entry holds a deep history, because a duplicate was found.
+    pub const HAS_DEEP_HISTORY: u16 = 1 << 8;
 
     /// Processes a segment that only brings the next octets, or only acknowledges more than before.
     /// Returns false and changes nothing for any other segment.
@@ -113,7 +94,8 @@ impl HotSide {
         }
         let next = self.next_position as u32;
         if segment.payload_bytes == 0 {
-            let known = self.flags_and_history_number & (ACKED | ZERO_WINDOW | HAS_DEEP_HISTORY) == ACKED;
+            let known = self.flags_and_history_number & (Self::ACKED | Self::ZERO_WINDOW | Self::HAS_DEEP_HISTORY)
+                == Self::ACKED;
             // The sequence number before the next is that of a keep-alive.
             if !known || advance == 0 || segment.sequence == next.wrapping_sub(1) {
                 return false;
@@ -121,8 +103,8 @@ impl HotSide {
             self.window = segment.window;
         } else {
             let known = self.flags_and_history_number
-                & (STARTED | ACKED | ZERO_WINDOW | LAST_OUT_OF_WINDOW | HAS_DEEP_HISTORY)
-                == STARTED | ACKED
+                & (Self::STARTED | Self::ACKED | Self::ZERO_WINDOW | Self::LAST_OUT_OF_WINDOW | Self::HAS_DEEP_HISTORY)
+                == Self::STARTED | Self::ACKED
                 && self.in_order < IN_ORDER_LIMIT;
             // One octet may be a zero-window probe. More than 64 KiB is a jumbogram or a false
             // length.
@@ -161,21 +143,14 @@ impl HotSide {
 }
 
 impl ColdSide {
-    pub const NEW: Self = Self {
-        lowest_position: 0,
-        started_ns: 0,
-        syn_ns: 0,
-        last_syn_ns: 0,
-        fin_position: 0,
-        fin_ns: 0,
-        handshake_rtt_ns: 0,
-        maximum_segment_size: 0,
-        syn_window: 0,
-        scale_and_flags: 0,
-        syns: 0,
-        fins: 0,
-        resets: 0,
-    };
+    /// Flags: its SYN acknowledged one of the other side.
+    pub const SYN_ACKED: u8 = 1 << 4;
+    /// It sent SYN or FIN at different positions.
+    pub const SEVERAL_SYN_OR_FIN: u8 = 1 << 5;
+    /// The anomaly pool was full, in this record or before: a hole may not have been recorded.
+    pub const POOL_FULL: u8 = 1 << 6;
+    /// It has sent RST.
+    pub const RESET: u8 = 1 << 7;
 
     pub fn has(&self, flags: u8) -> bool {
         self.scale_and_flags & flags != 0

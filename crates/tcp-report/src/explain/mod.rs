@@ -122,6 +122,8 @@ impl PacketConsumer for FirstFrames<'_> {
 
 /// Why the report of the engine can differ, if it had too little memory for the connection.
 fn missing_memory(connection: &Connection) -> Option<&'static str> {
-    let is_marked = connection.reports().iter().any(|report| report.degradation.has(Degradation::POOL_FULL));
-    is_marked.then_some("it had too little memory for the anomalies of this connection (marked room)")
+    connection
+        .degradation()
+        .has(Degradation::POOL_FULL)
+        .then_some("it had too little memory for the anomalies of this connection (marked room)")
 }

@@ -52,22 +52,15 @@ pub struct ConnectionSearch<'a> {
     found: Option<usize>,
 }
 
-/// When a connection was seen, and how many packets each side of the batch engine sent.
-#[derive(PartialEq, Eq)]
-struct Extent {
-    first_ns: u64,
-    last_ns: u64,
-    packets: [u64; 2],
-}
+/// Times of the earliest and the latest packet, ns, and packets of each side of the batch engine.
+type Extent = (u64, u64, [u64; 2]);
 
-impl Extent {
-    const EMPTY: Self = Self { first_ns: u64::MAX, last_ns: 0, packets: [0; 2] };
-}
+const EMPTY: Extent = (u64::MAX, 0, [0; 2]);
 
 impl<'a> ConnectionSearch<'a> {
     /// Starts a search for a connection.
     pub fn new(wanted: &'a Connection) -> Self {
-        Self { tracker: PairTracker::new(wanted), wanted, current: Extent::EMPTY, found: None }
+        Self { tracker: PairTracker::new(wanted), wanted, current: EMPTY, found: None }
     }
 
     /// The number of the connection, if there is one with its times and packets.
@@ -79,7 +72,7 @@ impl<'a> ConnectionSearch<'a> {
     fn compare(&mut self) {
         let Connection { first_ns, last_ns, mut packets, client_side, .. } = *self.wanted;
         packets.rotate_left(client_side);
-        if self.found.is_none() && self.current == (Extent { first_ns, last_ns, packets }) {
+        if self.found.is_none() && self.current == (first_ns, last_ns, packets) {
             self.found = Some(self.tracker.number);
         }
     }
@@ -91,13 +84,14 @@ impl PacketConsumer for ConnectionSearch<'_> {
             let Some(side) = self.tracker.side(packet) else { continue };
             if self.tracker.opens_next(packet) {
                 self.compare();
-                self.current = Extent::EMPTY;
+                self.current = EMPTY;
                 self.tracker.start_next();
             }
             self.tracker.state.classify(side, packet, &mut self.tracker.anomalies);
-            self.current.first_ns = packet.time_ns.min(self.current.first_ns);
-            self.current.last_ns = packet.time_ns.max(self.current.last_ns);
-            self.current.packets[side] += 1;
+            let (first_ns, last_ns, packets) = &mut self.current;
+            *first_ns = packet.time_ns.min(*first_ns);
+            *last_ns = packet.time_ns.max(*last_ns);
+            packets[side] += 1;
         }
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::ops::Range;
 use weir_export::append_tcp_json;
 use weir_packet::{Flags, Packet};
 use weir_tcp::{Degradation, SegmentClass, SegmentEvent, TcpReport};
@@ -153,7 +154,7 @@ impl<'a, W: Write> SegmentList<'a, W> {
         self.events.clear();
         let PairTracker { state, anomalies, .. } = &mut self.tracker;
         let class = state.classify_observed(side, packet, anomalies, |event| self.events.push(event));
-        self.events.retain(|event| !matches!(*event, SegmentEvent::Degraded(bit) if degradation.has(bit)));
+        self.events.retain(|event| !matches!(event, SegmentEvent::Degraded(bit) if degradation.has(*bit)));
         self.sides[side].packets += 1;
         if class == SegmentClass::Unread {
             self.write(&(line + "unread: a packet without a whole TCP header\n"));
@@ -245,15 +246,15 @@ impl<'a, W: Write> SegmentList<'a, W> {
                     details.push("sequence numbers restart".into());
                 }
                 SegmentEvent::PositionsStarted { .. } => {}
-                SegmentEvent::Repeated { start, end } => {
+                SegmentEvent::Repeated(Range { start, end }) => {
                     repeated += &format!(" {}", range(start, end));
                     repeated_octets += end - start;
                 }
-                SegmentEvent::HoleOpened { start, end } => {
+                SegmentEvent::HoleOpened(Range { start, end }) => {
                     details.push(format!("opens hole {}, {}", range(start, end), octets(end - start)));
                 }
-                SegmentEvent::HoleFilled { start, end } => filled += end - start,
-                SegmentEvent::HoleGivenUp { start, end } => {
+                SegmentEvent::HoleFilled(Range { start, end }) => filled += end - start,
+                SegmentEvent::HoleGivenUp(Range { start, end }) => {
                     details.push(format!("gives up hole {}, too many holes", range(start, end)));
                 }
                 SegmentEvent::PartialRetransmission => {

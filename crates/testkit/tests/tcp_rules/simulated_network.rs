@@ -4,6 +4,7 @@
 use super::*;
 use crate::coverage::Coverage;
 use crate::network::{Choices, capture};
+use std::ops::Range;
 use weir_tcp::SegmentEvent;
 use weir_testkit::traffic::seeds;
 
@@ -24,27 +25,11 @@ fn assert_octets_add_up(report: &TcpReport) {
     assert_eq!(taken, report.unique_bytes + report.retransmitted_bytes, "{report:?}");
 }
 
-/// Adds the counters of a record.
-fn add(sum: &mut TcpReport, record: &TcpReport) {
-    for (sum, count) in sum.classes.iter_mut().zip(&record.classes) {
-        sum.segments += count.segments;
-        sum.bytes += count.bytes;
-    }
-    sum.retransmitted_bytes += record.retransmitted_bytes;
-    sum.unique_bytes += record.unique_bytes;
-    sum.partial_retransmissions += record.partial_retransmissions;
-    sum.spurious_retransmissions += record.spurious_retransmissions;
-    sum.fins += record.fins;
-    sum.zero_windows += record.zero_windows;
-    sum.largest_hole_bytes = sum.largest_hole_bytes.max(record.largest_hole_bytes);
-    sum.degradation.0 |= record.degradation.0;
-}
-
 /// The counters of a report, without open holes, which every record repeats.
-fn counters_of(report: TcpReport) -> TcpReport {
+fn counters_of(report: &TcpReport) -> TcpReport {
     let mut counted = TcpReport::default();
-    add(&mut counted, &report);
-    counted
+    counted.add(report);
+    TcpReport { missing_bytes: 0, ..counted }
 }
 
 /// All implementations. `whole` sees one record, the others several.
@@ -87,7 +72,7 @@ impl Comparison {
     fn start_next_record(&mut self) {
         for side in 0..2 {
             let report = self.compare(side);
-            add(&mut self.sums[side], &report);
+            self.sums[side].add(&counters_of(&report));
         }
         self.checked.start_next_record();
         self.slow.start_next_record(&mut self.checked.pool);
@@ -99,7 +84,7 @@ impl Comparison {
         self.start_next_record();
         for (side, last) in last.iter().enumerate() {
             let whole = self.whole.report(side);
-            assert_eq!(counters_of(whole), self.sums[side], "the records of side {side} add up");
+            assert_eq!(counters_of(&whole), self.sums[side], "the records of side {side} add up");
             let of_connection = |report: &TcpReport| {
                 (
                     (report.syn_window, report.maximum_segment_size, report.window_scale, report.handshake_rtt_ns),
@@ -118,21 +103,14 @@ impl Comparison {
 
 /// Asserts that the events of a packet explain what it changed in the report of its side.
 fn assert_events_match(events: &[SegmentEvent], before: &TcpReport, after: &TcpReport, packet: &Packet) {
-    let count = |event| events.iter().filter(|&&one| one == event).count() as u64;
-    let sum = |length: fn(&SegmentEvent) -> Option<u64>| events.iter().filter_map(length).sum::<u64>();
-    let repeated = sum(|event| match event {
-        SegmentEvent::Repeated { start, end } => Some(end - start),
-        _ => None,
-    });
+    let count = |event| events.iter().filter(|&one| *one == event).count() as u64;
+    let sum = |range_of: fn(&SegmentEvent) -> Option<&Range<u64>>| -> u64 {
+        events.iter().filter_map(range_of).map(|range| range.end - range.start).sum()
+    };
+    let repeated = sum(|event| if let SegmentEvent::Repeated(range) = event { Some(range) } else { None });
     assert_eq!(before.retransmitted_bytes + repeated, after.retransmitted_bytes, "{packet:?}: {events:?}");
-    let opened = sum(|event| match event {
-        SegmentEvent::HoleOpened { start, end } => Some(end - start),
-        _ => None,
-    });
-    let filled = sum(|event| match event {
-        SegmentEvent::HoleFilled { start, end } => Some(end - start),
-        _ => None,
-    });
+    let opened = sum(|event| if let SegmentEvent::HoleOpened(range) = event { Some(range) } else { None });
+    let filled = sum(|event| if let SegmentEvent::HoleFilled(range) = event { Some(range) } else { None });
     assert_eq!(before.missing_bytes + opened, after.missing_bytes + filled, "{packet:?}: {events:?}");
     let counters =
         |report: &TcpReport| [report.partial_retransmissions, report.spurious_retransmissions, report.zero_windows];
