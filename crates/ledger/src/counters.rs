@@ -10,7 +10,6 @@ pub struct TrafficCounters {
     /// Delivered by the source, or reported by it as lost.
     pub received: u64,
     /// Lost by the NIC.
-    #[serde(rename = "dropped_card")]
     pub dropped_nic: u64,
     /// Lost by the kernel.
     pub dropped_kernel: u64,
@@ -130,8 +129,6 @@ pub struct SinkCounters {
     pub sink: String,
     /// Accepted by the operating system. Over UDP this does not mean delivered.
     pub exported: RecordTotals,
-    /// Stored on disk for later export. Always 0: no sink stores records yet.
-    pub spooled: RecordTotals,
     /// Ended before this sink was opened or after it was closed, while the program ran.
     #[serde(skip_serializing_if = "RecordTotals::is_zero")]
     pub not_open: RecordTotals,
@@ -157,11 +154,9 @@ impl SinkCounters {
         self.lost.entry(reason.key()).or_default().merge(records);
     }
 
-    /// All records: exported, spooled, lost, waiting, and those that ended while the sink was not
-    /// open.
+    /// All records: exported, lost, waiting, and those that ended while the sink was not open.
     pub fn total(&self) -> RecordTotals {
         let mut all = self.exported;
-        all.merge(self.spooled);
         all.merge(self.not_open);
         all.merge(self.waiting);
         self.lost.values().for_each(|&lost| all.merge(lost));

@@ -88,7 +88,7 @@ impl Ledger {
             all.merge(self.live);
             let name = &sink.sink;
             equal(
-                format!("{name}: flows created = exported + spooled + lost + live + waiting + not open"),
+                format!("{name}: flows created = exported + lost + live + waiting + not open"),
                 self.flows_created,
                 all.flows,
             );
@@ -109,7 +109,6 @@ impl Ledger {
         struct Flows<'a> {
             created: u64,
             exported: u64,
-            spooled: u64,
             lost: BTreeMap<&'a str, u64>,
             live: u64,
         }
@@ -135,7 +134,6 @@ impl Ledger {
             flows: Flows {
                 created: self.flows_created,
                 exported: worst.map_or(0, |sink| sink.exported.flows),
-                spooled: worst.map_or(0, |sink| sink.spooled.flows),
                 lost: worst.map_or_else(BTreeMap::new, |sink| sink.lost.iter().map(|(&k, r)| (k, r.flows)).collect()),
                 live: self.live.flows,
             },

@@ -69,9 +69,6 @@ pub fn text(ledger: &Ledger) -> String {
     }
     for sink in &ledger.sinks {
         line(&format!("= {}, exported", sink.sink), sink.exported);
-        if sink.spooled.flows > 0 {
-            line("  + spooled", sink.spooled);
-        }
         if sink.waiting.flows > 0 {
             line("  + waiting", sink.waiting);
         }

@@ -416,7 +416,7 @@ fn queue_lost_is_exact(layout: &str) {
     let (_, err, ledger) = probe.stop();
     let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
     assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
-    let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_card");
+    let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_nic");
     assert!(lost > 1000, "{ledger}");
     let flows = output.flows();
     let queue_lost = |host: u64| {

@@ -77,11 +77,11 @@ fn the_ledger_has_every_key_and_balances() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("1 packet (arp: 1): The frame carries no IP packet"), "{err}");
     for side in ["packets", "bytes"] {
-        for key in ["received", "dropped_card", "dropped_kernel", "dropped_ring", "refused", "filtered", "metered"] {
+        for key in ["received", "dropped_nic", "dropped_kernel", "dropped_ring", "refused", "filtered", "metered"] {
             assert!(!ledger[side][key].is_null(), "{side}.{key}: {ledger}");
         }
     }
-    for key in ["created", "exported", "spooled", "lost", "live"] {
+    for key in ["created", "exported", "lost", "live"] {
         assert!(!ledger["flows"][key].is_null(), "flows.{key}: {ledger}");
     }
     assert_eq!(ledger["packets"]["received"], SMALL_PACKETS + 1);
