@@ -215,7 +215,7 @@ impl Metering {
     fn close(mut self) -> Result<Vec<Fact>, CountMismatch> {
         let facts = vec![
             ("longest search", self.meter.longest_chain() as f64),
-            ("flow cache MiB", self.meter.memory_bytes() as f64 / f64::from(1 << 20)),
+            ("flow cache MiB", self.meter.memory_bytes()[0] as f64 / f64::from(1 << 20)),
         ];
         while self.meter.drain_up_to(BATCH, &mut self.out) {
             self.discard_records();

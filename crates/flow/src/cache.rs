@@ -66,13 +66,11 @@ impl FlowCache {
         self.index.memory_bytes() + self.slots.memory_bytes() + self.extensions.memory_bytes() + lists
     }
 
-    /// Number of slots that were ever used: those below it.
     #[inline(always)]
     pub fn used(&self) -> u32 {
         self.used
     }
 
-    /// The slot of a key.
     #[inline(always)]
     pub fn find(&self, hash: u64, key: &Key) -> Option<u32> {
         self.index.find(hash, |slot| {
@@ -92,7 +90,6 @@ impl FlowCache {
         self.index.insert(hash, slot);
     }
 
-    /// Removes a flow and frees its slot.
     pub fn remove(&mut self, slot: u32, hash: u64) {
         self.index.remove(hash, slot);
         self.slots[slot as usize].state.set_free();
@@ -100,7 +97,6 @@ impl FlowCache {
         self.free.push(slot);
     }
 
-    /// Takes a free slot, if there is one.
     pub fn take_free(&mut self) -> Option<u32> {
         let unused = self.used < self.slots.len() as u32;
         let slot = self.free.pop().or(unused.then_some(self.used))?;
@@ -130,7 +126,6 @@ impl FlowCache {
         self.schedule.reset_cursor();
     }
 
-    /// Hash of the key of the flow in a slot.
     pub fn hash_of(&self, slot: u32) -> u64 {
         self.hasher.hash_key(&self.slots[slot as usize].state.key(self.extension(slot)))
     }
@@ -144,7 +139,6 @@ impl FlowCache {
         self.timeouts.is_idle(&self.slots[slot as usize].state, clock)
     }
 
-    /// Schedules the next examination of a slot.
     pub fn set_due(&mut self, slot: u32) {
         self.schedule.set(slot, self.timeouts.deadline_ns(&self.slots[slot as usize].state));
     }
@@ -156,7 +150,6 @@ impl FlowCache {
         self.schedule.scan(self.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 
-    /// Changes the timeouts, also of present flows.
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
         self.schedule.set_all_due(self.used);

@@ -11,7 +11,6 @@ const START_NS: u64 = 1 << 58;
 /// Time that has passed by packet times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// Clock time, ns.
     pub now_ns: u64,
     /// Packet time at which it shows `now_ns`, ns since 1970 UTC.
     pub newest_ns: u64,

@@ -10,7 +10,7 @@ use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::Packet;
 
-/// Counters of one direction. The fields of a word are named from its highest bits to its lowest.
+/// Counters of one direction; all zero without packets. The fields of a word are named from its highest bits to its lowest.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct CompactCounters {
@@ -54,18 +54,6 @@ const _: () =
     assert!(offset_of!(Packet, ip_bytes) == 8 * LENGTHS && offset_of!(Packet, frame_bytes) == 8 * LENGTHS + 4);
 
 impl CompactCounters {
-    /// No packets.
-    pub const EMPTY: Self = Self {
-        first_ns: 0,
-        span_and_size_max: 0,
-        bytes_and_size_min: 0,
-        size_squares: 0,
-        overhead_and_packets: 0,
-        gap_squares: 0,
-        gap_min_and_squares: 0,
-        gap_max_squares_tos: 0,
-    };
-
     #[inline(always)]
     pub fn packets(&self) -> u64 {
         self.overhead_and_packets & PACKETS_MAX
@@ -147,7 +135,6 @@ impl CompactCounters {
         Self::from_direction(&direction).map(|counters| *self = counters).is_some()
     }
 
-    /// Adds 2^64 to the sum of squared gaps.
     #[cold]
     #[inline(never)]
     fn carry_gap_squares(&mut self) {

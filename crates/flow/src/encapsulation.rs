@@ -13,7 +13,6 @@ use std::io;
 use std::mem::offset_of;
 use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 
-/// Link entries and tunnels by slot.
 #[derive(Debug)]
 pub(crate) struct EncapsulationTable {
     links: Memory<LinkEntry>,
@@ -27,8 +26,7 @@ pub(crate) struct EncapsulationTable {
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C)]
 struct LinkEntry {
-    sides: [LinkTags; 2],
-    /// The interface of the record's first packet.
+    endpoints: [LinkTags; 2],
     interface: u32,
 }
 
@@ -79,16 +77,15 @@ impl Tunnel {
 }
 
 impl Encapsulation {
-    /// The interface of the record's first packet.
     pub fn interface(&self) -> u32 {
         self.link.interface
     }
 
-    /// Writes the encapsulation of one side into its record.
-    pub fn write_to(&self, side: usize, direction: &mut Direction) {
-        self.link.sides[side].write_to(direction);
+    /// Writes the encapsulation of the packets that `endpoint` sent.
+    pub fn write_to(&self, endpoint: usize, direction: &mut Direction) {
+        self.link.endpoints[endpoint].write_to(direction);
         if let Some(tunnels) = self.tunnels {
-            tunnels[side].write_to(direction);
+            tunnels[endpoint].write_to(direction);
         }
     }
 }
@@ -109,12 +106,10 @@ impl EncapsulationTable {
         })
     }
 
-    /// Memory of link entries and of tunnels, bytes.
     pub fn memory_bytes_for(flows: usize) -> [usize; 2] {
         [flows * size_of::<LinkEntry>(), flows * size_of::<[Tunnel; 2]>()]
     }
 
-    /// Memory of link entries and of tunnels, bytes; the system provides what is touched.
     pub fn memory_bytes(&self) -> [usize; 2] {
         [self.links.memory_bytes(), self.tunnels.memory_bytes()]
     }
@@ -138,7 +133,7 @@ impl EncapsulationTable {
     pub fn add(
         &mut self,
         slot: usize,
-        side: usize,
+        endpoint: usize,
         flags: &mut SlotFlags,
         opens_record: bool,
         opens_direction: bool,
@@ -147,7 +142,7 @@ impl EncapsulationTable {
         let link = &mut self.links[slot];
         if !flags.has(SlotFlags::ENCAPSULATED) {
             flags.0 |= SlotFlags::ENCAPSULATED;
-            *link = LinkEntry { sides: [LinkTags::NONE; 2], interface: self.default_interface };
+            *link = LinkEntry { endpoints: [LinkTags::NONE; 2], interface: self.default_interface };
         }
         if opens_record {
             link.interface = packet.interface;
@@ -157,7 +152,7 @@ impl EncapsulationTable {
             approximate |= Approximate::MIXED_INTERFACE;
         }
         let tags = LinkTags { vlan: packet.vlan, inner_vlan: packet.inner_vlan, mpls: packet.mpls_label };
-        let first = &mut link.sides[side];
+        let first = &mut link.endpoints[endpoint];
         if opens_direction {
             *first = tags;
         }
@@ -168,7 +163,7 @@ impl EncapsulationTable {
             approximate |= Approximate::MIXED_MPLS;
         }
         if packet.tunnel_type != TunnelType::None || flags.has(SlotFlags::TUNNELLED) {
-            approximate |= self.add_tunnel(slot, side, flags, opens_direction, packet);
+            approximate |= self.add_tunnel(slot, endpoint, flags, opens_direction, packet);
         }
         approximate
     }
@@ -176,7 +171,7 @@ impl EncapsulationTable {
     fn add_tunnel(
         &mut self,
         slot: usize,
-        side: usize,
+        endpoint: usize,
         flags: &mut SlotFlags,
         opens_direction: bool,
         packet: &Packet,
@@ -195,22 +190,18 @@ impl EncapsulationTable {
             outer: [packet.outer_source, packet.outer_destination],
         };
         if opens_direction {
-            tunnels[side] = tunnel;
+            tunnels[endpoint] = tunnel;
         }
-        if tunnels[side] == tunnel { 0 } else { Approximate::MIXED_TUNNEL }
+        if tunnels[endpoint] == tunnel { 0 } else { Approximate::MIXED_TUNNEL }
     }
 
-    /// Writes the encapsulation of one side into its record.
-    pub fn write_to(&self, slot: usize, side: usize, flags: SlotFlags, direction: &mut Direction) {
-        if flags.has(SlotFlags::ENCAPSULATED) {
-            self.links[slot].sides[side].write_to(direction);
-        }
-        if flags.has(SlotFlags::TUNNELLED) {
-            self.tunnels[slot][side].write_to(direction);
+    /// Writes the encapsulation of the packets that `endpoint` sent.
+    pub fn write_to(&self, slot: usize, endpoint: usize, flags: SlotFlags, direction: &mut Direction) {
+        if let Some(encapsulation) = self.copy(slot, flags) {
+            encapsulation.write_to(endpoint, direction);
         }
     }
 
-    /// The entry of a record, if it has one.
     pub fn copy(&self, slot: usize, flags: SlotFlags) -> Option<Encapsulation> {
         flags.has(SlotFlags::ENCAPSULATED).then(|| Encapsulation {
             link: self.links[slot],
@@ -227,16 +218,14 @@ impl EncapsulationTable {
             }
         } else if interface != self.default_interface {
             flags.0 |= SlotFlags::ENCAPSULATED;
-            self.links[slot] = LinkEntry { sides: [LinkTags::NONE; 2], interface };
+            self.links[slot] = LinkEntry { endpoints: [LinkTags::NONE; 2], interface };
         }
     }
 
-    /// The interface of records without an entry.
     pub fn default_interface(&self) -> u32 {
         self.default_interface
     }
 
-    /// The interface of the record's first packet.
     pub fn interface(&self, slot: usize, flags: SlotFlags) -> u32 {
         if flags.has(SlotFlags::ENCAPSULATED) { self.links[slot].interface } else { self.default_interface }
     }

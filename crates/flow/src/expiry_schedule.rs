@@ -43,7 +43,6 @@ impl ExpirySchedule {
         self.due[slot as usize] = self.tick(deadline_ns);
     }
 
-    /// Marks a slot as free.
     pub fn clear(&mut self, slot: u32) {
         self.due[slot as usize] = NEVER;
     }
@@ -53,12 +52,10 @@ impl ExpirySchedule {
         self.due[..used as usize].iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
     }
 
-    /// Whether a slot may have expired.
     pub fn is_due(&self, slot: u32, now_ns: u64) -> bool {
         self.due[slot as usize] <= self.tick(now_ns)
     }
 
-    /// Starts a new count of ticks if the current one is old.
     #[inline(always)]
     pub fn recount_ticks(&mut self, used: u32, now_ns: u64) {
         if now_ns.saturating_sub(self.ticks_from_ns) > RECOUNT_NS {

@@ -11,7 +11,6 @@ use crate::memory::Memory;
 use bytemuck::{Pod, Zeroable};
 use std::io;
 
-/// Entries of a bucket.
 const ENTRIES: usize = 10;
 /// Flows per entry of the primary buckets when the cache is full, percent. At 65 % of 10 entries
 /// one bucket in 15 overflows (Poisson).
@@ -212,7 +211,6 @@ impl Bucket {
         equal_words([lanes[0], lanes[1]], tag) & ((1 << ENTRIES) - 1)
     }
 
-    /// The slot of the first match.
     #[inline(always)]
     fn slot(&self, matches: u32) -> u32 {
         let words: &[u32; 16] = bytemuck::must_cast_ref(self);
@@ -225,7 +223,6 @@ impl Bucket {
     }
 }
 
-/// Tag of a hash, never 0.
 #[inline(always)]
 fn tag(hash: u64) -> u16 {
     hash as u16 | 1

@@ -5,7 +5,6 @@
 
 use crate::bounded::{map_capacity, vec_with_capacity};
 use crate::key::tunnel_id;
-use crate::list::{Links, List};
 use ahash::RandomState;
 use hashbrown::HashTable;
 use std::io;
@@ -34,6 +33,9 @@ struct Entry {
     source_port: u16,
     destination_port: u16,
     icmp: [u8; 2],
+    /// The next older and the next newer entry; the newest and the oldest are neighbours, too.
+    older: u32,
+    newer: u32,
 }
 
 /// The fragments of a meter or partitioner.
@@ -42,22 +44,19 @@ pub(crate) struct FragmentCache {
     hasher: RandomState,
     table: HashTable<u32>,
     entries: Vec<Entry>,
-    links: Links,
-    /// All entries in use, oldest first.
-    order: List,
+    /// The entry that was written first.
+    oldest: u32,
 }
 
 impl FragmentCache {
     pub fn new(hasher: RandomState) -> io::Result<Self> {
         let mut table = HashTable::new();
         table.try_reserve(map_capacity(ENTRIES), |_| 0).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let (entries, links) = (vec_with_capacity(ENTRIES)?, Links::new(ENTRIES)?);
-        Ok(Self { hasher, table, entries, links, order: List::default() })
+        Ok(Self { hasher, table, entries: vec_with_capacity(ENTRIES)?, oldest: 0 })
     }
 
-    /// Memory of a cache, bytes.
     pub fn memory_bytes() -> usize {
-        ENTRIES * (size_of::<Entry>() + size_of::<[u32; 2]>()) + map_capacity(ENTRIES) * size_of::<u32>()
+        ENTRIES * size_of::<Entry>() + map_capacity(ENTRIES) * size_of::<u32>()
     }
 
     /// Remembers a first fragment, or gives a later one its ports. Returns false if they are
@@ -88,33 +87,51 @@ impl FragmentCache {
                 source_port: packet.source_port,
                 destination_port: packet.destination_port,
                 icmp: packet.icmp(),
+                older: 0,
+                newer: 0,
             };
-            match found {
-                Some(at) => {
-                    self.entries[at as usize] = entry;
-                    self.order.move_to_end(&mut self.links, at);
-                }
-                None => self.insert(hash, entry),
-            }
+            self.remember(hash, found, entry);
         }
         true
     }
 
-    fn insert(&mut self, hash: u64, entry: Entry) {
-        let at = if self.entries.len() < ENTRIES {
-            self.entries.push(entry);
-            (self.entries.len() - 1) as u32
-        } else {
-            let oldest = self.order.first().expect("a full cache has an oldest entry");
-            let old = self.hasher.hash_one(self.entries[oldest as usize].key);
-            self.table.find_entry(old, |&at| at == oldest).expect("every entry is in the table").remove();
-            self.order.remove(&mut self.links, oldest);
-            self.entries[oldest as usize] = entry;
-            oldest
+    /// Writes an entry as the newest one: in place of `found`, which has the same key, else in a new
+    /// place or, if the cache is full, in place of the oldest one.
+    fn remember(&mut self, hash: u64, found: Option<u32>, entry: Entry) {
+        let at = match found {
+            Some(at) => at,
+            None if self.entries.len() < ENTRIES => self.entries.len() as u32,
+            None => {
+                let old = self.hasher.hash_one(self.entries[self.oldest as usize].key);
+                self.table.find_entry(old, |&at| at == self.oldest).expect("every entry is in the table").remove();
+                self.oldest
+            }
         };
-        self.order.push(&mut self.links, at);
-        let (hasher, entries) = (&self.hasher, &self.entries);
-        self.table.insert_unique(hash, at, |&at| hasher.hash_one(entries[at as usize].key));
+        if at as usize == self.entries.len() {
+            self.entries.push(entry);
+        } else {
+            self.unlink(at);
+            self.entries[at as usize] = entry;
+        }
+        self.link_as_newest(at);
+        if found.is_none() {
+            let (hasher, entries) = (&self.hasher, &self.entries);
+            self.table.insert_unique(hash, at, |&at| hasher.hash_one(entries[at as usize].key));
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Entry { older, newer, .. } = self.entries[at as usize];
+        (self.entries[older as usize].newer, self.entries[newer as usize].older) = (newer, older);
+        if self.oldest == at {
+            self.oldest = newer;
+        }
+    }
+
+    fn link_as_newest(&mut self, at: u32) {
+        let (oldest, newest) = (self.oldest, self.entries[self.oldest as usize].older);
+        (self.entries[at as usize].older, self.entries[at as usize].newer) = (newest, oldest);
+        (self.entries[newest as usize].newer, self.entries[oldest as usize].older) = (at, at);
     }
 }
 
@@ -165,13 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn repeated_first_fragment_is_no_longer_the_oldest() {
-        let mut cache = cache();
-        for identification in (0..ENTRIES as u32).chain([0, ENTRIES as u32]) {
+    fn repeated_first_fragments_are_the_newest() {
+        let (mut cache, all) = (cache(), ENTRIES as u32);
+        // The oldest, one between others, the newest, and the newest again.
+        let repeated = [0, 5, all - 1, all - 1];
+        for identification in (0..all).chain(repeated) {
             cache.resolve(&mut first(identification), 0);
         }
-        assert!(cache.resolve(&mut later(0), 0));
-        assert!(!cache.resolve(&mut later(1), 0));
+        // All others are replaced, and then two of the repeated ones in their order.
+        for identification in all..2 * all - 3 {
+            cache.resolve(&mut first(identification), 0);
+        }
+        let known = |cache: &mut FragmentCache| [0, 5, all - 1].map(|number| cache.resolve(&mut later(number), 0));
+        assert!((1..all - 1).filter(|number| *number != 5).all(|number| !cache.resolve(&mut later(number), 0)));
+        assert_eq!(known(&mut cache), [true; 3]);
+        for expected in [[false, true, true], [false, false, true], [false; 3]] {
+            cache.resolve(&mut first(2 * all + expected.iter().filter(|known| **known).count() as u32), 0);
+            assert_eq!(known(&mut cache), expected);
+        }
+        assert_eq!(cache.table.len(), ENTRIES);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use weir_packet::Packet;
 /// Directions at a time.
 const CAPACITY: usize = 1 << 12;
 
-/// Full counters by slot and side.
+/// Full counters by slot and sending endpoint.
 #[derive(Debug)]
 pub(crate) struct FullCounters(HashMap<(u32, u8), Direction, ahash::RandomState>);
 
@@ -28,19 +28,18 @@ impl FullCounters {
         self.0.len() >= CAPACITY
     }
 
-    /// Whether `directions` more fit.
     pub fn can_take(&self, directions: usize) -> bool {
         directions == 0 || self.0.len() + directions <= CAPACITY
     }
 
-    pub fn contains(&self, slot: u32, side: usize) -> bool {
-        self.0.contains_key(&(slot, side as u8))
+    pub fn contains(&self, slot: u32, endpoint: usize) -> bool {
+        self.0.contains_key(&(slot, endpoint as u8))
     }
 
-    /// Counts a packet. A side that has no full counters yet starts with those of `compact`.
+    /// Counts a packet. A direction without full counters starts with those of `compact`.
     /// Returns false if there is no capacity for it.
-    pub fn add(&mut self, slot: u32, side: usize, compact: impl FnOnce() -> Direction, packet: &Packet) -> bool {
-        let key = (slot, side as u8);
+    pub fn add(&mut self, slot: u32, endpoint: usize, compact: impl FnOnce() -> Direction, packet: &Packet) -> bool {
+        let key = (slot, endpoint as u8);
         if self.is_exhausted() && !self.0.contains_key(&key) {
             return false;
         }
@@ -48,18 +47,16 @@ impl FullCounters {
         true
     }
 
-    /// Removes and returns the counters of a side.
-    pub fn remove(&mut self, slot: u32, side: usize) -> Option<Direction> {
-        self.0.remove(&(slot, side as u8))
+    pub fn remove(&mut self, slot: u32, endpoint: usize) -> Option<Direction> {
+        self.0.remove(&(slot, endpoint as u8))
     }
 
     /// Inserts counters that were removed from another meter; the caller has checked the capacity.
-    pub fn insert(&mut self, slot: u32, side: usize, direction: Direction) {
-        self.0.insert((slot, side as u8), direction);
+    pub fn insert(&mut self, slot: u32, endpoint: usize, direction: Direction) {
+        self.0.insert((slot, endpoint as u8), direction);
     }
 
-    /// Packets of a side.
-    pub fn packets(&self, slot: u32, side: usize) -> u64 {
-        self.0.get(&(slot, side as u8)).map_or(0, |direction| direction.packets)
+    pub fn packets(&self, slot: u32, endpoint: usize) -> u64 {
+        self.0.get(&(slot, endpoint as u8)).map_or(0, |direction| direction.packets)
     }
 }

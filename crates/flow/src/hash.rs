@@ -7,7 +7,7 @@
 //! Invariant: both directions of a flow have one hash.
 
 use crate::config::KeyOptions;
-use crate::key::{Key, KeyExtension, Side, ports_and_protocol};
+use crate::key::{Endpoint, Key, KeyExtension, ports_and_protocol};
 use weir_packet::Packet;
 
 /// Hashes flow keys with a secret.
@@ -18,9 +18,8 @@ pub struct KeyHasher([u64; 4]);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HashedKey {
     pub hash: u64,
-    /// The side that sent the packet: 0 if its source is the low endpoint.
-    pub side: Side,
-    /// As in [`Key`].
+    /// The endpoint that sent the packet: 0 if its source is the low endpoint.
+    pub endpoint: Endpoint,
     pub ports_and_protocol: u64,
 }
 
@@ -52,19 +51,18 @@ impl KeyHasher {
     pub(crate) fn hash_packet(&self, packet: &Packet, options: KeyOptions) -> HashedKey {
         let words = packet.words();
         let (source, destination) = (self.address(words[0], words[1]), self.address(words[2], words[3]));
-        let mut side = Side::from(source > destination);
+        let mut endpoint = Endpoint::from(source > destination);
         if source == destination {
-            side = side_by_port(packet);
+            endpoint = endpoint_by_port(packet);
         }
         if options.unidirectional {
-            side = 0;
+            endpoint = 0;
         }
-        let ports_and_protocol = ports_and_protocol(packet, side);
+        let ports_and_protocol = ports_and_protocol(packet, endpoint);
         let hash = self.combine(source, destination, ports_and_protocol, KeyExtension::of(packet, options));
-        HashedKey { hash, side, ports_and_protocol }
+        HashedKey { hash, endpoint, ports_and_protocol }
     }
 
-    /// The hash of a key.
     pub(crate) fn hash_key(&self, key: &Key) -> u64 {
         let [a, b, c, d] = key.addresses;
         self.combine(self.address(a, b), self.address(c, d), key.ports_and_protocol, key.extension)
@@ -85,11 +83,11 @@ impl KeyHasher {
     }
 }
 
-/// The side of a packet whose addresses have equal products, nearly always equal addresses.
+/// The endpoint of a packet whose addresses have equal products, nearly always equal addresses.
 #[cold]
 #[inline(never)]
-fn side_by_port(packet: &Packet) -> Side {
-    Side::from((packet.source, packet.source_port) > (packet.destination, packet.destination_port))
+fn endpoint_by_port(packet: &Packet) -> Endpoint {
+    Endpoint::from((packet.source, packet.source_port) > (packet.destination, packet.destination_port))
 }
 
 /// XOR of both halves of the product.

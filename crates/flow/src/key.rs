@@ -20,26 +20,26 @@ pub(crate) struct Key {
 #[repr(C)]
 pub(crate) struct KeyExtension([u64; 2]);
 
-/// The endpoint that sent a packet, which is also the index of the direction: 0 for the low
-/// endpoint of the key, 1 for the high one.
-pub(crate) type Side = usize;
+/// An endpoint of a flow: 0 for the low one of the key, 1 for the high one. It is also the index of
+/// the direction in which this endpoint sends.
+pub(crate) type Endpoint = usize;
 
 impl Key {
-    /// The key of a packet that `side` sent. No branch: sides alternate unpredictably.
+    /// The key of a packet that `endpoint` sent. No branch: endpoints alternate unpredictably.
     #[inline(always)]
-    pub fn new(packet: &Packet, side: Side, ports_and_protocol: u64, options: KeyOptions) -> Self {
+    pub fn new(packet: &Packet, endpoint: Endpoint, ports_and_protocol: u64, options: KeyOptions) -> Self {
         let words = packet.words();
-        let low = side << 1 & 2;
+        let low = endpoint << 1 & 2;
         let high = low ^ 2;
         let addresses = [words[low], words[low + 1], words[high], words[high + 1]];
         Self { addresses, ports_and_protocol, extension: KeyExtension::of(packet, options) }
     }
 }
 
-/// [`Key::ports_and_protocol`] of a packet that `side` sent.
+/// [`Key::ports_and_protocol`] of a packet that `endpoint` sent.
 #[inline(always)]
-pub(crate) fn ports_and_protocol(packet: &Packet, side: Side) -> u64 {
-    let ports = (packet.words()[PORTS] as u32).rotate_right(16 * side as u32);
+pub(crate) fn ports_and_protocol(packet: &Packet, endpoint: Endpoint) -> u64 {
+    let ports = (packet.words()[PORTS] as u32).rotate_right(16 * endpoint as u32);
     let protocol = packet.words()[PROTOCOL] & 0xff00_00ff;
     u64::from(ports) << 32 | protocol
 }
@@ -101,9 +101,9 @@ mod tests {
     use crate::hash::{HashedKey, KeyHasher};
     use weir_packet::{Network, TunnelType, ipv4_mapped};
 
-    fn key(packet: &Packet, options: KeyOptions) -> (Key, Side) {
-        let HashedKey { side, ports_and_protocol, .. } = KeyHasher::new(Some(1)).hash_packet(packet, options);
-        (Key::new(packet, side, ports_and_protocol, options), side)
+    fn key(packet: &Packet, options: KeyOptions) -> (Key, Endpoint) {
+        let HashedKey { endpoint, ports_and_protocol, .. } = KeyHasher::new(Some(1)).hash_packet(packet, options);
+        (Key::new(packet, endpoint, ports_and_protocol, options), endpoint)
     }
 
     fn packet(source: u8, source_port: u16, destination: u8, destination_port: u16) -> Packet {
@@ -123,10 +123,10 @@ mod tests {
             [KeyOptions::default(), KeyOptions { vlan: true, interface: true, tunnel: true, unidirectional: false }]
         {
             for ([a, port], [b, other_port]) in [([1, 40], [2, 80]), ([1, 40], [1, 80]), ([7, 1], [200, 1])] {
-                let (there, side) = key(&packet(a, port.into(), b, other_port.into()), options);
+                let (there, endpoint) = key(&packet(a, port.into(), b, other_port.into()), options);
                 let (back, other) = key(&packet(b, other_port.into(), a, port.into()), options);
                 assert_eq!(there, back);
-                assert_eq!(side + other, 1);
+                assert_eq!(endpoint + other, 1);
             }
         }
     }

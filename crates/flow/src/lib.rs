@@ -2,7 +2,8 @@
 //!
 //! Invariants: every packet given to [`Meter::process`] is in exactly one record, open or exported,
 //! or in the count of packets that the full cache dropped. Memory is taken at the start and never
-//! grows. The crate uses no frames, files, sockets or system clocks. Definitions: `docs/metering.md`.
+//! grows. The crate uses no frames, files, sockets or system clocks. `docs/metering.md` defines
+//! everything.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 mod bounded;
@@ -10,7 +11,6 @@ mod cache;
 mod clock;
 mod compact_counters;
 mod config;
-mod detail;
 mod encapsulation;
 mod expiry_schedule;
 mod flow_index;
@@ -19,7 +19,6 @@ mod full_counters;
 mod hash;
 mod instructions;
 mod key;
-mod list;
 mod memory;
 mod meter;
 mod migration;
@@ -27,13 +26,11 @@ mod overflow;
 mod partition;
 mod record;
 mod slot;
-mod slot_set;
 mod small_flow_filter;
 mod tcp_state;
 mod timeouts;
 
-pub use config::{CacheFullPolicy, Config, KeyOptions};
-pub use detail::Detail;
+pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
 pub use flow_index::FlowIndex;
 pub use hash::KeyHasher;
 pub use instructions::prefetch;

@@ -179,9 +179,9 @@ impl Meter {
         self.cache.index.longest_chain()
     }
 
-    /// Memory that [`Meter::try_new`] takes, bytes: the sum of [`Meter::memory_bytes`],
-    /// [`Meter::tcp_memory_bytes`], [`Meter::tunnel_memory_bytes`] and
-    /// [`Meter::migration_memory_bytes`].
+    /// Memory that [`Meter::try_new`] takes, bytes. The system provides what is touched: for TCP
+    /// analysis 256 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
+    /// migration what has any.
     pub fn memory_bytes_for(config: &Config) -> usize {
         let config = within_limits(*config);
         let slots = config.flows as usize;
@@ -190,31 +190,14 @@ impl Meter {
         cache + encapsulation + TcpState::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
-    /// Memory of the cache and what belongs to it, bytes, without TCP analysis, tunnels and
-    /// migration.
-    pub fn memory_bytes(&self) -> usize {
-        let [links, _] = self.encapsulation.memory_bytes();
-        self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes()
+    /// Memory taken, bytes: by the flow cache with what belongs to it, by TCP analysis, for tunnels,
+    /// and for migration.
+    pub fn memory_bytes(&self) -> [usize; 4] {
+        let [links, tunnels] = self.encapsulation.memory_bytes();
+        let cache = self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes();
+        [cache, self.tcp.memory_bytes(), tunnels, self.migration_search.memory_bytes()]
     }
 
-    /// Memory of TCP analysis, bytes. The system provides what connections touch: 256 bytes each,
-    /// and 1.5 KiB for each direction with anomalies.
-    pub fn tcp_memory_bytes(&self) -> usize {
-        self.tcp.memory_bytes()
-    }
-
-    /// Memory for tunnels, bytes. The system provides what records of tunnelled packets touch.
-    pub fn tunnel_memory_bytes(&self) -> usize {
-        self.encapsulation.memory_bytes()[1]
-    }
-
-    /// Memory for migration, bytes. The system provides what a search touches: 4 bytes per flow
-    /// found.
-    pub fn migration_memory_bytes(&self) -> usize {
-        self.migration_search.memory_bytes()
-    }
-
-    /// Handles the first packet.
     #[cold]
     fn start(&mut self, first: &Packet) {
         self.started = true;
@@ -244,7 +227,6 @@ fn within_limits(config: Config) -> Config {
     Config { flows: config.flows.clamp(1, MAX_SLOTS), prefetch_packets, ..config }
 }
 
-/// Memory that does not depend on the configuration.
 fn fixed_memory_bytes() -> usize {
     FullCounters::memory_bytes() + FragmentCache::memory_bytes() + SmallFlowFilter::memory_bytes()
 }
@@ -309,9 +291,7 @@ mod tests {
             for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
                 let config = Config { flows, policy, key, ..Config::default() };
-                let meter = Meter::new(config);
-                let more = [meter.tcp_memory_bytes(), meter.tunnel_memory_bytes(), meter.migration_memory_bytes()];
-                let taken = meter.memory_bytes() + more.iter().sum::<usize>();
+                let taken = Meter::new(config).memory_bytes().iter().sum();
                 assert_eq!(Meter::memory_bytes_for(&config), taken, "{flows} {policy:?}");
             }
         }
@@ -320,8 +300,8 @@ mod tests {
     #[test]
     fn flow_takes_at_most_256_bytes() {
         for flows in [1 << 20, 10_000_000] {
-            let meter = Meter::new(Config { flows, ..Config::default() });
-            let per_flow = meter.memory_bytes() as f64 / f64::from(flows);
+            let [cache, ..] = Meter::new(Config { flows, ..Config::default() }).memory_bytes();
+            let per_flow = cache as f64 / f64::from(flows);
             assert!(per_flow <= 256.0, "{per_flow} bytes per flow of {flows}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::encapsulation::Encapsulation;
-use crate::key::{KeyExtension, Side};
+use crate::key::{Endpoint, KeyExtension};
 use crate::memory::Memory;
 use crate::partition::BucketSet;
 use crate::slot::{FlowSlot, SlotFlags};
@@ -19,7 +19,6 @@ pub struct MigratedFlow {
     /// [`Connection::NEW`] for other protocols.
     pub(crate) connection: Connection,
     pub(crate) anomalies: DetachedEntries,
-    /// Whether the record missed the TCP analysis of a packet.
     pub(crate) unanalysed: bool,
     pub(crate) extension: KeyExtension,
     /// Clock of the meter it left, to which its times refer.
@@ -35,13 +34,13 @@ const _: () = assert!(size_of::<MigratedFlow>() == 512);
 #[derive(Debug)]
 pub(crate) struct RareState {
     pub encapsulation: Option<Encapsulation>,
-    /// Full counters per side.
+    /// Full counters per sending endpoint.
     pub counters: [Option<Direction>; 2],
 }
 
 impl MigratedFlow {
-    pub(crate) fn full_counters(&self, side: Side) -> Option<&Direction> {
-        self.rare.as_ref()?.counters[side].as_ref()
+    pub(crate) fn full_counters(&self, endpoint: Endpoint) -> Option<&Direction> {
+        self.rare.as_ref()?.counters[endpoint].as_ref()
     }
 
     /// Its record with packets and octets; nothing between two records.
@@ -50,9 +49,9 @@ impl MigratedFlow {
             return RecordTotals::default();
         }
         let mut totals = RecordTotals { flows: 1, ..RecordTotals::default() };
-        for side in [0, 1] {
-            let compact = self.slot.counters[side].to_direction();
-            let direction = self.full_counters(side).unwrap_or(&compact);
+        for endpoint in [0, 1] {
+            let compact = self.slot.counters[endpoint].to_direction();
+            let direction = self.full_counters(endpoint).unwrap_or(&compact);
             totals.packets += direction.packets;
             totals.bytes += direction.frame_bytes;
         }
@@ -72,19 +71,20 @@ impl MigratedFlow {
         record.end_reason = if closing { EndReason::EndOfFlow } else { EndReason::LackOfResources };
         let encapsulation = self.rare.as_ref().and_then(|rare| rare.encapsulation.as_ref());
         record.interface = encapsulation.map_or(self.interface, Encapsulation::interface);
-        for (side, direction) in [(initiator, &mut record.forward), (1 - initiator, &mut record.reverse)] {
-            *direction = self.full_counters(side).copied().unwrap_or_else(|| self.slot.counters[side].to_direction());
+        for (endpoint, direction) in [(initiator, &mut record.forward), (1 - initiator, &mut record.reverse)] {
+            *direction =
+                self.full_counters(endpoint).copied().unwrap_or_else(|| self.slot.counters[endpoint].to_direction());
             if direction.packets > 0 {
-                state.write_headers(side, direction);
+                state.write_headers(endpoint, direction);
                 if let Some(encapsulation) = encapsulation {
-                    encapsulation.write_to(side, direction);
+                    encapsulation.write_to(endpoint, direction);
                 }
             }
         }
         if self.unanalysed {
             record.approximate.0 |= Approximate::UNANALYSED;
         } else if state.is_tcp() {
-            let report = |side, packets| self.connection.report_detached(side, packets, &self.anomalies);
+            let report = |endpoint, packets| self.connection.report_detached(endpoint, packets, &self.anomalies);
             record.tcp =
                 Some([report(initiator, record.forward.packets), report(1 - initiator, record.reverse.packets)]);
         }
@@ -106,7 +106,6 @@ pub(crate) struct MigrationSearch {
     next: Memory<u32>,
 }
 
-/// End of the list.
 const END: u32 = u32::MAX;
 
 impl MigrationSearch {
@@ -140,25 +139,21 @@ impl MigrationSearch {
         self.active
     }
 
-    /// Whether slots are left to search.
     #[inline(always)]
     pub fn has_unsearched(&self) -> bool {
         self.from < self.until
     }
 
-    /// Takes up to `count` slots to search.
     pub fn take_range(&mut self, count: u32) -> std::ops::Range<u32> {
         let from = self.from;
         self.from = self.until.min(from.saturating_add(count));
         from..self.from
     }
 
-    /// Whether the flows of a bucket migrate.
     pub fn covers(&self, bucket: u16) -> bool {
         self.buckets.contains(bucket)
     }
 
-    /// Lists a slot, once.
     pub fn push(&mut self, slot: u32) {
         let next = &mut self.next[slot as usize];
         if *next == 0 {
@@ -166,7 +161,6 @@ impl MigrationSearch {
         }
     }
 
-    /// Takes a slot from the list.
     pub fn pop(&mut self) -> Option<u32> {
         if self.first == END {
             return None;

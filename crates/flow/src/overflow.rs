@@ -41,12 +41,10 @@ impl OverflowRecords {
         Ok(Self { sums: map_with_capacity(CAPACITY, hasher)?, order: vec_with_capacity(CAPACITY)?.into() })
     }
 
-    /// Memory of [`OverflowRecords::new`], bytes.
     pub fn memory_bytes_for() -> usize {
         allocated_entries(CAPACITY) * size_of::<(OverflowKey, Sum)>() + CAPACITY * size_of::<(u64, OverflowKey)>()
     }
 
-    /// Memory taken, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.sums.capacity() * size_of::<(OverflowKey, Sum)>() + self.order.capacity() * size_of::<(u64, OverflowKey)>()
     }
@@ -78,7 +76,6 @@ impl OverflowRecords {
         if now_ns - began_ns < age_ns { None } else { self.take_oldest() }
     }
 
-    /// Takes the oldest record.
     pub fn take_oldest(&mut self) -> Option<FlowRecord> {
         let (_, key) = self.order.pop_front()?;
         let sum = self.sums.remove(&key).expect("every key in the order has a sum");
@@ -93,10 +90,7 @@ impl OverflowRecords {
             approximate: Approximate(sum.approximate),
             interface: sum.interface,
             forward: sum.direction,
-            reverse: Direction::default(),
-            tcp: None,
-            queue_lost: 0,
-            sampling: None,
+            ..FlowRecord::NONE
         })
     }
 }

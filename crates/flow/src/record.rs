@@ -13,7 +13,7 @@ pub enum EndReason {
     Idle = 1,
     /// The record reached the active timeout; the flow may go on in another record.
     Active = 2,
-    /// TCP: FIN from both sides, or RST.
+    /// TCP: FIN from both endpoints, or RST.
     EndOfFlow = 3,
     /// The input ended, or the probe was stopped.
     Forced = 4,

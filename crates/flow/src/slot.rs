@@ -8,15 +8,13 @@
 //! Which endpoint is low is fixed per key and otherwise arbitrary ([`crate::key`]).
 
 use crate::compact_counters::CompactCounters;
-use crate::key::{Key, KeyExtension, Side};
+use crate::key::{Endpoint, Key, KeyExtension};
 use crate::{Approximate, Direction, FlowRecord};
 use bytemuck::Zeroable;
 use weir_packet::{Network, Packet};
 
-/// IP protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
 
-/// A flow and its current record.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C)]
 pub(crate) struct FlowSlot {
@@ -24,7 +22,6 @@ pub(crate) struct FlowSlot {
     pub counters: [CompactCounters; 2],
 }
 
-/// Key and state of a flow.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct FlowKeyState {
@@ -39,9 +36,9 @@ pub(crate) struct FlowKeyState {
     /// Clock time at which the idle timeout starts: that of the last packet; for a closing
     /// connection that of its end; between two records the active timeout of the previous one.
     pub idle_since_ns: u64,
-    /// Per side: TCP control bits of all packets; of ICMP, which has none, type and code.
+    /// Per endpoint: TCP control bits of all packets; of ICMP, which has none, type and code.
     pub control: [u16; 2],
-    /// Per side: the smallest TTL and, from bit 8 on, the largest.
+    /// Per endpoint: the smallest TTL and, from bit 8 on, the largest.
     pub ttl: [u16; 2],
 }
 
@@ -50,7 +47,6 @@ pub(crate) struct FlowKeyState {
 #[repr(transparent)]
 pub(crate) struct SlotFlags(pub u16);
 
-/// Position of [`SlotFlags`] in their word.
 const FLAGS_SHIFT: u32 = 8;
 const FLAGS_MASK: u64 = 0xffff << FLAGS_SHIFT;
 
@@ -59,19 +55,19 @@ impl SlotFlags {
     pub const CLOSING: u16 = 1;
     /// The flow is between two records, after an active timeout.
     pub const BETWEEN_RECORDS: u16 = 1 << 1;
-    /// Position of the bit for the side that is the initiator.
+    /// Position of the bit for the endpoint that is the initiator.
     pub const INITIATOR_SHIFT: u32 = 2;
     /// The initiator is final: a SYN was seen, or this is not the flow's first record.
     pub const INITIATOR_FINAL: u16 = 1 << 3;
-    /// Position of two bits, one per side: a FIN was seen in this flow.
+    /// Position of two bits, one per endpoint: a FIN was seen in this flow.
     pub const FIN_SHIFT: u32 = 4;
-    /// Position of two bits, one per side: a packet was seen in this flow.
+    /// Position of two bits, one per endpoint: a packet was seen in this flow.
     pub const SEEN_SHIFT: u32 = 6;
     /// The encapsulation table has an entry of the record.
     pub const ENCAPSULATED: u16 = 1 << 8;
     /// The encapsulation table has tunnels of the record.
     pub const TUNNELLED: u16 = 1 << 9;
-    /// At least one side has full counters.
+    /// At least one direction has full counters.
     pub const FULL_COUNTERS: u16 = 1 << 10;
     /// Position of bits 1 to 5 of [`Approximate`]; a slot does not keep the others.
     const APPROXIMATE_SHIFT: u32 = 11;
@@ -86,7 +82,6 @@ impl SlotFlags {
         self.0 & flag != 0
     }
 
-    /// Whether packets need more than [`CompactCounters`].
     pub fn need_slow_path(self) -> bool {
         self.has(Self::SLOW_PATH)
     }
@@ -105,7 +100,6 @@ impl SlotFlags {
         (self.0 >> Self::APPROXIMATE_SHIFT) * 2
     }
 
-    /// Adds bits of [`Approximate`].
     #[inline(always)]
     pub fn add_approximate(&mut self, approximate: u16) {
         self.0 |= (approximate / 2) << Self::APPROXIMATE_SHIFT;
@@ -113,11 +107,12 @@ impl SlotFlags {
 }
 
 impl FlowKeyState {
-    /// State of a flow whose first packet comes from `side` now.
-    pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
+    /// State of a flow whose first packet comes from `endpoint` now.
+    pub fn new(key: &Key, endpoint: Endpoint, now_ns: u64) -> Self {
         Self {
             addresses: key.addresses,
-            ports_protocol_flags: key.ports_and_protocol | (side as u64) << (FLAGS_SHIFT + SlotFlags::INITIATOR_SHIFT),
+            ports_protocol_flags: key.ports_and_protocol
+                | (endpoint as u64) << (FLAGS_SHIFT + SlotFlags::INITIATOR_SHIFT),
             record_began_ns: now_ns,
             idle_since_ns: now_ns,
             control: [0; 2],
@@ -145,7 +140,6 @@ impl FlowKeyState {
         (self.ports_protocol_flags ^ key.ports_and_protocol) & mask == 0 && b == f && d == h && a == e && c == g
     }
 
-    /// The flow key with its extension.
     pub fn key(&self, extension: KeyExtension) -> Key {
         let ports_and_protocol = self.ports_protocol_flags & !FLAGS_MASK;
         Key { addresses: self.addresses, ports_and_protocol, extension }
@@ -155,15 +149,13 @@ impl FlowKeyState {
         self.ports_protocol_flags == 0
     }
 
-    /// Marks the slot as free.
     pub fn set_free(&mut self) {
         self.ports_protocol_flags = 0;
     }
 
-    /// Address and port of one side.
-    pub fn endpoint(&self, side: Side) -> ([u8; 16], u16) {
-        let address = [self.addresses[2 * side], self.addresses[2 * side + 1]];
-        (bytemuck::must_cast(address), (self.ports_protocol_flags >> (32 + 16 * side)) as u16)
+    pub fn address_and_port(&self, endpoint: Endpoint) -> ([u8; 16], u16) {
+        let address = [self.addresses[2 * endpoint], self.addresses[2 * endpoint + 1]];
+        (bytemuck::must_cast(address), (self.ports_protocol_flags >> (32 + 16 * endpoint)) as u16)
     }
 
     pub fn protocol(&self) -> u8 {
@@ -194,107 +186,103 @@ impl FlowKeyState {
         self.ports_protocol_flags |= u64::from(flags) << FLAGS_SHIFT;
     }
 
-    /// Whether both sides sent packets, or one sent a TCP acknowledgment.
+    /// Whether both endpoints sent packets, or one sent a TCP acknowledgment.
     pub fn is_answered(&self) -> bool {
         let acknowledged = self.is_tcp() && (self.control[0] | self.control[1]) & Packet::ACK != 0;
         self.flags().0 >> SlotFlags::SEEN_SHIFT & 3 == 3 || acknowledged
     }
 
-    /// Adds TTL and control bits of a packet. `first`: it is the first of its side in the record.
+    /// Adds TTL and control bits of a packet. `first`: its direction had none in this record.
     #[inline(always)]
-    pub fn add_headers(&mut self, side: Side, first: bool, packet: &Packet) {
+    pub fn add_headers(&mut self, endpoint: Endpoint, first: bool, packet: &Packet) {
         let ttl = u16::from(packet.ttl) * 0x101;
         if first {
-            self.control[side] = packet.control | u16::from_ne_bytes(packet.icmp());
-            self.ttl[side] = ttl;
+            self.control[endpoint] = packet.control | u16::from_ne_bytes(packet.icmp());
+            self.ttl[endpoint] = ttl;
             return;
         }
-        self.control[side] |= packet.control;
+        self.control[endpoint] |= packet.control;
         // Mostly equal: the packets of a direction mostly take the same route.
-        if self.ttl[side] != ttl {
-            let [min, max] = self.ttl[side].to_le_bytes();
-            self.ttl[side] = u16::from_le_bytes([min.min(packet.ttl), max.max(packet.ttl)]);
+        if self.ttl[endpoint] != ttl {
+            let [min, max] = self.ttl[endpoint].to_le_bytes();
+            self.ttl[endpoint] = u16::from_le_bytes([min.min(packet.ttl), max.max(packet.ttl)]);
         }
     }
 
-    /// Writes key and approximation of a record. Returns the side of its initiator, which is the
-    /// source.
+    /// Writes key and approximation of a record. Returns its initiator, which is the source.
     #[inline(always)]
-    pub fn write_key(&self, record: &mut FlowRecord) -> Side {
-        let initiator = Side::from(self.flags().has(1 << SlotFlags::INITIATOR_SHIFT));
-        (record.source, record.source_port) = self.endpoint(initiator);
-        (record.destination, record.destination_port) = self.endpoint(1 - initiator);
+    pub fn write_key(&self, record: &mut FlowRecord) -> Endpoint {
+        let initiator = Endpoint::from(self.flags().has(1 << SlotFlags::INITIATOR_SHIFT));
+        (record.source, record.source_port) = self.address_and_port(initiator);
+        (record.destination, record.destination_port) = self.address_and_port(1 - initiator);
         record.protocol = self.protocol();
         record.network = self.network();
         record.approximate = Approximate(self.flags().approximate());
         initiator
     }
 
-    /// Writes TTL and control bits of one side.
     #[inline(always)]
-    pub fn write_headers(&self, side: Side, direction: &mut Direction) {
-        [direction.ttl_min, direction.ttl_max] = self.ttl[side].to_le_bytes();
+    pub fn write_headers(&self, endpoint: Endpoint, direction: &mut Direction) {
+        [direction.ttl_min, direction.ttl_max] = self.ttl[endpoint].to_le_bytes();
         if self.is_tcp() {
-            direction.tcp_flags = self.control[side] & Packet::CONTROL;
+            direction.tcp_flags = self.control[endpoint] & Packet::CONTROL;
         } else {
-            direction.icmp = self.control[side].to_ne_bytes();
+            direction.icmp = self.control[endpoint].to_ne_bytes();
         }
     }
 }
 
 impl FlowSlot {
-    /// Cache line of `state`.
     pub const STATE_LINE: usize = 0;
 
-    /// Cache line of the counters of a side.
+    /// Cache line of the counters of the packets that `endpoint` sent.
     #[inline(always)]
-    pub fn counters_line(side: Side) -> usize {
-        1 + side
+    pub fn counters_line(endpoint: Endpoint) -> usize {
+        1 + endpoint
     }
 
-    /// A flow whose first packet comes from `side` now. The caller counts that packet.
-    pub fn new(key: &Key, side: Side, now_ns: u64) -> Self {
-        Self { state: FlowKeyState::new(key, side, now_ns), counters: [CompactCounters::EMPTY; 2] }
+    /// A flow whose first packet comes from `endpoint` now. The caller counts that packet.
+    pub fn new(key: &Key, endpoint: Endpoint, now_ns: u64) -> Self {
+        Self { state: FlowKeyState::new(key, endpoint, now_ns), counters: Zeroable::zeroed() }
     }
 
-    /// Starts the next record of a flow that is between two records.
     pub fn start_next_record(&mut self, now_ns: u64) {
         self.state.set_flags(self.state.flags().of_flow());
         self.state.record_began_ns = now_ns;
         self.state.control = [0; 2];
-        self.counters = [CompactCounters::EMPTY; 2];
+        self.counters = Zeroable::zeroed();
     }
 
     /// Counts a packet. Returns false and changes nothing if it does not fit into
     /// [`CompactCounters`].
     #[inline(always)]
-    pub fn add(&mut self, side: Side, packet: &Packet) -> bool {
-        match self.counters[side].fast_gap_ns(packet) {
+    pub fn add(&mut self, endpoint: Endpoint, packet: &Packet) -> bool {
+        match self.counters[endpoint].fast_gap_ns(packet) {
             Some(gap_ns) => {
-                self.add_fast(side, gap_ns, packet);
+                self.add_fast(endpoint, gap_ns, packet);
                 true
             }
-            None => self.add_slow(side, packet),
+            None => self.add_slow(endpoint, packet),
         }
     }
 
-    /// Counts a packet that came `gap_ns` after the latest one of its side:
+    /// Counts a packet that came `gap_ns` after the latest one of its direction:
     /// [`CompactCounters::fast_gap_ns`].
     #[inline(always)]
-    pub fn add_fast(&mut self, side: Side, gap_ns: u64, packet: &Packet) {
+    pub fn add_fast(&mut self, endpoint: Endpoint, gap_ns: u64, packet: &Packet) {
         // The counters come last: they need all registers.
-        self.state.add_headers(side, false, packet);
-        self.counters[side].add_fast(gap_ns, packet);
+        self.state.add_headers(endpoint, false, packet);
+        self.counters[endpoint].add_fast(gap_ns, packet);
     }
 
     #[inline(never)]
-    fn add_slow(&mut self, side: Side, packet: &Packet) -> bool {
-        let counters = &mut self.counters[side];
+    fn add_slow(&mut self, endpoint: Endpoint, packet: &Packet) -> bool {
+        let counters = &mut self.counters[endpoint];
         let first = counters.packets() == 0;
         let fits = if first { counters.start(packet) } else { counters.add_slow(packet) };
         if fits {
-            self.state.add_flags(1 << (SlotFlags::SEEN_SHIFT + side as u32));
-            self.state.add_headers(side, first, packet);
+            self.state.add_flags(1 << (SlotFlags::SEEN_SHIFT + endpoint as u32));
+            self.state.add_headers(endpoint, first, packet);
         }
         fits
     }

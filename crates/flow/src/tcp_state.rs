@@ -4,10 +4,9 @@
 //! analysis was off or the flow is older than the analysis, has no TCP fields but its control bits.
 
 use crate::instructions::prefetch;
-use crate::key::Side;
+use crate::key::Endpoint;
 use crate::memory::Memory;
 use crate::slot::FlowKeyState;
-use crate::slot_set::SlotSet;
 use std::io;
 use weir_packet::Packet;
 use weir_tcp::{AnomalyPool, Connection, DetachedEntries, TcpReport};
@@ -63,18 +62,17 @@ impl TcpState {
 
     /// Starts to load what the fast path needs of a connection, or all of it for SYN, FIN and RST.
     #[inline(always)]
-    pub fn prefetch_for(&self, slot: u32, side: Side, packet: &Packet) {
+    pub fn prefetch_for(&self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         if !self.is_suspended()
             && let Some(connection) = self.connections.get(slot as usize)
         {
-            prefetch(connection.hot_line(side));
+            prefetch(connection.hot_line(endpoint));
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 prefetch_all(connection);
             }
         }
     }
 
-    /// Starts to load all of a connection.
     #[inline(always)]
     pub fn prefetch(&self, slot: u32) {
         prefetch_all(&self.connections[slot as usize]);
@@ -82,18 +80,18 @@ impl TcpState {
 
     /// Analyses an ordinary segment. Returns false if it needs [`TcpState::add`].
     #[inline(always)]
-    pub fn add_fast(&mut self, slot: u32, side: Side, packet: &Packet) -> bool {
+    pub fn add_fast(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) -> bool {
         let connection = self.connections.get_mut(slot as usize);
-        connection.is_some_and(|connection| connection.classify_fast(side, packet, &self.anomalies))
+        connection.is_some_and(|connection| connection.classify_fast(endpoint, packet, &self.anomalies))
     }
 
     /// Analyses a packet of a record that began at `record_began_ns`.
     #[inline(never)]
-    pub fn add(&mut self, slot: u32, side: Side, packet: &Packet, record_began_ns: u64) {
+    pub fn add(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet, record_began_ns: u64) {
         if record_began_ns < self.analysed_from_ns {
             self.unanalysed.insert(slot);
         } else {
-            self.connections[slot as usize].classify(side, packet, &mut self.anomalies);
+            self.connections[slot as usize].classify(endpoint, packet, &mut self.anomalies);
         }
     }
 
@@ -114,7 +112,7 @@ impl TcpState {
     }
 
     /// Writes the reports of a record, that of `initiator` first.
-    pub fn write_reports(&self, slot: u32, initiator: Side, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
+    pub fn write_reports(&self, slot: u32, initiator: Endpoint, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
         let (connection, [forward, reverse]) = (&self.connections[slot as usize], reports);
         connection.write_report(initiator, packets[0], &self.anomalies, forward);
         connection.write_report(1 - initiator, packets[1], &self.anomalies, reverse);
@@ -137,7 +135,6 @@ impl TcpState {
         }
     }
 
-    /// Forgets a connection.
     pub fn end_connection(&mut self, slot: u32) {
         self.connections[slot as usize].reset(&mut self.anomalies);
     }
@@ -157,7 +154,6 @@ impl TcpState {
         (connection, anomalies, unanalysed)
     }
 
-    /// Inserts a connection that migrated from another meter.
     pub fn insert(&mut self, slot: u32, mut connection: Connection, anomalies: DetachedEntries) {
         connection.attach_entries(anomalies, &mut self.anomalies);
         self.connections[slot as usize] = connection;
@@ -172,4 +168,51 @@ fn anomaly_capacity(slots: usize) -> usize {
 fn prefetch_all(connection: &Connection) {
     let lines: &[[u64; 8]; 4] = bytemuck::must_cast_ref(connection);
     lines.iter().for_each(prefetch);
+}
+
+/// A set of slots: one bit per slot.
+#[derive(Debug)]
+struct SlotSet(Memory<u64>);
+
+impl SlotSet {
+    fn new(slots: usize) -> io::Result<Self> {
+        Ok(Self(Memory::with_small_pages(slots.div_ceil(64))?))
+    }
+
+    fn memory_bytes_for(slots: usize) -> usize {
+        slots.div_ceil(64) * size_of::<u64>()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    fn contains(&self, slot: u32) -> bool {
+        self.0[slot as usize / 64] >> (slot % 64) & 1 != 0
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, slot: u32) {
+        if let Some(word) = self.0.get_mut(slot as usize / 64) {
+            *word |= 1 << (slot % 64);
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.0[slot as usize / 64] &= !(1 << (slot % 64));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_contains_inserted_slots_only() {
+        let mut set = SlotSet::new(130).unwrap();
+        [0, 63, 64, 129].into_iter().for_each(|slot| set.insert(slot));
+        set.remove(63);
+        let found: Vec<u32> = (0..130).filter(|&slot| set.contains(slot)).collect();
+        assert_eq!(found, [0, 64, 129]);
+    }
 }

@@ -6,7 +6,6 @@ use crate::slot::{FlowKeyState, SlotFlags};
 /// A closed TCP connection stays this long for its last acknowledgments and retransmissions.
 const CLOSING_NS: u64 = 5_000_000_000;
 
-/// Idle and active timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     pub idle_ns: u64,

@@ -2,7 +2,10 @@
 
 use weir_flow::*;
 use weir_packet::{Packet, ipv4_mapped};
+
 const S: u64 = 1_000_000_000;
+const HOUR: u64 = 3600 * S;
+
 fn udp(t: u64, host: u8) -> Packet {
     Packet {
         time_ns: t * S,
@@ -16,16 +19,22 @@ fn udp(t: u64, host: u8) -> Packet {
         ..Packet::default()
     }
 }
+
+/// The records of packets that are metered in bursts of a length.
+fn records(config: Config, burst: usize, packets: &[Packet]) -> Vec<FlowRecord> {
+    let (mut meter, mut out) = (Meter::new(config), Vec::new());
+    packets.chunks(burst).for_each(|burst| meter.process(burst, &mut out));
+    meter.drain(&mut out);
+    out
+}
+
 #[test]
 fn time_does_not_wrap() {
-    let mut meter = Meter::new(Config { flows: 4, secret: Some(1), ..Config::default() });
-    let mut out = Vec::new();
-    for time_ns in [u64::MAX, 0] {
-        meter.process(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
-    }
-    meter.drain(&mut out);
+    let config = Config { flows: 4, secret: Some(1), ..Config::default() };
+    let out = records(config, 1, &[u64::MAX, 0].map(|time_ns| Packet { time_ns, ..udp(0, 1) }));
     assert_eq!((out[0].start_ns(), out[0].end_ns(), out[0].forward.iat_max_ns), (0, u64::MAX, u64::MAX));
 }
+
 #[test]
 fn packets_after_a_partial_drain_are_metered() {
     let mut meter =
@@ -40,7 +49,6 @@ fn packets_after_a_partial_drain_are_metered() {
     assert_eq!(meter.open_records(), Default::default());
 }
 
-const HOUR: u64 = 3600 * S;
 fn without_timeouts() -> Config {
     Config {
         flows: 10_000,
@@ -50,6 +58,7 @@ fn without_timeouts() -> Config {
         ..Config::default()
     }
 }
+
 fn jumbogram(host: u32) -> Packet {
     Packet {
         source: ipv4_mapped((0x0a00_0000 + host).to_be_bytes()),
@@ -58,19 +67,19 @@ fn jumbogram(host: u32) -> Packet {
         ..udp(0, 1)
     }
 }
+
 /// A gap of more than 4.8 hours needs full counters. Without them the record stays as it was.
 #[test]
 fn long_gap_without_full_counters_leaves_the_record_as_it_was() {
     let mut packets: Vec<Packet> = (0..4096).map(jumbogram).collect();
     let known = Packet { ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };
     packets.extend([known, Packet { time_ns: 5 * HOUR, ..known }, Packet { time_ns: 5 * HOUR + 1, ..known }]);
-    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
-    meter.process(&packets, &mut out);
-    meter.drain(&mut out);
+    let out = records(without_timeouts(), 64, &packets);
     let own: Vec<&FlowRecord> = out.iter().filter(|f| f.source == known.source).collect();
     assert_eq!((own.len(), own[0].forward.packets, own[0].forward.bytes), (1, 1, 40));
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 4099);
 }
+
 /// The reverse direction of one with full counters stays compact.
 #[test]
 fn reverse_direction_of_one_with_full_counters_needs_none() {
@@ -85,12 +94,11 @@ fn reverse_direction_of_one_with_full_counters_needs_none() {
         frame_bytes: 54,
         ..g
     });
-    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
-    meter.process(&packets, &mut out);
-    meter.drain(&mut out);
+    let out = records(without_timeouts(), 64, &packets);
     assert_eq!(out.len(), 4096);
     assert_eq!(out.iter().filter(|f| f.reverse.packets == 1).count(), 1);
 }
+
 /// Slots whose due tick equals that of the clock expire too, in whole groups of 32.
 #[test]
 fn slot_expires_at_its_due_tick() {
@@ -101,15 +109,14 @@ fn slot_expires_at_its_due_tick() {
     meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..jumbogram(100) }], &mut out);
     assert_eq!((out.len(), meter.open_records().flows), (63, 1));
 }
+
 /// Captures clamp times beyond 2554 to the last representable one: flows there have records, too.
 #[test]
 fn flows_at_the_end_of_time_have_records() {
-    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
     let packets: Vec<Packet> = (0..5000).map(|n| Packet { time_ns: u64::MAX, ip_bytes: 40, ..jumbogram(n) }).collect();
-    meter.process(&packets, &mut out);
-    meter.drain(&mut out);
-    assert_eq!(out.len(), 5000);
+    assert_eq!(records(without_timeouts(), 64, &packets).len(), 5000);
 }
+
 /// Compact counters take ordinary gaps at the end of time.
 #[test]
 fn ordinary_gap_at_the_end_of_time_needs_no_full_counters() {
@@ -117,23 +124,19 @@ fn ordinary_gap_at_the_end_of_time_needs_no_full_counters() {
     let mut packets: Vec<Packet> = (0..4096).map(|n| Packet { time_ns: first, ..jumbogram(n) }).collect();
     let known = Packet { time_ns: first, ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };
     packets.extend([known, Packet { time_ns: first - 1, ..known }, Packet { time_ns: first + 5 * S, ..known }]);
-    let (mut meter, mut out) = (Meter::new(without_timeouts()), Vec::new());
-    meter.process(&packets, &mut out);
-    meter.drain(&mut out);
+    let out = records(without_timeouts(), 64, &packets);
     assert_eq!(out.iter().filter(|f| f.source == known.source).map(FlowRecord::packets).sum::<u64>(), 3);
 }
+
 /// A record that ends frees its full counters, and leaves nothing to the next flow in its slot.
 #[test]
 fn ended_records_free_their_full_counters() {
     let config = Config { flows: 1, policy: CacheFullPolicy::EvictOldestIdle, ..without_timeouts() };
-    let (mut meter, mut out) = (Meter::new(config), Vec::new());
-    for host in 0..5000 {
-        meter.process(&[jumbogram(host)], &mut out);
-    }
-    meter.drain(&mut out);
+    let out = records(config, 1, &(0..5000).map(jumbogram).collect::<Vec<_>>());
     assert_eq!(out.len(), 5000);
     assert!(out.iter().all(|f| f.forward.packets == 1 && !f.approximate.has(Approximate::OVERFLOW)));
 }
+
 /// Expired records that the cursor has not reached end by their timeout at the end of input.
 #[test]
 fn drain_applies_the_timeouts() {
@@ -145,6 +148,7 @@ fn drain_applies_the_timeouts() {
     meter.drain(&mut out);
     assert_eq!(out.iter().filter(|f| f.end_reason == EndReason::Idle).count(), 600);
 }
+
 /// Two flows with equal tags in the index whose keys differ only in their extension.
 #[test]
 fn flows_with_equal_tags_are_distinguished_by_their_keys() {
@@ -161,22 +165,19 @@ fn flows_with_equal_tags_are_distinguished_by_their_keys() {
     out.sort_by_key(|flow| flow.interface);
     assert_eq!(out.iter().map(|flow| (flow.interface, flow.packets())).collect::<Vec<_>>(), [(one, 2), (other, 3)]);
 }
+
 /// After 575 years of forward steps the clock stands still.
 #[test]
 fn clock_does_not_wrap() {
-    let (mut meter, mut out) =
-        (Meter::new(Config { idle_timeout_ns: 120 * S, active_timeout_ns: 300 * S, ..without_timeouts() }), Vec::new());
-    for time_ns in [0, u64::MAX - (1 << 49), 0, u64::MAX - (1 << 49), 0, 1 << 40] {
-        meter.process(&[Packet { time_ns, ..udp(0, 1) }], &mut out);
-    }
-    meter.drain(&mut out);
+    let config = Config { idle_timeout_ns: 120 * S, active_timeout_ns: 300 * S, ..without_timeouts() };
+    let times = [0, u64::MAX - (1 << 49), 0, u64::MAX - (1 << 49), 0, 1 << 40];
+    let out = records(config, 1, &times.map(|time_ns| Packet { time_ns, ..udp(0, 1) }));
     assert_eq!(out.iter().map(FlowRecord::packets).sum::<u64>(), 6);
 }
+
 #[test]
 fn both_vlan_tags_are_part_of_the_key() {
     let key = KeyOptions { vlan: true, ..KeyOptions::default() };
-    let (mut meter, mut out) = (Meter::new(Config { key, ..without_timeouts() }), Vec::new());
-    let of = |inner_vlan| Packet { vlan: 7, inner_vlan, ..udp(0, 1) };
-    meter.process(&[of(8), of(9)], &mut out);
-    assert_eq!(meter.open_records().flows, 2);
+    let packets = [8, 9].map(|inner_vlan| Packet { vlan: 7, inner_vlan, ..udp(0, 1) });
+    assert_eq!(records(Config { key, ..without_timeouts() }, 2, &packets).len(), 2);
 }

@@ -1,20 +1,21 @@
-//! Which frames are admitted to decoding: sampling, then the packet filter. The counters of what is
-//! left out go into the ledger. The self-traffic filter needs decoded headers; the reader applies
-//! it.
+//! Which frames are admitted: sampling, then the packet filter, and after decoding the self-traffic
+//! filter. The counters of what is left out go into the ledger.
 
-use crate::sampler::Sampler;
-use weir_capture::{Burst, FilterError, Frame, PacketFilter};
+use std::net::{IpAddr, SocketAddr};
+use weir_capture::{Burst, Frame, PacketFilter};
 use weir_ledger::{Ledger, TrafficCounters};
+use weir_packet::{Packet, ipv4_mapped};
 
-/// Sampling and packet filter of one reader.
+const UDP: u8 = 17;
+
 pub(crate) struct Admission {
     /// `None` if every packet is metered.
     sampler: Option<Sampler>,
-    filter: Option<PacketFilter>,
+    /// Frames that do not match are not admitted; `None` is no filter.
+    pub filter: Option<PacketFilter>,
 }
 
 impl Admission {
-    /// Admits all frames that match a filter; `None` is no filter.
     pub fn new(filter: Option<PacketFilter>) -> Self {
         Self { sampler: None, filter }
     }
@@ -22,15 +23,6 @@ impl Admission {
     /// Samples one packet in `population` from the next burst on; 1 admits all.
     pub fn set_sampling(&mut self, population: u32) {
         self.sampler = (population > 1).then(|| Sampler::new(population));
-    }
-
-    pub fn set_filter(&mut self, filter: &Option<PacketFilter>) {
-        self.filter.clone_from(filter);
-    }
-
-    /// Link types that the filter cannot be applied to; each is returned once.
-    pub fn take_filter_errors(&mut self) -> Vec<FilterError> {
-        self.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
     /// Removes the frames of a burst that are not admitted, and counts them.
@@ -63,5 +55,91 @@ fn remove_unless(
     for (counters, removed) in [(&mut ledger.packets, removed_packets), (&mut ledger.bytes, removed_bytes)] {
         counters.received += removed;
         *counter(counters) += removed;
+    }
+}
+
+/// Random n-out-of-N packet sampling with n = 1 (RFC 5475 section 5.2.1).
+///
+/// Of each N consecutive packets exactly one is chosen, independent of how they are grouped into
+/// bursts. So the share is exact, and neither periodic traffic nor a sender that times its packets
+/// can avoid the sample, as is possible with systematic sampling (every Nth packet).
+struct Sampler {
+    /// N, the packets of a group.
+    population: u32,
+    /// Packets of the current group so far.
+    seen: u32,
+    /// The number of the packet that is chosen in the current group.
+    chosen: u32,
+    random: fastrand::Rng,
+}
+
+impl Sampler {
+    /// A sampler that chooses one packet in `population`, which is at least 1.
+    fn new(population: u32) -> Self {
+        let mut random = fastrand::Rng::new();
+        Self { population, seen: 0, chosen: random.u32(..population), random }
+    }
+
+    #[inline]
+    fn choose_next(&mut self) -> bool {
+        let is_chosen = self.seen == self.chosen;
+        self.seen += 1;
+        if self.seen == self.population {
+            (self.seen, self.chosen) = (0, self.random.u32(..self.population));
+        }
+        is_chosen
+    }
+}
+
+/// The filter for Weir's own export traffic: source and destination of the UDP datagrams that sinks
+/// send. A record of an export datagram would cause another datagram, and so on without end;
+/// therefore such datagrams are never metered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelfTrafficFilter(Vec<[([u8; 16], u16); 2]>);
+
+impl SelfTrafficFilter {
+    /// A filter for `[source, destination]` pairs, see [`weir_export::Sink::udp_endpoints`].
+    pub fn new(endpoints: impl IntoIterator<Item = [SocketAddr; 2]>) -> Self {
+        Self(endpoints.into_iter().map(|ends| ends.map(endpoint)).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline(never)]
+    pub(crate) fn matches(&self, packet: &Packet) -> bool {
+        let endpoints = [(packet.source, packet.source_port), (packet.destination, packet.destination_port)];
+        packet.protocol == UDP && self.0.contains(&endpoints)
+    }
+}
+
+fn endpoint(address: SocketAddr) -> ([u8; 16], u16) {
+    let octets = match address.ip() {
+        IpAddr::V4(address) => ipv4_mapped(address.octets()),
+        IpAddr::V6(address) => address.octets(),
+    };
+    (octets, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_one_packet_of_each_group_is_chosen_and_each_position_equally_often() {
+        for population in [1_u32, 2, 3, 16, 1000] {
+            let mut sampler = Sampler::new(population);
+            let mut times_chosen = vec![0_u32; population as usize];
+            let groups = 20 * population + 1000;
+            for _ in 0..groups {
+                let chosen: Vec<usize> = (0..population as usize).filter(|_| sampler.choose_next()).collect();
+                assert_eq!(chosen.len(), 1);
+                times_chosen[chosen[0]] += 1;
+            }
+            let mean = f64::from(groups) / f64::from(population);
+            let is_far = |&times: &u32| (f64::from(times) - mean).abs() > 7.0 * mean.sqrt() + 1.0;
+            assert!(!times_chosen.iter().any(is_far), "one in {population}: {times_chosen:?}");
+        }
     }
 }

@@ -16,38 +16,32 @@ use weir_capture::FilterError;
 /// Errors that are kept until the next report; further ones are only counted.
 const MAX_ERRORS: usize = 20;
 
-/// The mailbox of one worker.
 #[derive(Default)]
 pub(crate) struct ControlMailbox {
-    /// Number of the last request.
     requests: AtomicU64,
     contents: Mutex<Contents>,
-    /// Signals a reply.
     replied: Condvar,
 }
 
-/// What probe and worker exchange.
 #[derive(Default)]
 pub(crate) struct Contents {
-    /// Number of the last request that was answered.
-    pub answered: u64,
-    /// The worker has finished.
-    pub is_finished: bool,
+    answered: u64,
     report: WorkerReport,
     /// Settings that the worker is to apply.
     settings: Option<Settings>,
 }
 
-/// What a worker reports.
 #[derive(Default)]
 pub(crate) struct WorkerReport {
     pub account: Account,
-    /// CPU time that the thread has consumed, ns.
     pub cpu_time_ns: u64,
     /// The first errors since the previous report.
     pub errors: Vec<PipelineError>,
-    /// Number of further errors.
     pub more_errors: u64,
+    /// The worker has finished, and this is its last report.
+    pub is_finished: bool,
+    /// The worker did not answer in time, and this is an earlier report.
+    pub timed_out: bool,
 }
 
 /// A problem that does not end a pipeline.
@@ -76,7 +70,7 @@ impl ControlMailbox {
     /// Waits for the reply to a request, no longer than to a deadline.
     pub fn wait_for_reply(&self, request: u64, deadline: Instant) -> MutexGuard<'_, Contents> {
         let mut contents = lock(&self.contents);
-        while contents.answered < request && !contents.is_finished {
+        while contents.answered < request && !contents.report.is_finished {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -86,9 +80,14 @@ impl ControlMailbox {
         contents
     }
 
-    /// The last report of a worker that has finished.
-    pub fn last_report(&self) -> WorkerReport {
-        lock(&self.contents).take_report()
+    /// The report that answers a request; after the deadline, an earlier one. Each error is
+    /// reported once.
+    pub fn report(&self, request: u64, deadline: Instant) -> WorkerReport {
+        let mut contents = self.wait_for_reply(request, deadline);
+        let timed_out = contents.answered < request && !contents.report.is_finished;
+        let report = &mut contents.report;
+        let (errors, more_errors) = (std::mem::take(&mut report.errors), std::mem::take(&mut report.more_errors));
+        WorkerReport { account: report.account.clone(), errors, more_errors, timed_out, ..*report }
     }
 
     /// For the worker: the number of a request that is newer than `last_seen`, which is updated.
@@ -119,24 +118,9 @@ impl ControlMailbox {
         }
     }
 
-    /// For the worker: leaves its final account.
     pub fn finish(&self, account: Account) {
-        let mut contents = lock(&self.contents);
-        (contents.report.account, contents.report.cpu_time_ns) = (account, cpu_time_ns());
-        contents.is_finished = true;
+        let report = &mut lock(&self.contents).report;
+        (report.account, report.cpu_time_ns, report.is_finished) = (account, cpu_time_ns(), true);
         self.replied.notify_all();
-    }
-}
-
-impl Contents {
-    /// The newest report. Each error is reported once.
-    pub fn take_report(&mut self) -> WorkerReport {
-        let WorkerReport { account, cpu_time_ns, errors, more_errors } = &mut self.report;
-        WorkerReport {
-            account: account.clone(),
-            cpu_time_ns: *cpu_time_ns,
-            errors: std::mem::take(errors),
-            more_errors: std::mem::take(more_errors),
-        }
     }
 }

@@ -6,48 +6,42 @@
 //!
 //! The hot path is [`Pipeline::process_burst`]: source -> burst of frames -> `ReadingStage`
 //! (admission, decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`]. A
-//! [`Probe`] runs it on several threads. In a worker group with several meters, `Dispatcher` and `MeterInput`
-//! connect the stages, and the `Rebalancer` keeps the load of the meters even.
+//! [`Probe`] runs it on several threads. The module `migration` connects the readers of a source with
+//! several meters, and keeps the load of the meters even.
 #![forbid(unsafe_code)]
 
 mod account;
 mod admission;
-mod connect;
 mod control_mailbox;
-mod dispatcher;
 mod export_handle;
 mod exporter;
-mod group_state;
-mod indirection_table;
 mod load_shedder;
 mod loss_channel;
 mod loss_counter;
 mod loss_history;
-mod meter_input;
 mod metering_stage;
+mod migration;
 mod pipeline;
 mod probe;
 mod reading_stage;
-mod rebalancer;
-mod record_annotator;
 mod record_output;
-mod sampler;
-mod self_traffic;
 mod settings;
 mod sink_worker;
 mod sync;
+#[cfg(test)]
+mod test_sink;
 mod thread;
 mod worker;
 mod worker_group;
 
 pub use account::Account;
+pub use admission::SelfTrafficFilter;
 pub use control_mailbox::PipelineError;
 pub use export_handle::ExportHandle;
 pub use exporter::{Exporter, SinkChange};
 pub use load_shedder::{LevelSettings, OverloadPolicy};
 pub use pipeline::Pipeline;
 pub use probe::{FinalReport, Probe};
-pub use self_traffic::SelfTrafficFilter;
 pub use settings::{BackPressure, Settings};
 pub use thread::CpuAffinity;
 pub use worker_group::{GroupStatus, LoadBalance, ReceiveQueue, WorkerGroupSpec};

@@ -19,7 +19,6 @@ const QUEUE: usize = 64;
 /// Time between two checks whether a request was answered, or whether a queue has free slots.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 
-/// The reader's end.
 pub(crate) struct SnapshotSender {
     queue: Producer<LossSnapshot>,
     requests: Arc<AtomicU64>,
@@ -28,7 +27,6 @@ pub(crate) struct SnapshotSender {
     unsent_levels: Option<[u8; 2]>,
 }
 
-/// The meter's end.
 pub(crate) struct SnapshotReceiver {
     queue: Consumer<LossSnapshot>,
     requests: Arc<AtomicU64>,
@@ -38,7 +36,6 @@ pub(crate) struct SnapshotReceiver {
     is_finished: bool,
 }
 
-/// Creates a channel between two threads.
 pub(crate) fn snapshot_channel() -> (SnapshotSender, SnapshotReceiver) {
     let (producer, consumer) = RingBuffer::new(QUEUE);
     let requests = Arc::new(AtomicU64::new(0));
@@ -90,14 +87,12 @@ impl LossHistories {
         Self(receivers.into_iter().map(|receiver| (Some(receiver), LossHistory::default())).collect())
     }
 
-    /// Adds a snapshot of the reader on the same thread.
     pub fn add(&mut self, snapshot: LossSnapshot) {
         if let Some((_, history)) = self.0.first_mut() {
             history.add(snapshot);
         }
     }
 
-    /// Receives the snapshots of readers on other threads.
     pub fn receive(&mut self) {
         for (receiver, history) in &mut self.0 {
             if let Some(receiver) = receiver {
@@ -136,7 +131,6 @@ impl LossHistories {
         self.0.iter().all(|(_, history)| history.is_empty())
     }
 
-    /// The highest current level of all readers.
     pub fn level(&self) -> u8 {
         self.0.iter().map(|(_, history)| history.level()).max().unwrap_or_default()
     }

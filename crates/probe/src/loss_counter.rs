@@ -1,5 +1,6 @@
 //! Counts what a live source has lost, every 0.1 s and on request. A file loses nothing.
 
+use crate::loss_history::LossSnapshot;
 use std::time::{Duration, Instant};
 use weir_capture::{Burst, LiveSource, Losses};
 use weir_ledger::TrafficCounters;
@@ -8,10 +9,8 @@ use weir_ledger::TrafficCounters;
 const UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 const UPDATE_INTERVAL_NS: u64 = UPDATE_INTERVAL.as_nanos() as u64;
 
-/// The losses of one source so far.
 #[derive(Default)]
 pub(crate) struct LossCounter {
-    /// As of the last update.
     losses: Losses,
     /// Time of the newest packet read, ns.
     newest_ns: u64,
@@ -21,19 +20,6 @@ pub(crate) struct LossCounter {
     updated: Option<Instant>,
     /// The source had fewer frames than a full burst.
     burst_was_short: bool,
-}
-
-/// Losses and times of a live source between two bursts; a `LossSnapshot` adds the levels of load
-/// shedding.
-pub(crate) struct LossMeasurement {
-    /// All packets stamped before this time were read, or lost and counted.
-    pub complete_until_ns: u64,
-    /// No packet received so far has a later time.
-    pub latest_ns: u64,
-    /// Packets lost so far: by the NIC, by the kernel and in Weir's own queues.
-    pub lost: u64,
-    /// Packets read so far.
-    pub read: u64,
 }
 
 impl LossCounter {
@@ -56,8 +42,9 @@ impl LossCounter {
         })
     }
 
-    /// Adds the new losses of a source to the packet counters. Lost octets are not known.
-    pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossMeasurement {
+    /// Adds the new losses of a source to the packet counters. Lost octets are not known. Returns a
+    /// snapshot without the levels of load shedding.
+    pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossSnapshot {
         // Before `losses`: packets lost after this call have a later time.
         let complete_until_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.losses());
@@ -72,6 +59,6 @@ impl LossCounter {
         // time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
-        LossMeasurement { complete_until_ns, latest_ns, lost, read: packets.received - lost }
+        LossSnapshot { complete_until_ns, latest_ns, lost, ..LossSnapshot::default() }
     }
 }

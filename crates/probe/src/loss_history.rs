@@ -51,16 +51,13 @@ pub(crate) struct LossHistory {
     is_live: bool,
 }
 
-/// A time on one or several levels.
 #[derive(Clone, Copy, Debug)]
 struct LevelSpan {
     start_ns: u64,
     end_ns: u64,
-    /// The lowest and the highest.
     levels: [u8; 2],
 }
 
-/// Losses between two snapshots.
 #[derive(Clone, Copy, Debug)]
 struct LossEpisode {
     start_ns: u64,
@@ -154,7 +151,6 @@ impl LossHistory {
         self.episodes.is_empty() && self.spans.is_empty()
     }
 
-    /// The current level.
     pub fn level(&self) -> u8 {
         self.newest.level
     }
@@ -164,7 +160,6 @@ impl LossHistory {
         !self.is_live || time_ns <= self.newest.complete_until_ns
     }
 
-    /// Number of the last request that was answered.
     pub fn answered_request(&self) -> u64 {
         self.newest.request
     }
@@ -192,10 +187,15 @@ mod tests {
         LossSnapshot { complete_until_ns: at * MS, latest_ns: at * MS, lost, ..LossSnapshot::default() }
     }
 
-    fn history_of(snapshots: &[LossSnapshot]) -> LossHistory {
+    fn history_of(snapshots: impl IntoIterator<Item = LossSnapshot>) -> LossHistory {
         let mut history = LossHistory::default();
-        snapshots.iter().for_each(|&snapshot| history.add(snapshot));
+        snapshots.into_iter().for_each(|snapshot| history.add(snapshot));
         history
+    }
+
+    /// The history of snapshots: time in ms and packets lost so far.
+    fn losses(snapshots: &[(u64, u64)]) -> LossHistory {
+        history_of(snapshots.iter().map(|&(at, lost)| snapshot(at, lost)))
     }
 
     fn between(history: &LossHistory, first: u64, last: u64) -> u64 {
@@ -204,14 +204,7 @@ mod tests {
 
     #[test]
     fn losses_belong_to_records_that_overlap_the_time_between_the_two_snapshots() {
-        let history = history_of(&[
-            snapshot(100, 0),
-            snapshot(200, 0),
-            snapshot(300, 7),
-            snapshot(400, 7),
-            snapshot(500, 9),
-            snapshot(600, 9),
-        ]);
+        let history = losses(&[(100, 0), (200, 0), (300, 7), (400, 7), (500, 9), (600, 9)]);
         // The first episode lasts from 190 to 400 ms, the second from 390 to 600 ms.
         assert_eq!(between(&history, 0, 189), 0);
         assert_eq!(between(&history, 0, 190), 7);
@@ -224,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_episode_is_open_until_the_next_snapshot() {
-        let mut history = history_of(&[snapshot(100, 0), snapshot(200, 5)]);
+        let mut history = losses(&[(100, 0), (200, 5)]);
         assert_eq!(between(&history, 900, 900), 5);
         history.add(snapshot(300, 5));
         assert_eq!(between(&history, 900, 900), 0);
@@ -234,15 +227,14 @@ mod tests {
     fn an_episode_covers_packets_that_were_received_and_not_yet_read() {
         // The receive ring holds the packets of one second.
         let behind = |at: u64, lost| LossSnapshot { latest_ns: (at + 1000) * MS, ..snapshot(at, lost) };
-        let history = history_of(&[behind(100, 0), behind(200, 5), behind(300, 5)]);
+        let history = history_of([behind(100, 0), behind(200, 5), behind(300, 5)]);
         assert_eq!(between(&history, 1200, 1200), 5);
         assert_eq!(between(&history, 1301, 1400), 0);
     }
 
     #[test]
     fn the_oldest_episodes_are_merged() {
-        let snapshots: Vec<_> = (0..2 * MAX_EPISODES as u64).map(|at| snapshot(100 * at, at)).collect();
-        let history = history_of(&snapshots);
+        let history = history_of((0..2 * MAX_EPISODES as u64).map(|at| snapshot(100 * at, at)));
         assert_eq!(history.episodes.len(), MAX_EPISODES);
         let all = 2 * MAX_EPISODES as u64 - 1;
         assert_eq!(between(&history, 0, u64::MAX / MS), all);
@@ -252,14 +244,7 @@ mod tests {
 
     #[test]
     fn a_clock_set_back_never_makes_the_figure_smaller() {
-        let history = history_of(&[
-            snapshot(5000, 0),
-            snapshot(5100, 3),
-            snapshot(5200, 3),
-            snapshot(100, 8),
-            snapshot(200, 8),
-            snapshot(300, 9),
-        ]);
+        let history = losses(&[(5000, 0), (5100, 3), (5200, 3), (100, 8), (200, 8), (300, 9)]);
         assert!(between(&history, 90, 100) >= 5);
         assert!(between(&history, 5050, 5060) >= 3);
         assert!(between(&history, 250, 5060) >= 9);
@@ -272,16 +257,8 @@ mod tests {
 
     #[test]
     fn the_levels_of_a_record_are_those_of_its_duration() {
-        let history = history_of(&[
-            on(100, 0),
-            on(200, 0),
-            on(300, 1),
-            on(400, 3),
-            on(500, 3),
-            on(600, 0),
-            on(700, 2),
-            on(800, 0),
-        ]);
+        let spans = [(100, 0), (200, 0), (300, 1), (400, 3), (500, 3), (600, 0), (700, 2), (800, 0)];
+        let history = history_of(spans.map(|(at, level)| on(at, level)));
         let levels = |first: u64, last: u64| history.levels_between(first * MS, last * MS);
         assert_eq!(levels(0, 199), [0, 0]);
         assert_eq!(levels(150, 250), [0, 1]);
@@ -295,9 +272,7 @@ mod tests {
 
     #[test]
     fn the_oldest_spans_are_merged() {
-        let snapshots: Vec<_> =
-            (1..=8 * MAX_SPANS as u64).map(|at| on(100 * at, [0, 1, 0, 5][at as usize % 4])).collect();
-        let history = history_of(&snapshots);
+        let history = history_of((1..=8 * MAX_SPANS as u64).map(|at| on(100 * at, [0, 1, 0, 5][at as usize % 4])));
         assert_eq!(history.spans.len(), MAX_SPANS);
         assert_eq!(history.levels_between(250 * MS, 260 * MS), [0, 5]);
         let last = 100 * (8 * MAX_SPANS as u64 - 1);
@@ -309,6 +284,6 @@ mod tests {
         let history = LossHistory::default();
         assert!(history.covers(u64::MAX));
         assert_eq!(history.lost_between(0, u64::MAX), 0);
-        assert!(!history_of(&[snapshot(100, 0)]).covers(101 * MS));
+        assert!(!losses(&[(100, 0)]).covers(101 * MS));
     }
 }

@@ -4,31 +4,26 @@ use crate::account::{Account, totals};
 use crate::export_handle::ExportHandle;
 use crate::loss_channel::LossHistories;
 use crate::loss_history::LossSnapshot;
-use crate::record_annotator::RecordAnnotator;
-use crate::record_output::{BATCH, RecordOutput};
+use crate::record_output::{BATCH, RecordAnnotator, RecordOutput};
 use crate::settings::Settings;
 use std::io;
 use std::time::{Duration, Instant};
-use weir_flow::{BucketSet, Meter, MigratedFlow};
+use weir_flow::{Meter, MigratedFlow};
 use weir_ledger::Ledger;
 use weir_packet::Packet;
 
 /// Time after which the clock of an idle meter advances without packets.
 pub(crate) const IDLE_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A meter with its record output.
 pub(crate) struct MeteringStage {
-    meter: Meter,
+    pub meter: Meter,
     output: RecordOutput,
     annotator: RecordAnnotator,
-    /// Level of load shedding that the meter works on.
     level: u8,
-    /// When the clock advanced last without packets.
     clock_advanced: Instant,
 }
 
 impl MeteringStage {
-    /// Allocates the memory of the meter.
     pub fn new(settings: &Settings, handle: ExportHandle, histories: LossHistories) -> io::Result<Self> {
         let annotator = RecordAnnotator::new(settings, histories);
         let (output, level) = (RecordOutput::new(handle), annotator.level());
@@ -48,7 +43,6 @@ impl MeteringStage {
         self.apply_level();
     }
 
-    /// Receives loss snapshots of readers on other threads.
     pub fn receive_snapshots(&mut self) {
         self.annotator.histories.receive();
         self.apply_level();
@@ -62,7 +56,6 @@ impl MeteringStage {
         }
     }
 
-    /// Meters a burst of packets.
     #[inline]
     pub fn process(&mut self, packets: &[Packet]) {
         self.meter.process(packets, &mut self.output.records);
@@ -98,42 +91,14 @@ impl MeteringStage {
         self.output.check_overdue(now);
     }
 
-    /// Advances the clock of the meter.
     pub fn advance_time(&mut self, now_ns: u64) {
         self.meter.advance_time(now_ns, &mut self.output.records);
     }
 
-    /// Starts to collect the flows of some buckets while packets are processed.
-    pub fn start_migration(&mut self, buckets: BucketSet) {
-        self.meter.start_migration(buckets);
-    }
-
-    /// Whether all flows of these buckets are collected.
-    pub fn migration_ready(&self) -> bool {
-        self.meter.migration_ready()
-    }
-
-    /// Cancels a migration.
-    pub fn cancel_migration(&mut self) {
-        self.meter.cancel_migration();
-    }
-
-    /// Removes the collected flows and passes each on with its bucket.
-    pub fn migrate_out(&mut self, pass_on: impl FnMut(u16, MigratedFlow)) {
-        self.meter.migrate_out(pass_on);
-    }
-
-    /// Adds a flow of another meter.
     pub fn migrate_in(&mut self, flow: MigratedFlow) {
         self.meter.migrate_in(flow, &mut self.output.records);
     }
 
-    /// Flows in the flow cache.
-    pub fn open_records(&self) -> u64 {
-        self.meter.open_records().flows
-    }
-
-    /// The account of this stage.
     pub fn account(&self) -> Account {
         let mut ledger = Ledger::default();
         let counters = self.meter.counters();
@@ -149,7 +114,7 @@ impl MeteringStage {
 
     /// Ends every flow, exports the last records and returns the final account.
     pub fn finish(mut self) -> Account {
-        self.output.start_draining();
+        self.output.handle.start_draining();
         while self.meter.drain_up_to(BATCH, &mut self.output.records) {
             self.output.export(&mut self.annotator);
         }

@@ -9,11 +9,12 @@
 //! receiver of packets or records reports before the sender: first sinks, then meters, then
 //! readers.
 
+use crate::admission::SelfTrafficFilter;
+use crate::control_mailbox::WorkerReport;
 use crate::exporter::{Exporter, SinkChange};
-use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
-use crate::worker_group::{GroupContext, GroupStatus, Reply, RunningGroup, WorkerGroupSpec, WorkerThread};
+use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
 use std::iter::zip;
 use std::net::SocketAddr;
@@ -98,27 +99,27 @@ impl Probe {
     fn pipelines(&self) -> Vec<GroupStatus> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         // A flow on its way between two meters would be in no account.
-        let rebalancers = self.groups.iter().filter_map(RunningGroup::rebalancer);
+        let rebalancers = self.groups.iter().filter_map(|group| group.rebalancer.as_ref());
         let guards: Vec<_> = rebalancers.map(|rebalancer| rebalancer.pause(deadline)).collect();
-        let meters = self.replies(|group| &group.meters, deadline);
-        let readers = self.replies(|group| &group.readers, deadline);
-        let replies = zip(readers, meters);
+        let meters = self.reports(|group| &group.meters, deadline);
+        let readers = self.reports(|group| &group.readers, deadline);
+        let reports = zip(readers, meters);
         let mut pipelines: Vec<_> =
-            zip(&self.groups, replies).map(|(group, (readers, meters))| group.status(readers, meters)).collect();
+            zip(&self.groups, reports).map(|(group, (readers, meters))| group.status(readers, meters)).collect();
         if guards.iter().any(Option::is_none) {
             pipelines.iter_mut().for_each(|pipeline| pipeline.timed_out = true);
         }
         pipelines
     }
 
-    /// The replies of some threads of each group. All threads work on the request at the same time.
-    fn replies(&self, threads: fn(&RunningGroup) -> &[WorkerThread], deadline: Instant) -> Vec<Vec<Reply>> {
+    /// Reports of some threads of each group. All threads work on the request at the same time.
+    fn reports(&self, threads: fn(&RunningGroup) -> &[WorkerThread], deadline: Instant) -> Vec<Vec<WorkerReport>> {
         let request = |group| threads(group).iter().map(|thread| thread.mailbox.request_report()).collect::<Vec<_>>();
         let requests: Vec<_> = self.groups.iter().map(request).collect();
-        let reply = |(group, requests): (_, Vec<u64>)| {
-            zip(threads(group), requests).map(|(thread, request)| thread.reply(request, deadline)).collect()
+        let reports = |(group, requests): (_, Vec<u64>)| {
+            zip(threads(group), requests).map(|(thread, request)| thread.mailbox.report(request, deadline)).collect()
         };
-        zip(&self.groups, requests).map(reply).collect()
+        zip(&self.groups, requests).map(reports).collect()
     }
 
     /// CPU time of the thread of each open sink up to its last whole batch, ns.

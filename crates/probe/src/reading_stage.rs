@@ -8,17 +8,15 @@
 //! call.
 
 use crate::account::Account;
-use crate::admission::Admission;
+use crate::admission::{Admission, SelfTrafficFilter};
 use crate::load_shedder::{LevelSettings, LoadShedder};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
-use crate::self_traffic::SelfTrafficFilter;
 use crate::settings::Settings;
-use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, Source};
+use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, DecodeOptions, Network, Packet};
 
-/// Memory for the packets of one burst.
 pub(crate) type PacketBurst = Box<[Packet; BURST]>;
 
 /// Reads, filters and decodes the frames of one source.
@@ -46,20 +44,18 @@ impl ReadingStage {
         reader
     }
 
-    /// Replaces the filters.
     pub fn reconfigure(&mut self, settings: &Settings) {
-        self.admission.set_filter(&settings.filter);
+        self.admission.filter.clone_from(&settings.filter);
         self.self_traffic = settings.self_traffic.clone();
     }
 
-    /// The account of this stage.
     pub fn account(&self) -> Account {
         Account { ledger: self.ledger.clone(), ..Account::default() }
     }
 
     /// Link types that the filter cannot be applied to; each is returned once.
     pub fn take_filter_errors(&mut self) -> Vec<FilterError> {
-        self.admission.take_filter_errors()
+        self.admission.filter.as_mut().map_or_else(Vec::new, PacketFilter::take_errors)
     }
 
     /// Reads and decodes the next burst. Returns the number of packets, and whether the source had
@@ -91,23 +87,17 @@ impl ReadingStage {
     /// Counts what a live source has lost, and adapts the level of load shedding.
     /// `queue_nearly_full` is the state of the queues to the meters.
     pub fn update_losses(&mut self, source: &mut dyn LiveSource, queue_nearly_full: bool) -> LossSnapshot {
-        let update = self.losses.update(source, &mut self.ledger.packets);
+        let snapshot = self.losses.update(source, &mut self.ledger.packets);
+        let LossSnapshot { latest_ns, lost, .. } = snapshot;
         let previous_level = self.shedder.level();
-        if self.shedder.update(update.latest_ns, (update.read, update.lost), queue_nearly_full) {
+        if self.shedder.update(latest_ns, (self.ledger.packets.received - lost, lost), queue_nearly_full) {
             self.apply_level();
             let (level, overload) = (self.shedder.level(), &mut self.ledger.overload);
-            (overload.level, overload.since_ns) = (level, update.latest_ns);
+            (overload.level, overload.since_ns) = (level, latest_ns);
             overload.highest = overload.highest.max(level);
             overload.steps += 1;
         }
-        LossSnapshot {
-            request: 0,
-            complete_until_ns: update.complete_until_ns,
-            latest_ns: update.latest_ns,
-            lost: update.lost,
-            levels: [previous_level; 2],
-            level: self.shedder.level(),
-        }
+        LossSnapshot { levels: [previous_level; 2], level: self.shedder.level(), ..snapshot }
     }
 
     /// Counts packets as dropped because the queue to their meter was full.
@@ -127,7 +117,6 @@ impl ReadingStage {
         self.admission.set_sampling(population);
     }
 
-    /// Decodes admitted frames. Returns the number of packets.
     fn decode(&mut self, burst: &Burst<'_>, packets: &mut PacketBurst) -> usize {
         let wire_bytes: u64 = burst.iter().map(|frame| u64::from(frame.wire_bytes)).sum();
         let (mut metered, mut other_bytes) = (0, 0);

@@ -1,13 +1,16 @@
-//! Collects the records of one meter and exports them in batches.
+//! Collects the records of one meter, annotates them and exports them in batches. Annotations say
+//! what is missing from a record: packets lost, packets not sampled, TCP analysis skipped and small
+//! flows aggregated while the flow was active.
 
 use crate::account::totals;
 use crate::export_handle::ExportHandle;
-use crate::record_annotator::RecordAnnotator;
+use crate::load_shedder::LevelSettings;
+use crate::loss_channel::LossHistories;
+use crate::settings::Settings;
 use std::time::{Duration, Instant};
-use weir_flow::FlowRecord;
-use weir_ledger::RecordTotals;
+use weir_flow::{Approximate, FlowRecord};
+use weir_ledger::{OverloadCounters, RecordTotals};
 
-/// Records of a batch.
 pub(crate) const BATCH: usize = 128;
 /// Records that wait for loss snapshots of their readers, at most about.
 const MAX_WAITING: usize = 64 * BATCH;
@@ -15,17 +18,15 @@ const MAX_WAITING: usize = 64 * BATCH;
 /// Together with the time until the end of a flow is noticed this is below a second.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Records on their way from a meter to the exporter.
 pub(crate) struct RecordOutput {
     /// The meter appends records here.
     pub records: Vec<FlowRecord>,
     /// The latest end of a flow among the first `measured` records, ns.
     end_ns: u64,
     measured: usize,
-    /// When records were exported last.
     exported: Instant,
     is_overdue: bool,
-    handle: ExportHandle,
+    pub handle: ExportHandle,
     /// Records that at least one sink accepted.
     pub sent: RecordTotals,
     /// Records that no sink accepted.
@@ -71,12 +72,6 @@ impl RecordOutput {
         self.end_ns
     }
 
-    /// From now on waits for slow sinks: there are no more packets.
-    pub fn start_draining(&mut self) {
-        self.handle.start_draining();
-    }
-
-    /// Annotates and exports all records.
     pub fn export(&mut self, annotator: &mut RecordAnnotator) {
         if !self.records.is_empty() {
             annotator.annotate(&mut self.records);
@@ -91,5 +86,67 @@ impl RecordOutput {
         }
         (self.measured, self.end_ns) = (0, 0);
         (self.exported, self.is_overdue) = (Instant::now(), false);
+    }
+}
+
+pub(crate) struct RecordAnnotator {
+    /// Losses and levels of the readers of this meter.
+    pub histories: LossHistories,
+    /// The level that is never left.
+    base_level: u8,
+    sample_one_in: u32,
+    /// Counts records that lack something.
+    pub counters: OverloadCounters,
+}
+
+impl RecordAnnotator {
+    pub fn new(settings: &Settings, histories: LossHistories) -> Self {
+        let (base_level, sample_one_in) = (settings.overload.base_level(), settings.sample_one_in.max(1));
+        Self { histories, base_level, sample_one_in, counters: OverloadCounters::default() }
+    }
+
+    pub fn level(&self) -> u8 {
+        self.histories.level().max(self.base_level)
+    }
+
+    pub fn settings_of(&self, level: u8) -> LevelSettings {
+        LevelSettings::new(level, self.sample_one_in)
+    }
+
+    pub fn annotate(&mut self, records: &mut [FlowRecord]) {
+        let nothing_missing = self.base_level == 0 && self.sample_one_in == 1 && self.histories.are_empty();
+        for record in records {
+            self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
+            if !nothing_missing {
+                self.annotate_one(record);
+            }
+        }
+    }
+
+    fn annotate_one(&mut self, record: &mut FlowRecord) {
+        let (start_ns, end_ns) = (record.start_ns(), record.end_ns());
+        record.queue_lost = self.histories.lost_between(start_ns, end_ns);
+        let levels = self.levels_between(start_ns, end_ns);
+        let populations = levels.map(|level| self.settings_of(level).population);
+        let flags = &mut record.approximate.0;
+        if populations[1] > 1 {
+            record.sampling = Some(populations);
+            *flags |= Approximate::SAMPLED;
+            // TCP analysis of a sampled connection would be wrong.
+            if record.tcp.take().is_some() {
+                *flags |= Approximate::UNANALYSED;
+                self.counters.unanalysed_flows += 1;
+            }
+            self.counters.sampled_flows += 1;
+        }
+        if levels[1] > 0 {
+            let [_, level_at_start] = self.levels_between(start_ns, start_ns);
+            let is_aggregated = !LevelSettings::new(level_at_start, 1).detail.small_flows;
+            *flags |= if is_aggregated { Approximate::AGGREGATED } else { 0 };
+        }
+    }
+
+    fn levels_between(&self, first_ns: u64, last_ns: u64) -> [u8; 2] {
+        self.histories.levels_between(first_ns, last_ns).map(|level| level.max(self.base_level))
     }
 }

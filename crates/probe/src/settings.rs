@@ -1,7 +1,7 @@
 //! Settings of pipelines.
 
+use crate::admission::SelfTrafficFilter;
 use crate::load_shedder::OverloadPolicy;
-use crate::self_traffic::SelfTrafficFilter;
 use weir_capture::PacketFilter;
 
 /// Settings of one pipeline.

@@ -20,7 +20,6 @@ pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct SinkWorkers {
     pub open: Vec<SinkWorker>,
-    /// Workers of sinks that were replaced.
     pub closed: Vec<SinkWorker>,
     /// Records that pipelines have handed over.
     pub taken: RecordTotals,
@@ -40,15 +39,12 @@ pub(crate) struct SinkWorker {
 /// What a sink had done after its last whole batch.
 pub(crate) struct SinkState {
     counters: SinkCounters,
-    /// Records given to the sink.
     given: RecordTotals,
     /// When the sink last began or ended a batch.
     last_progress: Instant,
-    /// CPU time that the thread has consumed, ns.
     pub cpu_time_ns: u64,
     /// The sink was finished and holds no records back.
     is_finished: bool,
-    /// The sink has failed.
     pub has_failed: bool,
     /// The sink has timed out. Records that it has not reported are lost.
     is_abandoned: bool,
@@ -61,7 +57,6 @@ pub(crate) struct RecordBatch {
     recycle: SyncSender<Vec<FlowRecord>>,
 }
 
-/// Whether a sink accepts a batch.
 pub(crate) enum Offer {
     Accepted,
     /// The queue is full, and may have free slots later.
@@ -71,7 +66,6 @@ pub(crate) enum Offer {
 }
 
 impl SinkWorkers {
-    /// Workers of closed and open sinks.
     pub fn all_mut(&mut self) -> impl Iterator<Item = &mut SinkWorker> {
         self.closed.iter_mut().chain(&mut self.open)
     }
@@ -87,7 +81,6 @@ impl SinkWorkers {
 }
 
 impl SinkWorker {
-    /// Starts the thread of a sink.
     pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
         let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
         let state = Arc::new(Mutex::new(SinkState::new(sink.counters().clone())));
@@ -110,7 +103,6 @@ impl SinkWorker {
         Ok(Self { queue: Some(queue), offered, lost, state, thread: Some(thread) })
     }
 
-    /// Puts a batch into the queue if it fits.
     pub fn offer(&self, batch: &Arc<RecordBatch>) -> Offer {
         let Some(queue) = &self.queue else { return Offer::Closed };
         match queue.try_send(batch.clone()) {

@@ -7,10 +7,9 @@
 //! ```
 
 use crate::control_mailbox::ControlMailbox;
-use crate::dispatcher::Dispatcher;
 use crate::loss_channel::LossHistories;
-use crate::meter_input::MeterInput;
 use crate::metering_stage::{IDLE_CLOCK_INTERVAL, MeteringStage};
+use crate::migration::{Dispatcher, MeterInput};
 use crate::pipeline::Pipeline;
 use crate::reading_stage::{PacketBurst, ReadingStage};
 use std::sync::Arc;
@@ -25,7 +24,6 @@ const IDLE_POLLS: u32 = 200;
 /// Sleep time of an idle meter: it doubles from the first to the second value.
 const IDLE_SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
 
-/// The request to stop a worker.
 pub(crate) struct StopSignal {
     signal: Arc<AtomicBool>,
     was_stopped: bool,
@@ -50,7 +48,6 @@ impl StopSignal {
     }
 }
 
-/// Runs a whole pipeline.
 pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: &ControlMailbox, mut stop: StopSignal) {
     let mut last_request = 0;
     loop {

@@ -1,24 +1,22 @@
 //! A worker group: the threads that read and meter some receive queues, and what they report.
 
 use crate::account::Account;
-use crate::connect::connect;
 use crate::control_mailbox::{ControlMailbox, PipelineError, WorkerReport};
 use crate::exporter::Exporter;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
+use crate::migration::{RebalancerThread, connect};
 use crate::pipeline::Pipeline;
 use crate::reading_stage::ReadingStage;
-use crate::rebalancer::RebalancerThread;
 use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::iter::zip;
-use std::ops::RangeFrom;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -83,11 +81,10 @@ pub(crate) struct GroupContext<'a> {
     pub back_pressure: BackPressure,
     pub stop: &'a Arc<AtomicBool>,
     pub exporter: &'a Exporter,
-    /// Numbers for the names of its reading threads, and of its metering threads.
+    /// Numbers of its first reading thread and of its first metering thread, for their names.
     pub first_numbers: [usize; 2],
 }
 
-/// The threads of a running group.
 #[derive(Default)]
 pub(crate) struct RunningGroup {
     name: String,
@@ -95,36 +92,21 @@ pub(crate) struct RunningGroup {
     /// Empty if the readers meter.
     pub meters: Vec<WorkerThread>,
     /// With several meters.
-    rebalancer: Option<RebalancerThread>,
+    pub rebalancer: Option<RebalancerThread>,
 }
 
-/// A worker thread and its mailbox.
 pub(crate) struct WorkerThread {
     pub mailbox: Arc<ControlMailbox>,
     pub thread: JoinHandle<()>,
 }
 
-/// A report and how current it is.
-pub(crate) type Reply = (WorkerReport, ReplyState);
-
-/// How current a report is.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum ReplyState {
-    Answered,
-    TimedOut,
-    Finished,
-}
-
 impl RunningGroup {
-    /// Starts the threads of a group.
     pub fn start(group: WorkerGroupSpec, context: &GroupContext<'_>) -> io::Result<Self> {
-        let WorkerGroupSpec { name, queues, meters } = group;
+        let WorkerGroupSpec { name, mut queues, meters } = group;
         let poll_timeout = if context.settings.busy_poll { Duration::ZERO } else { POLL_TIMEOUT };
-        let queues = queues.into_iter().map(|ReceiveQueue { mut source, affinity }| {
-            source.live().into_iter().for_each(|live| live.set_poll_timeout(poll_timeout));
-            (source, affinity)
-        });
-        let queues: Vec<_> = queues.collect();
+        for live in queues.iter_mut().filter_map(|queue| queue.source.live()) {
+            live.set_poll_timeout(poll_timeout);
+        }
         let running = Self { name, ..Self::default() };
         if meters.is_empty() {
             running.start_fused(queues, context)
@@ -133,14 +115,11 @@ impl RunningGroup {
         }
     }
 
-    fn start_fused(
-        mut self,
-        queues: Vec<(Input<'static>, CpuAffinity)>,
-        context: &GroupContext<'_>,
-    ) -> io::Result<Self> {
-        let [numbers, _] = context.numbers();
-        for (number, (source, affinity)) in zip(numbers, queues) {
-            let (settings, handle, stop) = (context.settings.clone(), context.exporter.handle(), context.stop_signal());
+    fn start_fused(mut self, queues: Vec<ReceiveQueue>, context: &GroupContext<'_>) -> io::Result<Self> {
+        let [first_number, _] = context.first_numbers;
+        for (number, ReceiveQueue { source, affinity }) in zip(first_number.., queues) {
+            let (settings, handle) = (context.settings.clone(), context.exporter.handle());
+            let stop = StopSignal::new(context.stop.clone());
             self.readers.push(WorkerThread::start(format!("weir-{number}"), affinity, move || {
                 let pipeline = Pipeline::new(settings, handle)?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_fused(source, pipeline, mailbox, stop))
@@ -151,7 +130,7 @@ impl RunningGroup {
 
     fn start_separate_threads(
         mut self,
-        queues: Vec<(Input<'static>, CpuAffinity)>,
+        queues: Vec<ReceiveQueue>,
         meters: Vec<CpuAffinity>,
         poll_timeout: Duration,
         context: &GroupContext<'_>,
@@ -163,16 +142,17 @@ impl RunningGroup {
         let settings = Settings { meter, ..context.settings.clone() };
         let keys = (secret, meter.key);
         let connections = connect(queues.len(), meters.len(), context.back_pressure, poll_timeout, keys)?;
-        let [reader_numbers, meter_numbers] = context.numbers();
-        for ((number, affinity), (input, receivers)) in zip(zip(meter_numbers, meters), connections.inputs) {
+        let [first_reader, first_meter] = context.first_numbers;
+        for ((number, affinity), (input, receivers)) in zip(zip(first_meter.., meters), connections.inputs) {
             let (settings, handle) = (settings.clone(), context.exporter.handle());
             self.meters.push(WorkerThread::start(format!("weir-meter-{number}"), affinity, move || {
                 let metering = MeteringStage::new(&settings, handle, LossHistories::from_receivers(receivers))?;
                 Ok(move |mailbox: &ControlMailbox| worker::run_meter(metering, input, settings.busy_poll, mailbox))
             })?);
         }
-        for ((number, (source, affinity)), dispatcher) in zip(zip(reader_numbers, queues), connections.dispatchers) {
-            let (reader, stop) = (ReadingStage::new(&settings), context.stop_signal());
+        for ((number, queue), dispatcher) in zip(zip(first_reader.., queues), connections.dispatchers) {
+            let ReceiveQueue { source, affinity } = queue;
+            let (reader, stop) = (ReadingStage::new(&settings), StopSignal::new(context.stop.clone()));
             self.readers.push(WorkerThread::start(format!("weir-read-{number}"), affinity, move || {
                 Ok(move |mailbox: &ControlMailbox| worker::run_reader(source, reader, dispatcher, mailbox, stop))
             })?);
@@ -182,14 +162,8 @@ impl RunningGroup {
         Ok(self)
     }
 
-    /// All threads.
     pub fn threads(&self) -> impl Iterator<Item = &WorkerThread> {
         self.readers.iter().chain(&self.meters)
-    }
-
-    /// The rebalancer of a group with several meters.
-    pub fn rebalancer(&self) -> Option<&RebalancerThread> {
-        self.rebalancer.as_ref()
     }
 
     /// Waits for the end of all threads. Returns the final status.
@@ -199,7 +173,7 @@ impl RunningGroup {
     pub fn join(mut self) -> GroupStatus {
         let join = |worker: WorkerThread| {
             worker.thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            (worker.mailbox.last_report(), ReplyState::Finished)
+            worker.mailbox.report(0, Instant::now())
         };
         let readers = std::mem::take(&mut self.readers).into_iter().map(join).collect();
         let meters = std::mem::take(&mut self.meters).into_iter().map(join).collect();
@@ -207,10 +181,10 @@ impl RunningGroup {
     }
 
     /// The status of the group, from the reports of its threads.
-    pub fn status(&self, mut readers: Vec<Reply>, mut meters: Vec<Reply>) -> GroupStatus {
-        let sum = |replies: &[Reply]| {
+    pub fn status(&self, mut readers: Vec<WorkerReport>, mut meters: Vec<WorkerReport>) -> GroupStatus {
+        let sum = |reports: &[WorkerReport]| {
             let mut sum = Account::default();
-            replies.iter().for_each(|(report, _)| sum.merge(&report.account));
+            reports.iter().for_each(|report| sum.merge(&report.account));
             sum
         };
         let account = if meters.is_empty() {
@@ -218,31 +192,21 @@ impl RunningGroup {
         } else {
             Account::combined_in_transit(&sum(&readers).ledger, sum(&meters))
         };
-        let balance = self.rebalancer.as_ref().map(|rebalancer| LoadBalance {
-            imbalance_permille: rebalancer.counters().imbalance_permille(),
-            moved_buckets: rebalancer.counters().moved_buckets(),
+        let balance = self.rebalancer.as_ref().map(|RebalancerThread { group, .. }| LoadBalance {
+            imbalance_permille: group.imbalance_permille.load(Ordering::Relaxed),
+            moved_buckets: group.moved_buckets.load(Ordering::Relaxed),
         });
         readers.append(&mut meters);
         GroupStatus {
             name: self.name.clone(),
             account,
-            cpu_time_ns: readers.iter().map(|(report, _)| report.cpu_time_ns).collect(),
+            cpu_time_ns: readers.iter().map(|report| report.cpu_time_ns).collect(),
             balance,
-            timed_out: readers.iter().any(|(_, state)| *state == ReplyState::TimedOut),
-            finished: readers.iter().all(|(_, state)| *state == ReplyState::Finished),
-            more_errors: readers.iter().map(|(report, _)| report.more_errors).sum(),
-            errors: readers.into_iter().flat_map(|(report, _)| report.errors).collect(),
+            timed_out: readers.iter().any(|report| report.timed_out),
+            finished: readers.iter().all(|report| report.is_finished),
+            more_errors: readers.iter().map(|report| report.more_errors).sum(),
+            errors: readers.into_iter().flat_map(|report| report.errors).collect(),
         }
-    }
-}
-
-impl GroupContext<'_> {
-    fn numbers(&self) -> [RangeFrom<usize>; 2] {
-        self.first_numbers.map(|first| first..)
-    }
-
-    fn stop_signal(&self) -> StopSignal {
-        StopSignal::new(self.stop.clone())
     }
 }
 
@@ -269,16 +233,5 @@ impl WorkerThread {
         })?;
         started.recv().unwrap_or_else(|_| Err(io::Error::other("a worker thread did not start")))?;
         Ok(Self { mailbox, thread })
-    }
-
-    /// Waits for the reply to a request. After the deadline, the report is an earlier one.
-    pub fn reply(&self, request: u64, deadline: Instant) -> Reply {
-        let mut contents = self.mailbox.wait_for_reply(request, deadline);
-        let state = match (contents.is_finished, contents.answered < request) {
-            (true, _) => ReplyState::Finished,
-            (false, true) => ReplyState::TimedOut,
-            (false, false) => ReplyState::Answered,
-        };
-        (contents.take_report(), state)
     }
 }

@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = (i64, u32, i64)> {
 proptest! {
     #[test]
     fn compact_counters_equal_full_ones_and_refused_packets_change_nothing(steps in prop::collection::vec(step(), 1..60)) {
-        let (mut counters, mut direction, mut time_ns) = (CompactCounters::EMPTY, Direction::default(), 1_u64 << 60);
+        let (mut counters, mut direction, mut time_ns) = (CompactCounters::zeroed(), Direction::default(), 1_u64 << 60);
         for (time, size, beyond) in steps {
             time_ns = time_ns.saturating_add_signed(time);
             let frame_bytes = (i64::from(size) + beyond).clamp(0, i64::from(u32::MAX)) as u32;
@@ -53,7 +53,7 @@ proptest! {
 #[test]
 fn time_that_wraps_is_not_a_short_gap() {
     for first_ns in [u64::MAX, u64::MAX - 5, u64::MAX - (1 << 32)] {
-        let (mut counters, mut direction) = (CompactCounters::EMPTY, Direction::default());
+        let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
         // The last packet has the earliest time.
         for time_ns in [first_ns, first_ns, u64::MAX, first_ns + (u64::MAX - first_ns) / 2, 3] {
             let packet = Packet { time_ns, ..Packet::default() };
@@ -69,7 +69,7 @@ fn time_that_wraps_is_not_a_short_gap() {
 
 #[test]
 fn long_gaps_are_refused_before_they_overflow() {
-    let (mut counters, mut direction) = (CompactCounters::EMPTY, Direction::default());
+    let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
     // The longest gaps of the fast path, for twice the number of packets between two checks.
     for time_ns in (7..).step_by((1 << 32) - 1).take(2 * CHECK_INTERVAL as usize) {
         let packet = Packet { time_ns, ip_bytes: 65_535, frame_bytes: 65_535, ..Packet::default() };
@@ -94,7 +94,7 @@ fn sum_of_squared_gaps_is_refused_before_it_overflows() {
 
 #[test]
 fn counters_are_refused_before_they_overflow() {
-    let mut counters = CompactCounters::EMPTY;
+    let mut counters = CompactCounters::zeroed();
     let packet = Packet { ip_bytes: 65_535, frame_bytes: 0, ..Packet::default() };
     let mut packets = 0_u64;
     while add(&mut counters, &packet) {
@@ -151,7 +151,7 @@ fn counters_that_pass_a_check_do_not_overflow_before_the_next() {
 
 #[test]
 fn oversized_frame_does_not_take_the_fast_path() {
-    let (mut counters, mut direction) = (CompactCounters::EMPTY, Direction::default());
+    let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
     let packet = Packet { ip_bytes: 40, frame_bytes: u32::MAX, ..Packet::default() };
     while add(&mut counters, &packet) {
         crate::record::add(&mut direction, &packet);

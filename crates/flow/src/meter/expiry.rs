@@ -2,13 +2,12 @@
 
 use super::{CHUNK_PACKETS, Meter};
 use crate::instructions::prefetch;
-use crate::key::Side;
+use crate::key::Endpoint;
 use crate::slot::{FlowKeyState, SlotFlags};
 use crate::{Approximate, Direction, EndReason, FlowRecord};
 use weir_packet::Packet;
 
 impl Meter {
-    /// Scans the next slots and ends what has expired there.
     #[inline(always)]
     pub(super) fn expire_next_slots(&mut self, out: &mut Vec<FlowRecord>) {
         self.cache.find_due(&self.clock);
@@ -162,19 +161,19 @@ impl Meter {
         self.count_exported(record);
     }
 
-    /// Writes one side of a record into an empty direction.
+    /// Writes the packets that `endpoint` sent into an empty direction.
     #[inline(always)]
-    fn write_direction(&mut self, slot: u32, side: Side, state: &FlowKeyState, direction: &mut Direction) {
+    fn write_direction(&mut self, slot: u32, endpoint: Endpoint, state: &FlowKeyState, direction: &mut Direction) {
         let full =
-            if state.flags().has(SlotFlags::FULL_COUNTERS) { self.full_counters.remove(slot, side) } else { None };
-        let compact = &self.cache.slots[slot as usize].counters[side];
+            if state.flags().has(SlotFlags::FULL_COUNTERS) { self.full_counters.remove(slot, endpoint) } else { None };
+        let compact = &self.cache.slots[slot as usize].counters[endpoint];
         match full {
             Some(full) => *direction = full,
             None if compact.packets() == 0 => return,
             None => compact.write_to(direction),
         }
-        state.write_headers(side, direction);
-        self.encapsulation.write_to(slot as usize, side, state.flags(), direction);
+        state.write_headers(endpoint, direction);
+        self.encapsulation.write_to(slot as usize, endpoint, state.flags(), direction);
     }
 
     /// Exports the overflow records that have reached the active timeout.

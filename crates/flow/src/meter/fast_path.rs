@@ -11,11 +11,9 @@ use crate::slot::{FlowSlot, TCP};
 use crate::{FlowRecord, KeyOptions};
 use weir_packet::{Flags, Packet};
 
-/// Lookup of a packet's flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
     hashed: HashedKey,
-    /// Bucket of the index.
     bucket: u32,
     /// The slot that is probably the flow's.
     candidate: u32,
@@ -42,19 +40,19 @@ impl Meter {
         }
         let mut misses = 0;
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
-            let side = lookup.hashed.side & 1;
+            let endpoint = lookup.hashed.endpoint & 1;
             let candidate = self.cache.index.candidate(lookup.bucket, lookup.hashed.hash).unwrap_or_else(|| {
                 // Probably a new flow: it will get the next free slot.
                 misses += 1;
                 let next = self.cache.nth_free(misses);
-                self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - side));
+                self.cache.slots.prefetch_line(next, FlowSlot::counters_line(1 - endpoint));
                 next
             });
             lookup.candidate = candidate;
             self.cache.slots.prefetch_line(candidate, FlowSlot::STATE_LINE);
-            self.cache.slots.prefetch_line(candidate, FlowSlot::counters_line(side));
+            self.cache.slots.prefetch_line(candidate, FlowSlot::counters_line(endpoint));
             if packet.protocol == TCP {
-                self.tcp.prefetch_for(candidate, side, packet);
+                self.tcp.prefetch_for(candidate, endpoint, packet);
             }
         }
         self.open_records.packets += packets.len() as u64;
@@ -67,8 +65,8 @@ impl Meter {
     #[inline(always)]
     fn process_packet(&mut self, lookup: &Lookup, packet: &Packet, options: KeyOptions, out: &mut Vec<FlowRecord>) {
         self.advance_clock(packet.time_ns);
-        let (side, candidate) = (lookup.hashed.side & 1, lookup.candidate);
-        let key = Key::new(packet, side, lookup.hashed.ports_and_protocol, options);
+        let (endpoint, candidate) = (lookup.hashed.endpoint & 1, lookup.candidate);
+        let key = Key::new(packet, endpoint, lookup.hashed.ports_and_protocol, options);
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) == 0
             && self.encapsulation.is_default(packet)
             && let Some(slot) = self.cache.slots.get_mut(candidate as usize)
@@ -78,18 +76,18 @@ impl Meter {
             // exceed the timeouts, and the packet takes the slow path.
             && self.clock.now_ns.wrapping_sub(slot.state.record_began_ns) < self.cache.timeouts.active_ns
             && self.clock.now_ns.wrapping_sub(slot.state.idle_since_ns) < self.cache.timeouts.idle_ns
-            && let Some(gap_ns) = slot.counters[side].fast_gap_ns(packet)
+            && let Some(gap_ns) = slot.counters[endpoint].fast_gap_ns(packet)
         {
             slot.state.idle_since_ns = self.clock.now_ns;
-            slot.add_fast(side, gap_ns, packet);
+            slot.add_fast(endpoint, gap_ns, packet);
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
-                self.update_tcp_state(candidate, side, packet);
-                self.analyse(candidate, side, packet);
+                self.update_tcp_state(candidate, endpoint, packet);
+                self.analyse(candidate, endpoint, packet);
             } else if packet.protocol == TCP {
                 if self.tcp.is_suspended() {
                     self.tcp.skip(candidate);
-                } else if !self.tcp.add_fast(candidate, side, packet) {
-                    self.analyse(candidate, side, packet);
+                } else if !self.tcp.add_fast(candidate, endpoint, packet) {
+                    self.analyse(candidate, endpoint, packet);
                 }
             }
         } else {

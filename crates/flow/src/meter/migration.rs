@@ -82,7 +82,7 @@ impl Meter {
         if !self.started {
             self.set_origin(flow.clock.newest_ns, flow.interface);
         }
-        let full = [0, 1].into_iter().filter(|&side| flow.full_counters(side).is_some()).count();
+        let full = [0, 1].into_iter().filter(|&endpoint| flow.full_counters(endpoint).is_some()).count();
         let slot = if self.full_counters.can_take(full) { self.take_slot(None, out) } else { None };
         match slot {
             Some(slot) => self.put_in(slot, flow),
@@ -125,7 +125,8 @@ impl Meter {
         };
         let encapsulation = self.encapsulation.copy(slot as usize, flags);
         let has_full = flags.has(SlotFlags::FULL_COUNTERS);
-        let counters = if has_full { [0, 1].map(|side| self.full_counters.remove(slot, side)) } else { [None; 2] };
+        let counters =
+            if has_full { [0, 1].map(|endpoint| self.full_counters.remove(slot, endpoint)) } else { [None; 2] };
         let is_rare = encapsulation.is_some() || counters.iter().any(Option::is_some);
         let migrated = MigratedFlow {
             slot: flow,
@@ -150,9 +151,9 @@ impl Meter {
         let MigratedFlow { slot: mut flow, connection, anomalies, unanalysed, extension, clock, interface, rare } =
             migrated;
         let (encapsulation, counters) = rare.map_or((None, [None; 2]), |rare| (rare.encapsulation, rare.counters));
-        for (side, direction) in counters.into_iter().enumerate() {
+        for (endpoint, direction) in counters.into_iter().enumerate() {
             if let Some(direction) = direction {
-                self.full_counters.insert(slot, side, direction);
+                self.full_counters.insert(slot, endpoint, direction);
             }
         }
         let state = &mut flow.state;

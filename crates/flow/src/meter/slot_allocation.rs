@@ -1,7 +1,7 @@
 //! Slots for new flows, and what happens when the cache is full.
 
 use super::Meter;
-use crate::key::{Key, Side};
+use crate::key::{Endpoint, Key};
 use crate::slot::{FlowKeyState, FlowSlot, SlotFlags};
 use crate::{Approximate, CacheFullPolicy, EndReason, FlowRecord};
 use weir_ledger::PacketAnomaly;
@@ -20,12 +20,12 @@ impl Meter {
         &mut self,
         key: &Key,
         hash: u64,
-        side: Side,
+        endpoint: Endpoint,
         packet: &Packet,
         out: &mut Vec<FlowRecord>,
     ) -> Option<u32> {
         let slot = self.take_slot(Some(packet), out)?;
-        self.cache.insert(slot, hash, FlowSlot::new(key, side, self.clock.now_ns), key.extension);
+        self.cache.insert(slot, hash, FlowSlot::new(key, endpoint, self.clock.now_ns), key.extension);
         if self.migration_search.is_active() {
             self.list_if_migrating(slot, hash);
         }

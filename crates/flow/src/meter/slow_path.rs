@@ -5,9 +5,10 @@
 use super::Meter;
 use crate::compact_counters::CompactCounters;
 use crate::hash::HashedKey;
-use crate::key::{Key, Side};
+use crate::key::{Endpoint, Key};
 use crate::slot::{FlowSlot, SlotFlags, TCP};
 use crate::{Approximate, FlowRecord};
+use bytemuck::Zeroable;
 use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Packet};
 
@@ -15,7 +16,7 @@ impl Meter {
     /// Meters any packet.
     #[inline(never)]
     pub(super) fn process_slow(&mut self, hashed: &HashedKey, packet: &Packet, out: &mut Vec<FlowRecord>) {
-        let HashedKey { mut hash, mut side, mut ports_and_protocol } = *hashed;
+        let HashedKey { mut hash, mut endpoint, mut ports_and_protocol } = *hashed;
         let options = self.config.key;
         let (mut packet, mut approximate) = (packet, 0);
         let with_ports;
@@ -27,12 +28,12 @@ impl Meter {
             }
             with_ports = fragment;
             packet = &with_ports;
-            HashedKey { hash, side, ports_and_protocol } = self.cache.hasher.hash_packet(packet, options);
+            HashedKey { hash, endpoint, ports_and_protocol } = self.cache.hasher.hash_packet(packet, options);
         }
-        let key = Key::new(packet, side, ports_and_protocol, options);
+        let key = Key::new(packet, endpoint, ports_and_protocol, options);
         let known = self.cache.find(hash, &key);
         // A packet that needs full counters opens no record if there are none left.
-        let has_full_counters = |slot| self.full_counters.contains(slot, side);
+        let has_full_counters = |slot| self.full_counters.contains(slot, endpoint);
         let lacks_full_counters = !CompactCounters::can_start(packet)
             && self.full_counters.is_exhausted()
             && !known.is_some_and(has_full_counters);
@@ -44,11 +45,11 @@ impl Meter {
                     approximate |= Approximate::AGGREGATED;
                     return None;
                 }
-                self.admit(&key, hash, side, packet, out)
+                self.admit(&key, hash, endpoint, packet, out)
             })
         };
         match slot {
-            Some(slot) if self.count(slot, side, approximate, packet) => self.analyse(slot, side, packet),
+            Some(slot) if self.count(slot, endpoint, approximate, packet) => self.analyse(slot, endpoint, packet),
             _ => self.count_without_slot(packet, approximate, out),
         }
     }
@@ -65,19 +66,19 @@ impl Meter {
     /// Counts a packet in the record of a slot. Returns false if it needs full counters and there
     /// are none left.
     #[inline(always)]
-    fn count(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
+    fn count(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];
         let simple = approximate == 0 && !flow.state.flags().need_slow_path() && self.encapsulation.is_default(packet);
-        if simple && flow.add(side, packet) {
+        if simple && flow.add(endpoint, packet) {
             flow.state.idle_since_ns = self.clock.now_ns;
-            self.update_tcp_state(slot, side, packet);
+            self.update_tcp_state(slot, endpoint, packet);
             return true;
         }
-        self.count_special(slot, side, approximate, packet)
+        self.count_special(slot, endpoint, approximate, packet)
     }
 
     /// As [`Meter::count`], for a packet that needs more than compact counters.
-    fn count_special(&mut self, slot: u32, side: Side, approximate: u16, packet: &Packet) -> bool {
+    fn count_special(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];
         if flow.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
             if packet.protocol == TCP {
@@ -89,68 +90,73 @@ impl Meter {
             self.open_records.flows += 1;
         }
         let packets = self.packets(slot);
-        let (opens_record, opens_direction) = (packets == [0; 2], packets[side] == 0);
+        let (opens_record, opens_direction) = (packets == [0; 2], packets[endpoint] == 0);
         let flow = &mut self.cache.slots[slot as usize];
         let mut flags = flow.state.flags();
-        let uses_full_counters = flags.has(SlotFlags::FULL_COUNTERS) && self.full_counters.contains(slot, side);
-        if uses_full_counters || !flow.add(side, packet) {
-            let compact = std::mem::replace(&mut flow.counters[side], CompactCounters::EMPTY);
-            if !self.full_counters.add(slot, side, || compact.to_direction(), packet) {
-                flow.counters[side] = compact;
+        let uses_full_counters = flags.has(SlotFlags::FULL_COUNTERS) && self.full_counters.contains(slot, endpoint);
+        if uses_full_counters || !flow.add(endpoint, packet) {
+            let compact = std::mem::replace(&mut flow.counters[endpoint], CompactCounters::zeroed());
+            if !self.full_counters.add(slot, endpoint, || compact.to_direction(), packet) {
+                flow.counters[endpoint] = compact;
                 return false;
             }
             flags.0 |= SlotFlags::FULL_COUNTERS;
-            flow.state.add_headers(side, opens_direction, packet);
+            flow.state.add_headers(endpoint, opens_direction, packet);
         }
-        flags.0 |= 1 << (SlotFlags::SEEN_SHIFT + side as u32);
+        flags.0 |= 1 << (SlotFlags::SEEN_SHIFT + endpoint as u32);
         flags.add_approximate(approximate);
         if flags.has(SlotFlags::ENCAPSULATED) || !self.encapsulation.is_default(packet) {
-            let mixed = self.encapsulation.add(slot as usize, side, &mut flags, opens_record, opens_direction, packet);
+            let mixed =
+                self.encapsulation.add(slot as usize, endpoint, &mut flags, opens_record, opens_direction, packet);
             flags.add_approximate(mixed);
         }
         flow.state.set_flags(flags);
         if !flags.has(SlotFlags::CLOSING) {
             flow.state.idle_since_ns = self.clock.now_ns;
-            self.update_tcp_state(slot, side, packet);
+            self.update_tcp_state(slot, endpoint, packet);
         }
         true
     }
 
-    /// Packets of both sides in the current record.
+    /// Packets of both directions in the current record.
     fn packets(&self, slot: u32) -> [u64; 2] {
         let FlowSlot { state, counters } = &self.cache.slots[slot as usize];
-        let compact = [0, 1].map(|side| counters[side].packets());
+        let compact = [0, 1].map(|endpoint| counters[endpoint].packets());
         if state.flags().has(SlotFlags::FULL_COUNTERS) {
-            return [0, 1].map(|side| compact[side] + self.full_counters.packets(slot, side));
+            return [0, 1].map(|endpoint| compact[endpoint] + self.full_counters.packets(slot, endpoint));
         }
         compact
     }
 
     /// Analyses a packet that was counted, if it is TCP.
     #[inline(never)]
-    pub(super) fn analyse(&mut self, slot: u32, side: Side, packet: &Packet) {
+    pub(super) fn analyse(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         if packet.protocol == TCP {
-            self.tcp.add(slot, side, packet, self.cache.slots[slot as usize].state.record_began_ns);
+            self.tcp.add(slot, endpoint, packet, self.cache.slots[slot as usize].state.record_began_ns);
         }
     }
 
     /// Applies SYN, FIN and RST: who is the initiator, and whether the connection is closing.
     #[inline(never)]
-    pub(super) fn update_tcp_state(&mut self, slot: u32, side: Side, packet: &Packet) {
+    pub(super) fn update_tcp_state(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         let state = &mut self.cache.slots[slot as usize].state;
         let mut flags = state.flags();
         let one_way = self.config.key.unidirectional;
         let syn = packet.control & Packet::SYN != 0;
-        if syn && !flags.has(SlotFlags::INITIATOR_FINAL) && !one_way && state.endpoint(0) != state.endpoint(1) {
+        if syn
+            && !flags.has(SlotFlags::INITIATOR_FINAL)
+            && !one_way
+            && state.address_and_port(0) != state.address_and_port(1)
+        {
             let answers = packet.control & Packet::ACK != 0;
-            let initiator = side as u16 ^ u16::from(answers);
+            let initiator = endpoint as u16 ^ u16::from(answers);
             flags.0 = flags.0 & !(1 << SlotFlags::INITIATOR_SHIFT)
                 | initiator << SlotFlags::INITIATOR_SHIFT
                 | SlotFlags::INITIATOR_FINAL;
         }
         if packet.protocol == TCP {
             if packet.control & Packet::FIN != 0 {
-                flags.0 |= 1 << (SlotFlags::FIN_SHIFT + side as u32);
+                flags.0 |= 1 << (SlotFlags::FIN_SHIFT + endpoint as u32);
             }
             let fins = flags.0 >> SlotFlags::FIN_SHIFT & 3;
             if packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0) {

@@ -1,68 +1,43 @@
 use super::*;
 use crate::account::totals;
 use crate::export_handle::EMPTY_BATCHES;
+use crate::test_sink::sink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
 
-/// A sink that sleeps, fails or panics from some batch on.
-struct FaultySink {
-    counters: SinkCounters,
-    batches: u32,
-    first_faulty: u32,
-    fault: Fault,
+fn good() -> Box<dyn Sink + Send> {
+    sink("good", |_| true)
 }
 
-#[derive(PartialEq)]
-enum Fault {
-    Sleep,
-    Fail,
-    Panic,
-    Hang(Gate),
+fn slow() -> Box<dyn Sink + Send> {
+    sink("slow", |_| {
+        thread::sleep(Duration::from_millis(1));
+        true
+    })
 }
 
-/// A hanging sink continues when the gate is open.
-#[derive(Clone, Default)]
-struct Gate(Arc<AtomicBool>);
-
-impl PartialEq for Gate {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
+/// A sink that fails from some batch on.
+fn failing(first_failure: u32) -> Box<dyn Sink + Send> {
+    let mut batches = 0;
+    sink("failing", move |_| {
+        batches += 1;
+        batches < first_failure
+    })
 }
 
-fn faulty(first_faulty: u32, fault: Fault) -> Box<dyn Sink + Send> {
-    let counters = SinkCounters { sink: "faulty".into(), ..SinkCounters::default() };
-    Box::new(FaultySink { counters, batches: 0, first_faulty, fault })
-}
-
-impl Sink for FaultySink {
-    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        self.batches += 1;
-        let is_faulty = self.batches >= self.first_faulty;
-        if is_faulty && self.fault == Fault::Panic {
-            panic!("a sink that panics");
-        } else if is_faulty && self.fault == Fault::Fail {
-            self.counters.add_lost(ExportLossReason::WriteFailed, totals(flows));
-            return Err(Error::Io { sink: "faulty".into(), error: io::ErrorKind::StorageFull.into() });
-        } else if self.fault == Fault::Sleep {
+/// A sink that hangs until the gate is open.
+fn hanging(gate: Arc<AtomicBool>) -> Box<dyn Sink + Send> {
+    sink("hanging", move |_| {
+        while !gate.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
-        } else if let Fault::Hang(gate) = &self.fault {
-            while !gate.0.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(1));
-            }
         }
-        self.counters.exported.merge(totals(flows));
-        Ok(())
-    }
+        true
+    })
+}
 
-    fn finish(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn counters(&self) -> &SinkCounters {
-        &self.counters
-    }
+fn exporter(sinks: Vec<Box<dyn Sink + Send>>, back_pressure: BackPressure) -> Exporter {
+    Exporter::new(sinks, CpuAffinity::default(), back_pressure).unwrap()
 }
 
 fn batch(flows: usize) -> Vec<FlowRecord> {
@@ -71,15 +46,19 @@ fn batch(flows: usize) -> Vec<FlowRecord> {
     vec![flow; flows]
 }
 
+/// Exports a batch that at least one sink accepts.
+fn write(handle: &mut ExportHandle, account: &mut Account, flows: usize) {
+    account.sent.merge(totals(&batch(flows)));
+    handle.write(batch(flows)).unwrap();
+}
+
 #[test]
 fn pipeline_waits_for_a_slow_sink_and_the_ledger_balances_at_any_moment() {
-    let mut exporter =
-        Exporter::new(vec![faulty(1, Fault::Sleep)], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let mut exporter = exporter(vec![slow()], BackPressure::Block);
     let mut handle = exporter.handle();
     let mut account = Account::default();
     for sent in 1..100_u64 {
-        account.sent.merge(totals(&batch(3)));
-        handle.write(batch(3)).unwrap();
+        write(&mut handle, &mut account, 3);
         let ledger = exporter.ledger([account.clone()]);
         let counters = &ledger.sinks[0];
         assert_eq!(counters.exported.flows + counters.waiting.flows, 3 * sent);
@@ -95,21 +74,16 @@ fn pipeline_waits_for_a_slow_sink_and_the_ledger_balances_at_any_moment() {
 
 #[test]
 fn write_fails_if_all_queues_are_full_and_the_pipeline_does_not_wait() {
-    let mut exporter =
-        Exporter::new(vec![faulty(1, Fault::Sleep)], CpuAffinity::default(), BackPressure::Drop).unwrap();
+    let mut exporter = exporter(vec![slow()], BackPressure::Drop);
     let mut handle = exporter.handle();
     let mut account = Account::default();
     for _ in 0..2 * QUEUE_BATCHES_LIVE {
-        match handle.write(batch(3)) {
-            Ok(empty) => {
-                assert!(empty.is_empty());
-                account.sent.merge(totals(&batch(3)));
-            }
-            Err(empty) => {
-                assert!(empty.is_empty());
-                account.lost.merge(totals(&batch(3)));
-            }
-        }
+        let (counter, empty) = match handle.write(batch(3)) {
+            Ok(empty) => (&mut account.sent, empty),
+            Err(empty) => (&mut account.lost, empty),
+        };
+        assert!(empty.is_empty());
+        counter.merge(totals(&batch(3)));
     }
     drop(handle);
     exporter.finish();
@@ -122,14 +96,12 @@ fn write_fails_if_all_queues_are_full_and_the_pipeline_does_not_wait() {
 
 #[test]
 fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
-    let gate = Gate::default();
-    let sinks = vec![faulty(1, Fault::Hang(gate.clone())), faulty(u32::MAX, Fault::Fail)];
-    let mut exporter = Exporter::new(sinks, CpuAffinity::default(), BackPressure::Drop).unwrap();
+    let gate = Arc::new(AtomicBool::default());
+    let mut exporter = exporter(vec![hanging(gate.clone()), good()], BackPressure::Drop);
     let mut handle = exporter.handle();
     let mut account = Account::default();
     for sent in 1..2 * QUEUE_BATCHES_LIVE as u64 {
-        handle.write(batch(3)).unwrap();
-        account.sent.merge(totals(&batch(3)));
+        write(&mut handle, &mut account, 3);
         // The other sink gets every batch, and the counters of both add up.
         loop {
             let ledger = exporter.ledger([account.clone()]);
@@ -142,11 +114,10 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
         }
     }
     // Another sink replaces both. The hanging sink continues before the end and is waited for.
-    exporter.replace_sinks(vec![SinkChange::Open(faulty(u32::MAX, Fault::Fail))]).unwrap();
+    exporter.replace_sinks(vec![SinkChange::Open(good())]).unwrap();
     handle.start_draining();
-    handle.write(batch(3)).unwrap();
-    account.sent.merge(totals(&batch(3)));
-    gate.0.store(true, Ordering::Relaxed);
+    write(&mut handle, &mut account, 3);
+    gate.store(true, Ordering::Relaxed);
     drop(handle);
     exporter.finish();
     let sinks = exporter.ledger([account]).sinks;
@@ -160,17 +131,15 @@ fn a_hanging_sink_loses_records_and_does_not_delay_the_others() {
 
 #[test]
 fn replaced_sinks_keep_their_counters_and_the_ledger_balances() {
-    let mut exporter =
-        Exporter::new(vec![faulty(u32::MAX, Fault::Fail)], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let mut exporter = exporter(vec![good()], BackPressure::Block);
     let mut handle = exporter.handle();
     let mut account = Account::default();
     for round in 0..3_u32 {
         for _ in 0..=round {
-            account.sent.merge(totals(&batch(2)));
-            handle.write(batch(2)).unwrap();
+            write(&mut handle, &mut account, 2);
         }
         if round < 2 {
-            exporter.replace_sinks(vec![SinkChange::Open(faulty(u32::MAX, Fault::Fail))]).unwrap();
+            exporter.replace_sinks(vec![SinkChange::Open(good())]).unwrap();
         }
     }
     drop(handle);
@@ -182,23 +151,14 @@ fn replaced_sinks_keep_their_counters_and_the_ledger_balances() {
 
 #[test]
 fn kept_sinks_continue_while_others_are_opened_and_closed() {
-    let named = |name: &str| {
-        let counters = SinkCounters { sink: name.into(), ..SinkCounters::default() };
-        Box::new(FaultySink { counters, batches: 0, first_faulty: u32::MAX, fault: Fault::Fail })
-            as Box<dyn Sink + Send>
-    };
-    let mut exporter =
-        Exporter::new(vec![named("a"), named("b")], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let named = |name| sink(name, |_| true);
+    let mut exporter = exporter(vec![named("a"), named("b")], BackPressure::Block);
     let (mut handle, mut account) = (exporter.handle(), Account::default());
-    let mut write = |flows| {
-        account.sent.merge(totals(&batch(flows)));
-        handle.write(batch(flows)).unwrap();
-    };
-    write(1);
+    write(&mut handle, &mut account, 1);
     exporter.replace_sinks(vec![SinkChange::Open(named("c")), SinkChange::Keep(1)]).unwrap();
-    write(10);
+    write(&mut handle, &mut account, 10);
     exporter.replace_sinks(vec![SinkChange::Keep(1), SinkChange::Keep(0)]).unwrap();
-    write(100);
+    write(&mut handle, &mut account, 100);
     drop(handle);
     exporter.finish();
     let sinks = exporter.ledger([account]).sinks;
@@ -208,7 +168,7 @@ fn kept_sinks_continue_while_others_are_opened_and_closed() {
 
 #[test]
 fn memory_of_batches_is_reused() {
-    let exporter = Exporter::new(vec![], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let exporter = exporter(vec![], BackPressure::Block);
     let mut handle = exporter.handle();
     let (mut batch, mut new) = (Vec::with_capacity(7), 0);
     for _ in 0..1000 {
@@ -224,25 +184,20 @@ fn memory_of_batches_is_reused() {
 
 #[test]
 fn error_of_a_failed_sink_is_reported_once_and_the_others_continue() {
-    let mut exporter = Exporter::new(
-        vec![faulty(3, Fault::Fail), faulty(u32::MAX, Fault::Fail)],
-        CpuAffinity::default(),
-        BackPressure::Block,
-    )
-    .unwrap();
-    let mut handle = exporter.handle();
+    let mut both = exporter(vec![failing(3), good()], BackPressure::Block);
+    let mut handle = both.handle();
     let sent = totals(&batch(10));
     for _ in 0..10 {
         handle.write(batch(1)).unwrap();
     }
     drop(handle);
-    exporter.finish();
-    assert_eq!((exporter.take_errors().len(), exporter.take_errors().len()), (1, 0));
-    assert!(!exporter.all_sinks_failed());
-    let sinks = exporter.ledger([Account { sent, ..Account::default() }]).sinks;
+    both.finish();
+    assert_eq!((both.take_errors().len(), both.take_errors().len()), (1, 0));
+    assert!(!both.all_sinks_failed());
+    let sinks = both.ledger([Account { sent, ..Account::default() }]).sinks;
     assert_eq!(sinks.iter().map(|sink| sink.exported.flows).collect::<Vec<_>>(), [2, 10]);
     assert_eq!(sinks[0].lost.values().map(|lost| lost.flows).sum::<u64>(), 8);
-    let mut alone = Exporter::new(vec![faulty(1, Fault::Fail)], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let mut alone = exporter(vec![failing(1)], BackPressure::Block);
     alone.handle().write(batch(1)).unwrap();
     alone.finish();
     assert!(alone.all_sinks_failed());
@@ -251,8 +206,13 @@ fn error_of_a_failed_sink_is_reported_once_and_the_others_continue() {
 #[test]
 #[should_panic(expected = "a sink that panics")]
 fn panic_of_a_sink_is_passed_on_and_nothing_waits_for_that_sink() {
-    let mut exporter =
-        Exporter::new(vec![faulty(2, Fault::Panic)], CpuAffinity::default(), BackPressure::Block).unwrap();
+    let mut batches = 0;
+    let panicking = sink("panicking", move |_| {
+        batches += 1;
+        assert!(batches < 2, "a sink that panics");
+        true
+    });
+    let mut exporter = exporter(vec![panicking], BackPressure::Block);
     let mut handle = exporter.handle();
     while handle.write(batch(1)).is_ok() {}
     exporter.finish();

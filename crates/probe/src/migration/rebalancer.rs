@@ -1,22 +1,21 @@
 //! The rebalancer of a worker group: it measures how many packets each meter processes, and moves
 //! buckets from busy meters to others.
 //!
-//! It runs on a thread of its own, which sleeps most of the time. [`crate::group_state`] describes
-//! the steps of a migration.
+//! It runs on a thread of its own, which sleeps most of the time. [`super`] describes the steps of a
+//! migration.
 
-use crate::group_state::{GroupState, Handoff, MeterFinished, MigrationTask};
-use crate::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even, imbalance_permille, loads, moves};
+use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
+use super::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even, imbalance_permille, loads, moves};
 use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, MutexGuard, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use weir_flow::{BUCKETS, BucketSet};
 
-/// Time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// A measurement ends with [`SIGNIFICANT_PACKETS`] per meter, or after this time.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,41 +29,16 @@ const READER_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_FLOWS: u64 = 20_000;
 const MAX_BUCKETS: usize = 256;
 
-/// What the rebalancer has done so far.
-#[derive(Debug, Default)]
-pub(crate) struct RebalancerCounters {
-    moved_buckets: AtomicU64,
-    /// At the last measurement.
-    imbalance_permille: AtomicU64,
-}
-
-/// Handle of the thread that runs the [`Rebalancer`].
 pub(crate) struct RebalancerThread {
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
-    counters: Arc<RebalancerCounters>,
-    /// Locked while flows are on their way between meters.
-    migrating: Arc<Mutex<()>>,
-}
-
-impl RebalancerCounters {
-    /// Buckets moved so far.
-    pub fn moved_buckets(&self) -> u64 {
-        self.moved_buckets.load(Ordering::Relaxed)
-    }
-
-    /// By how much the highest load exceeded the mean at the last measurement, in thousandths.
-    pub fn imbalance_permille(&self) -> u64 {
-        self.imbalance_permille.load(Ordering::Relaxed)
-    }
+    pub group: Arc<GroupState>,
 }
 
 impl RebalancerThread {
-    /// Starts the thread.
     pub fn start(group: Arc<GroupState>) -> io::Result<Self> {
         let (stop, stopped) = sync_channel(1);
-        let mut rebalancer = Rebalancer::new(group);
-        let (counters, migrating) = (rebalancer.counters.clone(), rebalancer.migrating.clone());
+        let mut rebalancer = Rebalancer::new(group.clone());
         let thread = thread::Builder::new().name("weir-balance".into()).spawn(move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if rebalancer.rebalance().is_err() {
@@ -73,18 +47,14 @@ impl RebalancerThread {
                 }
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread), counters, migrating })
-    }
-
-    pub fn counters(&self) -> &RebalancerCounters {
-        &self.counters
+        Ok(Self { stop: Some(stop), thread: Some(thread), group })
     }
 
     /// Waits until no flow is on its way between meters, and prevents migrations while the guard
     /// lives. `None` if flows are still on their way at the deadline.
     pub fn pause(&self, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
         loop {
-            match self.migrating.try_lock() {
+            match self.group.migrating.try_lock() {
                 Ok(guard) => return Some(guard),
                 Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return None,
@@ -104,13 +74,9 @@ impl Drop for RebalancerThread {
     }
 }
 
-/// Measures the load and migrates buckets.
 struct Rebalancer {
     group: Arc<GroupState>,
-    counters: Arc<RebalancerCounters>,
-    migrating: Arc<Mutex<()>>,
     table: IndirectionTable,
-    /// Generation of the table.
     generation: u64,
     /// The last generation that was prepared; it may have been cancelled.
     prepared: u64,
@@ -126,8 +92,6 @@ impl Rebalancer {
             packets: group.packets(),
             measured: Instant::now(),
             group,
-            counters: Arc::default(),
-            migrating: Arc::default(),
             generation: 0,
             prepared: 0,
         }
@@ -143,7 +107,7 @@ impl Rebalancer {
         }
         (self.packets, self.measured) = (packets, Instant::now());
         let imbalance = imbalance_permille(&loads(&packets_since, &self.table, meters));
-        self.counters.imbalance_permille.store(imbalance, Ordering::Relaxed);
+        self.group.imbalance_permille.store(imbalance, Ordering::Relaxed);
         // Few packets are uneven by chance.
         if sum * 10 < SIGNIFICANT_PACKETS * meters as u64 {
             return Ok(());
@@ -167,17 +131,13 @@ impl Rebalancer {
             self.group.publish(&self.table, self.generation, false);
             return ready.map(drop);
         }
-        let migrating = lock(&self.migrating);
+        let migrating = lock(&self.group.migrating);
         self.group.publish(&migration.table, migration.generation, true);
         (self.table, self.generation) = (migration.table, migration.generation);
-        for meter in migration.meters() {
-            while !self.group.is_done(meter, migration.generation)? {
-                thread::sleep(CHECK_INTERVAL);
-            }
-        }
+        self.wait_for(migration.meters(), migration.generation, |meter| &meter.done_generation)?;
         drop(migrating);
         self.group.publish(&self.table, self.generation, false);
-        self.counters.moved_buckets.fetch_add(moves.len() as u64, Ordering::Relaxed);
+        self.group.moved_buckets.fetch_add(moves.len() as u64, Ordering::Relaxed);
         // Packets that arrived meanwhile were counted under the old table.
         (self.packets, self.measured) = (self.group.packets(), Instant::now());
         Ok(())
@@ -190,13 +150,15 @@ impl Rebalancer {
             let handoff = Handoff { generation, buckets: old_meter.buckets, table };
             self.group.assign(meter.into(), MigrationTask::MigrateOut(Box::new(handoff)))?;
         }
-        self.wait_until_ready(migration.old_meters.keys(), generation)?;
+        let old_meters = migration.old_meters.keys().map(|&meter| meter.into());
+        self.wait_for(old_meters, generation, |meter| &meter.ready_generation)?;
         for &meter in &migration.new_meters {
             let old_meters =
                 migration.old_meters.values().filter(|old_meter| old_meter.new_meters.contains(&meter)).count();
             self.group.assign(meter.into(), MigrationTask::MigrateIn { generation, old_meters })?;
         }
-        self.wait_until_ready(migration.new_meters.iter(), generation)?;
+        let new_meters = migration.new_meters.iter().map(|&meter| meter.into());
+        self.wait_for(new_meters, generation, |meter| &meter.ready_generation)?;
         let (update, since) = (self.group.publish(&self.table, self.generation, true), Instant::now());
         while !self.group.is_applied(update) {
             if since.elapsed() >= READER_TIMEOUT {
@@ -207,9 +169,14 @@ impl Rebalancer {
         Ok(true)
     }
 
-    fn wait_until_ready<'a>(&self, meters: impl Iterator<Item = &'a u8>, generation: u64) -> Result<(), MeterFinished> {
-        for &meter in meters {
-            while !self.group.is_ready(meter.into(), generation)? {
+    fn wait_for(
+        &self,
+        meters: impl Iterator<Item = usize>,
+        generation: u64,
+        step: fn(&MeterState) -> &AtomicU64,
+    ) -> Result<(), MeterFinished> {
+        for meter in meters {
+            while !self.group.has_reached(meter, generation, step)? {
                 thread::sleep(CHECK_INTERVAL);
             }
         }
@@ -220,7 +187,6 @@ impl Rebalancer {
 /// The old and the new meters of the buckets that move.
 struct Migration {
     generation: u64,
-    /// The new table.
     table: IndirectionTable,
     old_meters: BTreeMap<u8, OldMeter>,
     new_meters: BTreeSet<u8>,

@@ -1,39 +1,19 @@
 use super::*;
-use crate::account::totals;
-use crate::connect::connect;
 use crate::control_mailbox::ControlMailbox;
 use crate::exporter::Exporter;
 use crate::loss_channel::LossHistories;
 use crate::metering_stage::MeteringStage;
+use crate::migration::connect;
 use crate::pipeline::Pipeline;
 use crate::reading_stage::ReadingStage;
 use crate::settings::{BackPressure, Settings};
+use crate::test_sink::sink;
 use crate::thread::CpuAffinity;
 use crate::worker::{self, StopSignal};
+use std::sync::Mutex;
 use weir_capture::{Input, POLL_TIMEOUT};
-use weir_export::Sink;
 use weir_flow::FlowRecord;
-use weir_ledger::SinkCounters;
 use weir_trafficgen::TrafficGenerator;
-
-/// Keeps every record.
-struct MemorySink(SinkCounters, Arc<Mutex<Vec<FlowRecord>>>);
-
-impl Sink for MemorySink {
-    fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
-        self.0.exported.merge(totals(flows));
-        self.1.lock().unwrap().extend_from_slice(flows);
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), weir_export::Error> {
-        Ok(())
-    }
-
-    fn counters(&self) -> &SinkCounters {
-        &self.0
-    }
-}
 
 fn settings() -> Settings {
     let meter = weir_flow::Config {
@@ -46,10 +26,15 @@ fn settings() -> Settings {
     Settings { meter, ..Settings::default() }
 }
 
+/// An exporter whose sink keeps every record.
 fn exporter() -> (Exporter, Arc<Mutex<Vec<FlowRecord>>>) {
     let flows = Arc::<Mutex<Vec<FlowRecord>>>::default();
-    let sink = MemorySink(SinkCounters { sink: "memory".into(), ..SinkCounters::default() }, flows.clone());
-    (Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
+    let records = flows.clone();
+    let memory = sink("memory", move |flows| {
+        records.lock().unwrap().extend_from_slice(flows);
+        true
+    });
+    (Exporter::new(vec![memory], CpuAffinity::default(), BackPressure::Block).unwrap(), flows)
 }
 
 fn sorted_text(flows: &Mutex<Vec<FlowRecord>>) -> Vec<String> {
@@ -100,7 +85,7 @@ fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec
     });
     exporter.finish();
     assert!(exporter.take_errors().is_empty());
-    (rebalancer.counters.moved_buckets(), sorted_text(&flows))
+    (rebalancer.group.moved_buckets.load(Ordering::Relaxed), sorted_text(&flows))
 }
 
 #[test]

@@ -1,30 +1,12 @@
 //! What the readers (reading threads), the meters (metering threads) and the rebalancer of a worker
-//! group share, and how buckets move from one meter to another while packets arrive.
-//!
-//! Every reader has a queue to every meter. An indirection table, of which each reader has a copy,
-//! assigns each of 512 buckets of flows to a meter. Buckets move in steps that never stop the group
-//! for long:
-//!
-//! 1. The old meters of these buckets collect the flows, besides their other work
-//!    ([`MigrationTask::MigrateOut`]).
-//! 2. The new meters get ready ([`MigrationTask::MigrateIn`]). From now on, neither the old nor the
-//!    new meters process packets that a reader sent with the new table.
-//! 3. Each reader adopts the new table between two bursts, and publishes how many packets it had
-//!    sent to each meter before.
-//! 4. The old meters process these packets and pass the flows on: no packet of these buckets is in
-//!    their queues any more.
-//! 5. The new meters add the flows and continue with the packets sent with the new table.
-//!
-//! So the packets of a flow are processed in the order in which a reader sent them, and by one
-//! meter at a time.
+//! group share.
 
-use crate::indirection_table::{IndirectionTable, even};
+use super::indirection_table::{IndirectionTable, even};
 use crate::sync::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weir_flow::{BUCKETS, BucketSet};
 
-/// The shared state of a worker group.
 pub(crate) struct GroupState {
     pub readers: Vec<ReaderState>,
     pub meters: Vec<MeterState>,
@@ -33,9 +15,13 @@ pub(crate) struct GroupState {
     /// Generation of the last table: the number of the migration that made it.
     generation: AtomicU64,
     pub table_update: Mutex<TableUpdate>,
+    /// Locked while flows are on their way between meters.
+    pub migrating: Mutex<()>,
+    pub moved_buckets: AtomicU64,
+    /// Imbalance of the load at the last measurement, in thousandths.
+    pub imbalance_permille: AtomicU64,
 }
 
-/// The newest table, published by the rebalancer.
 pub(crate) struct TableUpdate {
     pub table: IndirectionTable,
     /// The same as before if the table has not changed.
@@ -55,16 +41,14 @@ pub(crate) struct ReaderState {
     /// The reader has finished, and packets sent to each meter in total.
     pub is_finished: AtomicBool,
     pub sent_in_total: Vec<AtomicU64>,
-    /// Packets per bucket.
     pub packets: [AtomicU64; BUCKETS],
     /// All packets up to this time were sent, ns by the clock that stamps packets; 0 if unknown.
     pub complete_until_ns: AtomicU64,
 }
 
-/// State of a meter.
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct MeterState {
-    /// Number of the last task.
     pub last_task: AtomicU64,
     pub task: Mutex<TaskSlot>,
     /// The last generation that the meter is ready for.
@@ -107,29 +91,25 @@ pub(crate) struct MeterFinished;
 
 impl GroupState {
     pub fn new(readers: usize, meters: usize) -> Self {
-        let counters = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let counters = || (0..meters).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
         let reader = |_| ReaderState {
             applied_update: AtomicU64::new(0),
             generation: AtomicU64::new(0),
-            sent_before: counters(meters),
+            sent_before: counters(),
             is_finished: AtomicBool::new(false),
-            sent_in_total: counters(meters),
+            sent_in_total: counters(),
             packets: [const { AtomicU64::new(0) }; BUCKETS],
             complete_until_ns: AtomicU64::new(0),
         };
-        let meter = |_| MeterState {
-            last_task: AtomicU64::new(0),
-            task: Mutex::default(),
-            ready_generation: AtomicU64::new(0),
-            done_generation: AtomicU64::new(0),
-            open_records: AtomicU64::new(0),
-        };
         Self {
             readers: (0..readers).map(reader).collect(),
-            meters: (0..meters).map(meter).collect(),
+            meters: (0..meters).map(|_| MeterState::default()).collect(),
             last_update: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             table_update: Mutex::new(TableUpdate { table: even(meters), generation: 0, poll_fast: false }),
+            migrating: Mutex::default(),
+            moved_buckets: AtomicU64::new(0),
+            imbalance_permille: AtomicU64::new(0),
         }
     }
 
@@ -161,10 +141,6 @@ impl GroupState {
         })
     }
 
-    /// Gives a task to a meter.
-    ///
-    /// # Errors
-    /// The meter has finished.
     pub fn assign(&self, meter: usize, task: MigrationTask) -> Result<(), MeterFinished> {
         let state = &self.meters[meter];
         let mut slot = lock(&state.task);
@@ -176,23 +152,11 @@ impl GroupState {
         Ok(())
     }
 
-    /// Whether a meter is ready for a generation.
-    ///
-    /// # Errors
-    /// The meter has finished before it was ready.
-    pub fn is_ready(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
-        self.has_reached(meter, generation, |state| &state.ready_generation)
-    }
-
-    /// Whether a meter has done its task for a generation.
+    /// Whether a meter has reached a step of a generation.
     ///
     /// # Errors
     /// The meter has finished before it had.
-    pub fn is_done(&self, meter: usize, generation: u64) -> Result<bool, MeterFinished> {
-        self.has_reached(meter, generation, |state| &state.done_generation)
-    }
-
-    fn has_reached(
+    pub fn has_reached(
         &self,
         meter: usize,
         generation: u64,

@@ -1,8 +1,8 @@
 //! The sending end of a reader: it sends each packet to the meter that has its bucket, and applies
 //! updates of the indirection table between bursts.
 
-use crate::group_state::GroupState;
-use crate::indirection_table::{IndirectionTable, even};
+use super::group_state::GroupState;
+use super::indirection_table::{IndirectionTable, even};
 use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
 use crate::reading_stage::ReadingStage;
@@ -24,10 +24,8 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 /// Poll timeout of a live source while flows migrate.
 const FAST_POLL_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// Sends the packets of one reader.
 pub(crate) struct Dispatcher {
     group: Arc<GroupState>,
-    /// The number of the reader.
     number: usize,
     queues: Vec<Producer<Packet>>,
     /// Packets sent to each meter.
@@ -53,6 +51,7 @@ impl Dispatcher {
         partitioner: Option<Partitioner>,
     ) -> Self {
         let (sent, table) = (vec![0; queues.len()], even(queues.len()));
+        let (generation, update) = (0, 0);
         Self {
             group,
             number,
@@ -63,8 +62,8 @@ impl Dispatcher {
             poll_timeout,
             partitioner,
             table,
-            generation: 0,
-            update: 0,
+            generation,
+            update,
         }
     }
 
@@ -103,11 +102,8 @@ impl Dispatcher {
         let (table, generation, poll_fast) = (new.table, new.generation, new.poll_fast);
         drop(new);
         if let Some(source) = source {
-            source.set_poll_timeout(if poll_fast {
-                FAST_POLL_TIMEOUT.min(self.poll_timeout)
-            } else {
-                self.poll_timeout
-            });
+            let longest = if poll_fast { FAST_POLL_TIMEOUT } else { self.poll_timeout };
+            source.set_poll_timeout(longest.min(self.poll_timeout));
         }
         let state = &self.group.readers[self.number];
         if generation != self.generation {
@@ -132,7 +128,6 @@ impl Dispatcher {
         self.snapshots.iter_mut().for_each(|sender| sender.send(snapshot));
     }
 
-    /// Sends the last snapshot to all meters.
     pub fn send_last_snapshot(&mut self, snapshot: LossSnapshot) {
         self.snapshots.iter_mut().for_each(|sender| sender.send_last(snapshot));
     }
@@ -157,7 +152,6 @@ impl Drop for Dispatcher {
     }
 }
 
-/// Sends packets to one meter.
 #[inline]
 fn push<'a>(
     queue: &mut Producer<Packet>,

@@ -1,7 +1,7 @@
 //! The receiving end of a meter: it takes packets from the queues of all readers, and carries out
-//! the tasks of its meter in migrations (see [`crate::group_state`]).
+//! the tasks of its meter in migrations (see [`super`]).
 
-use crate::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
+use super::group_state::{GroupState, Handoff, MigrationTask, ReaderState};
 use crate::metering_stage::MeteringStage;
 use crate::sync::lock;
 use rtrb::Consumer;
@@ -13,10 +13,8 @@ use weir_capture::BURST;
 use weir_flow::{BUCKETS, MigratedFlow};
 use weir_packet::Packet;
 
-/// Feeds one meter.
 pub(crate) struct MeterInput {
     group: Arc<GroupState>,
-    /// The number of the meter.
     number: usize,
     queues: Vec<PacketQueue>,
     /// Number of the last task that was started.
@@ -29,10 +27,8 @@ pub(crate) struct MeterInput {
     received: Vec<Vec<MigratedFlow>>,
 }
 
-/// The queue from one reader.
 struct PacketQueue {
     packets: Consumer<Packet>,
-    /// Packets taken from the queue so far.
     taken: u64,
 }
 
@@ -60,8 +56,7 @@ impl MeterInput {
         Self { group, number, queues, seen_task: 0, migration: MigrationState::None, flows_in, flows_out, received }
     }
 
-    /// Adds the queue of the next reader.
-    pub fn add(&mut self, packets: Consumer<Packet>) {
+    pub fn add_queue(&mut self, packets: Consumer<Packet>) {
         self.queues.push(PacketQueue { packets, taken: 0 });
     }
 
@@ -96,7 +91,7 @@ impl MeterInput {
             emptied &= count == available;
         }
         if sum > 0 {
-            self.group.meters[self.number].open_records.store(metering.open_records(), Ordering::Relaxed);
+            self.group.meters[self.number].open_records.store(metering.meter.open_records().flows, Ordering::Relaxed);
         }
         (sum, emptied)
     }
@@ -123,7 +118,6 @@ impl MeterInput {
         all
     }
 
-    /// Continues a migration, if there is one.
     #[inline]
     pub fn migrate(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
@@ -142,7 +136,7 @@ impl MeterInput {
         self.seen_task = state.last_task.load(Ordering::Relaxed);
         match slot.task.take() {
             Some(MigrationTask::MigrateOut(handoff)) => {
-                metering.start_migration(handoff.buckets);
+                metering.meter.start_migration(handoff.buckets);
                 self.migration = MigrationState::Collecting(handoff);
             }
             Some(MigrationTask::MigrateIn { generation, old_meters }) => {
@@ -150,7 +144,7 @@ impl MeterInput {
                 state.ready_generation.store(generation, Ordering::Release);
             }
             Some(MigrationTask::Cancel) => {
-                metering.cancel_migration();
+                metering.meter.cancel_migration();
                 self.migration = MigrationState::None;
                 self.received.clear();
             }
@@ -163,7 +157,7 @@ impl MeterInput {
         let state = &self.group.meters[self.number];
         let done = match std::mem::replace(&mut self.migration, MigrationState::None) {
             MigrationState::None => return,
-            MigrationState::Collecting(handoff) if !metering.migration_ready() => {
+            MigrationState::Collecting(handoff) if !metering.meter.migration_ready() => {
                 self.migration = MigrationState::Collecting(handoff);
                 return;
             }
@@ -182,7 +176,7 @@ impl MeterInput {
                 let new_meters = (0..BUCKETS as u16).filter(|&bucket| handoff.buckets.contains(bucket)).map(new_meter);
                 let mut flows: BTreeMap<usize, Vec<MigratedFlow>> =
                     new_meters.map(|meter| (meter, Vec::new())).collect();
-                metering.migrate_out(|bucket, flow| flows.entry(new_meter(bucket)).or_default().push(flow));
+                metering.meter.migrate_out(|bucket, flow| flows.entry(new_meter(bucket)).or_default().push(flow));
                 for (meter, flows) in flows {
                     // Cannot fail: a new meter does not finish during a migration.
                     let _ = self.flows_out[meter].send(flows);
