@@ -10,6 +10,7 @@
 //! Invariant: [`decode`] fills an accepted packet exactly as the general decoder does, which
 //! defines the result and finds no anomaly in such a frame.
 
+use crate::frame_slice::{array, be16, be32};
 use crate::link::{IPV4, IPV6};
 use crate::packet::{Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, ipv4_mapped};
 use crate::transport::{TCP, UDP, read_options};
@@ -183,20 +184,4 @@ fn fill<const N: usize>(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, ports: &[u8
     packet.icmp_or_checksum = [0; 2];
     packet.outer_source = [0; 16];
     packet.outer_destination = [0; 16];
-}
-
-/// `M` octets at a constant offset.
-#[inline(always)]
-fn array<const N: usize, const M: usize>(octets: &[u8; N], at: usize) -> [u8; M] {
-    *octets[at..].first_chunk().expect("the offset is a constant within the array")
-}
-
-#[inline(always)]
-fn be16<const N: usize>(octets: &[u8; N], at: usize) -> u16 {
-    u16::from_be_bytes(array(octets, at))
-}
-
-#[inline(always)]
-fn be32<const N: usize>(octets: &[u8; N], at: usize) -> u32 {
-    u32::from_be_bytes(array(octets, at))
 }

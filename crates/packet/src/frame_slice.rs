@@ -1,4 +1,5 @@
-//! The rest of a frame from one header on: its captured octets and its length on the wire.
+//! The rest of a frame from one header on: its captured octets and its length on the wire. And the
+//! fields of a header.
 //!
 //! The two differ where the snap length cut the frame. Headers are split from the captured octets;
 //! lengths are checked against the length on the wire.
@@ -58,6 +59,24 @@ impl<'a> FrameSlice<'a> {
         let skipped = (self.captured.len() - captured.len()) as u32;
         Self { captured, wire_bytes: self.wire_bytes - skipped }
     }
+}
+
+/// `M` octets of a header, at a constant offset.
+#[inline(always)]
+pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; N], at: usize) -> [u8; M] {
+    *header[at..].first_chunk().expect("the offset is a constant within the header")
+}
+
+/// A field of 16 bits, at a constant offset.
+#[inline(always)]
+pub(crate) fn be16<const N: usize>(header: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes(array(header, at))
+}
+
+/// A field of 32 bits, at a constant offset.
+#[inline(always)]
+pub(crate) fn be32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
+    u32::from_be_bytes(array(header, at))
 }
 
 #[cfg(test)]

@@ -16,9 +16,8 @@
 //! tunnel    IP in IP, GRE, VXLAN, Geneve, GTP-U, on request -> the inner IP header, up to 8 levels
 //! transport TCP, UDP, UDP-Lite, DCCP, SCTP, ICMP, ICMPv6    -> ports, TCP control bits
 //! ```
-//! One file holds one protocol, and all have the same shape: a type that borrows the octets of the
-//! header, `split`, which can fail, and getters, which cannot. `docs/metering.md` defines every
-//! field.
+//! One file holds one protocol. Its `split` takes the header off the captured octets, or fails; its
+//! `fill` writes the fields of a [`Packet`]. `docs/metering.md` defines every field.
 //!
 //! [`RefusalReason`]: weir_ledger::RefusalReason
 #![forbid(unsafe_code)]

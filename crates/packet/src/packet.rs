@@ -99,6 +99,16 @@ impl Flags {
     /// found gets the ports of its flow and loses `FRAGMENT_LATER`. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
 
+    /// The flags of a packet with this fragment offset and "more fragments" bit.
+    #[inline]
+    pub(crate) fn of_fragment(offset: u16, more: bool) -> Self {
+        Self(match (offset, more) {
+            (0, false) => 0,
+            (0, true) => Self::FRAGMENT_FIRST,
+            _ => Self::FRAGMENT_LATER,
+        })
+    }
+
     /// Whether all of `bits` are set.
     #[inline]
     pub const fn has(self, bits: u8) -> bool {

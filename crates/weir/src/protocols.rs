@@ -34,10 +34,11 @@ pub fn ip_protocol(number: u8) -> String {
     name.into()
 }
 
-/// Name of an EtherType (IEEE registry), or its number. 0 stands for 802.3 frames, which have a length instead.
+/// Name of an EtherType (IEEE registry), or its number. 0 stands for frames without one: LLC, PPP,
+/// control frames of Cisco HDLC.
 pub fn ethertype(number: u16) -> String {
     let name = match number {
-        0 => "802.3",
+        0 => "no EtherType",
         0x0800 => "ipv4",
         0x0806 => "arp",
         0x0842 => "wol",

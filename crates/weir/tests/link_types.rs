@@ -3,7 +3,7 @@
 
 mod common;
 use common::{Pcap, START, arguments, is_installed, udp, weir};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
@@ -85,6 +85,8 @@ fn cases() -> Vec<(u32, Vec<Vec<u8>>)> {
                 ieee_802_3(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &packet_v4(0)),
                 ieee_802_3(&[6, 6, 3], &packet_v4(1)),
                 ieee_802_3(&[0xaa, 0xaa, 3, 0, 0, 0, 0x86, 0xdd], &packet_v6(2)),
+                ieee_802_3(&[0xaa, 0xaa, 3, 0, 0, 0xf8, 8, 0], &packet_v4(3)),
+                ieee_802_3(&[0xaa, 0xaa, 3, 0, 0, 0xf8, 0x86, 0xdd], &packet_v6(4)),
             ],
         ),
     ]
@@ -137,6 +139,26 @@ fn records_of_every_link_type_equal_the_fields_that_tshark_reads() {
         if tshark {
             assert_eq!(rows, tshark_rows(&path), "link type {link_type}");
         }
+    }
+}
+
+#[test]
+fn the_ledger_has_no_ethertype_for_control_frames_without_one() {
+    let [slarp, osi, arp] = [&[0x8f, 0, 0x80, 0x35], &[0x0f, 0, 0xfe, 0xfe], &[0x0f, 0, 8, 6]]
+        .map(|header: &[u8; 4]| [&header[..], &[0; 20]].concat());
+    let lcp = vec![0xff, 3, 0xc0, 0x21, 1, 1, 0, 4];
+    for (link_type, frames, ethertypes) in [
+        (9, vec![lcp.clone()], json!({"0x0000": 1})),
+        (50, vec![lcp, slarp.clone()], json!({"0x0000": 2})),
+        (104, vec![slarp, osi, arp], json!({"0x0000": 2, "0x0806": 1})),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = capture(link_type, &frames).save(folder.path(), "test.pcap");
+        let stats = folder.path().join("ledger.json");
+        let (_, out, err) = weir(arguments!["read", path, "--stats", stats]);
+        let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
+        assert_eq!(ledger["ethertypes"], ethertypes, "link type {link_type}");
+        assert!((out + &err).contains("(no EtherType "), "{err}");
     }
 }
 

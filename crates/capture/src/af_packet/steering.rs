@@ -114,6 +114,7 @@ fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labe
     program.place(snap);
     program.add(LOAD_HALF_AT_X, 4);
     program.jump_if(JUMP_IF_EQUAL, 0, whole);
+    program.jump_if(JUMP_IF_EQUAL, 0x00f8, whole);
     program.jump(ends.other);
     program.place(whole);
     program.add(LOAD_HALF_AT_X, 6);
@@ -307,6 +308,7 @@ mod tests {
         assert_eq!(behind(0x8864, &[0x11, 0, 0, 1, 0, 41, 0x21]), plain);
         assert_eq!(behind(0x8864, &[0x11, 0, 0, 1, 0, 41, 2, 0x81, 0, 1, 1, 64]), plain);
         assert_eq!(behind(48, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]), plain);
+        assert_eq!(behind(48, &[0xaa, 0xaa, 3, 0, 0, 0xf8, 8, 0]), plain);
         // Pseudowires, with a control word and without.
         let inside = ethernet(0x0800, &packet);
         let wire = |before: &[u8]| queue(&ethernet(0x8847, &[before, &inside[..]].concat()));

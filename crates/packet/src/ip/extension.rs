@@ -1,8 +1,7 @@
 //! IPv6 extension headers (RFC 8200 section 4): hop-by-hop, routing, fragment and destination
 //! options, authentication (RFC 4302), mobility (RFC 6275), HIP (RFC 7401) and shim6 (RFC 5533).
 
-use super::fragment::fragment_flags;
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, be16, be32};
 use crate::packet::Flags;
 
 /// Largest number of extension headers of one packet.
@@ -58,11 +57,10 @@ pub(super) fn skip_extensions(first: u8, slice: FrameSlice<'_>) -> Chain<'_> {
         let Some((extension, rest)) = Extension::split(chain.protocol, chain.rest) else {
             return Chain { end: End::Malformed, ..chain };
         };
-        chain.protocol = extension.next_header();
+        chain.protocol = extension.next_header;
         chain.rest = rest;
-        if let Extension::Fragment(fragment) = extension {
-            chain.identification = fragment.identification();
-            let flags = fragment.flags();
+        if let Some((flags, identification)) = extension.fragment {
+            chain.identification = identification;
             if flags.has(Flags::FRAGMENT_LATER) {
                 return Chain { fragment: flags, end: End::LaterFragment, ..chain };
             }
@@ -73,21 +71,25 @@ pub(super) fn skip_extensions(first: u8, slice: FrameSlice<'_>) -> Chain<'_> {
     Chain { end, ..chain }
 }
 
-/// A whole extension header.
+/// An extension header.
 #[derive(Clone, Copy, Debug)]
-enum Extension<'a> {
-    Fragment(Fragment<'a>),
-    /// A header that is only skipped: its next header field.
-    Other(u8),
+struct Extension {
+    /// Protocol number of the header that follows.
+    next_header: u8,
+    /// Of a fragment header: flags (0 for an atomic fragment, RFC 6946) and identification.
+    fragment: Option<(Flags, u32)>,
 }
 
-impl<'a> Extension<'a> {
+impl Extension {
     /// Splits the header with this protocol number from its payload; `None` if it is truncated or
     /// impossible.
     #[inline]
-    fn split(protocol: u8, slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
+    fn split(protocol: u8, slice: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
         if protocol == FRAGMENT {
-            return slice.split().map(|(header, rest)| (Self::Fragment(Fragment(header)), rest));
+            let (header, rest) = slice.split::<8>()?;
+            let field = be16(header, 2);
+            let fragment = (Flags::of_fragment(field >> 3, field & 1 != 0), be32(header, 4));
+            return Some((Self { next_header: header[0], fragment: Some(fragment) }, rest));
         }
         let (&[next_header, length], _) = slice.split()?;
         let header_bytes = match (protocol, usize::from(length)) {
@@ -96,36 +98,7 @@ impl<'a> Extension<'a> {
             (AUTHENTICATION, words) => (words + 2) * 4,
             (_, words) => (words + 1) * 8,
         };
-        Some((Self::Other(next_header), slice.skip(header_bytes)?))
-    }
-
-    /// Protocol number of the header that follows.
-    #[inline]
-    fn next_header(self) -> u8 {
-        match self {
-            Self::Fragment(Fragment(&[next_header, ..])) | Self::Other(next_header) => next_header,
-        }
-    }
-}
-
-/// A whole fragment header.
-#[derive(Clone, Copy, Debug)]
-struct Fragment<'a>(&'a [u8; 8]);
-
-impl Fragment<'_> {
-    /// First or later fragment; 0 for an atomic fragment (RFC 6946).
-    #[inline]
-    fn flags(self) -> Flags {
-        let [_, _, a, b, ..] = *self.0;
-        let field = u16::from_be_bytes([a, b]);
-        fragment_flags(field >> 3, field & 1 != 0)
-    }
-
-    /// Identification, which the fragments of one packet share.
-    #[inline]
-    fn identification(self) -> u32 {
-        let [.., a, b, c, d] = *self.0;
-        u32::from_be_bytes([a, b, c, d])
+        Some((Self { next_header, fragment: None }, slice.skip(header_bytes)?))
     }
 }
 
@@ -176,8 +149,7 @@ mod tests {
             &udp(5, 6, b"x"),
         ]
         .concat();
-        let (packet, anomalies) = decoded_as(229, &ipv6(0, &chain));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(229, &ipv6(0, &chain)));
         assert_eq!((packet.protocol, packet.source_port, packet.payload_bytes), (17, 5, 1));
         assert_eq!(packet.ip_bytes, 40 + chain.len() as u32);
         // An atomic fragment is not a fragment.
@@ -189,8 +161,7 @@ mod tests {
         let chain = [&[60, 0, 1, 4, 0, 0, 0, 0], &[17, 0, 1, 4, 0, 0, 0, 0], &udp(5, 6, b"x")[..]].concat();
         let ip = ipv6(0, &chain);
         for cut in 40..56 {
-            let (packet, anomalies) = snapped(229, &ip, cut);
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
+            let packet = with_anomalies(snapped(229, &ip, cut), &[PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.protocol, packet.payload_bytes), if cut < 48 { (0, 25) } else { (60, 17) });
             assert_eq!((packet.source_port, packet.flags.0, packet.ip_bytes), (0, 0, 65));
         }
@@ -198,8 +169,7 @@ mod tests {
         for length in 1..16 {
             let mut ip = ip.clone();
             ip[5] = length;
-            let (packet, anomalies) = decoded_as(229, &ip);
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
+            let packet = with_anomalies(decoded_as(229, &ip), &[PacketAnomaly::ExtensionMalformed]);
             assert_eq!(packet.protocol, if length < 8 { 0 } else { 60 });
         }
     }
@@ -212,11 +182,9 @@ mod tests {
             chain.extend(udp(5, 6, b"x"));
             ipv6(60, &chain)
         };
-        let (packet, anomalies) = decoded_as(229, &ip(MAX_HEADERS));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(229, &ip(MAX_HEADERS)));
         assert_eq!((packet.protocol, packet.source_port), (17, 5));
-        let (packet, anomalies) = decoded_as(229, &ip(MAX_HEADERS + 1));
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
+        let packet = with_anomalies(decoded_as(229, &ip(MAX_HEADERS + 1)), &[PacketAnomaly::ExtensionMalformed]);
         assert_eq!((packet.protocol, packet.source_port), (60, 0));
     }
 
@@ -230,8 +198,7 @@ mod tests {
     fn only_the_first_fragment_has_ports() {
         let decode = |field| {
             let ip = ipv6(44, &[fragment(60, field), vec![17, 0, 1, 4, 0, 0, 0, 0], udp(5, 6, b"x")].concat());
-            let (packet, anomalies) = decoded_as(229, &ip);
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(229, &ip));
             assert_eq!(packet.identification, 0x1122_3344);
             (packet.flags.0, packet.protocol, packet.source_port, packet.payload_bytes)
         };
@@ -263,8 +230,7 @@ mod tests {
     #[test]
     fn no_next_header_and_encrypted_payload_have_no_ports() {
         for protocol in [59, 50] {
-            let (packet, anomalies) = decoded_as(229, &ipv6(protocol, &[0, 5, 0, 6, 0, 0, 0, 0]));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(229, &ipv6(protocol, &[0, 5, 0, 6, 0, 0, 0, 0])));
             assert_eq!((packet.protocol, packet.flags.0, packet.payload_bytes), (protocol, 0, 8));
         }
     }

@@ -1,7 +1,6 @@
 //! IPv4 (RFC 791). Options are skipped; the header checksum is not verified.
 
-use super::fragment::fragment_flags;
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, array, be16};
 use crate::packet::{AnomalySet, Flags, Network, Packet, ipv4_mapped};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
@@ -44,16 +43,10 @@ impl<'a> Ipv4<'a> {
         u32::from(self.fixed[0] & 0x0f) * 4
     }
 
-    /// Type of service: DSCP and ECN.
-    #[inline]
-    fn tos(self) -> u8 {
-        self.fixed[1]
-    }
-
     /// Total length field, octets; 0 if segmentation offload left it empty.
     #[inline]
     fn total_length(self) -> u32 {
-        u16::from_be_bytes([self.fixed[2], self.fixed[3]]).into()
+        be16(self.fixed, 2).into()
     }
 
     /// Length of the packet, octets: the total length, or what is left of the frame if that is 0.
@@ -72,45 +65,6 @@ impl<'a> Ipv4<'a> {
         FIXED_BYTES + self.rest.wire_bytes()
     }
 
-    /// Identification, which the fragments of one packet share.
-    #[inline]
-    fn identification(self) -> u16 {
-        u16::from_be_bytes([self.fixed[4], self.fixed[5]])
-    }
-
-    /// First or later fragment; 0 if the packet is not fragmented.
-    #[inline]
-    fn fragment(self) -> Flags {
-        let field = u16::from_be_bytes([self.fixed[6], self.fixed[7]]);
-        fragment_flags(field & 0x1fff, field & 0x2000 != 0)
-    }
-
-    /// Time to live, hops.
-    #[inline]
-    fn ttl(self) -> u8 {
-        self.fixed[8]
-    }
-
-    /// Protocol number of the payload.
-    #[inline]
-    fn protocol(self) -> u8 {
-        self.fixed[9]
-    }
-
-    /// Source address.
-    #[inline]
-    fn source(self) -> [u8; 4] {
-        let [_, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, ..] = *self.fixed;
-        [a, b, c, d]
-    }
-
-    /// Destination address.
-    #[inline]
-    fn destination(self) -> [u8; 4] {
-        let [.., a, b, c, d] = *self.fixed;
-        [a, b, c, d]
-    }
-
     /// See [`super::Ip::fill`].
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
@@ -121,16 +75,18 @@ impl<'a> Ipv4<'a> {
         if ip_bytes > self.wire_bytes() {
             anomalies.add(PacketAnomaly::LengthBeyondFrame);
         }
-        packet.source = ipv4_mapped(self.source());
-        packet.destination = ipv4_mapped(self.destination());
+        let fixed = self.fixed;
+        packet.source = ipv4_mapped(array(fixed, 12));
+        packet.destination = ipv4_mapped(array(fixed, 16));
         packet.network = Network::Ipv4;
         packet.ip_bytes = ip_bytes;
         packet.payload_bytes = ip_bytes - self.header_bytes();
-        packet.tos = self.tos();
-        packet.ttl = self.ttl();
-        packet.protocol = self.protocol();
-        packet.identification = self.identification().into();
-        packet.flags = self.fragment();
+        packet.tos = fixed[1];
+        packet.ttl = fixed[8];
+        packet.protocol = fixed[9];
+        packet.identification = be16(fixed, 4).into();
+        let fragment = be16(fixed, 6);
+        packet.flags = Flags::of_fragment(fragment & 0x1fff, fragment & 0x2000 != 0);
         let options_bytes = self.header_bytes() - FIXED_BYTES;
         let Some(payload) = self.rest.limit(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
             anomalies.add(PacketAnomaly::ExtensionMalformed);
@@ -151,8 +107,7 @@ mod tests {
         ip[1] = 0xb9;
         ip[4..6].copy_from_slice(&[0x12, 0x34]);
         ip[6] = 0x40;
-        let (packet, anomalies) = decoded(&ethernet(0x0800, &ip));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded(&ethernet(0x0800, &ip)));
         assert_eq!((packet.source, packet.destination), (ipv4_mapped([10, 0, 0, 1]), ipv4_mapped([10, 0, 0, 2])));
         assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv4, 17, 64, 0xb9));
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (35, 7, 49));
@@ -164,8 +119,7 @@ mod tests {
         let mut frame = ethernet(0x0800, &udp_in_v4(5, 6, b"x"));
         let short = decoded(&frame).0;
         frame.resize(60, 0xee);
-        let (packet, anomalies) = decoded(&frame);
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded(&frame));
         assert_eq!(packet, Packet { frame_bytes: 60, ..short });
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (29, 1));
     }
@@ -176,12 +130,10 @@ mod tests {
         ip.splice(20..20, [1; 40]);
         ip[0] = 0x4f;
         ip[3] += 40;
-        let (packet, anomalies) = decoded_as(228, &ip);
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(228, &ip));
         assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (5, 69, 1));
         for cut in 20..60 {
-            let (packet, anomalies) = snapped(228, &ip, cut);
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::ExtensionMalformed]);
+            let packet = with_anomalies(snapped(228, &ip, cut), &[PacketAnomaly::ExtensionMalformed]);
             assert_eq!((packet.source_port, packet.ip_bytes, packet.payload_bytes), (0, 69, 9));
             assert!(!packet.flags.has(Flags::PORTS));
         }
@@ -219,8 +171,8 @@ mod tests {
     fn a_total_length_of_0_is_taken_from_the_frame() {
         let mut ip = udp_in_v4(5, 6, &[0; 1000]);
         ip[2..4].fill(0);
-        let (packet, anomalies) = decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip)));
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame]);
+        let packet =
+            with_anomalies(decoded(&ethernet(0x8100, &vlan(1, 0x0800, &ip))), &[PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (1028, 1000));
         let (snapped, _) = snapped(1, &ethernet(0x8100, &vlan(1, 0x0800, &ip)), 60);
         assert_eq!(snapped, packet);
@@ -241,8 +193,7 @@ mod tests {
     fn a_length_beyond_the_frame_is_kept() {
         let mut ip = udp_in_v4(5, 6, b"x");
         ip[2..4].copy_from_slice(&1500_u16.to_be_bytes());
-        let (packet, anomalies) = decoded_as(228, &ip);
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame]);
+        let packet = with_anomalies(decoded_as(228, &ip), &[PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (1500, 1472, 5));
     }
 
@@ -252,8 +203,7 @@ mod tests {
             let mut ip = udp_in_v4(5, 6, b"x");
             ip[4..6].copy_from_slice(&[0x12, 0x34]);
             ip[6..8].copy_from_slice(&field.to_be_bytes());
-            let (packet, anomalies) = decoded_as(228, &ip);
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(228, &ip));
             assert_eq!(packet.identification, 0x1234);
             (packet.flags.0, packet.source_port, packet.payload_bytes)
         };

@@ -1,7 +1,7 @@
 //! IPv6 (RFC 8200), including jumbogram lengths (RFC 2675).
 
 use super::extension::{self, End, HOP_BY_HOP};
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, array, be16};
 use crate::packet::{AnomalySet, Network, Packet};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
@@ -11,10 +11,7 @@ const FIXED_BYTES: u32 = 40;
 /// A whole fixed IPv6 header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ipv6<'a> {
-    /// The fixed header before its addresses.
-    fixed: &'a [u8; 8],
-    source: &'a [u8; 16],
-    destination: &'a [u8; 16],
+    fixed: &'a [u8; 40],
     /// What follows the fixed header, extension headers first.
     rest: FrameSlice<'a>,
 }
@@ -26,32 +23,11 @@ impl<'a> Ipv6<'a> {
     /// `Ipv6Truncated` if the capture ends inside the fixed header; `IpVersion`.
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
-        let header = Self::split_unchecked(slice).ok_or(RefusalReason::Ipv6Truncated)?;
-        if header.fixed[0] >> 4 != 6 {
+        let (fixed, rest) = slice.split().ok_or(RefusalReason::Ipv6Truncated)?;
+        if fixed[0] >> 4 != 6 {
             return Err(RefusalReason::IpVersion);
         }
-        Ok(header)
-    }
-
-    /// Splits the header without a check of the version; `None` if the capture ends inside it.
-    #[inline]
-    fn split_unchecked(slice: FrameSlice<'a>) -> Option<Self> {
-        let (fixed, rest) = slice.split()?;
-        let (source, rest) = rest.split()?;
-        let (destination, rest) = rest.split()?;
-        Some(Self { fixed, source, destination, rest })
-    }
-
-    /// Traffic class: DSCP and ECN.
-    #[inline]
-    fn traffic_class(self) -> u8 {
-        self.fixed[0] << 4 | self.fixed[1] >> 4
-    }
-
-    /// Payload length field, octets; 0 in jumbograms, or if segmentation offload left it empty.
-    #[inline]
-    fn payload_length(self) -> u32 {
-        u16::from_be_bytes([self.fixed[4], self.fixed[5]]).into()
+        Ok(Self { fixed, rest })
     }
 
     /// Protocol number of the header after the fixed header.
@@ -60,16 +36,11 @@ impl<'a> Ipv6<'a> {
         self.fixed[6]
     }
 
-    /// Hop limit.
-    #[inline]
-    fn hop_limit(self) -> u8 {
-        self.fixed[7]
-    }
-
     /// Octets after the fixed header, and whether they were taken from the frame length.
     #[inline]
     fn rest_bytes(self) -> (u32, bool) {
-        let length = self.payload_length();
+        // The payload length is 0 in jumbograms, or if segmentation offload left it empty.
+        let length = be16(self.fixed, 4).into();
         if length > 0 {
             return (length, false);
         }
@@ -93,13 +64,13 @@ impl<'a> Ipv6<'a> {
         }
         let rest = self.rest.limit(rest_bytes);
         let chain = extension::skip_extensions(self.next_header(), rest);
-        packet.source = *self.source;
-        packet.destination = *self.destination;
+        packet.source = array(self.fixed, 8);
+        packet.destination = array(self.fixed, 24);
         packet.network = Network::Ipv6;
         packet.ip_bytes = FIXED_BYTES + rest_bytes;
         packet.payload_bytes = rest_bytes - (rest.wire_bytes() - chain.rest.wire_bytes());
-        packet.tos = self.traffic_class();
-        packet.ttl = self.hop_limit();
+        packet.tos = self.fixed[0] << 4 | self.fixed[1] >> 4;
+        packet.ttl = self.fixed[7];
         packet.protocol = chain.protocol;
         packet.identification = chain.identification;
         packet.flags = chain.fragment;
@@ -125,8 +96,7 @@ mod tests {
         let mut ip = udp_in_v6(5, 6, b"payload");
         ip[0] = 0x6b;
         ip[1] = 0x9f;
-        let (packet, anomalies) = decoded(&ethernet(0x86dd, &ip));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded(&ethernet(0x86dd, &ip)));
         assert_eq!((packet.source[0], packet.source[15], packet.destination[15]), (0xfd, 1, 2));
         assert_eq!((packet.network, packet.protocol, packet.ttl, packet.tos), (Network::Ipv6, 17, 64, 0xb9));
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.frame_bytes), (55, 7, 69));
@@ -152,12 +122,10 @@ mod tests {
     fn a_payload_length_of_0_is_taken_from_the_frame_if_octets_follow() {
         let mut ip = udp_in_v6(5, 6, b"x");
         ip[4..6].fill(0);
-        let (packet, anomalies) = decoded_as(229, &ip);
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthFromFrame]);
+        let packet = with_anomalies(decoded_as(229, &ip), &[PacketAnomaly::LengthFromFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes, packet.source_port), (49, 1, 5));
 
-        let (packet, anomalies) = decoded_as(229, &ipv6(59, &[]));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(229, &ipv6(59, &[])));
         assert_eq!((packet.ip_bytes, packet.protocol), (40, 59));
     }
 
@@ -181,8 +149,7 @@ mod tests {
     fn the_longest_jumbogram_does_not_overflow() {
         let mut ip = ipv6(0, &[17, 0, 0xc2, 4, 0xff, 0xff, 0xff, 0xff, 0, 5, 0, 6]);
         ip[4..6].fill(0);
-        let (packet, anomalies) = decoded_as(229, &ip);
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame]);
+        let packet = with_anomalies(decoded_as(229, &ip), &[PacketAnomaly::LengthBeyondFrame]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (u32::MAX, u32::MAX - 40 - 16));
     }
 }

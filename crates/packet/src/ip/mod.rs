@@ -1,7 +1,6 @@
 //! IP headers: addresses, lengths, fragments, and the payload after the last IP header.
 
 mod extension;
-mod fragment;
 mod ipv4;
 mod ipv6;
 
@@ -33,18 +32,12 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Splits an IPv4 header.
-    ///
-    /// # Errors
     /// See [`Ipv4::split`].
     #[inline]
     pub fn split_v4(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
         Ipv4::split(slice).map(Self::V4)
     }
 
-    /// Splits an IPv6 header.
-    ///
-    /// # Errors
     /// See [`Ipv6::split`].
     #[inline]
     pub fn split_v6(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {

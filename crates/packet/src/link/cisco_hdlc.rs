@@ -1,67 +1,55 @@
-//! Cisco HDLC (RFC 1547 section 4.3.1): address, control, EtherType.
+//! Cisco HDLC (RFC 1547 section 4.3.1): address, control, protocol. A protocol is an EtherType, or a
+//! number of Cisco's own, which another protocol may have as its EtherType.
 
-use super::next_header::NextHeader;
+use super::next_header::{NO_ETHERTYPE, NextHeader};
 use crate::frame_slice::FrameSlice;
 
 /// Addresses of unicast and multicast frames.
 const ADDRESSES: [u8; 2] = [0x0f, 0x8f];
+/// Numbers of Cisco's own: CDP, spanning tree, SLARP (keep-alives; RARP on Ethernet), OSI.
+const CISCO_PROTOCOLS: [u16; 4] = [0x2000, 0x4242, 0x8035, 0xfefe];
 
-/// A whole Cisco HDLC header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CiscoHdlc<'a>(&'a [u8; 4]);
+/// Whether a frame of LINKTYPE_PPP_HDLC is Cisco HDLC: its first octet is one of the two addresses.
+#[inline]
+pub(crate) fn is_announced_by(frame: FrameSlice<'_>) -> bool {
+    frame.captured().first().is_some_and(|address| ADDRESSES.contains(address))
+}
 
-impl<'a> CiscoHdlc<'a> {
-    /// Whether a frame of LINKTYPE_PPP_HDLC is Cisco HDLC: its first octet is one of the two
-    /// addresses.
-    #[inline]
-    pub fn is_announced_by(frame: FrameSlice<'_>) -> bool {
-        frame.captured().first().is_some_and(|address| ADDRESSES.contains(address))
-    }
-
-    /// Splits the header from the payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        frame.split().map(|(header, rest)| (Self(header), rest))
-    }
-
-    /// The header that follows. A frame with another address or control field is not IP.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        let [address, control, a, b] = *self.0;
-        if ADDRESSES.contains(&address) && control == 0 {
-            NextHeader::of_ethertype(u16::from_be_bytes([a, b]))
-        } else {
-            NextHeader::Other(0)
-        }
-    }
+/// Splits the header from the payload; `None` if the capture ends inside it. A frame with another
+/// address or control field is not IP.
+#[inline]
+pub(crate) fn split(frame: FrameSlice<'_>) -> Option<(NextHeader, FrameSlice<'_>)> {
+    let (&[address, control, a, b], rest) = frame.split()?;
+    let protocol = u16::from_be_bytes([a, b]);
+    let is_ethertype = ADDRESSES.contains(&address) && control == 0 && !CISCO_PROTOCOLS.contains(&protocol);
+    Some((NextHeader::of_ethertype(if is_ethertype { protocol } else { NO_ETHERTYPE }), rest))
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Network;
     use crate::tests::frames::*;
-    use weir_ledger::RefusalReason;
 
-    fn frame(address: u8, ethertype: u16, payload: &[u8]) -> Vec<u8> {
-        [&[address, 0], &ethertype.to_be_bytes()[..], payload].concat()
+    fn frame(address: u8, protocol: u16, payload: &[u8]) -> Vec<u8> {
+        [&[address, 0], &protocol.to_be_bytes()[..], payload].concat()
     }
 
     #[test]
     fn both_addresses_lead_to_ip_and_labels() {
+        let (v4, v6) = (udp_in_v4(5, 6, b"x"), udp_in_v6(5, 6, b"x"));
         for (link, address) in [(104, 0x0f), (104, 0x8f), (50, 0x0f), (50, 0x8f)] {
-            let v4 = decoded_as(link, &frame(address, 0x0800, &udp_in_v4(5, 6, b"x"))).0;
-            let v6 = decoded_as(link, &frame(address, 0x86dd, &udp_in_v6(5, 6, b"x"))).0;
-            let labelled = frame(address, 0x8847, &mpls(&[17], &udp_in_v4(5, 6, b"x")));
-            assert_eq!((v4.network, v4.source_port, v4.ip_bytes), (Network::Ipv4, 5, 29));
-            assert_eq!((v6.network, v6.source_port, v6.ip_bytes), (Network::Ipv6, 5, 49));
-            assert_eq!(decoded_as(link, &labelled).0.mpls_label, 17);
+            assert_leads_to(Network::Ipv4, link, &frame(address, 0x0800, &v4));
+            assert_leads_to(Network::Ipv6, link, &frame(address, 0x86dd, &v6));
+            let labelled = frame(address, 0x8847, &mpls(&[17], &v4));
+            assert_eq!(assert_leads_to(Network::Ipv4, link, &labelled).mpls_label, 17);
         }
     }
 
     #[test]
-    fn keepalives_are_not_ip() {
-        let slarp = decoded_as(104, &frame(0x8f, 0x8035, &[0; 14])).0;
-        assert_eq!((slarp.network, slarp.source_port, slarp.source), (Network::Layer2, 0x8035, [0; 16]));
+    fn other_ethertypes_are_kept_and_the_numbers_of_cisco_are_none() {
+        for (protocol, ethertype) in [(0x0806, 0x0806), (0x8035, 0), (0x2000, 0), (0x4242, 0), (0xfefe, 0)] {
+            assert_eq!(assert_not_ip(104, &frame(0x8f, protocol, &[0; 14]), ethertype).source, [0; 16]);
+        }
     }
 
     #[test]
@@ -69,19 +57,14 @@ mod tests {
         let mut control = frame(0x0f, 0x0800, &udp_in_v4(5, 6, b"x"));
         control[1] = 3;
         for frame in [control, frame(0xff, 0x0800, &udp_in_v4(5, 6, b"x"))] {
-            let packet = decoded_as(104, &frame).0;
-            assert_eq!((packet.network, packet.source_port), (Network::Layer2, 0));
+            assert_not_ip(104, &frame, 0);
         }
     }
 
     #[test]
     fn truncation_anywhere_is_refused() {
-        let frame = frame(0x0f, 0x0800, &udp_in_v4(5, 6, b"x"));
         for link in [50, 104] {
-            for cut in 0..24 {
-                let reason = if cut < 4 { RefusalReason::LinkTruncated } else { RefusalReason::Ipv4Truncated };
-                assert_eq!(refusal(link, &frame[..cut]), reason, "link type {link} cut at {cut}");
-            }
+            assert_truncation_is_refused(link, &frame(0x0f, 0x0800, &udp_in_v4(5, 6, b"x")), 4);
         }
     }
 }

@@ -8,6 +8,9 @@ pub(crate) const PPP: u16 = 9;
 pub(crate) const PPP_HDLC: u16 = 50;
 pub(crate) const ATM_RFC1483: u16 = 100;
 pub(crate) const RAW: u16 = 101;
+// What some systems write for RAW: `DLT_RAW` of most, and of OpenBSD.
+pub(crate) const DLT_RAW: u16 = 12;
+pub(crate) const DLT_RAW_OPENBSD: u16 = 14;
 pub(crate) const C_HDLC: u16 = 104;
 pub(crate) const LOOP: u16 = 108;
 pub(crate) const LINUX_SLL: u16 = 113;

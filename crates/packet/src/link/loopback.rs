@@ -5,51 +5,44 @@
 //! order. Writers confuse the two, and no family is another one with its octets reversed, so both
 //! are read in either byte order.
 
-use super::next_header::NextHeader;
+use super::next_header::{NO_ETHERTYPE, NextHeader};
 use crate::frame_slice::FrameSlice;
 
-/// A whole loopback header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Loopback<'a>(&'a [u8; 4]);
+/// `AF_INET` of every system.
+const AF_INET: u8 = 2;
+/// `AF_INET6` of Linux; of NetBSD and OpenBSD; of FreeBSD; of Darwin.
+const AF_INET6: [u8; 4] = [10, 24, 28, 30];
 
-impl<'a> Loopback<'a> {
-    /// Splits the header from its payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        frame.split().map(|(header, rest)| (Self(header), rest))
-    }
-
-    /// The header that follows. Address families of the BSDs, Darwin and Linux are known.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        let ([0, 0, 0, family] | [family, 0, 0, 0]) = *self.0 else { return NextHeader::Other(0) };
-        match family {
-            2 => NextHeader::Ipv4,
-            10 | 24 | 28 | 30 => NextHeader::Ipv6,
-            _ => NextHeader::Other(0),
-        }
-    }
+/// Splits the header from its payload; `None` if the capture ends inside it.
+#[inline]
+pub(crate) fn split(frame: FrameSlice<'_>) -> Option<(NextHeader, FrameSlice<'_>)> {
+    let (header, rest) = frame.split()?;
+    let next = match *header {
+        [0, 0, 0, AF_INET] | [AF_INET, 0, 0, 0] => NextHeader::Ipv4,
+        [0, 0, 0, family] | [family, 0, 0, 0] if AF_INET6.contains(&family) => NextHeader::Ipv6,
+        _ => NextHeader::Other(NO_ETHERTYPE),
+    };
+    Some((next, rest))
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::Network;
     use crate::tests::frames::*;
-    use crate::{Network, Packet};
-    use weir_ledger::RefusalReason;
 
-    fn decode(link: u16, family: [u8; 4], payload: &[u8]) -> Packet {
-        decoded_as(link, &[&family, payload].concat()).0
+    fn frame(family: [u8; 4], payload: &[u8]) -> Vec<u8> {
+        [&family, payload].concat()
     }
 
     #[test]
     fn families_are_read_in_either_byte_order() {
         for link in [0, 108] {
             for family in [[2, 0, 0, 0], [0, 0, 0, 2]] {
-                assert_eq!(decode(link, family, &udp_in_v4(5, 6, b"x")).network, Network::Ipv4);
+                assert_leads_to(Network::Ipv4, link, &frame(family, &udp_in_v4(5, 6, b"x")));
             }
             for family in [10, 24, 28, 30] {
                 for family in [[family, 0, 0, 0], [0, 0, 0, family]] {
-                    assert_eq!(decode(link, family, &udp_in_v6(5, 6, b"x")).network, Network::Ipv6);
+                    assert_leads_to(Network::Ipv6, link, &frame(family, &udp_in_v6(5, 6, b"x")));
                 }
             }
         }
@@ -58,15 +51,12 @@ mod tests {
     #[test]
     fn other_families_are_not_ip() {
         for family in [[0; 4], [7, 0, 0, 0], [2, 0, 0, 2], [0, 2, 0, 0]] {
-            let packet = decode(0, family, &udp_in_v4(5, 6, b"x"));
-            assert_eq!((packet.network, packet.source_port, packet.source), (Network::Layer2, 0, [0; 16]));
+            assert_eq!(assert_not_ip(0, &frame(family, &udp_in_v4(5, 6, b"x")), 0).source, [0; 16]);
         }
     }
 
     #[test]
     fn truncation_anywhere_is_refused() {
-        for cut in 0..4 {
-            assert_eq!(refusal(108, &[0, 0, 0, 2][..cut]), RefusalReason::LinkTruncated);
-        }
+        assert_truncation_is_refused(108, &frame([0, 0, 0, 2], &udp_in_v4(5, 6, b"x")), 4);
     }
 }

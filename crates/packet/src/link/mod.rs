@@ -19,19 +19,15 @@ mod vlan;
 use crate::frame_slice::FrameSlice;
 use crate::ip::Ip;
 use crate::packet::{NO_LABEL, NO_VLAN};
-use cisco_hdlc::CiscoHdlc;
 use cooked::Cooked;
 use ethernet::Ethernet;
-use loopback::Loopback;
 use mpls::LabelStack;
-use ppp::Ppp;
-use pppoe::Pppoe;
 use vlan::Vlan;
 use weir_ledger::RefusalReason;
 
 pub(crate) use link_type::ETHERNET;
 pub use link_type::link_type_name;
-pub(crate) use next_header::{IPV4, IPV6, NextHeader, PPP, is_mpls, is_vlan};
+pub(crate) use next_header::{IPV4, IPV6, NO_ETHERTYPE, NextHeader, is_mpls, is_vlan};
 pub(crate) use ppp::skip_address_and_control;
 
 /// Largest number of VLAN tags, label stacks, PPPoE and LLC headers before IP, in total.
@@ -70,7 +66,7 @@ impl LinkHeaders {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LinkPayload<'a> {
     Ip(Ip<'a>),
-    /// Not IP: the EtherType, 0 if there is none.
+    /// Not IP: the EtherType, or [`NO_ETHERTYPE`].
     Other(u16),
 }
 
@@ -87,36 +83,26 @@ pub(crate) fn parse<'a>(
     let truncated = RefusalReason::LinkTruncated;
     let (next, rest) = match link_type {
         link_type::ETHERNET => (NextHeader::Ethernet, frame),
-        // Some operating systems write their own number of RAW.
-        12 | 14 | link_type::RAW => (NextHeader::AnyIp, frame),
+        link_type::RAW | link_type::DLT_RAW | link_type::DLT_RAW_OPENBSD => (NextHeader::AnyIp, frame),
         link_type::IPV4 => (NextHeader::Ipv4, frame),
         link_type::IPV6 => (NextHeader::Ipv6, frame),
-        link_type::NULL | link_type::LOOP => {
-            let (loopback, rest) = Loopback::split(frame).ok_or(truncated)?;
-            (loopback.next(), rest)
-        }
+        link_type::NULL | link_type::LOOP => loopback::split(frame).ok_or(truncated)?,
         link_type::LINUX_SLL | link_type::LINUX_SLL2 => {
-            let split =
-                if link_type == link_type::LINUX_SLL { Cooked::split_v1(frame) } else { Cooked::split_v2(frame) };
-            let (cooked, rest) = split.ok_or(truncated)?;
-            headers.source = cooked.source();
-            (cooked.next(), rest)
+            let split = if link_type == link_type::LINUX_SLL { Cooked::split_v1 } else { Cooked::split_v2 };
+            let (cooked, rest) = split(frame).ok_or(truncated)?;
+            headers.source = cooked.source;
+            (cooked.next, rest)
         }
-        link_type::PPP_HDLC if CiscoHdlc::is_announced_by(frame) => split_cisco_hdlc(frame)?,
+        link_type::PPP_HDLC if cisco_hdlc::is_announced_by(frame) => cisco_hdlc::split(frame).ok_or(truncated)?,
         link_type::PPP | link_type::PPP_HDLC => {
-            (NextHeader::Ppp(PPP), skip_address_and_control(frame).ok_or(truncated)?)
+            (NextHeader::Ppp(NO_ETHERTYPE), skip_address_and_control(frame).ok_or(truncated)?)
         }
-        link_type::C_HDLC => split_cisco_hdlc(frame)?,
+        link_type::C_HDLC => cisco_hdlc::split(frame).ok_or(truncated)?,
         link_type::ATM_RFC1483 => atm::split(frame).ok_or(truncated)?,
         link_type::NFLOG => nflog::split(frame)?,
         _ => return Err(RefusalReason::LinkType),
     };
     parse_from(next, rest, headers)
-}
-
-fn split_cisco_hdlc(frame: FrameSlice<'_>) -> Result<(NextHeader, FrameSlice<'_>), RefusalReason> {
-    let (hdlc, rest) = CiscoHdlc::split(frame).ok_or(RefusalReason::LinkTruncated)?;
-    Ok((hdlc.next(), rest))
 }
 
 /// Follows the headers from `next` on to IP, or to the first that does not lead to IP.
@@ -141,34 +127,30 @@ pub(crate) fn parse_from<'a>(
             NextHeader::Other(ethertype) => return Ok(LinkPayload::Other(ethertype)),
             NextHeader::Ethernet => {
                 let (ethernet, payload) = Ethernet::split(rest).ok_or(truncated)?;
-                (headers.destination, headers.source) = (ethernet.destination(), ethernet.source());
-                (next, rest) = (ethernet.next(), payload);
+                (headers.destination, headers.source) = (ethernet.destination, ethernet.source);
+                (next, rest) = (ethernet.next, payload);
                 continue;
             }
             NextHeader::Ppp(ethertype) => {
-                let (ppp, payload) = Ppp::split(rest).ok_or(truncated)?;
-                (next, rest) = (ppp.next(ethertype), payload);
+                (next, rest) = ppp::split(rest, ethertype).ok_or(truncated)?;
                 continue;
             }
             NextHeader::Vlan => {
                 let (vlan, payload) = Vlan::split(rest).ok_or(truncated)?;
-                headers.add_vlan(vlan.identifier());
-                (next, rest) = (vlan.next(), payload);
+                headers.add_vlan(vlan.identifier);
+                (next, rest) = (vlan.next, payload);
             }
             NextHeader::Mpls => {
                 let (stack, payload) = LabelStack::split(rest)?;
                 if headers.mpls_label == NO_LABEL {
-                    headers.mpls_label = stack.top_label();
+                    headers.mpls_label = stack.top_label;
                 }
                 (next, rest) = (stack.next, payload);
             }
-            NextHeader::Pppoe => {
-                let (pppoe, payload) = Pppoe::split(rest).ok_or(truncated)?;
-                (next, rest) = (pppoe.next(), payload);
-            }
+            NextHeader::Pppoe => (next, rest) = pppoe::split(rest).ok_or(truncated)?,
             NextHeader::Llc => {
                 let (header, payload) = llc::split(rest).ok_or(truncated)?;
-                let Some(header) = header else { return Ok(LinkPayload::Other(0)) };
+                let Some(header) = header else { return Ok(LinkPayload::Other(NO_ETHERTYPE)) };
                 (next, rest) = (header, payload);
             }
         }

@@ -12,15 +12,15 @@ const MAX_LABELS: usize = 16;
 /// Octets of the pseudowire control word.
 const CONTROL_WORD_BYTES: usize = 4;
 
-/// A whole label stack.
+/// A label stack.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LabelStack<'a> {
-    top: &'a [u8; 4],
-    /// The header that follows.
+pub(crate) struct LabelStack {
+    /// The top label, 20 bits.
+    pub top_label: u32,
     pub next: NextHeader,
 }
 
-impl<'a> LabelStack<'a> {
+impl LabelStack {
     /// Splits the stack, and the control word if there is one, from the payload.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl<'a> LabelStack<'a> {
     /// `TooManyHeaders` if the stack has no bottom within 16 labels; `LinkTruncated` if the capture
     /// ends inside the control word.
     #[inline]
-    pub fn split(frame: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), RefusalReason> {
+    pub fn split(frame: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), RefusalReason> {
         let (top, mut rest) = frame.split().ok_or(RefusalReason::MplsTruncated)?;
         let mut entry: &[u8; 4] = top;
         for _ in 1..MAX_LABELS {
@@ -49,13 +49,7 @@ impl<'a> LabelStack<'a> {
             }
             _ => NextHeader::Ethernet,
         };
-        Ok((Self { top, next }, rest))
-    }
-
-    /// The top label, 20 bits.
-    #[inline]
-    pub fn top_label(self) -> u32 {
-        u32::from_be_bytes(*self.top) >> 12
+        Ok((Self { top_label: u32::from_be_bytes(*top) >> 12, next }, rest))
     }
 }
 

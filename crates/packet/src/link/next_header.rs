@@ -1,13 +1,13 @@
 //! Which header follows the one just read, and the EtherTypes that announce it.
 
+/// Stands for the EtherType of a frame that has none.
+pub(crate) const NO_ETHERTYPE: u16 = 0;
 /// EtherType of IPv4.
 pub(crate) const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub(crate) const IPV6: u16 = 0x86dd;
 /// EtherType of a PPPoE session (RFC 2516).
 pub(super) const PPPOE_SESSION: u16 = 0x8864;
-/// EtherType of PPP (RFC 2784, RFC 2637).
-pub(crate) const PPP: u16 = 0x880b;
 
 /// The header that comes next on the way to IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum NextHeader {
     /// The PPP protocol field. If it does not lead to IP, the frame has this EtherType.
     Ppp(u16),
     Llc,
-    /// Nothing that leads to IP: the EtherType, 0 if there is none.
+    /// Nothing that leads to IP: the EtherType, or [`NO_ETHERTYPE`].
     Other(u16),
 }
 
@@ -37,7 +37,7 @@ impl NextHeader {
             PPPOE_SESSION => Self::Pppoe,
             other if is_vlan(other) => Self::Vlan,
             other if is_mpls(other) => Self::Mpls,
-            other if is_length(other) => Self::Other(0),
+            other if is_length(other) => Self::Other(NO_ETHERTYPE),
             other => Self::Other(other),
         }
     }

@@ -1,31 +1,23 @@
 //! VLAN tags (IEEE 802.1Q clause 9): priority and identifier, then an EtherType or a length.
 
 use super::next_header::NextHeader;
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, be16};
 
-/// A whole VLAN tag, without the EtherType that announced it.
+/// A VLAN tag, without the EtherType that announced it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vlan<'a>(&'a [u8; 4]);
+pub(crate) struct Vlan {
+    /// VLAN identifier, 12 bits; 0 in a priority tag.
+    pub identifier: u16,
+    pub next: NextHeader,
+}
 
-impl<'a> Vlan<'a> {
+impl Vlan {
     /// Splits the tag from its payload; `None` if the capture ends inside it.
     #[inline]
-    pub fn split(frame: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        frame.split().map(|(tag, rest)| (Self(tag), rest))
-    }
-
-    /// VLAN identifier, 12 bits; 0 in a priority tag.
-    #[inline]
-    pub fn identifier(self) -> u16 {
-        let [a, b, ..] = *self.0;
-        u16::from_be_bytes([a, b]) & 0x0fff
-    }
-
-    /// The header that follows.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        let [.., a, b] = *self.0;
-        NextHeader::of_ethertype_or_length(u16::from_be_bytes([a, b]))
+    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
+        let (tag, rest) = frame.split::<4>()?;
+        let next = NextHeader::of_ethertype_or_length(be16(tag, 2));
+        Some((Self { identifier: be16(tag, 0) & 0x0fff, next }, rest))
     }
 }
 
@@ -48,8 +40,8 @@ mod tests {
 
     #[test]
     fn a_priority_tag_counts_as_a_tag() {
-        assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.vlan, 0);
-        assert_eq!(decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0.inner_vlan, 9);
+        let packet = decoded(&ethernet(0x8100, &vlan(0, 0x9200, &vlan(9, 0x0806, &[])))).0;
+        assert_eq!((packet.vlan, packet.inner_vlan), (0, 9));
     }
 
     #[test]
@@ -60,10 +52,7 @@ mod tests {
 
     #[test]
     fn truncation_anywhere_is_refused() {
-        let frame = ethernet(0x8100, &vlan(1, 0x0806, &[]));
-        for cut in 14..18 {
-            assert_eq!(refusal(1, &frame[..cut]), RefusalReason::LinkTruncated);
-        }
+        assert_truncation_is_refused(1, &ethernet(0x8100, &vlan(1, 0x0800, &udp_in_v4(5, 6, b"x"))), 18);
     }
 
     #[test]

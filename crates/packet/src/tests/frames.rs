@@ -1,6 +1,6 @@
 //! Frames for tests: each function puts one header before a payload.
 
-use crate::{AnomalySet, DecodeOptions, Packet, TunnelType, decode, ipv4_mapped};
+use crate::{AnomalySet, DecodeOptions, Network, Packet, TunnelType, decode, ipv4_mapped};
 use std::ops::Range;
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
@@ -118,6 +118,45 @@ pub(crate) fn anomaly_list(anomalies: AnomalySet) -> Vec<PacketAnomaly> {
     anomalies.iter().collect()
 }
 
+/// Checks that a packet has no anomalies.
+#[track_caller]
+pub(crate) fn without_anomalies(decoded: (Packet, AnomalySet)) -> Packet {
+    with_anomalies(decoded, &[])
+}
+
+/// Checks the anomalies of a packet.
+#[track_caller]
+pub(crate) fn with_anomalies((packet, anomalies): (Packet, AnomalySet), expected: &[PacketAnomaly]) -> Packet {
+    assert_eq!(anomaly_list(anomalies), expected);
+    packet
+}
+
+/// Checks that the frame leads to `udp_in_v4(5, 6, b"x")` or `udp_in_v6(5, 6, b"x")`.
+pub(crate) fn assert_leads_to(network: Network, link: u16, frame: &[u8]) -> Packet {
+    let packet = without_anomalies(decoded_as(link, frame));
+    let ip_bytes = if network == Network::Ipv4 { 29 } else { 49 };
+    let fields = (packet.network, packet.source_port, packet.ip_bytes, packet.payload_bytes);
+    assert_eq!(fields, (network, 5, ip_bytes, 1), "link type {link}: {frame:x?}");
+    packet
+}
+
+/// Checks that the frame is not IP and has this EtherType.
+pub(crate) fn assert_not_ip(link: u16, frame: &[u8], ethertype: u16) -> Packet {
+    let packet = decoded_as(link, frame).0;
+    assert_eq!((packet.network, packet.source_port), (Network::Layer2, ethertype), "link type {link}: {frame:x?}");
+    packet
+}
+
+/// Checks that a frame with IPv4 behind `header_bytes` of other headers is refused wherever the
+/// capture ends before the end of the IPv4 header.
+pub(crate) fn assert_truncation_is_refused(link: u16, frame: &[u8], header_bytes: usize) {
+    for cut in 0..header_bytes + 20 {
+        let before_ip = cut < header_bytes;
+        let reason = if before_ip { RefusalReason::LinkTruncated } else { RefusalReason::Ipv4Truncated };
+        assert_eq!(refusal(link, &frame[..cut]), reason, "link type {link} cut at {cut}: {frame:x?}");
+    }
+}
+
 /// Checks the outer addresses of the innermost tunnel.
 pub(crate) fn assert_outer_v4(packet: &Packet) {
     assert_eq!(packet.outer_source, ipv4_mapped([192, 0, 2, 1]));
@@ -126,8 +165,7 @@ pub(crate) fn assert_outer_v4(packet: &Packet) {
 
 /// Checks that the packet is not decapsulated and has the `expected` anomalies.
 pub(crate) fn assert_not_decapsulated(link: u16, frame: &[u8], expected: &[PacketAnomaly]) {
-    let (packet, anomalies) = decapsulated(link, frame);
-    assert_eq!(anomaly_list(anomalies), expected);
+    let packet = with_anomalies(decapsulated(link, frame), expected);
     assert_eq!(packet, decoded_as(link, frame).0);
     assert_eq!(packet.tunnel_type, TunnelType::None);
 }

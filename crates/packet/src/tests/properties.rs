@@ -1,7 +1,8 @@
 //! Properties that hold for every frame: valid, truncated, damaged or random.
 
-use super::frames::anomaly_list;
+use super::frames::*;
 use super::strategies::{IpPacket, framed, headers, ip_packet, link, tunnelled, tunnels};
+use super::tunnels::wrap;
 use crate::{AnomalySet, DecodeOptions, Flags, NO_LABEL, NO_VLAN, Network, Packet, TunnelType, decode, decode_general};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,6 +24,22 @@ pub(super) fn decoded_alike(link: u16, bytes: &[u8], frame_bytes: u32) {
     }
 }
 
+/// A packet with a value in every field.
+fn used_packet() -> Packet {
+    let tunnel = wrap(TunnelType::Gre, &ipv4(6, &tcp(5, 6, 0xfff, b"hello"))).expect("GRE carries IPv4");
+    let frame = ethernet(0x8100, &vlan(3, 0x88a8, &vlan(4, 0x8847, &mpls(&[5], &tunnel))));
+    Packet {
+        tos: 9,
+        sequence: 9,
+        acknowledgment: 9,
+        identification: 9,
+        window: 9,
+        icmp_or_checksum: [9; 2],
+        flags: Flags(0xff),
+        ..decapsulated(1, &frame).0
+    }
+}
+
 /// Decodes into a packet that holds old values, and checks what must hold for every frame.
 fn checked(
     link: u16,
@@ -31,17 +48,7 @@ fn checked(
     decapsulate: bool,
 ) -> Result<(Packet, AnomalySet), RefusalReason> {
     let mut packet = Packet { time_ns: 1, interface: 2, ..Packet::default() };
-    let mut other = Packet {
-        source: [0xff; 16],
-        source_port: 9,
-        vlan: 9,
-        mpls_label: 9,
-        control: 9,
-        icmp_or_checksum: [9; 2],
-        flags: Flags(0xff),
-        outer_source: [9; 16],
-        ..packet
-    };
+    let mut other = Packet { time_ns: 1, interface: 2, ..used_packet() };
     let result = decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut packet);
     assert_eq!(result, decode(link, bytes, frame_bytes, DecodeOptions { decapsulate }, &mut other));
     decoded_alike(link, bytes, frame_bytes);

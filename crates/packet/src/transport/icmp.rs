@@ -1,68 +1,53 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443): type and code, and the flow key that pairs a request with
 //! its reply.
 
+use super::ports::add_missing_header;
 use crate::frame_slice::FrameSlice;
+use crate::packet::{AnomalySet, Flags, Packet};
 
 /// Protocol number of ICMP over IPv4.
 pub(super) const V4: u8 = 1;
 /// Protocol number of ICMPv6 over IPv6.
 pub(super) const V6: u8 = 58;
 /// Length of the header before the message body, octets.
-pub(super) const HEADER_BYTES: u32 = 8;
+const HEADER_BYTES: u32 = 8;
+/// Length of type and code, octets.
+const TYPE_AND_CODE_BYTES: u32 = 2;
 
-/// Selects the list of message types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    V4,
-    V6,
-}
-
-/// Type and code of an ICMP message.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Icmp<'a>(&'a [u8; 2]);
-
-impl<'a> Icmp<'a> {
-    /// Length of type and code, octets.
-    pub const BYTES: u32 = 2;
-
-    /// Splits type and code from the rest of the message; `None` if the capture ends inside them.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        slice.split().map(|(header, rest)| (Self(header), rest))
+/// As [`super::fill`], for an ICMP message. In place of the ports are the type and the type of the
+/// opposite direction; for messages without an answer the type and `0x100 | code`, which is not a
+/// type.
+#[inline]
+pub(super) fn fill(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    match slice.split() {
+        Some((&[kind, code], _)) => {
+            packet.icmp_or_checksum = [kind, code];
+            packet.source_port = kind.into();
+            packet.destination_port = counterpart(packet.protocol, kind).map_or(0x100 | u16::from(code), u16::from);
+            packet.flags.0 |= Flags::PORTS;
+        }
+        None => add_missing_header(TYPE_AND_CODE_BYTES, packet, anomalies),
     }
-
-    /// Type and code.
-    #[inline]
-    pub fn type_and_code(self) -> [u8; 2] {
-        *self.0
-    }
-
-    /// Flow key in place of the ports: the type and the type of the opposite direction; for
-    /// messages without an answer the type and `0x100 | code`, which is not a type.
-    #[inline]
-    pub fn key(self, version: Version) -> (u16, u16) {
-        let [kind, code] = *self.0;
-        (kind.into(), counterpart(version, kind).map_or(0x100 | u16::from(code), u16::from))
-    }
+    packet.payload_bytes = packet.payload_bytes.saturating_sub(HEADER_BYTES);
 }
 
 /// The type of the opposite direction: reply to a request, request to a reply (list of Community
 /// ID).
 #[inline]
-fn counterpart(version: Version, kind: u8) -> Option<u8> {
-    Some(match (version, kind) {
+fn counterpart(protocol: u8, kind: u8) -> Option<u8> {
+    Some(match (protocol, kind) {
         // Echo.
-        (Version::V4, 8) => 0,
-        (Version::V4, 0) => 8,
+        (V4, 8) => 0,
+        (V4, 0) => 8,
         // Timestamp, information, mask.
-        (Version::V4, 13 | 15 | 17) => kind + 1,
-        (Version::V4, 14 | 16 | 18) => kind - 1,
+        (V4, 13 | 15 | 17) => kind + 1,
+        (V4, 14 | 16 | 18) => kind - 1,
         // Router solicitation and advertisement.
-        (Version::V4, 10) => 9,
-        (Version::V4, 9) => 10,
+        (V4, 10) => 9,
+        (V4, 9) => 10,
         // Echo, multicast listener, router, neighbour, node information, home agent.
-        (Version::V6, 128 | 130 | 133 | 135 | 139 | 144) => kind + 1,
-        (Version::V6, 129 | 131 | 134 | 136 | 140 | 145) => kind - 1,
+        (V6, 128 | 130 | 133 | 135 | 139 | 144) => kind + 1,
+        (V6, 129 | 131 | 134 | 136 | 140 | 145) => kind - 1,
         _ => return None,
     })
 }
@@ -78,14 +63,14 @@ mod tests {
     fn request_and_reply_types_are_counterparts() {
         let v4 = [(8, 0), (13, 14), (15, 16), (17, 18), (10, 9)];
         let v6 = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
-        for (version, pairs) in [(Version::V4, &v4[..]), (Version::V6, &v6)] {
+        for (protocol, pairs) in [(V4, &v4[..]), (V6, &v6)] {
             for kind in 0..=255 {
                 let pair = pairs.iter().find_map(|&(a, b)| match kind {
                     _ if kind == a => Some(b),
                     _ if kind == b => Some(a),
                     _ => None,
                 });
-                assert_eq!(counterpart(version, kind), pair, "{version:?} type {kind}");
+                assert_eq!(counterpart(protocol, kind), pair, "protocol {protocol} type {kind}");
             }
         }
     }
@@ -98,8 +83,7 @@ mod tests {
             (ipv6(V6, &[129, 7, 0, 0, 0, 1, 0, 1, 9, 9]), [129, 7], (129, 128)),
             (ipv6(V6, &[1, 4, 0, 0, 0, 0, 0, 0, 9, 9]), [1, 4], (1, 0x104)),
         ] {
-            let (packet, anomalies) = decoded_as(101, &ip);
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(101, &ip));
             assert_eq!((packet.icmp(), (packet.source_port, packet.destination_port)), (icmp, key));
             assert_eq!((packet.flags.0, packet.payload_bytes), (Flags::PORTS, 2));
         }
@@ -108,8 +92,7 @@ mod tests {
     #[test]
     fn icmp_over_ipv6_and_icmpv6_over_ipv4_are_not_read() {
         for ip in [ipv4(V6, &[128, 0, 0, 0, 0, 0, 0, 0]), ipv6(V4, &[8, 0, 0, 0, 0, 0, 0, 0])] {
-            let (packet, anomalies) = decoded_as(101, &ip);
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(101, &ip));
             assert_eq!((packet.icmp(), packet.source_port, packet.flags.0), ([0, 0], 0, 0));
         }
     }
@@ -118,13 +101,12 @@ mod tests {
     fn a_missing_type_is_the_same_anomaly_as_missing_ports() {
         let ip = ipv4(V4, &[8, 0, 0, 0, 0, 1, 0, 1]);
         for cut in 20..22 {
-            let (packet, anomalies) = snapped(228, &ip, cut);
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::PortsNotCaptured]);
+            let packet = with_anomalies(snapped(228, &ip, cut), &[PacketAnomaly::PortsNotCaptured]);
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (0, 0, 0));
         }
         for length in 0..2 {
-            let (packet, anomalies) = decoded_as(228, &ipv4(V4, &[8, 0][..length]));
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TransportMalformed]);
+            let packet =
+                with_anomalies(decoded_as(228, &ipv4(V4, &[8, 0][..length])), &[PacketAnomaly::TransportMalformed]);
             assert_eq!((packet.destination_port, packet.payload_bytes), (0, 0));
         }
         assert_eq!(snapped(228, &ip, 22).0, decoded_as(228, &ip).0);

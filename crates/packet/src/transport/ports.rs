@@ -1,13 +1,18 @@
 //! Ports: the first four octets of TCP, UDP (RFC 768), UDP-Lite (RFC 3828), DCCP (RFC 4340) and
 //! SCTP (RFC 9260).
 
-use crate::frame_slice::FrameSlice;
+use crate::frame_slice::{FrameSlice, be16};
+use crate::packet::{AnomalySet, Flags, Packet};
+use weir_ledger::PacketAnomaly;
 
 /// Protocol number of UDP.
 pub(crate) const UDP: u8 = 17;
-pub(super) const DCCP: u8 = 33;
-pub(super) const SCTP: u8 = 132;
-pub(super) const UDP_LITE: u8 = 136;
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// Length of both ports, octets.
+const PORTS_BYTES: u32 = 4;
 
 /// Shortest header of a protocol with ports, octets; `None` for other protocols, and for TCP, which
 /// has a parser of its own.
@@ -20,33 +25,41 @@ pub(super) fn header_bytes(protocol: u8) -> Option<u32> {
     })
 }
 
-/// Both ports.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ports<'a>(&'a [u8; 4]);
+/// Source and destination port of a transport header; `None` if the capture ends inside them.
+#[inline]
+pub(crate) fn read_ports(slice: FrameSlice<'_>) -> Option<(u16, u16)> {
+    slice.split::<4>().map(|(ports, _)| (be16(ports, 0), be16(ports, 2)))
+}
 
-impl<'a> Ports<'a> {
-    /// Length of both ports, octets.
-    pub const BYTES: u32 = 4;
-
-    /// Splits the ports from the rest of the header; `None` if the capture ends inside them.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        slice.split().map(|(ports, rest)| (Self(ports), rest))
+/// As [`super::fill`], for a protocol with ports and a header of at least `header_bytes`.
+#[inline]
+pub(super) fn fill(header_bytes: u32, slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    match read_ports(slice) {
+        Some(ports) => {
+            (packet.source_port, packet.destination_port) = ports;
+            packet.flags.0 |= Flags::PORTS;
+            if packet.payload_bytes < header_bytes {
+                anomalies.add(PacketAnomaly::TransportMalformed);
+            }
+        }
+        None => add_missing_header(PORTS_BYTES, packet, anomalies),
     }
-
-    /// Source port.
-    #[inline]
-    pub fn source(self) -> u16 {
-        let [a, b, ..] = *self.0;
-        u16::from_be_bytes([a, b])
+    // The header length of these two is not fixed, so their payload is counted from the IP headers
+    // on.
+    if !matches!(packet.protocol, DCCP | UDP_LITE) {
+        packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes);
     }
+}
 
-    /// Destination port.
-    #[inline]
-    pub fn destination(self) -> u16 {
-        let [.., a, b] = *self.0;
-        u16::from_be_bytes([a, b])
-    }
+/// Adds the anomaly of a transport header that lacks its first `needed` octets: the packet itself
+/// or only the capture ends there.
+#[cold]
+pub(super) fn add_missing_header(needed: u32, packet: &Packet, anomalies: &mut AnomalySet) {
+    anomalies.add(if packet.payload_bytes < needed {
+        PacketAnomaly::TransportMalformed
+    } else {
+        PacketAnomaly::PortsNotCaptured
+    });
 }
 
 #[cfg(test)]
@@ -65,8 +78,7 @@ mod tests {
     fn four_protocols_have_ports_over_ipv4_and_ipv6() {
         for (protocol, payload_bytes) in [(UDP, 32), (DCCP, 40), (SCTP, 28), (UDP_LITE, 40)] {
             for ip in [ipv4(protocol, &payload(40)), ipv6(protocol, &payload(40))] {
-                let (packet, anomalies) = decoded_as(101, &ip);
-                assert!(anomalies.is_empty());
+                let packet = without_anomalies(decoded_as(101, &ip));
                 assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), (5, 6, Flags::PORTS));
                 assert_eq!((packet.protocol, packet.payload_bytes, packet.control), (protocol, payload_bytes, 0));
             }
@@ -76,8 +88,7 @@ mod tests {
     #[test]
     fn other_protocols_have_no_ports() {
         for protocol in [2, 4, 41, 46, 47, 58, 89, 103, 112, 255] {
-            let (packet, anomalies) = decoded_as(228, &ipv4(protocol, &payload(40)));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decoded_as(228, &ipv4(protocol, &payload(40))));
             assert_eq!((packet.source_port, packet.flags.0, packet.payload_bytes), (0, 0, 40));
         }
     }
@@ -117,8 +128,8 @@ mod tests {
     fn a_frame_shorter_than_its_packet_lacks_the_ports() {
         let mut ip = ipv4(UDP, &[]);
         ip[3] = 100;
-        let (packet, anomalies) = decoded_as(228, &ip);
-        assert_eq!(anomaly_list(anomalies), [PacketAnomaly::LengthBeyondFrame, PacketAnomaly::PortsNotCaptured]);
+        let packet =
+            with_anomalies(decoded_as(228, &ip), &[PacketAnomaly::LengthBeyondFrame, PacketAnomaly::PortsNotCaptured]);
         assert_eq!((packet.ip_bytes, packet.payload_bytes), (100, 72));
     }
 }

@@ -1,77 +1,37 @@
 //! TCP (RFC 9293 section 3.1), with the options maximum segment size and window scale of SYN
 //! segments.
 
-use crate::frame_slice::FrameSlice;
-use crate::packet::Packet;
+use super::ports;
+use crate::frame_slice::{FrameSlice, array, be16, be32};
+use crate::packet::{AnomalySet, Flags, Packet};
+use weir_ledger::PacketAnomaly;
 
 /// Protocol number of TCP.
 pub(crate) const PROTOCOL: u8 = 6;
 /// Length of a header without options, octets.
-pub(super) const FIXED_BYTES: u32 = 20;
+const FIXED_BYTES: u32 = 20;
 
-/// A whole fixed TCP header.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tcp<'a>(&'a [u8; 20]);
-
-impl<'a> Tcp<'a> {
-    /// Splits the fixed header from the options and the payload; `None` if the capture ends inside
-    /// it.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Option<(Self, FrameSlice<'a>)> {
-        slice.split().map(|(header, rest)| (Self(header), rest))
+/// As [`super::fill`], for a TCP segment.
+#[inline]
+pub(super) fn fill(slice: FrameSlice<'_>, packet: &mut Packet, anomalies: &mut AnomalySet) {
+    let Some((header, rest)) = slice.split::<20>() else {
+        return ports::fill(FIXED_BYTES, slice, packet, anomalies);
+    };
+    (packet.source_port, packet.destination_port) = (be16(header, 0), be16(header, 2));
+    packet.sequence = be32(header, 4);
+    packet.acknowledgment = be32(header, 8);
+    packet.control = be16(header, 12) & Packet::CONTROL;
+    packet.window = be16(header, 14);
+    packet.icmp_or_checksum = array(header, 16);
+    packet.flags.0 |= Flags::PORTS | Flags::TCP;
+    let header_bytes = u32::from(header[12] >> 4) * 4;
+    if header_bytes < FIXED_BYTES || header_bytes > packet.payload_bytes {
+        anomalies.add(PacketAnomaly::TransportMalformed);
+    } else if packet.has_options() {
+        read_options(rest.limit(header_bytes - FIXED_BYTES).captured(), packet);
     }
-
-    /// Source port.
-    #[inline]
-    pub fn source_port(self) -> u16 {
-        let [a, b, ..] = *self.0;
-        u16::from_be_bytes([a, b])
-    }
-
-    /// Destination port.
-    #[inline]
-    pub fn destination_port(self) -> u16 {
-        let [_, _, a, b, ..] = *self.0;
-        u16::from_be_bytes([a, b])
-    }
-
-    /// Sequence number of the first payload octet, or of the SYN.
-    #[inline]
-    pub fn sequence(self) -> u32 {
-        let [_, _, _, _, a, b, c, d, ..] = *self.0;
-        u32::from_be_bytes([a, b, c, d])
-    }
-
-    /// Acknowledgment number: the next sequence number that the sender expects.
-    #[inline]
-    pub fn acknowledgment(self) -> u32 {
-        let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = *self.0;
-        u32::from_be_bytes([a, b, c, d])
-    }
-
-    /// Length of the header with its options by the data offset, octets.
-    #[inline]
-    pub fn header_bytes(self) -> u32 {
-        u32::from(self.0[12] >> 4) * 4
-    }
-
-    /// Control bits including the reserved ones, 12 bits.
-    #[inline]
-    pub fn control(self) -> u16 {
-        u16::from_be_bytes([self.0[12], self.0[13]]) & 0x0fff
-    }
-
-    /// Window, not scaled, octets.
-    #[inline]
-    pub fn window(self) -> u16 {
-        u16::from_be_bytes([self.0[14], self.0[15]])
-    }
-
-    /// Checksum, as on the wire.
-    #[inline]
-    pub fn checksum(self) -> [u8; 2] {
-        [self.0[16], self.0[17]]
-    }
+    // An impossible data offset is taken as a header without options, which was captured.
+    packet.payload_bytes = packet.payload_bytes.saturating_sub(header_bytes.max(FIXED_BYTES));
 }
 
 /// Stores the options of a SYN segment in its packet, as far as they were captured. The first
@@ -110,8 +70,7 @@ mod tests {
         let mut segment = tcp(0x0102, 0x0304, 0xf12, b"hello");
         segment[4..12].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
         segment[14..18].copy_from_slice(&[9, 10, 11, 12]);
-        let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment));
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(228, &ipv4(6, &segment)));
         assert_eq!((packet.source_port, packet.destination_port), (0x0102, 0x0304));
         assert_eq!((packet.sequence, packet.acknowledgment), (0x0102_0304, 0x0506_0708));
         assert_eq!((packet.control & Packet::CONTROL, packet.window, packet.payload_bytes), (0xf12, 0x090a, 5));
@@ -124,8 +83,7 @@ mod tests {
         let mut segment = tcp(5, 6, Packet::SYN, &[1; 45]);
         segment[12] = 0xf0;
         let ip = ipv6(6, &segment);
-        let (packet, anomalies) = decoded_as(229, &ip);
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decoded_as(229, &ip));
         assert_eq!((packet.payload_bytes, packet.control), (5, Packet::SYN));
         assert_eq!(snapped(229, &ip, 60).0, packet);
     }
@@ -139,8 +97,7 @@ mod tests {
             let mut ip = ipv4(6, &segment);
             ip[4..6].copy_from_slice(&[0xab, 0xcd]);
             let frame = ethernet(0x0800, &ip);
-            let (packet, anomalies) = snapped(1, &frame, (14 + 40 + captured).min(frame.len()));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(snapped(1, &frame, (14 + 40 + captured).min(frame.len())));
             assert_eq!((packet.identification & 0xffff, packet.control & Packet::CONTROL), (0xabcd, control));
             (packet.maximum_segment_size(), packet.window_scale())
         };
@@ -175,8 +132,8 @@ mod tests {
     fn a_packet_that_ends_inside_the_header_is_malformed() {
         let segment = tcp(5, 6, Packet::SYN, b"");
         for length in 0..20 {
-            let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment[..length]));
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TransportMalformed]);
+            let packet =
+                with_anomalies(decoded_as(228, &ipv4(6, &segment[..length])), &[PacketAnomaly::TransportMalformed]);
             let ports = if length < 4 { (0, 0, 0) } else { (5, 6, Flags::PORTS) };
             assert_eq!((packet.source_port, packet.destination_port, packet.flags.0), ports);
             assert_eq!((packet.control, packet.payload_bytes), (0, 0));
@@ -192,8 +149,7 @@ mod tests {
         for (offset, payload_bytes) in [(0x00, 5), (0x40, 5), (0x70, 0), (0xf0, 0)] {
             let mut segment = tcp(5, 6, Packet::SYN, b"hello");
             segment[12] = offset;
-            let (packet, anomalies) = decoded_as(228, &ipv4(6, &segment));
-            assert_eq!(anomaly_list(anomalies), [PacketAnomaly::TransportMalformed]);
+            let packet = with_anomalies(decoded_as(228, &ipv4(6, &segment)), &[PacketAnomaly::TransportMalformed]);
             assert_eq!((packet.control, packet.payload_bytes), (Packet::SYN, payload_bytes));
         }
     }

@@ -1,52 +1,29 @@
 //! Geneve (RFC 8926 section 3.4): a virtual network identifier and options, then a payload of the
 //! protocol type.
 
-use super::malformed::Malformed;
-use crate::frame_slice::FrameSlice;
+use super::header::{ETHERNET, TunnelHeader};
+use crate::frame_slice::{FrameSlice, be16, be32};
 use crate::link::{IPV4, IPV6, NextHeader};
 
 /// UDP destination port of Geneve.
 pub(super) const PORT: u16 = 6081;
-/// Protocol type of Ethernet.
-const ETHERNET: u16 = 0x6558;
 
-/// A whole Geneve header of version 0.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Geneve<'a>(&'a [u8; 8]);
-
-impl<'a> Geneve<'a> {
-    /// Splits the header and its options from the payload.
-    ///
-    /// # Errors
-    /// The header is truncated or of another version.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
-        let (header, rest) = slice.split().ok_or(Malformed)?;
-        if header[0] >> 6 != 0 {
-            return Err(Malformed);
-        }
-        let options_bytes = usize::from(header[0] & 0x3f) * 4;
-        Ok((Self(header), rest.skip(options_bytes).ok_or(Malformed)?))
+/// Splits the header and its options from the payload; `None` if the header is truncated or of
+/// another version than 0. The identifier has 24 bits.
+#[inline]
+pub(super) fn split(slice: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    let (header, rest) = slice.split::<8>()?;
+    if header[0] >> 6 != 0 {
+        return None;
     }
-
-    /// The header that follows.
-    #[inline]
-    pub fn next(self) -> NextHeader {
-        let [_, _, a, b, ..] = *self.0;
-        match u16::from_be_bytes([a, b]) {
-            ETHERNET => NextHeader::Ethernet,
-            IPV4 => NextHeader::Ipv4,
-            IPV6 => NextHeader::Ipv6,
-            other => NextHeader::Other(other),
-        }
-    }
-
-    /// Virtual network identifier, 24 bits.
-    #[inline]
-    pub fn identifier(self) -> u32 {
-        let [_, _, _, _, a, b, c, _] = *self.0;
-        u32::from_be_bytes([0, a, b, c])
-    }
+    let options_bytes = usize::from(header[0] & 0x3f) * 4;
+    let next = match be16(header, 2) {
+        ETHERNET => NextHeader::Ethernet,
+        IPV4 => NextHeader::Ipv4,
+        IPV6 => NextHeader::Ipv6,
+        other => NextHeader::Other(other),
+    };
+    Some(TunnelHeader { identifier: Some(be32(header, 4) >> 8), next, payload: rest.skip(options_bytes)? })
 }
 
 #[cfg(test)]
@@ -70,8 +47,7 @@ mod tests {
             (0x86dd, udp_in_v6(5, 6, b"x")),
         ] {
             for options in [0, 1, 63] {
-                let (packet, anomalies) = decapsulated(228, &geneve(options, protocol, &payload));
-                assert!(anomalies.is_empty());
+                let packet = without_anomalies(decapsulated(228, &geneve(options, protocol, &payload)));
                 assert_eq!((packet.tunnel_type, packet.tunnel_id), (TunnelType::Geneve, 0x12_3456));
                 assert_eq!(packet.source_port, 5);
                 assert_outer_v4(&packet);

@@ -1,9 +1,9 @@
 //! GRE: version 0 (RFC 2784) with checksum, key and sequence number (RFC 2890), and version 1 (RFC
 //! 2637), which carries PPP and has the call ID in the lower half of its key.
 
-use super::malformed::Malformed;
-use crate::frame_slice::FrameSlice;
-use crate::link::{self, NextHeader, PPP, skip_address_and_control};
+use super::header::{ETHERNET, TunnelHeader};
+use crate::frame_slice::{FrameSlice, be16, be32};
+use crate::link::{self, NextHeader, skip_address_and_control};
 
 /// Protocol number of GRE.
 pub(super) const PROTOCOL: u8 = 47;
@@ -16,78 +16,64 @@ const SEQUENCE: u8 = 0x10;
 /// Flag in the second octet, version 1.
 const ACKNOWLEDGMENT: u8 = 0x80;
 
-/// Protocol type of Ethernet (transparent Ethernet bridging).
-const ETHERNET: u16 = 0x6558;
+/// Protocol type of PPP (RFC 2637).
+const PPP: u16 = 0x880b;
 
-/// A whole GRE header of either version.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gre {
-    /// The key of version 0, or the call ID of version 1.
-    pub identifier: Option<u32>,
-    /// The header that follows.
-    pub next: NextHeader,
+/// Splits the header from its payload; `None` if the header is truncated, of another version, or
+/// has source routes (removed by RFC 2784). The identifier is the key of version 0, or the call ID
+/// of version 1.
+#[inline]
+pub(super) fn split(slice: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    let (header, rest) = slice.split::<4>()?;
+    let (bits, protocol) = (header[0], be16(header, 2));
+    match header[1] & 0x07 {
+        _ if bits & ROUTING != 0 => None,
+        0 => split_version_0(bits, protocol, rest),
+        // Version 1 has a key, no checksum, and only carries PPP.
+        1 if bits & (CHECKSUM | KEY) == KEY && protocol == PPP => {
+            split_version_1(bits, header[1] & ACKNOWLEDGMENT != 0, rest)
+        }
+        _ => None,
+    }
 }
 
-impl Gre {
-    /// Splits the header from its payload.
-    ///
-    /// # Errors
-    /// The header is truncated, of another version, or has source routes (removed by RFC 2784).
-    #[inline]
-    pub fn split(slice: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), Malformed> {
-        let (&[bits, version, a, b], rest) = slice.split().ok_or(Malformed)?;
-        let protocol = u16::from_be_bytes([a, b]);
-        match version & 0x07 {
-            _ if bits & ROUTING != 0 => Err(Malformed),
-            0 => Self::split_version_0(bits, protocol, rest).ok_or(Malformed),
-            // Version 1 has a key, no checksum, and only carries PPP.
-            1 if bits & (CHECKSUM | KEY) == KEY && protocol == PPP => {
-                let acknowledged = version & ACKNOWLEDGMENT != 0;
-                Self::split_version_1(bits, acknowledged, rest).ok_or(Malformed)
-            }
-            _ => Err(Malformed),
-        }
+#[inline]
+fn split_version_0(bits: u8, protocol: u16, mut rest: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    let mut identifier = None;
+    if bits & CHECKSUM != 0 {
+        rest = rest.skip(4)?;
     }
+    if bits & KEY != 0 {
+        let (key, after) = rest.split::<4>()?;
+        identifier = Some(be32(key, 0));
+        rest = after;
+    }
+    if bits & SEQUENCE != 0 {
+        rest = rest.skip(4)?;
+    }
+    let next = match protocol {
+        ETHERNET => NextHeader::Ethernet,
+        PPP => {
+            rest = skip_address_and_control(rest).unwrap_or(rest);
+            NextHeader::Ppp(PPP)
+        }
+        link::IPV4 | link::IPV6 => NextHeader::of_ethertype(protocol),
+        other if link::is_vlan(other) || link::is_mpls(other) => NextHeader::of_ethertype(other),
+        other => NextHeader::Other(other),
+    };
+    Some(TunnelHeader { identifier, next, payload: rest })
+}
 
-    #[inline]
-    fn split_version_0(bits: u8, protocol: u16, mut rest: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let mut identifier = None;
-        if bits & CHECKSUM != 0 {
-            rest = rest.skip(4)?;
-        }
-        if bits & KEY != 0 {
-            let (&key, after) = rest.split()?;
-            identifier = Some(u32::from_be_bytes(key));
-            rest = after;
-        }
-        if bits & SEQUENCE != 0 {
-            rest = rest.skip(4)?;
-        }
-        let next = match protocol {
-            ETHERNET => NextHeader::Ethernet,
-            PPP => {
-                rest = skip_address_and_control(rest).unwrap_or(rest);
-                NextHeader::Ppp(PPP)
-            }
-            link::IPV4 | link::IPV6 => NextHeader::of_ethertype(protocol),
-            other if link::is_vlan(other) || link::is_mpls(other) => NextHeader::of_ethertype(other),
-            other => NextHeader::Other(other),
-        };
-        Some((Self { identifier, next }, rest))
-    }
-
-    #[inline]
-    fn split_version_1(bits: u8, acknowledged: bool, rest: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        // The upper half of the key is the payload length.
-        let (&[_, _, a, b], rest) = rest.split()?;
-        let call = u16::from_be_bytes([a, b]);
-        let numbered = bits & SEQUENCE != 0;
-        let rest = rest.skip(4 * (usize::from(numbered) + usize::from(acknowledged)))?;
-        // Only packets with a payload have a sequence number; others only acknowledge (section
-        // 4.1).
-        let next = if numbered { NextHeader::Ppp(PPP) } else { NextHeader::Other(PPP) };
-        Some((Self { identifier: Some(call.into()), next }, skip_address_and_control(rest).unwrap_or(rest)))
-    }
+#[inline]
+fn split_version_1(bits: u8, acknowledged: bool, rest: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    // The upper half of the key is the payload length.
+    let (key, rest) = rest.split::<4>()?;
+    let numbered = bits & SEQUENCE != 0;
+    let rest = rest.skip(4 * (usize::from(numbered) + usize::from(acknowledged)))?;
+    // Only packets with a payload have a sequence number; others only acknowledge (section 4.1).
+    let next = if numbered { NextHeader::Ppp(PPP) } else { NextHeader::Other(PPP) };
+    let payload = skip_address_and_control(rest).unwrap_or(rest);
+    Some(TunnelHeader { identifier: Some(be16(key, 2).into()), next, payload })
 }
 
 #[cfg(test)]
@@ -111,8 +97,7 @@ mod tests {
             (&[0xb0, 0, 8, 0, 8, 8, 8, 8, 1, 2, 3, 4, 9, 9, 9, 9], Some(0x0102_0304)),
             (&[0x20, 0, 8, 0, 0, 0, 0, 0], Some(0)),
         ] {
-            let (packet, anomalies) = decapsulated(228, &gre(header, &udp_in_v4(5, 6, b"x")));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decapsulated(228, &gre(header, &udp_in_v4(5, 6, b"x"))));
             assert_eq!((packet.tunnel_type, packet.source_port, packet.ip_bytes), (TunnelType::Gre, 5, 29));
             assert_eq!(packet.flags.has(Flags::TUNNEL_ID).then_some(packet.tunnel_id), key);
             assert_outer_v4(&packet);
@@ -137,8 +122,7 @@ mod tests {
         ] {
             let [a, b] = u16::to_be_bytes(protocol);
             let frame = ethernet(0x8100, &vlan(77, 0x0800, &gre(&[0, 0, a, b], &payload)));
-            let (packet, anomalies) = decapsulated(1, &frame);
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decapsulated(1, &frame));
             assert_eq!((packet.tunnel_type, packet.source_port), (TunnelType::Gre, 5), "protocol {protocol:#x}");
             // VLAN tags and labels are those of the outer frame.
             assert_eq!((packet.vlan, packet.inner_vlan), (77, crate::NO_VLAN));
@@ -153,8 +137,7 @@ mod tests {
             &[0x30, 0x01, 0x88, 0x0b, 0, 32, 0x12, 0x34, 0, 0, 0, 1][..],
             &[0x30, 0x81, 0x88, 0x0b, 0, 32, 0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 2],
         ] {
-            let (packet, anomalies) = decapsulated(228, &gre(header, &ppp));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decapsulated(228, &gre(header, &ppp)));
             assert_eq!((packet.tunnel_type, packet.tunnel_id, packet.source_port), (TunnelType::Gre, 0x1234, 5));
         }
     }

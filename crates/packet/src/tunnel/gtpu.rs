@@ -1,54 +1,36 @@
 //! GTP-U version 1 (3GPP TS 29.281 section 5): a tunnel endpoint identifier, optional fields and
 //! extension headers; then, in messages of type G-PDU, a packet.
 
-use super::malformed::Malformed;
-use crate::frame_slice::FrameSlice;
-use crate::link::NextHeader;
+use super::header::TunnelHeader;
+use crate::frame_slice::{FrameSlice, be32};
+use crate::link::{NO_ETHERTYPE, NextHeader};
 
 /// UDP destination port of GTP-U.
 pub(super) const PORT: u16 = 2152;
 /// Message type that carries a packet; all others are signalling.
 const G_PDU: u8 = 255;
+/// Three bits of version, and the bit that distinguishes GTP from the charging protocol GTP'.
+const VERSION_1_OF_GTP: u8 = 0b0011;
 
-/// A whole GTP-U header.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gtpu<'a> {
-    header: &'a [u8; 8],
-    /// The header that follows.
-    pub next: NextHeader,
-}
-
-impl<'a> Gtpu<'a> {
-    /// Splits the header with its optional fields and extension headers from the payload.
-    ///
-    /// # Errors
-    /// A header is truncated, of another version, or an extension header has length 0.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
-        let (header, rest) = slice.split().ok_or(Malformed)?;
-        // Three bits of version, and the bit that distinguishes GTP from the charging protocol
-        // GTP'.
-        if header[0] >> 4 != 0b0011 {
-            return Err(Malformed);
-        }
-        if header[1] != G_PDU {
-            return Ok((Self { header, next: NextHeader::Other(0) }, rest));
-        }
-        let rest = skip_optional(header[0], rest).ok_or(Malformed)?;
-        let next = match rest.captured().first().ok_or(Malformed)? >> 4 {
-            4 => NextHeader::Ipv4,
-            6 => NextHeader::Ipv6,
-            _ => NextHeader::Other(0),
-        };
-        Ok((Self { header, next }, rest))
+/// Splits the header with its optional fields and extension headers from the payload; `None` if a
+/// header is truncated, of another version, or an extension header has length 0.
+#[inline]
+pub(super) fn split(slice: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    let (header, rest) = slice.split::<8>()?;
+    if header[0] >> 4 != VERSION_1_OF_GTP {
+        return None;
     }
-
-    /// Tunnel endpoint identifier.
-    #[inline]
-    pub fn identifier(self) -> u32 {
-        let [_, _, _, _, a, b, c, d] = *self.header;
-        u32::from_be_bytes([a, b, c, d])
+    let identifier = Some(be32(header, 4));
+    if header[1] != G_PDU {
+        return Some(TunnelHeader { identifier, next: NextHeader::Other(NO_ETHERTYPE), payload: rest });
     }
+    let payload = skip_optional(header[0], rest)?;
+    let next = match payload.captured().first()? >> 4 {
+        4 => NextHeader::Ipv4,
+        6 => NextHeader::Ipv6,
+        _ => NextHeader::Other(NO_ETHERTYPE),
+    };
+    Some(TunnelHeader { identifier, next, payload })
 }
 
 /// Skips sequence number, N-PDU number and the type of the first extension header, which are all
@@ -99,8 +81,7 @@ mod tests {
                 (0x34, &[0, 0, 0, 0x85, 1, 0x10, 9, 0]),
                 (0x37, &[0, 1, 2, 0x85, 2, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0, 0]),
             ] {
-                let (packet, anomalies) = decapsulated(228, &gtpu(bits, 255, optional, &payload));
-                assert!(anomalies.is_empty());
+                let packet = without_anomalies(decapsulated(228, &gtpu(bits, 255, optional, &payload)));
                 assert_eq!((packet.tunnel_type, packet.tunnel_id), (TunnelType::Gtpu, 0x1234_5678));
                 assert_eq!(packet.source_port, 5);
                 assert_outer_v4(&packet);

@@ -3,19 +3,15 @@
 mod geneve;
 mod gre;
 mod gtpu;
-mod malformed;
+mod header;
 mod vxlan;
 
 use crate::frame_slice::FrameSlice;
 use crate::ip::Ip;
 use crate::link::{self, LinkHeaders, LinkPayload, NextHeader};
 use crate::packet::{Network, Packet, TunnelType};
-use crate::transport::{Ports, UDP};
-use geneve::Geneve;
-use gre::Gre;
-use gtpu::Gtpu;
-use malformed::Malformed;
-use vxlan::Vxlan;
+use crate::transport::{UDP, read_ports};
+use header::TunnelHeader;
 
 /// Largest number of nested tunnels that are decapsulated.
 pub(crate) const MAX_TUNNELS: u32 = 8;
@@ -28,11 +24,15 @@ const IPV6_IN_IP: u8 = 41;
 /// Length of a UDP header, octets.
 const UDP_BYTES: usize = 8;
 
+/// A tunnel header, or the IP header inside the tunnel, is truncated or impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
 /// A tunnel that carries IP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel<'a> {
     pub kind: TunnelType,
-    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.
+    /// See [`TunnelHeader::identifier`].
     pub identifier: Option<u32>,
     pub ip: Ip<'a>,
 }
@@ -46,41 +46,32 @@ impl<'a> Tunnel<'a> {
     /// A header is truncated or impossible.
     #[inline]
     pub fn split(outer: &Packet, slice: FrameSlice<'a>) -> Result<Option<Self>, Malformed> {
-        let (kind, identifier, next, payload) = match (outer.network, outer.protocol) {
+        let ip_in_ip = |next| Some(TunnelHeader { identifier: None, next, payload: slice });
+        let (kind, header) = match (outer.network, outer.protocol) {
             (_, UDP) => {
-                let Some((ports, _)) = Ports::split(slice) else { return Ok(None) };
-                let payload = slice.skip(UDP_BYTES).ok_or(Malformed);
-                match ports.destination() {
-                    vxlan::PORT => {
-                        let (vxlan, payload) = Vxlan::split(payload?)?;
-                        (TunnelType::Vxlan, Some(vxlan.identifier()), NextHeader::Ethernet, payload)
-                    }
-                    geneve::PORT => {
-                        let (geneve, payload) = Geneve::split(payload?)?;
-                        (TunnelType::Geneve, Some(geneve.identifier()), geneve.next(), payload)
-                    }
-                    gtpu::PORT => {
-                        let (gtpu, payload) = Gtpu::split(payload?)?;
-                        (TunnelType::Gtpu, Some(gtpu.identifier()), gtpu.next, payload)
-                    }
+                let Some((_, destination_port)) = read_ports(slice) else { return Ok(None) };
+                let payload = slice.skip(UDP_BYTES);
+                match destination_port {
+                    vxlan::PORT => (TunnelType::Vxlan, payload.and_then(vxlan::split)),
+                    geneve::PORT => (TunnelType::Geneve, payload.and_then(geneve::split)),
+                    gtpu::PORT => (TunnelType::Gtpu, payload.and_then(gtpu::split)),
                     _ => return Ok(None),
                 }
             }
-            (_, gre::PROTOCOL) => {
-                let (gre, payload) = Gre::split(slice)?;
-                (TunnelType::Gre, gre.identifier, gre.next, payload)
-            }
-            (Network::Ipv4, IPV4_IN_IP) => (TunnelType::Ipip, None, NextHeader::Ipv4, slice),
-            (Network::Ipv4, IPV6_IN_IP) => (TunnelType::SixInFour, None, NextHeader::Ipv6, slice),
-            (Network::Ipv6, IPV4_IN_IP) => (TunnelType::FourInSix, None, NextHeader::Ipv4, slice),
-            (Network::Ipv6, IPV6_IN_IP) => (TunnelType::SixInSix, None, NextHeader::Ipv6, slice),
+            (_, gre::PROTOCOL) => (TunnelType::Gre, gre::split(slice)),
+            (Network::Ipv4, IPV4_IN_IP) => (TunnelType::Ipip, ip_in_ip(NextHeader::Ipv4)),
+            (Network::Ipv4, IPV6_IN_IP) => (TunnelType::SixInFour, ip_in_ip(NextHeader::Ipv6)),
+            (Network::Ipv6, IPV4_IN_IP) => (TunnelType::FourInSix, ip_in_ip(NextHeader::Ipv4)),
+            (Network::Ipv6, IPV6_IN_IP) => (TunnelType::SixInSix, ip_in_ip(NextHeader::Ipv6)),
             _ => return Ok(None),
         };
+        let TunnelHeader { identifier, next, payload } = header.ok_or(Malformed)?;
         // VLAN tags and labels inside the tunnel are ignored: a packet has those of the outer
         // frame.
-        match link::parse_from(next, payload, &mut { LinkHeaders::EMPTY })? {
-            LinkPayload::Ip(ip) => Ok(Some(Self { kind, identifier, ip })),
-            LinkPayload::Other(_) => Ok(None),
+        match link::parse_from(next, payload, &mut { LinkHeaders::EMPTY }) {
+            Ok(LinkPayload::Ip(ip)) => Ok(Some(Self { kind, identifier, ip })),
+            Ok(LinkPayload::Other(_)) => Ok(None),
+            Err(_) => Err(Malformed),
         }
     }
 }

@@ -1,37 +1,21 @@
 //! VXLAN (RFC 7348 section 5): a VXLAN network identifier, then an Ethernet frame.
 
-use super::malformed::Malformed;
-use crate::frame_slice::FrameSlice;
+use super::header::TunnelHeader;
+use crate::frame_slice::{FrameSlice, be32};
+use crate::link::NextHeader;
 
 /// UDP destination port of VXLAN.
 pub(super) const PORT: u16 = 4789;
 /// Flag: the identifier is valid.
 const IDENTIFIER_VALID: u8 = 0x08;
 
-/// A whole VXLAN header with a valid identifier.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Vxlan<'a>(&'a [u8; 8]);
-
-impl<'a> Vxlan<'a> {
-    /// Splits the header from its payload.
-    ///
-    /// # Errors
-    /// The header is truncated or has no valid identifier.
-    #[inline]
-    pub fn split(slice: FrameSlice<'a>) -> Result<(Self, FrameSlice<'a>), Malformed> {
-        let (header, rest) = slice.split().ok_or(Malformed)?;
-        if header[0] & IDENTIFIER_VALID == 0 {
-            return Err(Malformed);
-        }
-        Ok((Self(header), rest))
-    }
-
-    /// VXLAN network identifier, 24 bits.
-    #[inline]
-    pub fn identifier(self) -> u32 {
-        let [_, _, _, _, a, b, c, _] = *self.0;
-        u32::from_be_bytes([0, a, b, c])
-    }
+/// Splits the header from its payload; `None` if the header is truncated or has no valid
+/// identifier, which has 24 bits.
+#[inline]
+pub(super) fn split(slice: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
+    let (header, payload) = slice.split::<8>()?;
+    let is_valid = header[0] & IDENTIFIER_VALID != 0;
+    is_valid.then(|| TunnelHeader { identifier: Some(be32(header, 4) >> 8), next: NextHeader::Ethernet, payload })
 }
 
 #[cfg(test)]
@@ -50,8 +34,7 @@ mod tests {
         for payload in
             [ethernet(0x0800, &udp_in_v4(5, 6, b"x")), ethernet(0x8100, &vlan(1, 0x86dd, &udp_in_v6(5, 6, b"x")))]
         {
-            let (packet, anomalies) = decapsulated(228, &vxlan(0x08, &payload));
-            assert!(anomalies.is_empty());
+            let packet = without_anomalies(decapsulated(228, &vxlan(0x08, &payload)));
             assert_eq!((packet.tunnel_type, packet.tunnel_id, packet.source_port), (TunnelType::Vxlan, 0x12_3456, 5));
             assert_eq!((packet.flags.0, packet.vlan), (Flags::TUNNEL_ID | Flags::PORTS, crate::NO_VLAN));
             assert_outer_v4(&packet);
@@ -73,8 +56,7 @@ mod tests {
     fn only_the_destination_port_identifies_a_tunnel() {
         let mut packet = vxlan(0x08, &ethernet(0x0800, &udp_in_v4(5, 6, b"x")));
         packet[20..24].rotate_left(2);
-        let (packet, anomalies) = decapsulated(228, &packet);
-        assert!(anomalies.is_empty());
+        let packet = without_anomalies(decapsulated(228, &packet));
         assert_eq!((packet.tunnel_type, packet.source_port), (TunnelType::None, PORT));
     }
 

@@ -171,8 +171,8 @@ fn link(
         50 if matches!(bytes.first(), Some(0x0f | 0x8f)) => cisco_hdlc(bytes),
         9 | 50 => match bytes {
             [0xff] => Err(cut),
-            [0xff, 3, ..] => Ok((Next::Ppp(PPP), 2)),
-            _ => Ok((Next::Ppp(PPP), 0)),
+            [0xff, 3, ..] => Ok((Next::Ppp(0), 2)),
+            _ => Ok((Next::Ppp(0), 0)),
         },
         100 => {
             let bridged = [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0];
@@ -193,7 +193,9 @@ fn link(
 fn cisco_hdlc(bytes: &[u8]) -> Result<(Next, usize), RefusalReason> {
     let header = slice(bytes, 0, 4).ok_or(RefusalReason::LinkTruncated)?;
     let ethertype = be16(header, 2).ok_or(RefusalReason::LinkTruncated)?;
-    let possible = matches!(header[0], 0x0f | 0x8f) && header[1] == 0;
+    // CDP, spanning tree, SLARP and OSI have numbers that are not EtherTypes.
+    let possible =
+        matches!(header[0], 0x0f | 0x8f) && header[1] == 0 && ![0x2000, 0x4242, 0x8035, 0xfefe].contains(&ethertype);
     Ok((if possible { Next::EtherType(ethertype) } else { Next::Nothing(0) }, 4))
 }
 
@@ -306,7 +308,9 @@ fn walk(
             }
             Next::Llc => {
                 let captured = bytes.get(at..).unwrap_or_default();
-                if begins_with(captured, &[0xaa, 0xaa, 3, 0, 0, 0]) && end >= at + 8 {
+                // RFC 1042, or the bridge tunnel of IEEE 802.1H.
+                let snap = [0, 0xf8].iter().any(|&last| begins_with(captured, &[0xaa, 0xaa, 3, 0, 0, last]));
+                if snap && end >= at + 8 {
                     headers += 1;
                     at += 8;
                     Next::EtherType(be16(bytes, at - 2).ok_or(cut)?)

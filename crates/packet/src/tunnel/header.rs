@@ -1,0 +1,16 @@
+//! What every tunnel parser returns.
+
+use crate::frame_slice::FrameSlice;
+use crate::link::NextHeader;
+
+/// Protocol type of Ethernet in GRE and Geneve (transparent Ethernet bridging).
+pub(super) const ETHERNET: u16 = 0x6558;
+
+/// A tunnel header, and the payload after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TunnelHeader<'a> {
+    /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.
+    pub identifier: Option<u32>,
+    pub next: NextHeader,
+    pub payload: FrameSlice<'a>,
+}
