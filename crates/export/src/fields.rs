@@ -5,7 +5,7 @@
 //! [`FIELDS`]. Only this file decides whether a field applies to a flow. If not, its value is
 //! [`FieldValue::NotApplicable`]: null in JSON, empty in CSV, and not in the template.
 
-use crate::community_id;
+use crate::community_id::community_id;
 use crate::element::{DataType, Element, Semantics, Units};
 use crate::field_value::FieldValue;
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,6 +45,8 @@ pub(crate) struct Field {
     pub name: &'static str,
     /// Name of the field of the reverse direction; `None` for fields of the whole flow.
     pub reverse: Option<&'static str>,
+    /// The name as a key in JSON, with a comma before it; the same for the reverse direction.
+    pub json_keys: [&'static str; 2],
     /// Type in JSON and CSV.
     pub type_name: &'static str,
     pub unit: &'static str,
@@ -76,6 +78,7 @@ macro_rules! fields {
         pub(crate) const $list: &[Field] = &[$(Field {
             name: $name,
             reverse: fields!(@reverse $of $name),
+            json_keys: [concat!(",\"", $name, "\":"), concat!(",\"rev_", $name, "\":")],
             type_name: $type_name,
             unit: $unit,
             description: $description,
@@ -99,6 +102,21 @@ macro_rules! fields {
     };
 }
 
+/// A quantity that only Weir has an element for.
+const fn quantity(number: u16, name: &'static str, data_type: DataType, units: Units) -> Element {
+    Element::weir(number, name, data_type, Semantics::Quantity, units)
+}
+
+/// The same: packets, only sent with TCP anomalies.
+const fn anomaly_packets(number: u16, name: &'static str) -> Element {
+    quantity(number, name, Unsigned64, Units::Packets).with_anomalies_only()
+}
+
+/// The same: octets, only sent with TCP anomalies.
+const fn anomaly_octets(number: u16, name: &'static str) -> Element {
+    quantity(number, name, Unsigned64, Units::Octets).with_anomalies_only()
+}
+
 #[inline(always)]
 fn read(record: &DirectionView<'_>, field: impl FnOnce(&DirectionView<'_>) -> FieldValue) -> FieldValue {
     field(record)
@@ -120,16 +138,15 @@ fields! {
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
     flow "duration_ns", "integer", "ns", "Time from start to end.",
-        [],
-        |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
+        [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
     flow "src_ip", "address", "", "Source address: that of the initiator, which sent the SYN or, without a SYN, the first packet.",
         [Element::iana(8, "sourceIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(27, "sourceIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.source_ip().map_or(FieldValue::NotApplicable, FieldValue::Ip);
+        |r| optional(r.flow.source_ip(), FieldValue::Ip);
     flow "dst_ip", "address", "", "Destination address: that of the responder.",
         [Element::iana(12, "destinationIPv4Address", Ipv4Address).also_netflow9(),
          Element::iana(28, "destinationIPv6Address", Ipv6Address).also_netflow9()],
-        |r| r.flow.destination_ip().map_or(FieldValue::NotApplicable, FieldValue::Ip);
+        |r| optional(r.flow.destination_ip(), FieldValue::Ip);
     flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
         [Element::iana(7, "sourceTransportPort", Unsigned16).also_netflow9()],
         |r| when(r.flow.has_ports(), r.flow.source_port);
@@ -137,238 +154,198 @@ fields! {
         [Element::iana(11, "destinationTransportPort", Unsigned16).also_netflow9()],
         |r| when(r.flow.has_ports(), r.flow.destination_port);
     flow "protocol", "integer", "", "IP protocol number, after IPv6 extension headers.",
-        [Element::iana(4, "protocolIdentifier", Unsigned8).also_netflow9()],
-        |r| when(is_ip(r), r.flow.protocol);
+        [Element::iana(4, "protocolIdentifier", Unsigned8).also_netflow9()], |r| when(is_ip(r), r.flow.protocol);
     each "packets", "integer", "packets", "Number of packets.",
         [Element::iana(2, "packetDeltaCount", Unsigned64).also_netflow9()],
         |r| FieldValue::Unsigned(r.direction.packets);
     each "bytes", "integer", "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
-        [Element::iana(1, "octetDeltaCount", Unsigned64).also_netflow9()],
-        |r| FieldValue::Unsigned(r.direction.bytes);
+        [Element::iana(1, "octetDeltaCount", Unsigned64).also_netflow9()], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
-        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)],
-        |r| FieldValue::Unsigned(r.direction.frame_bytes);
+        [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.frame_bytes);
     each "tcp_flags", "integer", "", "TCP control bits of all packets, combined with OR; 12 bits as in the header.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
         [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
          Element::iana(6, "tcpControlBits", Unsigned16).only_if_longer_than(1).also_netflow9()],
-        |r| of_packets(r, is_ip(r) && r.flow.protocol == 6, |d| FieldValue::Unsigned(d.tcp_flags.into()));
+        |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags);
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
-        [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.tos.into()));
+        [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.tos);
     each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
-        [Element::iana(52, "minimumTTL", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.ttl_min.into()));
+        [Element::iana(52, "minimumTTL", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.ttl_min);
     each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
-        [Element::iana(53, "maximumTTL", Unsigned8).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.ttl_max.into()));
+        [Element::iana(53, "maximumTTL", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.ttl_max);
     each "packet_size_min", "integer", "octets", "Length of the shortest IP packet.",
         [Element::iana(25, "minimumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.size_min.into()));
+        |r| number(r, is_ip(r), |d| d.size_min);
     each "packet_size_max", "integer", "octets", "Length of the longest IP packet.",
         [Element::iana(26, "maximumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| of_packets(r, is_ip(r), |d| FieldValue::Unsigned(d.size_max.into()));
+        |r| number(r, is_ip(r), |d| d.size_max);
     each "packet_size_mean", "number", "octets", "Mean length of the IP packets.",
-        [Element::weir(1, "packetSizeMean", Float64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        [quantity(1, "packetSizeMean", Float64, Units::Octets).with_anomalies_only()],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
     each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
-        [Element::weir(2, "packetSizeStandardDeviation", Float64, Semantics::Quantity, Units::Octets)],
+        [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
     each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time, between consecutive packets of the direction. Does not apply to directions with fewer than 2 packets.",
-        [Element::weir(3, "interArrivalTimeMinimum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_min_ns));
+        [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
+        |r| number(r, r.direction.gaps() > 0, |d| d.iat_min_ns);
     each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
-        [Element::weir(4, "interArrivalTimeMaximum", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| of_packets(r, r.direction.gaps() > 0, |d| FieldValue::Unsigned(d.iat_max_ns));
+        [quantity(4, "interArrivalTimeMaximum", Unsigned64, Units::Nanoseconds)],
+        |r| number(r, r.direction.gaps() > 0, |d| d.iat_max_ns);
     each "iat_mean_ns", "number", "ns", "Mean inter-arrival time of the packets of the direction.",
-        [Element::weir(5, "interArrivalTimeMean", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_mean_ns().map_or(FieldValue::NotApplicable, FieldValue::Float);
+        [quantity(5, "interArrivalTimeMean", Float64, Units::Nanoseconds)],
+        |r| optional(r.direction.iat_mean_ns(), FieldValue::Float);
     each "iat_std_ns", "number", "ns", "Population standard deviation of the inter-arrival times of the direction.",
-        [Element::weir(6, "interArrivalTimeStandardDeviation", Float64, Semantics::Quantity, Units::Nanoseconds)],
-        |r| r.direction.iat_std_ns().map_or(FieldValue::NotApplicable, FieldValue::Float);
+        [quantity(6, "interArrivalTimeStandardDeviation", Float64, Units::Nanoseconds)],
+        |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
         [Element::iana(58, "vlanId", Unsigned16).also_netflow9(),
          Element::iana(243, "dot1qVlanId", Unsigned16).also_netflow9()],
-        |r| of_packets(r, r.direction.vlan != NO_VLAN, |d| FieldValue::Unsigned(d.vlan.into()));
+        |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
     each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
         [Element::iana(245, "dot1qCustomerVlanId", Unsigned16).also_netflow9()],
-        |r| of_packets(r, r.direction.inner_vlan != NO_VLAN, |d| FieldValue::Unsigned(d.inner_vlan.into()));
+        |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
     each "mpls_label", "integer", "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::iana(70, "mplsTopLabelStackSection", OctetArray).also_netflow9()],
-        |r| of_packets(r, r.direction.mpls_label != NO_LABEL, |d| FieldValue::Unsigned(d.mpls_label.into()));
+        |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
     each "tunnel_type", "word", "", "Innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_type.name().map_or(FieldValue::NotApplicable, |name| FieldValue::Code(d.tunnel_type as u8, name)));
+        |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name)));
     each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier of the tunnel in `tunnel_type`.",
         [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
-        |r| of_packets(r, true, |d| d.tunnel_id.map_or(FieldValue::NotApplicable, |id| FieldValue::Unsigned(id.into())));
+        |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
     each "outer_src_ip", "address", "", "Source address of the IP header outside the tunnel in `tunnel_type`.",
         [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::NotApplicable, |(source, _)| FieldValue::Ip(source)));
+        |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source)));
     each "outer_dst_ip", "address", "", "Destination address of the IP header outside the tunnel in `tunnel_type`.",
         [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
-        |r| of_packets(r, true, |d| outer(d).map_or(FieldValue::NotApplicable, |(_, destination)| FieldValue::Ip(destination)));
+        |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
     each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
         [Element::iana(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
          Element::iana(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
-        |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[0].into()));
+        |r| number(r, has_icmp(r), |d| d.icmp[0]);
     each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
         [Element::iana(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
          Element::iana(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
-        |r| of_packets(r, has_icmp(r), |d| FieldValue::Unsigned(d.icmp[1].into()));
+        |r| number(r, has_icmp(r), |d| d.icmp[1]);
     tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
         |r| implied(r, TcpReport::syns, |d, _| has_bit(d, Packet::SYN));
     tcp "tcp_syn_bytes", "integer", "octets", "Payload of segments with SYN, without retransmitted segments.",
-        [Element::weir(44, "tcpSynOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Syn).bytes);
+        [anomaly_octets(44, "tcpSynOctets")], |r| segment_bytes(r, SegmentClass::Syn);
     tcp "tcp_syn_retransmitted", "integer", "packets", "Retransmitted segments with SYN: the sequence number is that of the previous SYN.",
-        [Element::weir(14, "tcpSynRetransmitted", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).segments);
+        [anomaly_packets(14, "tcpSynRetransmitted")], |r| segments(r, SegmentClass::SynRetransmission);
     tcp "tcp_syn_retransmitted_bytes", "integer", "octets", "Payload of retransmitted segments with SYN.",
-        [Element::weir(45, "tcpSynRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::SynRetransmission).bytes);
+        [anomaly_octets(45, "tcpSynRetransmittedOctets")], |r| segment_bytes(r, SegmentClass::SynRetransmission);
     tcp "tcp_fin_count", "integer", "packets", "Segments with FIN, without duplicates, out-of-window segments and segments with RST.",
         [Element::iana(219, "tcpFinTotalCount", Unsigned64)],
         |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, without duplicates.",
-        [Element::iana(220, "tcpRstTotalCount", Unsigned64)],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Reset).segments);
+        [Element::iana(220, "tcpRstTotalCount", Unsigned64)], |r| segments(r, SegmentClass::Reset);
     tcp "tcp_rst_bytes", "integer", "octets", "Payload of segments with RST, which often is an error text.",
-        [Element::weir(46, "tcpRstOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Reset).bytes);
+        [anomaly_octets(46, "tcpRstOctets")], |r| segment_bytes(r, SegmentClass::Reset);
     tcp "tcp_payload_bytes", "integer", "octets", "Payload of all segments by the IP length, duplicates included.",
-        [Element::weir(15, "tcpPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
-        |r| tcp_count(r, payload);
+        [quantity(15, "tcpPayloadOctets", Unsigned64, Units::Octets)], |r| tcp_count(r, payload);
     tcp "tcp_unique_bytes", "integer", "octets", "Payload octets seen for the first time.",
-        [Element::weir(16, "tcpUniqueOctets", Unsigned64, Semantics::Quantity, Units::Octets)],
+        [quantity(16, "tcpUniqueOctets", Unsigned64, Units::Octets)],
         |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
     tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN that begin at or after the highest octet seen.",
-        [Element::weir(17, "tcpInOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets)],
-        |r| tcp_count(r, |t| t.count(SegmentClass::InOrder).segments);
+        [quantity(17, "tcpInOrderPackets", Unsigned64, Units::Packets)], |r| segments(r, SegmentClass::InOrder);
     tcp "tcp_in_order_bytes", "integer", "octets", "Payload of in-order segments.",
-        [Element::weir(18, "tcpInOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::InOrder).bytes);
+        [anomaly_octets(18, "tcpInOrderOctets")], |r| segment_bytes(r, SegmentClass::InOrder);
     tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN or RST that are neither keep-alives nor duplicate acknowledgments.",
-        [Element::weir(19, "tcpAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets)],
+        [quantity(19, "tcpAcknowledgments", Unsigned64, Units::Packets)],
         |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
     tcp "tcp_duplicate_acks", "integer", "packets", "Duplicate acknowledgments: the acknowledgment number is repeated while the other side has sent more.",
-        [Element::weir(20, "tcpDuplicateAcknowledgments", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::DuplicateAcknowledgment).segments);
+        [anomaly_packets(20, "tcpDuplicateAcknowledgments")], |r| segments(r, SegmentClass::DuplicateAcknowledgment);
     tcp "tcp_retransmitted_packets", "integer", "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
         [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
-         Element::weir(21, "tcpRetransmittedPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Retransmission).segments);
+         anomaly_packets(21, "tcpRetransmittedPackets")],
+        |r| segments(r, SegmentClass::Retransmission);
     tcp "tcp_retransmitted_bytes", "integer", "octets", "Payload octets that were seen before, in all segments except duplicates and keep-alives.",
-        [Element::weir(22, "tcpRetransmittedOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.retransmitted_bytes);
+        [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes);
     tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, including octets not seen before.",
-        [Element::weir(47, "tcpRetransmittedPayloadOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Retransmission).bytes);
+        [anomaly_octets(47, "tcpRetransmittedPayloadOctets")], |r| segment_bytes(r, SegmentClass::Retransmission);
     tcp "tcp_retransmitted_partial", "integer", "packets", "Retransmitted segments that also have octets not seen before.",
-        [Element::weir(23, "tcpRetransmittedPartial", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.partial_retransmissions);
+        [anomaly_packets(23, "tcpRetransmittedPartial")], |r| tcp_count(r, |t| t.partial_retransmissions);
     tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of which all octets were acknowledged before.",
-        [Element::weir(24, "tcpRetransmittedSpurious", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.spurious_retransmissions);
+        [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
     tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole too late for reordering.",
-        [Element::weir(25, "tcpRetransmittedUnseenPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).segments);
+        [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
     tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
-        [Element::weir(26, "tcpRetransmittedUnseenOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::UnseenRetransmission).bytes);
+        [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
     tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake, or within 3 ms if that time is unknown.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
-         Element::weir(27, "tcpOutOfOrderPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfOrder).segments);
+         anomaly_packets(27, "tcpOutOfOrderPackets")],
+        |r| segments(r, SegmentClass::OutOfOrder);
     tcp "tcp_out_of_order_bytes", "integer", "octets", "Payload of out-of-order segments.",
-        [Element::weir(28, "tcpOutOfOrderOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfOrder).bytes);
+        [anomaly_octets(28, "tcpOutOfOrderOctets")], |r| segment_bytes(r, SegmentClass::OutOfOrder);
     tcp "tcp_duplicates", "integer", "packets", "Duplicates: packets captured twice, with the same TTL. They are also counted in `packets` and `bytes`.",
-        [Element::weir(29, "tcpDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).segments);
+        [anomaly_packets(29, "tcpDuplicatePackets")], |r| segments(r, SegmentClass::Duplicate);
     tcp "tcp_routed_duplicates", "integer", "packets", "Routed duplicates: packets captured twice, before and after a router, with different TTLs.",
-        [Element::weir(30, "tcpRoutedDuplicatePackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).segments);
+        [anomaly_packets(30, "tcpRoutedDuplicatePackets")], |r| segments(r, SegmentClass::RoutedDuplicate);
     tcp "tcp_duplicate_bytes", "integer", "octets", "Payload of all duplicates, including routed duplicates.",
-        [Element::weir(31, "tcpDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
+        [anomaly_octets(31, "tcpDuplicateOctets")],
         |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
     tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of routed duplicates.",
-        [Element::weir(48, "tcpRoutedDuplicateOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::RoutedDuplicate).bytes);
+        [anomaly_octets(48, "tcpRoutedDuplicateOctets")], |r| segment_bytes(r, SegmentClass::RoutedDuplicate);
     tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments of 0 or 1 octet that repeat the last octet sent.",
-        [Element::weir(32, "tcpKeepAlives", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::KeepAlive).segments);
+        [anomaly_packets(32, "tcpKeepAlives")], |r| segments(r, SegmentClass::KeepAlive);
     tcp "tcp_keepalive_bytes", "integer", "octets", "Payload of keep-alives.",
-        [Element::weir(49, "tcpKeepAliveOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::KeepAlive).bytes);
+        [anomaly_octets(49, "tcpKeepAliveOctets")], |r| segment_bytes(r, SegmentClass::KeepAlive);
     tcp "tcp_zero_window_probes", "integer", "packets", "Zero-window probes: segments of one octet into a closed window.",
-        [Element::weir(33, "tcpZeroWindowProbes", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::ZeroWindowProbe).segments);
+        [anomaly_packets(33, "tcpZeroWindowProbes")], |r| segments(r, SegmentClass::ZeroWindowProbe);
     tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Payload of zero-window probes.",
-        [Element::weir(50, "tcpZeroWindowProbeOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::ZeroWindowProbe).bytes);
+        [anomaly_octets(50, "tcpZeroWindowProbeOctets")], |r| segment_bytes(r, SegmentClass::ZeroWindowProbe);
     tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, without duplicates and RST.",
-        [Element::weir(34, "tcpZeroWindowAnnouncements", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.zero_windows);
+        [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows);
     tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from the octets seen.",
-        [Element::weir(35, "tcpOutOfWindowPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfWindow).segments);
+        [anomaly_packets(35, "tcpOutOfWindowPackets")], |r| segments(r, SegmentClass::OutOfWindow);
     tcp "tcp_out_of_window_bytes", "integer", "octets", "Payload of out-of-window segments.",
-        [Element::weir(51, "tcpOutOfWindowOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::OutOfWindow).bytes);
+        [anomaly_octets(51, "tcpOutOfWindowOctets")], |r| segment_bytes(r, SegmentClass::OutOfWindow);
     tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or truncated by the capture.",
-        [Element::weir(36, "tcpUnreadPackets", Unsigned64, Semantics::Quantity, Units::Packets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.count(SegmentClass::Unread).segments);
+        [anomaly_packets(36, "tcpUnreadPackets")], |r| segments(r, SegmentClass::Unread);
     tcp "tcp_missing_bytes", "integer", "octets", "Missing octets: holes that are still open at the end of the record, between octets that were seen.",
-        [Element::weir(37, "tcpMissingOctets", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.missing_bytes);
+        [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes);
     tcp "tcp_largest_hole", "integer", "octets", "Largest hole: most octets that one segment skipped.",
-        [Element::weir(38, "tcpLargestHole", Unsigned64, Semantics::Quantity, Units::Octets).with_anomalies_only()],
-        |r| tcp_count(r, |t| t.largest_hole_bytes);
+        [anomaly_octets(38, "tcpLargestHole")], |r| tcp_count(r, |t| t.largest_hole_bytes);
     tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the answer of this side. For the responder it is the round-trip time between capture point and responder, for the initiator that between capture point and initiator.",
-        [Element::weir(39, "tcpHandshakeRoundTrip", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns);
     tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
-        [Element::weir(40, "tcpSynWindow", Unsigned16, Semantics::Quantity, Units::Octets)],
-        |r| tcp_value(r, |t| t.syn_window);
+        [quantity(40, "tcpSynWindow", Unsigned16, Units::Octets)], |r| tcp_value(r, |t| t.syn_window);
     tcp "tcp_mss", "integer", "octets", "Maximum segment size option of the SYN.",
-        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)],
-        |r| syn_option(r, |t| t.maximum_segment_size);
+        [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size);
     tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN: a shift in bits.",
-        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)],
-        |r| syn_option(r, |t| t.window_scale);
+        [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale);
     tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN, not counting retransmitted segments.",
-        [Element::weir(41, "tcpSizeBySequence", Unsigned64, Semantics::Quantity, Units::Octets)],
-        size_by_sequence;
+        [quantity(41, "tcpSizeBySequence", Unsigned64, Units::Octets)], size_by_sequence;
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
-        [Element::weir(42, "tcpDurationBySequence", Unsigned64, Semantics::Quantity, Units::Nanoseconds)],
+        [quantity(42, "tcpDurationBySequence", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.duration_by_sequence_ns);
     tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). If room is among them (too little memory for the analysis), segments with payload may be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
-        |r| r.tcp.map_or(FieldValue::NotApplicable, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
+        |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
         [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
         |r| FieldValue::Unsigned(r.flow.interface.into());
     flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
-        [Element::weir(52, "queueLostPackets", Unsigned64, Semantics::Quantity, Units::Packets).not_zero()],
+        [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
     flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
-        [Element::weir(53, "samplingPopulationMinimum", Unsigned32, Semantics::Quantity, Units::Packets)],
-        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |[least, _]| FieldValue::Unsigned(least.into()));
+        [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
+        |r| optional(r.flow.sampling, |[least, _]| FieldValue::Unsigned(least.into()));
     flow "sampling_max", "integer", "packets", "Highest sampling interval N during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
          Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |[_, most]| FieldValue::Unsigned(most.into()));
+        |r| optional(r.flow.sampling, |[_, most]| FieldValue::Unsigned(most.into()));
     flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
         [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
-        [],
-        |r| community_id::of(r.flow).map_or(FieldValue::NotApplicable, FieldValue::Text);
+        [], |r| optional(community_id(r.flow), FieldValue::Text);
     flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Words(r.flow.approximate) };
@@ -395,24 +372,25 @@ fields! {
     each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],
         |r| of_packets(r, r.direction.tunnel_type == TunnelType::Vxlan,
-            |d| d.tunnel_id.map_or(FieldValue::NotApplicable, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
+            |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(1 << 56 | u64::from(id))));
     flow "sampling_max", "integer", "", "Sampling algorithm: 2 (random).",
         [Element::iana(35, "samplingAlgorithm", Unsigned8).only_netflow9()],
-        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(2));
+        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(2));
     flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
-        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(3));
+        |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3));
     flow "sampling_max", "integer", "packets", "Packets selected out of each sampling interval: 1.",
-        [Element::iana(309, "samplingSize", Unsigned32)],
-        |r| r.flow.sampling.map_or(FieldValue::NotApplicable, |_| FieldValue::Unsigned(1));
+        [Element::iana(309, "samplingSize", Unsigned32)], |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(1));
     flow "src_ip", "integer", "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
         |r| FieldValue::Unsigned(if r.from_responder { 2 } else { 1 });
 }
 
-/// The names of all columns: the fields, then those of the reverse direction.
-pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
-    FIELDS.iter().map(|field| field.name).chain(FIELDS.iter().filter_map(|field| field.reverse))
+/// The names of the columns with some of the fields: the fields, then those of the reverse
+/// direction.
+pub(crate) fn columns(has_field: fn(&Field) -> bool) -> impl Iterator<Item = &'static str> {
+    let fields = move || FIELDS.iter().filter(move |field| has_field(field));
+    fields().map(|field| field.name).chain(fields().filter_map(|field| field.reverse))
 }
 
 /// Splits a flow into unidirectional flows, one per direction with packets and at least one; true
@@ -451,12 +429,22 @@ fn has_icmp(record: &DirectionView<'_>) -> bool {
 
 /// ICMP type * 256 + code.
 pub(crate) fn type_and_code(record: &DirectionView<'_>) -> FieldValue {
-    of_packets(record, has_icmp(record), |direction| FieldValue::Unsigned(u16::from_be_bytes(direction.icmp).into()))
+    number(record, has_icmp(record), |direction| u16::from_be_bytes(direction.icmp))
 }
 
 /// A counter of TCP analysis.
 fn tcp_count(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> u64) -> FieldValue {
-    record.tcp.map_or(FieldValue::NotApplicable, |report| FieldValue::Unsigned(read(report)))
+    optional(record.tcp, |report| FieldValue::Unsigned(read(report)))
+}
+
+/// Segments of one class.
+fn segments(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue {
+    tcp_count(record, |report| report.count(class).segments)
+}
+
+/// Payload octets of one class.
+fn segment_bytes(record: &DirectionView<'_>, class: SegmentClass) -> FieldValue {
+    tcp_count(record, |report| report.count(class).bytes)
 }
 
 /// A counter of TCP analysis that equals `usual`, computed from other fields, in nearly every
@@ -500,10 +488,10 @@ fn size_by_sequence(record: &DirectionView<'_>) -> FieldValue {
 
 /// An optional value of TCP analysis.
 fn tcp_value<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
-    record.tcp.and_then(read).map_or(FieldValue::NotApplicable, |number| FieldValue::Unsigned(number.into()))
+    optional(record.tcp.and_then(read), |number| FieldValue::Unsigned(number.into()))
 }
 
-/// An option of the SYN: missing if the SYN has no such option, absent if no SYN was seen.
+/// An option of the SYN: no value if the SYN has no such option; does not apply if no SYN was seen.
 fn syn_option<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpReport) -> Option<T>) -> FieldValue {
     match record.tcp {
         Some(report) if report.syn_window.is_some() => {
@@ -515,6 +503,16 @@ fn syn_option<T: Into<u64>>(record: &DirectionView<'_>, read: impl FnOnce(&TcpRe
 
 fn when(applies: bool, number: impl Into<u64>) -> FieldValue {
     if applies { FieldValue::Unsigned(number.into()) } else { FieldValue::NotApplicable }
+}
+
+/// A value that only applies if it is present.
+fn optional<T>(value: Option<T>, convert: impl FnOnce(T) -> FieldValue) -> FieldValue {
+    value.map_or(FieldValue::NotApplicable, convert)
+}
+
+/// A number that only applies if the direction has packets.
+fn number<T: Into<u64>>(record: &DirectionView<'_>, applies: bool, read: impl FnOnce(&Direction) -> T) -> FieldValue {
+    of_packets(record, applies, |direction| FieldValue::Unsigned(read(direction).into()))
 }
 
 /// A value that only applies if the direction has packets.

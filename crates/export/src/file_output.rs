@@ -14,8 +14,11 @@ use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// An open file or standard output, unbuffered.
 pub(crate) struct FileOutput {
+    sink: String,
     file: File,
     ended: Option<ExportLossReason>,
+    /// The error that ended the output, until it is reported.
+    error: Option<io::Error>,
 }
 
 /// Records that are complete when the octets before `end` are written.
@@ -35,29 +38,14 @@ impl FileOutput {
             File::create(path)
         };
         match file {
-            Ok(file) => Ok(Self { file, ended: None }),
+            Ok(file) => Ok(Self { sink: sink.into(), file, ended: None, error: None }),
             Err(error) => Err(Error::Io { sink: sink.into(), error }),
         }
     }
 
     /// Writes octets and counts the records in them.
-    ///
-    /// # Errors
-    /// The first write that fails. Records of later calls are counted as lost for the same reason.
-    pub fn write(
-        &mut self,
-        octets: &[u8],
-        boundaries: &[RecordBoundary],
-        counters: &mut SinkCounters,
-    ) -> Result<(), Error> {
-        let (written, error) = match self.ended {
-            Some(_) => (0, None),
-            None => self.write_all(octets),
-        };
-        if let Some(error) = &error {
-            let closed = error.kind() == io::ErrorKind::BrokenPipe;
-            self.ended = Some(if closed { ExportLossReason::OutputClosed } else { ExportLossReason::WriteFailed });
-        }
+    pub fn write(&mut self, octets: &[u8], boundaries: &[RecordBoundary], counters: &mut SinkCounters) {
+        let written = if self.ended.is_none() { self.write_octets(octets) } else { 0 };
         counters.octets += written as u64;
         for boundary in boundaries {
             match self.ended {
@@ -65,22 +53,41 @@ impl FileOutput {
                 _ => boundary.pending.count_exported(counters),
             }
         }
-        error.map_or(Ok(()), |error| Err(Error::Io { sink: counters.sink.clone(), error }))
     }
 
-    /// The number of octets written, and the error if not all were.
-    fn write_all(&mut self, octets: &[u8]) -> (usize, Option<io::Error>) {
+    /// Reports once that the output has ended.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn report_end(&mut self) -> Result<(), Error> {
+        self.error.take().map_or(Ok(()), |error| Err(Error::Io { sink: self.sink.clone(), error }))
+    }
+
+    /// Returns the number of octets written. The output has ended if not all were.
+    fn write_octets(&mut self, octets: &[u8]) -> usize {
         let mut written = 0;
         while written < octets.len() {
-            match self.file.write(&octets[written..]) {
-                Ok(0) => return (written, Some(io::ErrorKind::WriteZero.into())),
-                Ok(more) => written += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            let error = match self.file.write(&octets[written..]) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(more) => {
+                    written += more;
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                io::ErrorKind::Interrupted => continue,
                 // The pipe was inherited in non-blocking mode: wait until it can take more.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
-                Err(error) => return (written, Some(error)),
+                io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                io::ErrorKind::BrokenPipe => self.ended = Some(ExportLossReason::OutputClosed),
+                _ => self.ended = Some(ExportLossReason::WriteFailed),
             }
+            self.error = Some(error);
+            break;
         }
-        (written, None)
+        written
     }
 }

@@ -138,40 +138,37 @@ impl TemplateSink {
         }
     }
 
-    /// Appends the records of a flow to the message. After a failed write, `result.and` keeps the
-    /// first error and the sink still counts the remaining records.
-    fn write_flow(&mut self, flow: &FlowRecord) -> Result<(), Error> {
-        let mut result = Ok(());
+    /// Appends the records of a flow to the message.
+    fn write_flow(&mut self, flow: &FlowRecord) {
         if self.format == Format::Netflow9 {
             if !self.uptime.fits(flow) {
-                result = result.and(self.send());
+                self.send();
             }
             self.uptime.include(flow, &mut self.counters);
         }
-        result = result.and(self.send_templates_if_due());
+        self.send_templates_if_due();
         self.encode(flow);
         for at in 0..self.records.len() {
             let (elements, _) = self.records[at];
             if self.template(elements).is_none() {
-                result = result.and(self.add_template(elements));
+                self.add_template(elements);
             }
         }
         // Each record may begin a set after a padded one, and the last set is padded too.
         let needed = self.buffer.octets().len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
         if self.message.octets.len() + needed > self.max_message_bytes {
-            result = result.and(self.send());
+            self.send();
         }
         let records = std::mem::take(&mut self.records);
         let buffer = std::mem::take(&mut self.buffer);
         let mut from = 0;
         for &(elements, end) in &records {
             let template = self.template(elements).expect("the template was added above");
-            result = result.and(self.append_record(template, &buffer.octets()[from..end]));
+            self.append_record(template, &buffer.octets()[from..end]);
             from = end;
         }
         self.message.pending.merge(PendingRecords::of_flow(flow, records.len() as u64));
         (self.records, self.buffer) = (records, buffer);
-        result
     }
 
     /// Fills `buffer` and `records`: one record, or one for each direction.
@@ -179,18 +176,15 @@ impl TemplateSink {
         let boot_ms = self.uptime.boot_ms();
         self.buffer.clear();
         self.records.clear();
-        if !self.uniflow && flow.forward.packets > 0 && flow.reverse.packets > 0 {
+        let has_reverse = flow.reverse.packets > 0;
+        if !has_reverse || !self.uniflow && flow.forward.packets > 0 {
             let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
-            if self.template(elements).is_some() || self.template_order.len() < MAX_BIFLOW_TEMPLATES {
+            let has_template = self.template(elements).is_some();
+            if !has_reverse || has_template || self.template_order.len() < MAX_BIFLOW_TEMPLATES {
                 self.records.push((elements, self.buffer.octets().len()));
                 return;
             }
             self.buffer.clear();
-        }
-        if flow.reverse.packets == 0 {
-            let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
-            self.records.push((elements, self.buffer.octets().len()));
-            return;
         }
         for (part, from_responder) in unidirectional(flow) {
             let elements = self.encoder.encode(&part, from_responder, boot_ms, &mut self.buffer);
@@ -211,12 +205,12 @@ impl TemplateSink {
     }
 
     /// Adds a template for a set and sends it.
-    fn add_template(&mut self, elements: ElementSet) -> Result<(), Error> {
+    fn add_template(&mut self, elements: ElementSet) {
         let id = self.first_data_template_id() as usize + self.template_order.len();
         let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
         self.templates.insert(elements, id);
         self.template_order.push(elements);
-        self.append_record(self.format.template_set(), &self.encoder.template(id, elements))
+        self.append_record(self.format.template_set(), &self.encoder.template(id, elements));
     }
 
     const fn first_data_template_id(&self) -> u16 {
@@ -228,7 +222,7 @@ impl TemplateSink {
 
     /// Sends templates and type information at the start, and regularly over UDP. They begin a
     /// message, so that a collector that starts with this message can decode it.
-    fn send_templates_if_due(&mut self) -> Result<(), Error> {
+    fn send_templates_if_due(&mut self) {
         let udp = matches!(self.transport, Transport::Udp(_));
         // The clock is not read for a file.
         let all = self.templates_sent_at.is_none_or(|sent_at| {
@@ -239,42 +233,40 @@ impl TemplateSink {
         });
         let templates = all || udp && self.messages_since_templates >= TEMPLATE_REFRESH_MESSAGES;
         if !templates {
-            return Ok(());
+            return;
         }
-        let mut result = self.send();
+        self.send();
         if all {
             (self.templates_sent_at, self.lost_since_templates) = (Some(Instant::now()), false);
             if self.format == Format::Ipfix {
-                result = result.and(self.send_type_information());
+                self.send_type_information();
             }
         }
         self.messages_since_templates = 0;
         for at in 0..self.template_order.len() {
             let template = self.encoder.template(self.first_data_template_id() + at as u16, self.template_order[at]);
-            result = result.and(self.append_record(self.format.template_set(), &template));
+            self.append_record(self.format.template_set(), &template);
         }
-        result
     }
 
     /// Sends the type information of Weir's elements in separate messages and no more often than
     /// needed: nfdump 1.7.1 does not count these records in the sequence number, and reports later
     /// data records as lost.
-    fn send_type_information(&mut self) -> Result<(), Error> {
-        let mut result = self.append_record(OPTIONS_TEMPLATE_SET, &type_information_template());
+    fn send_type_information(&mut self) {
+        self.append_record(OPTIONS_TEMPLATE_SET, &type_information_template());
         let types: Vec<Vec<u8>> = self.encoder.type_information().collect();
         for record in types {
-            result = result.and(self.append_record(FIRST_TEMPLATE_ID, &record));
+            self.append_record(FIRST_TEMPLATE_ID, &record);
         }
-        result.and(self.send())
+        self.send();
     }
 
     /// Appends a record to the open set or to a new one; to a new message if this one is too full.
-    fn append_record(&mut self, set: u16, record: &[u8]) -> Result<(), Error> {
-        let mut result = Ok(());
+    fn append_record(&mut self, set: u16, record: &[u8]) {
         let opens = self.message.set.is_none_or(|(open, _)| open != set);
         let needed = if opens { MAX_PADDING + SET_HEADER_OCTETS } else { 0 } + record.len() + MAX_PADDING;
         if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes {
-            result = self.send();
+            self.send();
         }
         let message = &mut self.message;
         if message.octets.is_empty() {
@@ -289,14 +281,13 @@ impl TemplateSink {
         message.octets.extend(record);
         message.records += 1;
         message.data_records += u32::from(set >= FIRST_TEMPLATE_ID);
-        result
     }
 
     /// Sends the message if it is not empty.
-    fn send(&mut self) -> Result<(), Error> {
+    fn send(&mut self) {
         let mut message = std::mem::take(&mut self.message);
         if message.octets.is_empty() {
-            return Ok(());
+            return;
         }
         message.close_set();
         debug_assert!(message.octets.len() <= self.max_message_bytes, "a message is within its limit");
@@ -329,18 +320,17 @@ impl TemplateSink {
             Transport::Udp(udp) => {
                 let sent = udp.send(octets, message.pending, &mut self.counters);
                 self.lost_since_templates |= !sent.accepted || sent.refused_before;
-                self.message.reuse(message);
-                Ok(())
             }
             Transport::File(output) => {
                 let before = self.counters.octets;
                 let boundary = RecordBoundary { end: octets.len(), pending: message.pending };
-                let result = output.write(octets, &[boundary], &mut self.counters);
+                output.write(octets, &[boundary], &mut self.counters);
                 self.counters.messages += u64::from(self.counters.octets - before == octets.len() as u64);
-                self.message.reuse(message);
-                result
             }
         }
+        // The next message reuses the memory.
+        message.octets.clear();
+        self.message.octets = message.octets;
     }
 }
 
@@ -353,29 +343,27 @@ impl Message {
             self.octets[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
         }
     }
-
-    /// Reuses the buffer of a message that was sent.
-    fn reuse(&mut self, sent: Message) {
-        self.octets = sent.octets;
-        self.octets.clear();
-    }
 }
 
 impl Sink for TemplateSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        let mut result = Ok(());
-        for flow in flows {
-            result = result.and(self.write_flow(flow));
+        flows.iter().for_each(|flow| self.write_flow(flow));
+        self.send();
+        match &mut self.transport {
+            Transport::Udp(_) => Ok(()),
+            Transport::File(output) => output.report_end(),
         }
-        result.and(self.send())
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        let result = self.send();
-        if let Transport::Udp(udp) = &mut self.transport {
-            self.lost_since_templates |= udp.finish(&mut self.counters);
+        self.send();
+        match &mut self.transport {
+            Transport::Udp(udp) => {
+                self.lost_since_templates |= udp.finish(&mut self.counters);
+                Ok(())
+            }
+            Transport::File(output) => output.report_end(),
         }
-        result
     }
 
     fn counters(&self) -> &SinkCounters {

@@ -1,5 +1,5 @@
 //! Text formats: JSON, one object per line, and CSV with a header line (RFC 4180, but lines end
-//! with LF).
+//! with LF). Also whole TCP connections (`weir tcp`) as JSON and CSV, with the same names.
 //!
 //! Lines are appended to one reused buffer. No name, address or number of a field has a character
 //! that JSON or CSV must escape (a test checks this), so text is copied as it is.
@@ -29,8 +29,6 @@ pub(crate) enum TextFormat {
 pub(crate) struct TextSink {
     format: TextFormat,
     uniflow: bool,
-    /// Text before the value of each column: `,"name":` or a comma.
-    prefixes: Vec<String>,
     buffer: Vec<u8>,
     boundaries: Vec<RecordBoundary>,
     output: FileOutput,
@@ -42,17 +40,12 @@ impl TextSink {
         let output = FileOutput::create(sink, path)?;
         let mut buffer = Vec::with_capacity(BUFFER_BYTES + 4096);
         if format == TextFormat::Csv {
-            buffer.extend(columns().collect::<Vec<_>>().join(",").into_bytes());
+            buffer.extend(columns(|_| true).collect::<Vec<_>>().join(",").into_bytes());
             buffer.push(b'\n');
         }
-        let prefix = |(at, name): (usize, &str)| match format {
-            TextFormat::Json => format!("{}\"{name}\":", if at == 0 { "{" } else { "," }),
-            TextFormat::Csv => if at == 0 { "" } else { "," }.into(),
-        };
         Ok(Self {
             format,
             uniflow: options.uniflow,
-            prefixes: columns().enumerate().map(prefix).collect(),
             buffer,
             boundaries: Vec::new(),
             output,
@@ -61,50 +54,21 @@ impl TextSink {
     }
 
     fn append(&mut self, flow: &FlowRecord, from_responder: bool) {
-        let mut columns = Columns {
-            format: self.format,
-            has_tcp: flow.tcp.is_some(),
-            prefixes: self.prefixes.iter(),
-            out: &mut self.buffer,
-        };
-        visit_fields::<false>(&DirectionView::new(flow, false, from_responder), &mut columns);
-        visit_fields::<true>(&DirectionView::new(flow, true, from_responder), &mut columns);
-        if self.format == TextFormat::Json {
-            self.buffer.push(b'}');
-        }
+        // The JSON of other flows has no TCP fields.
+        let has_all = flow.tcp.is_some() || self.format == TextFormat::Csv;
+        append_record(self.format, flow, from_responder, |field| has_all || !field.tcp_only, &mut self.buffer);
         self.buffer.push(b'\n');
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        let result = self.output.write(&self.buffer, &self.boundaries, &mut self.counters);
+    fn flush(&mut self) {
+        self.output.write(&self.buffer, &self.boundaries, &mut self.counters);
         self.buffer.clear();
         self.boundaries.clear();
-        result
-    }
-}
-
-struct Columns<'a> {
-    format: TextFormat,
-    /// The flow has TCP analysis.
-    has_tcp: bool,
-    prefixes: std::slice::Iter<'a, String>,
-    out: &'a mut Vec<u8>,
-}
-
-impl Visitor for Columns<'_> {
-    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue) {
-        let prefix = self.prefixes.next().expect("one per column");
-        if field.tcp_only && !self.has_tcp && self.format == TextFormat::Json {
-            return;
-        }
-        self.out.extend(prefix.as_bytes());
-        append_value(self.format, &value(), self.out);
     }
 }
 
 impl Sink for TextSink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), Error> {
-        let mut result = Ok(());
         for flow in flows {
             let mut lines = 1;
             if self.uniflow {
@@ -116,18 +80,19 @@ impl Sink for TextSink {
             } else {
                 self.append(flow, false);
             }
-            self.boundaries
-                .push(RecordBoundary { end: self.buffer.len(), pending: PendingRecords::of_flow(flow, lines) });
+            let pending = PendingRecords::of_flow(flow, lines);
+            self.boundaries.push(RecordBoundary { end: self.buffer.len(), pending });
             if self.buffer.len() >= BUFFER_BYTES {
-                result = result.and(self.flush());
+                self.flush();
             }
         }
         // The reader of a pipe gets each batch at once.
-        result.and(self.flush())
+        self.finish()
     }
 
     fn finish(&mut self) -> Result<(), Error> {
-        self.flush()
+        self.flush();
+        self.output.report_end()
     }
 
     fn counters(&self) -> &SinkCounters {
@@ -135,8 +100,78 @@ impl Sink for TextSink {
     }
 }
 
+/// Fields of a TCP connection (`weir tcp`) besides the TCP fields. Others (IP octets, inter-arrival
+/// times, VLANs) are not known.
+const TCP_COMMON_FIELDS: [&str; 9] =
+    ["start", "end", "duration_ns", "src_ip", "dst_ip", "src_port", "dst_port", "packets", "community_id"];
+
+fn has_tcp_field(field: &Field) -> bool {
+    field.tcp_only || TCP_COMMON_FIELDS.contains(&field.name)
+}
+
+/// The columns of TCP connections: the fields, then those of the reverse direction.
+pub fn tcp_columns() -> impl Iterator<Item = &'static str> {
+    columns(has_tcp_field)
+}
+
+/// Appends a TCP connection as a JSON object.
+pub fn append_tcp_json(connection: &FlowRecord, out: &mut Vec<u8>) {
+    append_record(TextFormat::Json, connection, false, has_tcp_field, out);
+}
+
+/// Appends a TCP connection as a line of CSV that ends with LF.
+pub fn append_tcp_csv(connection: &FlowRecord, out: &mut Vec<u8>) {
+    append_record(TextFormat::Csv, connection, false, has_tcp_field, out);
+    out.push(b'\n');
+}
+
+/// Appends the fields of a record for which `has_field` is true, without a line end.
+fn append_record(
+    format: TextFormat,
+    flow: &FlowRecord,
+    from_responder: bool,
+    has_field: impl Fn(&Field) -> bool,
+    out: &mut Vec<u8>,
+) {
+    let mut columns = Columns { format, has_field, reverse: false, is_first: true, out };
+    visit_fields::<false>(&DirectionView::new(flow, false, from_responder), &mut columns);
+    columns.reverse = true;
+    visit_fields::<true>(&DirectionView::new(flow, true, from_responder), &mut columns);
+    if format == TextFormat::Json {
+        out.push(b'}');
+    }
+}
+
+struct Columns<'a, F> {
+    format: TextFormat,
+    has_field: F,
+    reverse: bool,
+    is_first: bool,
+    out: &'a mut Vec<u8>,
+}
+
+impl<F: Fn(&Field) -> bool> Visitor for Columns<'_, F> {
+    fn visit(&mut self, field: &'static Field, value: impl FnOnce() -> FieldValue) {
+        if !(self.has_field)(field) {
+            return;
+        }
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let key = field.json_keys[usize::from(self.reverse)];
+        match (self.format, is_first) {
+            (TextFormat::Json, true) => {
+                self.out.push(b'{');
+                self.out.extend(&key.as_bytes()[1..]);
+            }
+            (TextFormat::Json, false) => self.out.extend(key.as_bytes()),
+            (TextFormat::Csv, true) => {}
+            (TextFormat::Csv, false) => self.out.push(b','),
+        }
+        append_value(self.format, &value(), self.out);
+    }
+}
+
 /// Appends a value in a text format.
-pub(crate) fn append_value(format: TextFormat, value: &FieldValue, out: &mut Vec<u8>) {
+fn append_value(format: TextFormat, value: &FieldValue, out: &mut Vec<u8>) {
     let quote: &[u8] = match (format, value) {
         (TextFormat::Json, FieldValue::NotApplicable | FieldValue::NoValue) => return out.extend(b"null"),
         (TextFormat::Json, FieldValue::Unsigned(_) | FieldValue::Implied(_) | FieldValue::Float(_))
@@ -185,8 +220,9 @@ fn append_time(time_ns: u64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_flow::{Approximate, EndReason};
+    use weir_flow::{Approximate, Direction, EndReason};
     use weir_packet::TunnelType;
+    use weir_tcp::TcpReport;
 
     fn time(ns: u64) -> String {
         let mut text = Vec::new();
@@ -206,15 +242,37 @@ mod tests {
 
     #[test]
     fn no_name_and_no_word_needs_escaping() {
-        let names = columns();
         let reasons =
             [EndReason::Idle, EndReason::Active, EndReason::EndOfFlow, EndReason::Forced, EndReason::LackOfResources];
-        let words = names
+        let words = columns(|_| true)
             .chain(TunnelType::ALL.iter().filter_map(|tunnel| tunnel.name()))
             .chain(reasons.iter().map(|reason| reason.name()))
             .chain(Approximate(0xffff).names());
         for word in words {
             assert!(word.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_'), "{word}");
         }
+    }
+
+    #[test]
+    fn tcp_connections_have_all_columns_in_json_and_csv() {
+        let forward = Direction { packets: 3, first_ns: 5, last_ns: 7, ..Direction::default() };
+        let tcp = Some([TcpReport { unique_bytes: 42, ..TcpReport::default() }, TcpReport::default()]);
+        let connection =
+            FlowRecord { protocol: 6, source_port: 1000, destination_port: 80, forward, tcp, ..FlowRecord::default() };
+        let (mut json, mut csv) = (Vec::new(), Vec::new());
+        append_tcp_json(&connection, &mut json);
+        append_tcp_csv(&connection, &mut csv);
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let csv = String::from_utf8(csv).unwrap();
+        let cells: Vec<&str> = csv.trim_end().split(',').collect();
+        assert_eq!(cells.len(), tcp_columns().count());
+        assert_eq!(json.as_object().unwrap().len(), cells.len());
+        for (name, cell) in tcp_columns().zip(cells) {
+            let value = &json[name];
+            let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+            assert_eq!(cell, if value.is_null() { "" } else { &text }, "{name}");
+        }
+        assert_eq!((&json["tcp_unique_bytes"], &json["duration_ns"]), (&42.into(), &2.into()));
+        assert!(json["rev_tcp_unique_bytes"].is_null());
     }
 }

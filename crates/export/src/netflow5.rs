@@ -73,24 +73,21 @@ impl Netflow5Sink {
         }
         self.sampling = sampling;
         self.uptime.include(flow, &mut self.counters);
-        if count <= self.max_records as u64 {
-            unidirectional(flow).for_each(|(part, _)| {
-                let split_count = split_count(&part.forward);
-                (0..split_count).for_each(|number| self.append(&part, number, split_count));
-            });
-            self.pending.merge(pending);
-            return;
-        }
+        let needs_several = count > self.max_records as u64;
         let mut lost = None;
         let mut first = true;
         for (part, _) in unidirectional(flow) {
             let split_count = split_count(&part.forward);
             for number in 0..split_count {
                 self.append(&part, number, split_count);
-                if self.record_count() == self.max_records {
+                if needs_several && self.record_count() == self.max_records {
                     self.send_one_of_several(&mut first, &mut lost);
                 }
             }
+        }
+        if !needs_several {
+            self.pending.merge(pending);
+            return;
         }
         if self.record_count() > 0 {
             self.send_one_of_several(&mut first, &mut lost);

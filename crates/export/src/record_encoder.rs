@@ -157,7 +157,7 @@ struct Encoder<'a> {
     without_anomalies: bool,
     boot_ms: u64,
     out: &'a mut RecordBuffer,
-    /// Slot of the next element.
+    /// Position of the next element.
     position: usize,
     elements: ElementSet,
 }

@@ -6,24 +6,34 @@ use weir_flow::{Approximate, Direction, FlowRecord};
 use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType, ip_address};
 use weir_tcp::{SegmentClass, TcpReport};
 
+/// A field of one direction.
+pub struct Field {
+    /// Name in JSON.
+    pub name: &'static str,
+    /// Name of the element in IPFIX.
+    element: &'static str,
+    /// `None` if the field does not apply.
+    pub value: Option<Value>,
+}
+
 /// The two directions of a flow as unidirectional flows.
 pub fn unidirectional(flow: &FlowRecord) -> Vec<FlowRecord> {
     let none = Direction::default();
-    let there = FlowRecord { reverse: none, ..*flow };
-    let back = FlowRecord {
+    let forward = FlowRecord { reverse: none, ..*flow };
+    let reverse = FlowRecord {
         source: flow.destination,
         destination: flow.source,
         source_port: flow.destination_port,
         destination_port: flow.source_port,
         forward: flow.reverse,
         reverse: none,
-        tcp: flow.tcp.map(|[there, back]| [back, there]),
+        tcp: flow.tcp.map(|[forward, reverse]| [reverse, forward]),
         ..*flow
     };
     match (flow.forward.packets, flow.reverse.packets) {
-        (_, 0) => vec![there],
-        (0, _) => vec![back],
-        _ => vec![there, back],
+        (_, 0) => vec![forward],
+        (0, _) => vec![reverse],
+        _ => vec![forward, reverse],
     }
 }
 
@@ -36,102 +46,116 @@ pub fn ipfix(flow: &FlowRecord, uniflow: bool) -> Vec<Record> {
     };
     let both = records.len() == 2;
     for (at, record) in records.iter_mut().enumerate() {
-        let back = flow.forward.packets == 0 && flow.reverse.packets > 0 || both && at == 1;
+        let from_responder = flow.forward.packets == 0 && flow.reverse.packets > 0 || both && at == 1;
         for name in ["samplingInterval", "samplingAlgorithm"] {
             record.remove(name);
         }
-        record.insert("biflowDirection".into(), Value::Unsigned(if back { 2 } else { 1 }));
+        record.insert("biflowDirection".into(), Value::Unsigned(if from_responder { 2 } else { 1 }));
     }
     records
+}
+
+/// Whether an element is Weir's own. Its reverse element has another name than that of IANA.
+fn is_weir(element: &str) -> bool {
+    let prefixes =
+        ["packetSize", "interArrival", "tunnel", "outer", "approximate", "queueLost", "samplingPopulationM", "tcp"];
+    prefixes.iter().any(|prefix| element.starts_with(prefix))
+        && !element.ends_with("TotalCount")
+        && element != "tcpControlBits"
 }
 
 /// The records of a flow in NetFlow v9: unidirectional, without the elements of IPFIX only. The
 /// caller checks the two SysUptime elements.
 pub fn netflow9(flow: &FlowRecord) -> Vec<Record> {
-    let keep = |name: &str| {
-        let own = "packetSize interArrival tunnel outer approximate queueLost samplingPopulation \
-                   samplingSize selectorAlgorithm tcpU tcpS tcpF tcpR tcpP tcpI tcpA tcpD tcpO tcpK \
-                   tcpZ tcpM tcpL tcpH ntop";
-        let ipfix_only = ["flowStartNanoseconds", "flowEndNanoseconds", "layer2OctetDeltaCount", "layer2SegmentId"];
-        !own.split(' ').any(|prefix| name.starts_with(prefix)) && !ipfix_only.contains(&name)
+    let has = |name: &str| {
+        let ipfix_only = [
+            "flowStartNanoseconds",
+            "flowEndNanoseconds",
+            "layer2OctetDeltaCount",
+            "layer2SegmentId",
+            "samplingPopulation",
+            "samplingSize",
+            "selectorAlgorithm",
+        ];
+        !is_weir(name) && !name.ends_with("TotalCount") && !name.starts_with("ntop") && !ipfix_only.contains(&name)
     };
-    unidirectional(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| keep(name)).collect()).collect()
+    unidirectional(flow).iter().map(|part| record(part).into_iter().filter(|(name, _)| has(name)).collect()).collect()
 }
 
 fn record(flow: &FlowRecord) -> Record {
     let mut record = Record::new();
-    let mut put = |name: &str, value: Value| assert_eq!(record.insert(name.into(), value), None);
+    let mut insert = |name: &str, value: Value| assert_eq!(record.insert(name.into(), value), None);
     let number = |n: u64| Value::Unsigned(n);
     let (start, end) = (flow.start_ns(), flow.end_ns());
-    put("flowStartMilliseconds", number(start / 1_000_000));
-    put("flowEndMilliseconds", number(end / 1_000_000));
-    put("flowStartNanoseconds", number(ntp(start)));
-    put("flowEndNanoseconds", number(ntp(end)));
-    put("ingressInterface", number(flow.interface.into()));
-    put("flowEndReason", number(flow.end_reason as u64));
-    if let Some([least, most]) = flow.sampling {
-        put("samplingPopulationMinimum", number(least.into()));
-        put("samplingPopulation", number(most.into()));
-        put("samplingSize", number(1));
-        put("selectorAlgorithm", number(3));
-        put("samplingInterval", number(most.into()));
-        put("samplingAlgorithm", number(2));
+    insert("flowStartMilliseconds", number(start / 1_000_000));
+    insert("flowEndMilliseconds", number(end / 1_000_000));
+    insert("flowStartNanoseconds", number(ntp(start)));
+    insert("flowEndNanoseconds", number(ntp(end)));
+    insert("ingressInterface", number(flow.interface.into()));
+    insert("flowEndReason", number(flow.end_reason as u64));
+    if let Some([min, max]) = flow.sampling {
+        insert("samplingPopulationMinimum", number(min.into()));
+        insert("samplingPopulation", number(max.into()));
+        insert("samplingSize", number(1));
+        insert("selectorAlgorithm", number(3));
+        insert("samplingInterval", number(max.into()));
+        insert("samplingAlgorithm", number(2));
     }
     if flow.queue_lost != 0 {
-        put("queueLostPackets", number(flow.queue_lost));
+        insert("queueLostPackets", number(flow.queue_lost));
     }
     if flow.approximate.0 != 0 {
-        put("approximateRecord", number(flow.approximate.0.into()));
+        insert("approximateRecord", number(flow.approximate.0.into()));
     }
     let (source, destination) = (flow.source, flow.destination);
     match (flow.network, flow.source_ip(), flow.destination_ip()) {
         (Network::Ipv4, Some(source), Some(destination)) => {
-            put("sourceIPv4Address", Value::Ip(source));
-            put("destinationIPv4Address", Value::Ip(destination));
+            insert("sourceIPv4Address", Value::Ip(source));
+            insert("destinationIPv4Address", Value::Ip(destination));
         }
         (Network::Ipv6, Some(source), Some(destination)) => {
-            put("sourceIPv6Address", Value::Ip(source));
-            put("destinationIPv6Address", Value::Ip(destination));
+            insert("sourceIPv6Address", Value::Ip(source));
+            insert("destinationIPv6Address", Value::Ip(destination));
         }
         _ => {
-            put("sourceMacAddress", Value::Octets(source[10..].into()));
-            put("destinationMacAddress", Value::Octets(destination[10..].into()));
-            put("ethernetType", number(flow.source_port.into()));
+            insert("sourceMacAddress", Value::Octets(source[10..].into()));
+            insert("destinationMacAddress", Value::Octets(destination[10..].into()));
+            insert("ethernetType", number(flow.source_port.into()));
         }
     }
     if flow.network != Network::Layer2 {
-        put("protocolIdentifier", number(flow.protocol.into()));
+        insert("protocolIdentifier", number(flow.protocol.into()));
         if [6, 17, 33, 132, 136].contains(&flow.protocol) {
-            put("sourceTransportPort", number(flow.source_port.into()));
-            put("destinationTransportPort", number(flow.destination_port.into()));
+            insert("sourceTransportPort", number(flow.source_port.into()));
+            insert("destinationTransportPort", number(flow.destination_port.into()));
         }
     }
-    side(flow, &flow.forward, false, &mut record);
-    if flow.reverse.packets > 0 {
-        side(flow, &flow.reverse, true, &mut record);
-    }
-    for (reverse, direction) in [&flow.forward, &flow.reverse].into_iter().enumerate() {
+    for (reverse, direction) in [(false, &flow.forward), (true, &flow.reverse)] {
+        if !reverse || direction.packets > 0 {
+            insert_direction(flow, direction, reverse, &mut record);
+        }
         if let Some(reports) = &flow.tcp
             && direction.packets > 0
         {
-            tcp_side(&reports[reverse], direction, reverse == 1, &mut record);
+            insert_tcp(&reports[usize::from(reverse)], direction, reverse, &mut record);
         }
     }
     record
 }
 
-/// A TCP field.
-pub struct Tcp {
-    /// Name in JSON.
-    pub name: &'static str,
-    /// Name of the element in IPFIX.
-    pub element: &'static str,
-    pub value: Option<u64>,
+fn insert_element(element: &str, reverse: bool, value: Value, record: &mut Record) {
+    let (first, rest) = element.split_at(1);
+    let name = match (reverse, is_weir(element)) {
+        (false, _) => element.into(),
+        (true, false) => format!("reverse {element}"),
+        (true, true) => format!("reverse{}{rest}", first.to_uppercase()),
+    };
+    assert_eq!(record.insert(name, value), None);
 }
 
-/// TCP fields that are always in a record, except values that [`follows`] gives.
-pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
-    let field = |name, element, value| Tcp { name, element, value };
+/// TCP fields that are always in a record, except values that [`implied`] gives.
+pub fn tcp_always(t: &TcpReport) -> Vec<Field> {
+    let field = |name, element, value: Option<u64>| Field { name, element, value: value.map(Value::Unsigned) };
     let segments = |class| Some(t.classes[class as usize].segments);
     vec![
         field("tcp_syn_count", "tcpSynTotalCount", Some(t.syns())),
@@ -149,12 +173,12 @@ pub fn tcp_always(t: &TcpReport) -> Vec<Tcp> {
 }
 
 /// TCP fields that IPFIX only has with TCP anomalies.
-pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
+pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Field> {
     use SegmentClass::UnseenRetransmission;
-    let count = |name, element, value| Tcp { name, element, value: Some(value) };
+    let count = |name, element, value| Field { name, element, value: Some(Value::Unsigned(value)) };
     let segments = |class| t.classes[class as usize].segments;
     let bytes = |class| t.classes[class as usize].bytes;
-    let copied = bytes(SegmentClass::Duplicate) + bytes(SegmentClass::RoutedDuplicate);
+    let duplicates = bytes(SegmentClass::Duplicate) + bytes(SegmentClass::RoutedDuplicate);
     vec![
         count("tcp_syn_bytes", "tcpSynOctets", bytes(SegmentClass::Syn)),
         count("tcp_syn_retransmitted", "tcpSynRetransmitted", segments(SegmentClass::SynRetransmission)),
@@ -173,7 +197,7 @@ pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
         count("tcp_out_of_order_bytes", "tcpOutOfOrderOctets", bytes(SegmentClass::OutOfOrder)),
         count("tcp_duplicates", "tcpDuplicatePackets", segments(SegmentClass::Duplicate)),
         count("tcp_routed_duplicates", "tcpRoutedDuplicatePackets", segments(SegmentClass::RoutedDuplicate)),
-        count("tcp_duplicate_bytes", "tcpDuplicateOctets", copied),
+        count("tcp_duplicate_bytes", "tcpDuplicateOctets", duplicates),
         count("tcp_routed_duplicate_bytes", "tcpRoutedDuplicateOctets", bytes(SegmentClass::RoutedDuplicate)),
         count("tcp_keepalives", "tcpKeepAlives", segments(SegmentClass::KeepAlive)),
         count("tcp_keepalive_bytes", "tcpKeepAliveOctets", bytes(SegmentClass::KeepAlive)),
@@ -190,140 +214,133 @@ pub fn tcp_with_anomalies(t: &TcpReport) -> Vec<Tcp> {
 
 /// The value of an element that is left out of a direction without TCP anomalies, by
 /// docs/fields.md.
-fn follows(element: &str, t: &TcpReport, d: &Direction) -> Option<u64> {
+fn implied(element: &str, t: &TcpReport, d: &Direction) -> Option<Value> {
     let payload = t.classes.iter().map(|count| count.bytes).sum();
     let bit = |bit| u64::from(d.tcp_flags & bit != 0);
-    match element {
-        "tcpSynTotalCount" => Some(bit(2)),
-        "tcpFinTotalCount" => Some(bit(1)),
-        "tcpUniqueOctets" => Some(payload),
+    let number = match element {
+        "tcpSynTotalCount" => bit(2),
+        "tcpFinTotalCount" => bit(1),
+        "tcpUniqueOctets" => payload,
         "tcpAcknowledgments" => {
             let others = t.syns() + t.count(SegmentClass::Reset).segments + t.count(SegmentClass::InOrder).segments;
-            Some(d.packets.wrapping_sub(others))
+            d.packets.wrapping_sub(others)
         }
-        "tcpSizeBySequence" => t.duration_by_sequence_ns.map(|_| payload),
-        _ => None,
-    }
+        "tcpSizeBySequence" => t.duration_by_sequence_ns.map(|_| payload)?,
+        _ => return None,
+    };
+    Some(Value::Unsigned(number))
 }
 
-fn tcp_side(t: &TcpReport, d: &Direction, reverse: bool, record: &mut Record) {
-    let mut put = |name: &str, value: u64| {
-        let iana = name.ends_with("TotalCount");
-        let (first, rest) = name.split_at(1);
-        let name = match (reverse, iana) {
-            (false, _) => name.into(),
-            (true, true) => format!("reverse {name}"),
-            (true, false) => format!("reverse{}{rest}", first.to_uppercase()),
-        };
-        assert_eq!(record.insert(name, Value::Unsigned(value)), None);
-    };
+fn insert_tcp(t: &TcpReport, d: &Direction, reverse: bool, record: &mut Record) {
     let usual = [SegmentClass::Syn, SegmentClass::Reset, SegmentClass::InOrder, SegmentClass::Acknowledgment];
-    let trouble =
+    let has_anomalies =
         SegmentClass::ALL.iter().any(|class| !usual.contains(class) && t.classes[*class as usize].segments > 0)
             || t.count(SegmentClass::Syn).bytes + t.count(SegmentClass::Reset).bytes > 0
             || t.zero_windows + t.largest_hole_bytes + t.missing_bytes + u64::from(t.degradation.0) > 0;
-    let with_anomalies = if trouble { tcp_with_anomalies(t) } else { Vec::new() };
-    for Tcp { element, value, .. } in tcp_always(t).iter().chain(&with_anomalies) {
-        if let Some(value) = *value
-            && (trouble || follows(element, t, d) != Some(value))
+    let with_anomalies = if has_anomalies { tcp_with_anomalies(t) } else { Vec::new() };
+    for Field { element, value, .. } in tcp_always(t).into_iter().chain(with_anomalies) {
+        if let Some(value) = value
+            && (has_anomalies || implied(element, t, d).as_ref() != Some(&value))
         {
-            put(element, value);
+            insert_element(element, reverse, value, record);
         }
     }
-    if trouble {
-        put("tcpDegraded", t.degradation.0.into());
+    if has_anomalies {
+        insert_element("tcpDegraded", reverse, Value::Unsigned(t.degradation.0.into()), record);
     } else {
         record.remove(if reverse { "reversePacketSizeMean" } else { "packetSizeMean" });
     }
-    let mut ntop = |there: u16, back: u16, value: u64| {
-        let number = if reverse { back } else { there };
+    let mut insert_ntop = |forward: u16, backward: u16, value: u64| {
+        let number = if reverse { backward } else { forward };
         record.insert(format!("ntop {number}"), Value::Unsigned(value));
     };
-    let most = u64::from(u32::MAX);
-    if trouble {
-        ntop(109, 110, t.classes[SegmentClass::Retransmission as usize].segments.min(most));
-        ntop(111, 112, t.classes[SegmentClass::OutOfOrder as usize].segments.min(most));
+    let max = u64::from(u32::MAX);
+    if has_anomalies {
+        insert_ntop(109, 110, t.classes[SegmentClass::Retransmission as usize].segments.min(max));
+        insert_ntop(111, 112, t.classes[SegmentClass::OutOfOrder as usize].segments.min(max));
     }
     if t.syn_window.is_some() {
-        ntop(417, 421, t.maximum_segment_size.map_or(0, u64::from));
-        ntop(418, 422, t.window_scale.map_or(0, u64::from));
+        insert_ntop(417, 421, t.maximum_segment_size.map_or(0, u64::from));
+        insert_ntop(418, 422, t.window_scale.map_or(0, u64::from));
     }
 }
 
-fn side(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mut Record) {
-    let mut iana = |name: &str, n: u64| {
-        record.insert(format!("{}{name}", if reverse { "reverse " } else { "" }), Value::Unsigned(n));
+/// Fields that JSON and IPFIX express alike.
+pub fn direction_fields(flow: &FlowRecord, d: &Direction) -> Vec<Field> {
+    let field = |name, element, applies: bool, value| Field { name, element, value: applies.then_some(value) };
+    let number = |name, element, applies, n| field(name, element, applies, Value::Unsigned(n));
+    let float = |name, element, applies, x: Option<f64>| field(name, element, applies, Value::Float(x.unwrap_or(0.0)));
+    let some = d.packets > 0;
+    let ip = some && flow.network != Network::Layer2;
+    let ipv4 = flow.network == Network::Ipv4;
+    let icmp = ip
+        && flow.protocol == if ipv4 { 1 } else { 58 }
+        && (flow.source_port, flow.destination_port) != (0, 0)
+        && flow.approximate.0 & Approximate::OVERFLOW == 0;
+    let [icmp_type, icmp_code] = if ipv4 { ["icmpTypeIPv4", "icmpCodeIPv4"] } else { ["icmpTypeIPv6", "icmpCodeIPv6"] };
+    let tunnel = some && d.tunnel_type != TunnelType::None;
+    let (source, destination) = outer(d);
+    let [outer_source, outer_destination] = match source {
+        IpAddr::V4(_) => ["outerSourceIPv4Address", "outerDestinationIPv4Address"],
+        IpAddr::V6(_) => ["outerSourceIPv6Address", "outerDestinationIPv6Address"],
     };
-    iana("packetDeltaCount", d.packets);
-    iana("octetDeltaCount", d.bytes);
-    iana("layer2OctetDeltaCount", d.frame_bytes);
+    vec![
+        number("packets", "packetDeltaCount", true, d.packets),
+        number("bytes", "octetDeltaCount", true, d.bytes),
+        number("l2_bytes", "layer2OctetDeltaCount", true, d.frame_bytes),
+        number("tcp_flags", "tcpControlBits", ip && flow.protocol == 6, d.tcp_flags.into()),
+        number("tos", "ipClassOfService", ip, d.tos.into()),
+        number("ttl_min", "minimumTTL", ip, d.ttl_min.into()),
+        number("ttl_max", "maximumTTL", ip, d.ttl_max.into()),
+        number("packet_size_min", "minimumIpTotalLength", ip, d.size_min.into()),
+        number("packet_size_max", "maximumIpTotalLength", ip, d.size_max.into()),
+        float("packet_size_mean", "packetSizeMean", ip, Some(d.size_mean())),
+        float("packet_size_std", "packetSizeStandardDeviation", ip, Some(d.size_std())),
+        number("iat_min_ns", "interArrivalTimeMinimum", d.packets > 1, d.iat_min_ns),
+        number("iat_max_ns", "interArrivalTimeMaximum", d.packets > 1, d.iat_max_ns),
+        float("iat_mean_ns", "interArrivalTimeMean", d.packets > 1, d.iat_mean_ns()),
+        float("iat_std_ns", "interArrivalTimeStandardDeviation", d.packets > 1, d.iat_std_ns()),
+        number("vlan_id", "vlanId", some && d.vlan != NO_VLAN, d.vlan.into()),
+        number("inner_vlan_id", "dot1qCustomerVlanId", some && d.inner_vlan != NO_VLAN, d.inner_vlan.into()),
+        number("tunnel_id", "tunnelIdentifier", tunnel && d.tunnel_id.is_some(), d.tunnel_id.unwrap_or(0).into()),
+        field("outer_src_ip", outer_source, tunnel, Value::Ip(source)),
+        field("outer_dst_ip", outer_destination, tunnel, Value::Ip(destination)),
+        number("icmp_type", icmp_type, icmp, d.icmp[0].into()),
+        number("icmp_code", icmp_code, icmp, d.icmp[1].into()),
+    ]
+}
+
+fn insert_direction(flow: &FlowRecord, d: &Direction, reverse: bool, record: &mut Record) {
+    let mut insert = |element: &str, value: Value| insert_element(element, reverse, value, record);
+    for Field { name, element, value } in direction_fields(flow, d) {
+        let Some(value) = value else { continue };
+        if name == "vlan_id" {
+            insert("dot1qVlanId", value.clone());
+        }
+        if name == "icmp_type" {
+            let element = if flow.network == Network::Ipv4 { "icmpTypeCodeIPv4" } else { "icmpTypeCodeIPv6" };
+            insert(element, Value::Unsigned(u16::from_be_bytes(d.icmp).into()));
+        }
+        insert(element, value);
+    }
     if d.packets == 0 {
         return;
     }
-    if flow.network != Network::Layer2 {
-        if flow.protocol == 6 {
-            iana("tcpControlBits", d.tcp_flags.into());
-        }
-        iana("ipClassOfService", d.tos.into());
-        iana("minimumTTL", d.ttl_min.into());
-        iana("maximumTTL", d.ttl_max.into());
-        iana("minimumIpTotalLength", d.size_min.into());
-        iana("maximumIpTotalLength", d.size_max.into());
-    }
-    if d.vlan != NO_VLAN {
-        iana("vlanId", d.vlan.into());
-        iana("dot1qVlanId", d.vlan.into());
-    }
-    if d.inner_vlan != NO_VLAN {
-        iana("dot1qCustomerVlanId", d.inner_vlan.into());
-    }
-    let overflow = flow.approximate.0 & Approximate::OVERFLOW != 0;
-    let (version, protocol) = if flow.network == Network::Ipv4 { ("IPv4", 1) } else { ("IPv6", 58) };
-    let known = (flow.source_port, flow.destination_port) != (0, 0);
-    if flow.network != Network::Layer2 && flow.protocol == protocol && !overflow && known {
-        let [icmp_type, code] = d.icmp;
-        iana(&format!("icmpType{version}"), icmp_type.into());
-        iana(&format!("icmpCode{version}"), code.into());
-        iana(&format!("icmpTypeCode{version}"), u64::from(icmp_type) * 256 + u64::from(code));
-    }
     if let (TunnelType::Vxlan, Some(id)) = (d.tunnel_type, d.tunnel_id) {
-        iana("layer2SegmentId", 1 << 56 | u64::from(id));
+        insert("layer2SegmentId", Value::Unsigned(1 << 56 | u64::from(id)));
     }
     if d.mpls_label != NO_LABEL {
         let [_, octets @ ..] = (d.mpls_label << 4).to_be_bytes();
-        let name = if reverse { "reverse mplsTopLabelStackSection" } else { "mplsTopLabelStackSection" };
-        record.insert(name.into(), Value::Octets(octets.into()));
-    }
-    let mut own = |name: &str, value: Value| {
-        let (first, rest) = name.split_at(1);
-        let name = if reverse { format!("reverse{}{rest}", first.to_uppercase()) } else { name.into() };
-        record.insert(name, value);
-    };
-    if flow.network != Network::Layer2 {
-        own("packetSizeMean", Value::Float(d.size_mean()));
-        own("packetSizeStandardDeviation", Value::Float(d.size_std()));
-    }
-    if let (Some(mean), Some(deviation)) = (d.iat_mean_ns(), d.iat_std_ns()) {
-        own("interArrivalTimeMinimum", Value::Unsigned(d.iat_min_ns));
-        own("interArrivalTimeMaximum", Value::Unsigned(d.iat_max_ns));
-        own("interArrivalTimeMean", Value::Float(mean));
-        own("interArrivalTimeStandardDeviation", Value::Float(deviation));
+        insert("mplsTopLabelStackSection", Value::Octets(octets.into()));
     }
     if d.tunnel_type != TunnelType::None {
-        own("tunnelType", Value::Unsigned(d.tunnel_type as u64));
-        if let Some(id) = d.tunnel_id {
-            own("tunnelIdentifier", Value::Unsigned(id.into()));
-        }
-        let (source, destination) = outer(d);
-        let version = if source.is_ipv4() { "IPv4" } else { "IPv6" };
-        own(&format!("outerSource{version}Address"), Value::Ip(source));
-        own(&format!("outerDestination{version}Address"), Value::Ip(destination));
+        insert("tunnelType", Value::Unsigned(d.tunnel_type as u64));
     }
 }
 
 /// The outer addresses. In these tests both have the same family, and no IPv6 address is
 /// IPv4-mapped.
-pub fn outer(d: &Direction) -> (IpAddr, IpAddr) {
+fn outer(d: &Direction) -> (IpAddr, IpAddr) {
     let four = d.outer_source.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let network = if four { Network::Ipv4 } else { Network::Ipv6 };
     (ip_address(network, d.outer_source).unwrap(), ip_address(network, d.outer_destination).unwrap())

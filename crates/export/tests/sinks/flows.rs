@@ -29,28 +29,32 @@ fn address(network: Network) -> BoxedStrategy<[u8; 16]> {
     }
 }
 
-/// Encapsulation: VLAN, inner VLAN, label, tunnel, tunnel identifier, whether the outer addresses
-/// are IPv6, and both.
-type Encapsulation = (u16, u16, u32, TunnelType, Option<u32>, bool, [u8; 16], [u8; 16]);
-
-fn encapsulation() -> impl Strategy<Value = Encapsulation> {
+/// The tags, labels and tunnels of a direction.
+fn encapsulation() -> impl Strategy<Value = Direction> {
     let vlan = || prop_oneof![3 => Just(NO_VLAN), 1 => 0u16..4096];
     let label = prop_oneof![3 => Just(NO_LABEL), 1 => 0u32..1 << 20];
     let tunnel = prop_oneof![3 => Just(TunnelType::None), 2 => prop::sample::select(&TunnelType::ALL[..])];
     (vlan(), vlan(), label, tunnel, any::<Option<u32>>(), any::<bool>(), any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(
-        |(vlan, inner, label, tunnel, id, six, source, destination)| {
-            let six = match tunnel {
+        |(vlan, inner_vlan, mpls_label, tunnel_type, id, any_is_ipv6, source, destination)| {
+            let outer_is_ipv6 = match tunnel_type {
                 TunnelType::Ipip | TunnelType::SixInFour => false,
                 TunnelType::FourInSix | TunnelType::SixInSix => true,
-                _ => six,
+                _ => any_is_ipv6,
             };
             let outer = |octets: [u8; 16]| {
                 let [a, b, c, d, ..] = octets;
-                if six { octets } else { ipv4_mapped([a, b, c, d]) }
+                if outer_is_ipv6 { octets } else { ipv4_mapped([a, b, c, d]) }
             };
-            let none = tunnel == TunnelType::None;
-            let inner = if vlan == NO_VLAN { NO_VLAN } else { inner };
-            (vlan, inner, label, tunnel, id.filter(|_| !none), six, outer(source), outer(destination))
+            Direction {
+                vlan,
+                inner_vlan: if vlan == NO_VLAN { NO_VLAN } else { inner_vlan },
+                mpls_label,
+                tunnel_type,
+                tunnel_id: id.filter(|_| tunnel_type != TunnelType::None),
+                outer_source: outer(source),
+                outer_destination: outer(destination),
+                ..Direction::default()
+            }
         },
     )
 }
@@ -64,38 +68,29 @@ fn direction() -> impl Strategy<Value = Direction> {
     let sizes = (any::<u32>(), any::<u32>());
     let gaps = (any::<u64>(), any::<u64>(), any::<u128>());
     let rest = (any::<u16>(), any::<u8>(), any::<u8>(), any::<u8>(), any::<[u8; 2]>());
-    (counters, times, sizes, gaps, rest, encapsulation()).prop_map(|(counters, times, sizes, gaps, rest, around)| {
-        let (packets, bytes, frame_bytes, size_squares) = counters;
-        let (first_ns, length_ns) = times;
-        let (iat_min_ns, iat_max_ns, iat_squares) = gaps;
-        let (tcp_flags, ttl_min, ttl_max, tos, icmp) = rest;
-        let (vlan, inner_vlan, mpls_label, tunnel_type, tunnel_id, _, outer_source, outer_destination) = around;
-        Direction {
-            packets,
-            bytes,
-            frame_bytes,
-            first_ns,
-            last_ns: first_ns.saturating_add(length_ns),
-            size_min: sizes.0,
-            size_max: sizes.1,
-            size_squares,
-            iat_min_ns,
-            iat_max_ns,
-            iat_squares,
-            mpls_label,
-            tunnel_id,
-            vlan,
-            inner_vlan,
-            tcp_flags: tcp_flags & 0xfff,
-            ttl_min,
-            ttl_max,
-            tos,
-            icmp,
-            tunnel_type,
-            outer_source,
-            outer_destination,
-        }
-    })
+    (counters, times, sizes, gaps, rest, encapsulation()).prop_map(
+        |(counters, (first_ns, length_ns), sizes, gaps, (tcp_flags, ttl_min, ttl_max, tos, icmp), encapsulation)| {
+            Direction {
+                packets: counters.0,
+                bytes: counters.1,
+                frame_bytes: counters.2,
+                size_squares: counters.3,
+                first_ns,
+                last_ns: first_ns.saturating_add(length_ns),
+                size_min: sizes.0,
+                size_max: sizes.1,
+                iat_min_ns: gaps.0,
+                iat_max_ns: gaps.1,
+                iat_squares: gaps.2,
+                tcp_flags: tcp_flags & 0xfff,
+                ttl_min,
+                ttl_max,
+                tos,
+                icmp,
+                ..encapsulation
+            }
+        },
+    )
 }
 
 /// TCP analysis of a direction, with or without anomalies.

@@ -1,12 +1,12 @@
 //! JSON and CSV.
 
 use crate::flows::{answered, flow, plain};
-use crate::{expected, export, sum, uniflow};
+use crate::{decode, expected, export, sum, uniflow};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use weir_export::ExportOptions;
-use weir_flow::{Approximate, Direction, FlowRecord};
-use weir_packet::{NO_LABEL, NO_VLAN, Network, TunnelType};
+use weir_flow::{Approximate, FlowRecord};
+use weir_packet::{NO_LABEL, Network};
 
 fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -24,83 +24,64 @@ fn expected(flow: &FlowRecord) -> Map<String, Value> {
     let mut map = Map::new();
     let ip = flow.network != Network::Layer2;
     let ports = ip && [6, 17, 33, 132, 136].contains(&flow.protocol);
-    let mut put = |name: &str, value: Option<Value>| {
+    let mut insert = |name: &str, value: Option<Value>| {
         map.insert(name.into(), value.unwrap_or(Value::Null));
     };
-    put("duration_ns", Some(json!(flow.end_ns() - flow.start_ns())));
-    put("src_ip", flow.source_ip().map(|address| json!(address.to_string())));
-    put("dst_ip", flow.destination_ip().map(|address| json!(address.to_string())));
-    put("src_port", ports.then(|| json!(flow.source_port)));
-    put("dst_port", ports.then(|| json!(flow.destination_port)));
-    put("protocol", ip.then(|| json!(flow.protocol)));
-    put("interface", Some(json!(flow.interface)));
-    put("queue_lost", Some(json!(flow.queue_lost)));
-    put("sampling_min", flow.sampling.map(|[least, _]| json!(least)));
-    put("sampling_max", flow.sampling.map(|[_, most]| json!(most)));
-    put("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
-    let words: Vec<&str> = flow.approximate.names().collect();
-    put("approximate", (!words.is_empty()).then(|| json!(words.join(" "))));
-    put("ethertype", (!ip).then(|| json!(flow.source_port)));
+    insert("duration_ns", Some(json!(flow.end_ns() - flow.start_ns())));
+    insert("src_ip", flow.source_ip().map(|address| json!(address.to_string())));
+    insert("dst_ip", flow.destination_ip().map(|address| json!(address.to_string())));
+    insert("src_port", ports.then(|| json!(flow.source_port)));
+    insert("dst_port", ports.then(|| json!(flow.destination_port)));
+    insert("protocol", ip.then(|| json!(flow.protocol)));
+    insert("interface", Some(json!(flow.interface)));
+    insert("queue_lost", Some(json!(flow.queue_lost)));
+    insert("sampling_min", flow.sampling.map(|[min, _]| json!(min)));
+    insert("sampling_max", flow.sampling.map(|[_, max]| json!(max)));
+    insert("end_reason", Some(json!(["idle", "active", "end", "forced", "resources"][flow.end_reason as usize - 1])));
+    insert("approximate", words(flow.approximate.names()));
+    insert("ethertype", (!ip).then(|| json!(flow.source_port)));
     let mac = |address: [u8; 16]| {
         let octets: Vec<String> = address[10..].iter().map(|octet| format!("{octet:02x}")).collect();
         json!(octets.join(":"))
     };
-    put("src_mac", (!ip).then(|| mac(flow.source)));
-    put("dst_mac", (!ip).then(|| mac(flow.destination)));
+    insert("src_mac", (!ip).then(|| mac(flow.source)));
+    insert("dst_mac", (!ip).then(|| mac(flow.destination)));
     for (reverse, prefix) in ["", "rev_"].into_iter().enumerate() {
-        let d = [&flow.forward, &flow.reverse][reverse];
-        side(flow, d, prefix, &mut map);
-        let Some(t) = flow.tcp.map(|reports| reports[reverse]) else { continue };
-        let some = d.packets > 0;
-        let mut put = |name: &str, value: Option<Value>| {
+        let direction = [&flow.forward, &flow.reverse][reverse];
+        let some = direction.packets > 0;
+        let mut insert = |name: &str, value: Option<Value>| {
             map.insert(format!("{prefix}{name}"), value.filter(|_| some).unwrap_or(Value::Null));
         };
-        for field in expected::tcp_always(&t).into_iter().chain(expected::tcp_with_anomalies(&t)) {
-            put(field.name, field.value.map(|value| json!(value)));
+        insert("mpls_label", (direction.mpls_label != NO_LABEL).then(|| json!(direction.mpls_label)));
+        insert("tunnel_type", direction.tunnel_type.name().map(|name| json!(name)));
+        if let Some(t) = flow.tcp.map(|reports| reports[reverse]) {
+            for field in expected::tcp_always(&t).into_iter().chain(expected::tcp_with_anomalies(&t)) {
+                insert(field.name, field.value.map(text_value));
+            }
+            let [mss, scale] = [t.maximum_segment_size, t.window_scale.map(u16::from)];
+            insert("tcp_mss", mss.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+            insert("tcp_window_scale", scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
+            insert("tcp_degraded", words(t.degradation.names()));
         }
-        put("tcp_mss", t.maximum_segment_size.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
-        put("tcp_window_scale", t.window_scale.filter(|_| t.syn_window.is_some()).map(|value| json!(value)));
-        let words: Vec<&str> = t.degradation.names().collect();
-        put("tcp_degraded", (!words.is_empty()).then(|| json!(words.join(" "))));
+        for field in expected::direction_fields(flow, direction) {
+            map.insert(format!("{prefix}{}", field.name), field.value.map_or(Value::Null, text_value));
+        }
     }
     map
 }
 
-fn side(flow: &FlowRecord, d: &Direction, prefix: &str, map: &mut Map<String, Value>) {
-    let some = d.packets > 0;
-    let ip = some && flow.network != Network::Layer2;
-    let mut put = |name: &str, applies: bool, value: Value| {
-        map.insert(format!("{prefix}{name}"), if applies { value } else { Value::Null });
-    };
-    put("packets", true, json!(d.packets));
-    put("bytes", true, json!(d.bytes));
-    put("l2_bytes", true, json!(d.frame_bytes));
-    put("tcp_flags", ip && flow.protocol == 6, json!(d.tcp_flags));
-    put("tos", ip, json!(d.tos));
-    put("ttl_min", ip, json!(d.ttl_min));
-    put("ttl_max", ip, json!(d.ttl_max));
-    put("packet_size_min", ip, json!(d.size_min));
-    put("packet_size_max", ip, json!(d.size_max));
-    put("packet_size_mean", ip, json!(d.size_mean()));
-    put("packet_size_std", ip, json!(d.size_std()));
-    put("iat_min_ns", d.packets > 1, json!(d.iat_min_ns));
-    put("iat_max_ns", d.packets > 1, json!(d.iat_max_ns));
-    put("iat_mean_ns", d.packets > 1, json!(d.iat_mean_ns()));
-    put("iat_std_ns", d.packets > 1, json!(d.iat_std_ns()));
-    put("vlan_id", some && d.vlan != NO_VLAN, json!(d.vlan));
-    put("inner_vlan_id", some && d.inner_vlan != NO_VLAN, json!(d.inner_vlan));
-    put("mpls_label", some && d.mpls_label != NO_LABEL, json!(d.mpls_label));
-    let tunnel = some && d.tunnel_type != TunnelType::None;
-    put("tunnel_type", tunnel, json!(d.tunnel_type.name()));
-    put("tunnel_id", tunnel, json!(d.tunnel_id));
-    let (source, destination) = expected::outer(d);
-    put("outer_src_ip", tunnel, json!(source.to_string()));
-    put("outer_dst_ip", tunnel, json!(destination.to_string()));
-    let icmp = matches!((flow.network, flow.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58))
-        && (flow.source_port, flow.destination_port) != (0, 0)
-        && flow.approximate.0 & Approximate::OVERFLOW == 0;
-    put("icmp_type", some && icmp, json!(d.icmp[0]));
-    put("icmp_code", some && icmp, json!(d.icmp[1]));
+fn words(names: impl Iterator<Item = &'static str>) -> Option<Value> {
+    let words: Vec<&str> = names.collect();
+    (!words.is_empty()).then(|| json!(words.join(" ")))
+}
+
+fn text_value(value: decode::Value) -> Value {
+    match value {
+        decode::Value::Unsigned(number) => json!(number),
+        decode::Value::Float(number) => json!(number),
+        decode::Value::Ip(address) => json!(address.to_string()),
+        decode::Value::Octets(_) => unreachable!("no field of both formats has octets"),
+    }
 }
 
 proptest! {
@@ -139,8 +120,8 @@ proptest! {
         for (row, object) in rows.iter().zip(&objects) {
             prop_assert_eq!(row.len(), names.len());
             let of_tcp = |name: &str| name.contains("tcp_") && !name.ends_with("tcp_flags");
-            let absent = if object.contains_key("tcp_syn_count") { 0 } else { names.iter().filter(|name| of_tcp(name)).count() };
-            prop_assert_eq!(object.len() + absent, names.len());
+            let omitted = if object.contains_key("tcp_syn_count") { 0 } else { names.iter().filter(|name| of_tcp(name)).count() };
+            prop_assert_eq!(object.len() + omitted, names.len());
             for (name, cell) in names.iter().zip(row) {
                 let same = match object.get(*name).unwrap_or(&Value::Null) {
                     Value::Null => cell.is_empty(),
