@@ -9,9 +9,8 @@
 //! are distinguished by their keys. The GPU kernels do the same; tests compare both.
 
 use crate::batch::Batch;
-use crate::connection_record::ConnectionRecord;
 use crate::packed::{PackedIpv4, PackedIpv6, PackedPacket};
-use crate::table::{Entry, Table};
+use crate::table::{ConnectionRecord, Entry, Table};
 use weir_packet::Network;
 use weir_tcp::AnomalyPool;
 

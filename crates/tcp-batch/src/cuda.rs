@@ -1,14 +1,13 @@
 //! GPUs through the CUDA driver API: it needs no toolkit to build or run, only `libcuda.so.1`.
 //!
-//! The unsafe code of this crate is here, in `pinned.rs` and in `prefetch.rs`. It relies on this: a
+//! The unsafe code of this crate is here, in `buffer.rs` and in `table.rs`. It relies on this: a
 //! context, its streams, its module and its memory live as long as the [`Cuda`] or [`Pinned`] that
 //! holds them; a pinned buffer is neither written nor freed before the GPU has read it; addresses
 //! in [`KernelArguments`] come from [`Device::allocate`], with the sizes that `offload.rs`
 //! computes.
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Context, Pinned};
 use crate::device::{Device, DeviceError, DeviceMemory, Kernel, KernelArguments};
-use crate::pinned::{Context, Pinned};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -24,7 +23,7 @@ const MIN_CAPABILITY: i32 = 8;
 pub(crate) struct Cuda {
     context: Arc<Context>,
     module: sys::CUmodule,
-    kernels: [sys::CUfunction; Kernel::ALL.len()],
+    kernels: [sys::CUfunction; Kernel::NAMES.len()],
     /// Kernels, and reads and writes between them.
     compute: sys::CUstream,
     /// Copies of batches.
@@ -54,10 +53,14 @@ pub(crate) fn count_devices() -> Result<i32, DeviceError> {
     // SAFETY: writes one number.
     unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
     if version < MIN_DRIVER {
-        return Err(DeviceError::DriverTooOld { major: version / 1000, minor: version % 1000 / 10 });
+        return Err(DeviceError::Unusable(format!(
+            "the NVIDIA driver supports CUDA {}.{}; 12.2 or later is needed (driver 535)",
+            version / 1000,
+            version % 1000 / 10
+        )));
     }
     match result::device::get_count()? {
-        0 => Err(DeviceError::NoDevice),
+        0 => Err(DeviceError::Unusable("the NVIDIA driver finds no GPU".into())),
         devices => Ok(devices),
     }
 }
@@ -71,7 +74,8 @@ impl Cuda {
         // SAFETY: the driver returned the device.
         let major = unsafe { result::device::get_attribute(device, MAJOR) }?;
         if major < MIN_CAPABILITY {
-            return Err(DeviceError::TooOld { name, major });
+            let text = format!("{name} has compute capability {major}; {MIN_CAPABILITY}.0 or later is needed");
+            return Err(DeviceError::Unusable(text));
         }
         // SAFETY: as above; `Context::drop` releases the context.
         let context = Arc::new(Context { device, context: unsafe { result::primary_ctx::retain(device) }? });
@@ -79,9 +83,9 @@ impl Cuda {
         let text = CString::new(PTX).expect("PTX is text");
         // SAFETY: the image is text that ends with a zero.
         let module = unsafe { result::module::load_data(text.as_ptr().cast()) }?;
-        let mut kernels = [std::ptr::null_mut(); Kernel::ALL.len()];
-        for (function, kernel) in kernels.iter_mut().zip(Kernel::ALL) {
-            let name = CString::new(kernel.name()).expect("names have no zeros");
+        let mut kernels = [std::ptr::null_mut(); Kernel::NAMES.len()];
+        for (function, name) in kernels.iter_mut().zip(Kernel::NAMES) {
+            let name = CString::new(name).expect("names have no zeros");
             // SAFETY: the module was just loaded.
             *function = unsafe { result::module::get_function(module, name) }?;
         }
@@ -181,8 +185,7 @@ impl Device for Cuda {
     fn launch(
         &mut self,
         kernel: Kernel,
-        blocks: u32,
-        threads: u32,
+        [blocks, threads]: [u32; 2],
         arguments: &KernelArguments,
     ) -> Result<(), DeviceError> {
         if blocks == 0 {

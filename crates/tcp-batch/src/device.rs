@@ -10,34 +10,9 @@ pub enum DeviceError {
     /// There is no driver.
     #[error("the NVIDIA driver (libcuda.so.1) is not installed")]
     NoDriver,
-    /// The driver cannot load the kernels.
-    #[error("the NVIDIA driver supports CUDA {major}.{minor}; 12.2 or later is needed (driver 535)")]
-    DriverTooOld {
-        /// CUDA version of the driver.
-        major: i32,
-        /// CUDA version of the driver.
-        minor: i32,
-    },
-    /// The driver finds no GPU.
-    #[error("the NVIDIA driver finds no GPU")]
-    NoDevice,
-    /// The GPU cannot run the kernels.
-    #[error("{name} has compute capability {major}; 8.0 or later is needed")]
-    TooOld {
-        /// Name of the GPU.
-        name: String,
-        /// Major compute capability.
-        major: i32,
-    },
-    /// The free memory of the GPU is too small for a useful batch.
-    #[error("{name} has too little free memory")]
-    TooLittleMemory {
-        /// Name of the GPU.
-        name: String,
-    },
-    /// The results of the self-test are wrong.
-    #[error("the GPU and the CPU give different results in the self-test")]
-    SelfTestFailed,
+    /// No GPU runs the kernels with right results: why.
+    #[error("{0}")]
+    Unusable(String),
     /// An error of the driver, in its words.
     #[error("{0}")]
     Driver(String),
@@ -65,15 +40,9 @@ pub(crate) trait Device: Send {
     fn write(&mut self, to: DeviceMemory, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
     /// Reads at an offset, after all earlier launches.
     fn read(&mut self, from: DeviceMemory, offset: usize, to: &mut [u8]) -> Result<(), DeviceError>;
-    /// Starts a kernel. All addresses in the arguments are those of sufficient memory of the
-    /// device.
-    fn launch(
-        &mut self,
-        kernel: Kernel,
-        blocks: u32,
-        threads: u32,
-        arguments: &KernelArguments,
-    ) -> Result<(), DeviceError>;
+    /// Starts a kernel on a number of blocks with a number of threads each. All addresses in the
+    /// arguments are those of sufficient memory of the device.
+    fn launch(&mut self, kernel: Kernel, grid: [u32; 2], arguments: &KernelArguments) -> Result<(), DeviceError>;
 }
 
 /// The kernels of `kernels/weir.cu`.
@@ -92,34 +61,19 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    pub const ALL: [Self; 10] = [
-        Self::Hash,
-        Self::CountDigits,
-        Self::PrefixSums,
-        Self::Scatter,
-        Self::FindRuns,
-        Self::ProcessLongRuns,
-        Self::ProcessRuns,
-        Self::GatherEntries,
-        Self::ListAnomalies,
-        Self::GatherAnomalies,
+    /// The names of their functions, in this order.
+    pub const NAMES: [&str; 10] = [
+        "weir_hash",
+        "weir_count_digits",
+        "weir_prefix_sums",
+        "weir_scatter",
+        "weir_find_runs",
+        "weir_process_long_runs",
+        "weir_process_runs",
+        "weir_gather_entries",
+        "weir_list_anomalies",
+        "weir_gather_anomalies",
     ];
-
-    /// Its function name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hash => "weir_hash",
-            Self::CountDigits => "weir_count_digits",
-            Self::PrefixSums => "weir_prefix_sums",
-            Self::Scatter => "weir_scatter",
-            Self::FindRuns => "weir_find_runs",
-            Self::ProcessLongRuns => "weir_process_long_runs",
-            Self::ProcessRuns => "weir_process_runs",
-            Self::GatherEntries => "weir_gather_entries",
-            Self::ListAnomalies => "weir_list_anomalies",
-            Self::GatherAnomalies => "weir_gather_anomalies",
-        }
-    }
 }
 
 /// The argument of every kernel: addresses of device memory, and numbers. `KernelArguments` in

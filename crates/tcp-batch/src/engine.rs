@@ -1,14 +1,16 @@
 //! The engine: shards on the GPUs or on the CPU, and the assignment of packets to them.
 
 use crate::batch::MAX_ENTRIES;
-use crate::connection_record::ConnectionRecord;
 use crate::cuda::{self, Cuda};
 use crate::device::DeviceError;
 use crate::key::{ConnectionKey, HashKey};
-use crate::packed::{Rejection, check};
 use crate::self_test;
 use crate::shard::Shard;
-use weir_packet::Packet;
+use crate::table::ConnectionRecord;
+use weir_packet::{Flags, Network, Packet};
+
+/// The protocol number of TCP.
+const TCP: u8 = 6;
 
 /// Where batches are processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +38,6 @@ pub struct EngineOptions {
     /// many.
     pub max_anomalies: usize,
 }
-
-/// No GPU can be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no GPU can be used: {0}")]
-pub struct DeviceUnavailable(#[source] pub DeviceError);
 
 /// Why an engine runs on the CPU although it may use GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,31 +97,25 @@ impl Engine {
     ///
     /// # Errors
     /// [`Backend::Gpu`] was asked for, and no GPU can be used.
-    pub fn open(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
-        let mut engine = Self::open_backend(options)?;
-        engine.shards.iter_mut().for_each(|shard| shard.limit_anomalies(options.max_anomalies));
-        Ok(engine)
-    }
-
-    fn open_backend(options: EngineOptions) -> Result<Self, DeviceUnavailable> {
+    pub fn open(options: EngineOptions) -> Result<Self, DeviceError> {
         let hash_key = HashKey::random();
         let max_entries = options.batch_size.clamp(2, MAX_ENTRIES);
-        let opened = match options.backend {
-            Backend::Cpu => return Ok(Self::on_cpu(hash_key, max_entries, options.max_devices, None)),
-            Backend::Auto | Backend::Gpu => open_gpus(hash_key, max_entries, options.max_devices),
+        let on_cpu = |shards, fallback| {
+            let shards = (0..shards).map(|_| Shard::on_cpu(hash_key, max_entries)).collect();
+            Self::new(hash_key, shards, "CPU".into(), fallback)
         };
-        match opened {
-            Ok((shards, name)) => Ok(Self::new(hash_key, shards, name, None)),
-            Err(error) if options.backend == Backend::Gpu => Err(DeviceUnavailable(error)),
-            Err(error) => Ok(Self::on_cpu(hash_key, max_entries, 1, Some(Fallback::Unavailable(error)))),
-        }
-    }
-
-    fn on_cpu(hash_key: HashKey, max_entries: usize, shards: usize, fallback: Option<Fallback>) -> Self {
-        // One thread gains nothing from several shards; tests use them.
-        let shards = if shards == usize::MAX { 1 } else { shards.max(1) };
-        let shards = (0..shards).map(|_| Shard::on_cpu(hash_key, max_entries)).collect();
-        Self::new(hash_key, shards, "processor".into(), fallback)
+        let mut engine = match options.backend {
+            // One thread gains nothing from several shards; tests use them.
+            Backend::Cpu if options.max_devices == usize::MAX => on_cpu(1, None),
+            Backend::Cpu => on_cpu(options.max_devices.max(1), None),
+            backend => match open_gpus(hash_key, max_entries, options.max_devices) {
+                Ok((shards, name)) => Self::new(hash_key, shards, name, None),
+                Err(error) if backend == Backend::Gpu => return Err(error),
+                Err(error) => on_cpu(1, Some(Fallback::Unavailable(error))),
+            },
+        };
+        engine.shards.iter_mut().for_each(|shard| shard.table.max_anomalies = options.max_anomalies);
+        Ok(engine)
     }
 
     pub(crate) fn new(hash_key: HashKey, shards: Vec<Shard>, name: String, fallback: Option<Fallback>) -> Self {
@@ -152,17 +143,15 @@ impl Engine {
     /// perhaps some batches later.
     pub fn enter(&mut self, packets: &[Packet], done: &mut Vec<ConnectionRecord>) {
         for packet in packets {
-            match check(packet) {
-                Ok(()) => self.counters.entered += 1,
-                Err(Rejection::NotTcp) => {
-                    self.counters.not_tcp += 1;
-                    continue;
-                }
-                Err(Rejection::NoPorts) => {
-                    self.counters.without_ports += 1;
-                    continue;
-                }
+            if packet.protocol != TCP || packet.network == Network::Layer2 {
+                self.counters.not_tcp += 1;
+                continue;
             }
+            if !packet.flags.has(Flags::PORTS) {
+                self.counters.without_ports += 1;
+                continue;
+            }
+            self.counters.entered += 1;
             // Both directions of a connection are in one shard.
             let shard = match self.shards.len() {
                 1 => 0,
@@ -191,7 +180,7 @@ fn open_gpus(hash_key: HashKey, max_entries: usize, most: usize) -> Result<(Vec<
         let (gpu, name) = Cuda::open(number)?;
         let fits = gpu.free_bytes()? / GPU_BYTES_PER_PACKET;
         if fits < max_entries.min(MIN_GPU_BATCH) {
-            return Err(DeviceError::TooLittleMemory { name });
+            return Err(DeviceError::Unusable(format!("{name} has too little free memory")));
         }
         shards.push(Shard::on_device(Box::new(gpu), hash_key, max_entries.min(fits))?);
         names.push(name);

@@ -12,12 +12,10 @@
 //!
 //! Invariants:
 //! * The records depend neither on the batch size nor on the kind and number of devices. Tests
-//!   compare
-//!   the CPU and the kernels, compiled as C++, with the slow reference.
+//!   compare the CPU and the kernels, compiled as C++, with the slow reference.
 //! * Every packet is entered or counted as rejected: [`EngineCounters`].
 //! * After an error of a GPU, the CPU repeats its batch from the packed packets and a copy of the
-//!   table,
-//!   and processes all later ones.
+//!   table, and processes all later ones.
 //!
 //! It has no timeouts, and its memory grows with the connections of a capture: 450 bytes each, and
 //! 1.5 kB more per side with anomalies, which [`EngineOptions::max_anomalies`] limits. The meter in
@@ -31,13 +29,12 @@
 //! engine.enter(&[weir_packet::Packet::default()], &mut done);
 //! let counters = engine.finish(&mut done);
 //! assert_eq!((done.len(), counters.not_tcp), (0, 1));
-//! # Ok::<(), weir_tcp_batch::DeviceUnavailable>(())
+//! # Ok::<(), weir_tcp_batch::DeviceError>(())
 //! ```
 
 mod batch;
 mod buffer;
 mod chunked_vec;
-mod connection_record;
 mod cpu;
 mod cuda;
 mod device;
@@ -45,15 +42,13 @@ mod engine;
 mod key;
 mod offload;
 mod packed;
-mod pinned;
-mod prefetch;
 mod self_test;
 mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use connection_record::ConnectionRecord;
 pub use device::DeviceError;
-pub use engine::{Backend, DeviceUnavailable, Engine, EngineCounters, EngineOptions, Fallback};
+pub use engine::{Backend, Engine, EngineCounters, EngineOptions, Fallback};
 pub use key::ConnectionKey;
+pub use table::ConnectionRecord;

@@ -10,10 +10,9 @@
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
-use crate::connection_record::ConnectionRecord;
 use crate::device::{BatchCounters, Device, DeviceError, DeviceMemory, Kernel, KernelArguments};
 use crate::packed::PackedIpv4;
-use crate::table::{Entry, Table};
+use crate::table::{ConnectionRecord, Entry, Table};
 use bytemuck::{Pod, Zeroable};
 use weir_packet::Network;
 use weir_tcp::PoolEntry;
@@ -36,10 +35,6 @@ pub(crate) struct Offload {
     max_entries: usize,
     /// The batch that is processed, and the next.
     batches: [DeviceMemory; 2],
-    order: DeviceMemory,
-    other: DeviceMemory,
-    digit_counts: DeviceMemory,
-    runs: DeviceMemory,
     touched: DeviceMemory,
     anomalies: DeviceMemory,
     counters: DeviceMemory,
@@ -48,6 +43,7 @@ pub(crate) struct Offload {
     index: DeviceMemory,
     entries: DeviceMemory,
     pool: DeviceMemory,
+    /// Of the last launch. Memory that only kernels use is nowhere else.
     arguments: KernelArguments,
     running: Option<Batch>,
 }
@@ -62,13 +58,16 @@ impl Offload {
     /// Allocates memory for batches of at most `max_entries`, and copies the table to the device.
     pub fn new(mut device: Box<dyn Device>, max_entries: usize, table: &Table) -> Result<Self, DeviceError> {
         let mut memory = |length| device.allocate(length);
+        let arguments = KernelArguments {
+            order: memory(max_entries * 8)?.address,
+            other: memory(max_entries * 8)?.address,
+            digit_counts: memory(MAX_SORT_BLOCKS * DIGITS * 4)?.address,
+            runs: memory(max_entries * 4)?.address,
+            ..KernelArguments::default()
+        };
         let mut offload = Self {
             max_entries,
             batches: [memory(max_entries * MAX_ENTRY_BYTES)?, memory(max_entries * MAX_ENTRY_BYTES)?],
-            order: memory(max_entries * 8)?,
-            other: memory(max_entries * 8)?,
-            digit_counts: memory(MAX_SORT_BLOCKS * DIGITS * 4)?,
-            runs: memory(max_entries * 4)?,
             touched: memory(max_entries * 4)?,
             // Both sides of touched and of ended connections.
             anomalies: memory(4 * max_entries * 4)?,
@@ -78,7 +77,7 @@ impl Offload {
             index: DeviceMemory::default(),
             entries: DeviceMemory::default(),
             pool: DeviceMemory::default(),
-            arguments: KernelArguments::default(),
+            arguments,
             running: None,
             device,
         };
@@ -136,10 +135,6 @@ impl Offload {
         self.device.write(self.counters, 0, bytemuck::bytes_of(&BatchCounters::default()))?;
         self.arguments = KernelArguments {
             batch: self.batches[0].address,
-            order: self.order.address,
-            other: self.other.address,
-            digit_counts: self.digit_counts.address,
-            runs: self.runs.address,
             touched: self.touched.address,
             anomalies: self.anomalies.address,
             counters: self.counters.address,
@@ -160,30 +155,28 @@ impl Offload {
             free_count: free.len() as u32,
             sort_block: sort_block as u32,
             sort_blocks: batch.count.div_ceil(sort_block) as u32,
-            shift: 0,
-            threads: 0,
-            first: 0,
+            ..self.arguments
         };
         self.launch(Kernel::Hash, batch.count)?;
         for shift in (24..64).step_by(8) {
             self.arguments.shift = shift;
             let blocks = self.arguments.sort_blocks;
-            self.device.launch(Kernel::CountDigits, blocks, WARP, &self.arguments)?;
-            self.device.launch(Kernel::PrefixSums, 1, 1024, &self.arguments)?;
-            self.device.launch(Kernel::Scatter, blocks, WARP, &self.arguments)?;
+            self.device.launch(Kernel::CountDigits, [blocks, WARP], &self.arguments)?;
+            self.device.launch(Kernel::PrefixSums, [1, 1024], &self.arguments)?;
+            self.device.launch(Kernel::Scatter, [blocks, WARP], &self.arguments)?;
             std::mem::swap(&mut self.arguments.order, &mut self.arguments.other);
         }
         self.launch(Kernel::FindRuns, batch.count)?;
         // The number of runs is known only to the device. There are at most as many as entries, and
         // one long run per warp of entries.
         let long_runs = self.arguments.count.div_ceil(WARP);
-        self.device.launch(Kernel::ProcessLongRuns, long_runs, WARP, &self.arguments)?;
+        self.device.launch(Kernel::ProcessLongRuns, [long_runs, WARP], &self.arguments)?;
         self.launch(Kernel::ProcessRuns, batch.count)
     }
 
     fn launch(&mut self, kernel: Kernel, threads: usize) -> Result<(), DeviceError> {
         self.arguments.threads = threads as u32;
-        self.device.launch(kernel, (threads as u32).div_ceil(THREADS), THREADS, &self.arguments)
+        self.device.launch(kernel, [(threads as u32).div_ceil(THREADS), THREADS], &self.arguments)
     }
 
     /// Waits for the running batch, reads all that it touched, and only then stores it in the

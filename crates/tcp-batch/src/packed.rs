@@ -8,11 +8,8 @@
 
 use crate::key::ConnectionKey;
 use bytemuck::{Pod, Zeroable};
-use weir_packet::{Flags, Network, Packet};
+use weir_packet::{Network, Packet};
 use weir_tcp::{DigestKey, Segment};
-
-/// The protocol number of TCP.
-const TCP: u8 = 6;
 
 /// A segment without its endpoints, 20 bytes. An extension holds payload octets, then window and
 /// maximum segment size, then window scale in place of both numbers and the time, and
@@ -72,24 +69,6 @@ const KIND: u8 = 3 << 4;
 const IDENTIFICATION: u8 = 1 << 6;
 /// An extension follows.
 const EXTENDED: u8 = 1 << 7;
-
-/// Why a packet belongs to no connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rejection {
-    NotTcp,
-    NoPorts,
-}
-
-/// Checks that a packet belongs to a TCP connection.
-pub(crate) fn check(packet: &Packet) -> Result<(), Rejection> {
-    if packet.protocol != TCP || packet.network == Network::Layer2 {
-        Err(Rejection::NotTcp)
-    } else if !packet.flags.has(Flags::PORTS) {
-        Err(Rejection::NoPorts)
-    } else {
-        Ok(())
-    }
-}
 
 impl PackedSegment {
     /// Packs a packet, and returns its extension if it needs one. Its time is less than 2^32 ns

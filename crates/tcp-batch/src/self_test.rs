@@ -1,10 +1,10 @@
 //! The self-test of a device: before its first use it must give the results of the CPU for some
 //! thousand fixed packets.
 
-use crate::connection_record::ConnectionRecord;
 use crate::device::{Device, DeviceError};
 use crate::key::HashKey;
 use crate::shard::Shard;
+use crate::table::ConnectionRecord;
 use weir_packet::{Flags, Network, Packet, ipv4_mapped};
 
 const PACKETS: usize = 4096;
@@ -16,7 +16,11 @@ pub(crate) fn run(device: Box<dyn Device>) -> Result<(), DeviceError> {
     let packets = packets();
     let expected = process(Shard::on_cpu(key, BATCH_SIZE), &packets)?;
     let found = process(Shard::on_device(device, key, BATCH_SIZE)?, &packets)?;
-    if found == expected { Ok(()) } else { Err(DeviceError::SelfTestFailed) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(DeviceError::Unusable("the GPU and the CPU give different results in the self-test".into()))
+    }
 }
 
 fn process(mut shard: Shard, packets: &[Packet]) -> Result<Vec<ConnectionRecord>, DeviceError> {

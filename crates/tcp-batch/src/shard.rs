@@ -2,18 +2,17 @@
 
 use crate::batch::{Batch, MAX_ENTRY_BYTES};
 use crate::buffer::Buffer;
-use crate::connection_record::ConnectionRecord;
 use crate::cpu::CpuProcessor;
 use crate::device::{Device, DeviceError};
 use crate::key::HashKey;
 use crate::offload::{FailedBatches, Offload};
 use crate::packed::{PackedIpv4, PackedIpv6};
-use crate::table::Table;
+use crate::table::{ConnectionRecord, Table};
 use weir_packet::{Network, Packet};
 
 /// Packs packets into batches and has them processed.
 pub(crate) struct Shard {
-    table: Table,
+    pub table: Table,
     cpu: CpuProcessor,
     /// Most entries of a batch.
     max_entries: usize,
@@ -51,11 +50,6 @@ impl Shard {
         let mut shard = Self::on_cpu(hash_key, max_entries);
         shard.offload = Some(Offload::new(device, max_entries, &shard.table)?);
         Ok(shard)
-    }
-
-    /// Limits the directions with anomalies.
-    pub fn limit_anomalies(&mut self, max_anomalies: usize) {
-        self.table.max_anomalies = max_anomalies;
     }
 
     /// Enters a TCP packet with ports.

@@ -8,11 +8,25 @@
 //! A GPU keeps a copy of the three. The order within its index may differ; no result depends on it.
 
 use crate::chunked_vec::ChunkedVec;
-use crate::connection_record::ConnectionRecord;
 use crate::key::{ConnectionKey, HashKey};
-use crate::prefetch::prefetch;
 use bytemuck::{Pod, Zeroable};
-use weir_tcp::{AnomalyPool, Connection};
+use std::net::SocketAddr;
+use weir_tcp::{AnomalyPool, CompactReport, Connection};
+
+/// Record of one connection, from its first packet to its end or the end of the capture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConnectionRecord {
+    /// Both endpoints. Side 0 is the lower one, by address and then by port.
+    pub endpoints: [SocketAddr; 2],
+    /// Time of the earliest packet, ns since 1970-01-01 UTC.
+    pub first_ns: u64,
+    /// Time of the latest packet, ns since 1970-01-01 UTC.
+    pub last_ns: u64,
+    /// Packets of each side.
+    pub packets: [u64; 2],
+    /// TCP report of each side.
+    pub reports: [CompactReport; 2],
+}
 
 /// A connection in the table.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -152,4 +166,17 @@ fn insert(index: &mut [u64], hash: u64, number: usize) {
         slot = (slot + 1) & mask;
     }
     index[slot] = hash >> 32 << 32 | (number as u64 + 1);
+}
+
+/// Prefetches the cache line at the start of `item`.
+#[inline(always)]
+fn prefetch<T>(item: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is a hint about an address and reads nothing; every x86-64 has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch((&raw const *item).cast(), _MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = item;
 }

@@ -6,12 +6,9 @@ use weir_text::units;
 /// Why a key does not mean exactly one connection.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// The key is empty.
-    #[error("the key is empty; use a number as in #3, both endpoints, or a part of one")]
-    Empty,
-    /// No number follows `#`.
-    #[error("a number must follow #, as in #3")]
-    NoNumber,
+    /// The key is empty, or no number follows `#`.
+    #[error("{0}")]
+    Syntax(&'static str),
     /// The list is shorter.
     #[error("the list has {}", units::count(*.connections as u64, "connection"))]
     BeyondList {
@@ -37,10 +34,11 @@ pub enum LookupError {
 /// No connection matches, or several do.
 pub fn find_connection(connections: &[Connection], key: &str) -> Result<usize, LookupError> {
     if key.is_empty() {
-        return Err(LookupError::Empty);
+        let text = "the key is empty; use a number as in #3, both endpoints, or a part of one";
+        return Err(LookupError::Syntax(text));
     }
     if let Some(number) = key.strip_prefix('#') {
-        let number: usize = number.parse().map_err(|_| LookupError::NoNumber)?;
+        let number: usize = number.parse().map_err(|_| LookupError::Syntax("a number must follow #, as in #3"))?;
         let connections = connections.len();
         return number
             .checked_sub(1)

@@ -128,7 +128,7 @@ fn connection_count(totals: &Totals) -> String {
     match totals.with_degradation(Degradation::POOL_FULL) {
         0 => text,
         n => format!(
-            "{text}, {n} of them marked room: there was not enough memory, and figures are too low (see the notes)"
+            "{text}, {n} of them marked \"room\": the anomaly pool was full, and figures are too low (see the notes)"
         ),
     }
 }
@@ -183,6 +183,6 @@ mod tests {
         let mut totals = Totals { connections: 7, ..Totals::default() };
         assert_eq!(connection_count(&totals), "7");
         totals.degraded[Degradation::POOL_FULL.trailing_zeros() as usize] = 2;
-        assert!(connection_count(&totals).starts_with("7, 2 of them marked room: there was not enough memory"));
+        assert!(connection_count(&totals).starts_with("7, 2 of them marked \"room\": the anomaly pool was full"));
     }
 }

@@ -14,7 +14,7 @@ const DEGRADATIONS: [(u8, &str); 6] = [
     (Degradation::UNREAD, "unread: fragments, or packets captured without a whole TCP header"),
     (
         Degradation::POOL_FULL,
-        "room: not enough memory for their anomalies; segments with payload may count as acknowledgments, and their \
+        "room: the anomaly pool was full; segments with payload may count as acknowledgments, and their \
          payload may not count",
     ),
 ];

@@ -75,5 +75,5 @@ fn a_capture_that_changed_is_not_compared() {
 fn a_connection_beyond_the_memory_limit_is_not_compared() {
     let (result, text) = explained([9, 1500], [9, 1500], 0);
     assert!(result.is_ok(), "{text}");
-    assert!(text.ends_with("too little memory for the anomalies of this connection (marked room)\n"));
+    assert!(text.ends_with("the anomaly pool was full when this connection needed it (marked \"room\")\n"));
 }

@@ -117,8 +117,8 @@ pub enum TcpError {
     ExplainOfPipe { key: String, pipe: String },
     #[error("--explain {key}: {error}{}{candidates}", connection_advice(.error))]
     Connection { key: String, error: weir_tcp_report::LookupError, candidates: String },
-    #[error("--engine gpu: {0}; --engine auto continues without a GPU")]
-    Engine(weir_tcp_batch::DeviceUnavailable),
+    #[error("--engine gpu: no GPU can be used: {0}; --engine auto continues without a GPU")]
+    Engine(weir_tcp_batch::DeviceError),
     #[error("{}", memory_with_advice(.0))]
     Memory(weir_tcp_report::MemoryError),
 }

@@ -157,6 +157,9 @@ fn read_all(
     if log_problems {
         input::log_filter_errors(&filter_errors);
         damage.log_suppressed();
+        if is_damaged {
+            warn!("the report covers only what could be read; copy the capture again, or repair it (pcapfix)");
+        }
         if interrupted {
             warn!("interrupted: the rest of the input was not read");
         }

@@ -500,7 +500,7 @@ fn the_ledger_balances() {
     let (code, out, err) = tcp(&capture, &["-v", "--stats", stats.to_str().unwrap(), "--engine", "cpu"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("13 received, 8 analysed, 4 not TCP, 1 refused"), "{out}");
-    assert!(err.contains("the ledger balances") && err.contains("processor"), "{err}");
+    assert!(err.contains("the ledger balances") && err.contains("CPU"), "{err}");
     let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
     assert_eq!(ledger["balanced"], true);
     let packets = &ledger["packets"];
@@ -668,6 +668,7 @@ fn damaged_input_has_exit_code_2_and_a_report_of_what_was_read() {
     let (code, out, err) = tcp(&capture, &[]);
     assert_eq!(code, 2);
     assert!(err.contains("12 packets before it were read") && out.contains("12 analysed"), "{err}{out}");
+    assert!(err.contains("copy the capture again"), "{err}");
     let (code, _, err) = tcp(&anomalies().save(folder.path(), "whole.pcap"), &["-q", "--csv", "/dev/full"]);
     assert_eq!(code, 2);
     assert!(err.contains("No space left"), "{err}");

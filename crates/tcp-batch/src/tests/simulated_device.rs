@@ -23,7 +23,7 @@ struct Line([u64; 8]);
 
 type Function = unsafe extern "C" fn(*const KernelArguments, u32);
 
-/// The kernels in the order of [`Kernel::ALL`], compiled once per process.
+/// The kernels in the order of [`Kernel`], compiled once per process.
 fn kernels() -> &'static [Function] {
     static KERNELS: OnceLock<Vec<Function>> = OnceLock::new();
     KERNELS.get_or_init(|| {
@@ -33,11 +33,11 @@ fn kernels() -> &'static [Function] {
         // SAFETY: it was just compiled from this crate, and runs no code when it is loaded.
         let library =
             Box::leak(Box::new(unsafe { libloading::Library::new(&library) }.expect("the library can be loaded")));
-        let function = |kernel: Kernel| {
+        let function = |name: &str| {
             // SAFETY: every kernel has this type.
-            *unsafe { library.get::<Function>(kernel.name()) }.expect("the library has every kernel")
+            *unsafe { library.get::<Function>(name) }.expect("the library has every kernel")
         };
-        Kernel::ALL.map(function).to_vec()
+        Kernel::NAMES.map(function).to_vec()
     })
 }
 
@@ -112,8 +112,7 @@ impl Device for SimulatedDevice {
     fn launch(
         &mut self,
         kernel: Kernel,
-        blocks: u32,
-        _threads: u32,
+        [blocks, _]: [u32; 2],
         arguments: &KernelArguments,
     ) -> Result<(), DeviceError> {
         self.call()?;

@@ -125,5 +125,5 @@ fn missing_memory(connection: &Connection) -> Option<&'static str> {
     connection
         .degradation()
         .has(Degradation::POOL_FULL)
-        .then_some("it had too little memory for the anomalies of this connection (marked room)")
+        .then_some("the anomaly pool was full when this connection needed it (marked \"room\")")
 }
