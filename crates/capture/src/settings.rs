@@ -93,13 +93,11 @@ impl<'a> SourceSettings<'a> {
     ///
     /// # Errors
     /// It is no such number.
-    pub fn number(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
+    pub fn number(&self, key: &'static str, bounds: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
-        self.value(
-            key,
-            &format!("must be a whole number from {low} to {high}; with an optional suffix k, M or G"),
-            |value| scaled(value, SUFFIXES).filter(|number| (low..=high).contains(number)),
-        )
+        let [low, high] = bounds;
+        let expected = format!("must be a whole number from {low} to {high}; with an optional suffix k, M or G");
+        self.scaled(key, &expected, SUFFIXES, bounds)
     }
 
     /// Returns a size in bytes within bounds; the suffixes KiB, MiB and GiB, and k, M and G, are
@@ -107,42 +105,28 @@ impl<'a> SourceSettings<'a> {
     ///
     /// # Errors
     /// It is no such size.
-    pub fn size_bytes(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
-        const KIB: u64 = 1024;
-        const UNITS: &[(&str, u64)] = &[
-            ("", 1),
-            ("k", KIB),
-            ("K", KIB),
-            ("KiB", KIB),
-            ("M", KIB * KIB),
-            ("MiB", KIB * KIB),
-            ("G", KIB * KIB * KIB),
-            ("GiB", KIB * KIB * KIB),
-        ];
-        self.value(
-            key,
-            &format!("must be from {low} to {high} bytes, with an optional suffix KiB, MiB or GiB"),
-            |value| scaled(value, UNITS).filter(|bytes| (low..=high).contains(bytes)),
-        )
+    pub fn size_bytes(&self, key: &'static str, bounds: [u64; 2]) -> Result<Option<u64>, SettingsError> {
+        const K: u64 = 1 << 10;
+        const M: u64 = 1 << 20;
+        const G: u64 = 1 << 30;
+        const UNITS: &[(&str, u64)] =
+            &[("", 1), ("k", K), ("K", K), ("KiB", K), ("M", M), ("MiB", M), ("G", G), ("GiB", G)];
+        let [low, high] = bounds;
+        let expected = format!("must be from {low} to {high} bytes, with an optional suffix KiB, MiB or GiB");
+        self.scaled(key, &expected, UNITS, bounds)
     }
 
     /// Returns a duration in ns within bounds; a number without unit is in seconds.
     ///
     /// # Errors
     /// It is no such duration.
-    pub fn duration_ns(&self, key: &'static str, [low, high]: [u64; 2]) -> Result<Option<u64>, SettingsError> {
-        const UNITS: &[(&str, u64)] = &[
-            ("", 1_000_000_000),
-            ("ms", 1_000_000),
-            ("us", 1_000),
-            ("s", 1_000_000_000),
-            ("m", 60_000_000_000),
-            ("h", 3_600_000_000_000),
-        ];
-        let bounds = format!("from {} to {} s", low as f64 / 1e9, high as f64 / 1e9);
-        self.value(key, &format!("must be a duration {bounds}, such as 500ms, 30s or 5m"), |value| {
-            scaled(value, UNITS).filter(|duration| (low..=high).contains(duration))
-        })
+    pub fn duration_ns(&self, key: &'static str, bounds: [u64; 2]) -> Result<Option<u64>, SettingsError> {
+        const SECOND: u64 = 1_000_000_000;
+        const UNITS: &[(&str, u64)] =
+            &[("", SECOND), ("us", 1_000), ("ms", 1_000_000), ("s", SECOND), ("m", 60 * SECOND), ("h", 3600 * SECOND)];
+        let [low, high] = bounds.map(|bound| bound as f64 / 1e9);
+        let expected = format!("must be a duration from {low} to {high} s, such as 500ms, 30s or 5m");
+        self.scaled(key, &expected, UNITS, bounds)
     }
 
     /// Returns a fraction (`0.3` or `30%`) in billionths.
@@ -152,9 +136,7 @@ impl<'a> SourceSettings<'a> {
     pub fn fraction_billionths(&self, key: &'static str) -> Result<Option<u64>, SettingsError> {
         const WHOLE: u64 = 1_000_000_000;
         const UNITS: &[(&str, u64)] = &[("", WHOLE), ("%", WHOLE / 100)];
-        self.value(key, "must be a fraction from 0 to 1, or from 0% to 100%", |value| {
-            scaled(value, UNITS).filter(|&fraction| fraction <= WHOLE)
-        })
+        self.scaled(key, "must be a fraction from 0 to 1, or from 0% to 100%", UNITS, [0, WHOLE])
     }
 
     /// Returns the meaning of one of a few words.
@@ -166,6 +148,16 @@ impl<'a> SourceSettings<'a> {
         self.value(key, &format!("must be one of: {}", known.join(", ")), |value| {
             words.iter().find(|(word, _)| *word == value).map(|&(_, meaning)| meaning)
         })
+    }
+
+    fn scaled(
+        &self,
+        key: &'static str,
+        expected: &str,
+        units: &[(&str, u64)],
+        [low, high]: [u64; 2],
+    ) -> Result<Option<u64>, SettingsError> {
+        self.value(key, expected, |value| scaled(value, units).filter(|number| (low..=high).contains(number)))
     }
 
     fn value<T>(

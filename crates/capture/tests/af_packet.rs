@@ -3,13 +3,13 @@
 
 mod network;
 
-use network::{BOUND, LEFT, RIGHT, Sender, ip, network, until, until_wired};
+use network::{BOUND, LEFT, RIGHT, Sender, ip, is_captured, keep_capabilities, network, until, until_wired};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Instant;
-use weir_capture::{Error, LiveError, LiveSource, open_live};
+use weir_capture::{Error, Frame, LiveError, LiveSource, Losses, open_live};
 
 /// A delivered frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ impl Seen {
 
 type Live = Box<dyn LiveSource + Send>;
 
+/// Moves the test into a network; returns the sender whose frames arrive at `right`.
+fn wire() -> Option<Sender> {
+    network().then(|| Sender::new(LEFT))
+}
+
 fn open(text: &str) -> Vec<Live> {
     open_live(text).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -41,27 +46,20 @@ fn open_one(text: &str) -> Live {
 }
 
 fn refusal(text: &str) -> String {
-    match open_live(text) {
-        Ok(_) => panic!("{text} can be opened"),
-        Err(error) => error.to_string(),
-    }
+    open_live(text).err().map_or_else(|| panic!("{text} can be opened"), |error| error.to_string())
 }
 
 /// Adds the next burst. Returns `false` at the end.
 fn take(source: &mut Live, seen: &mut Vec<Seen>) -> bool {
-    match source.burst().unwrap_or_else(|error| panic!("{error}")) {
-        None => false,
-        Some(burst) => {
-            seen.extend(burst.iter().map(|frame| Seen {
-                bytes: frame.bytes.to_vec(),
-                wire_bytes: frame.wire_bytes,
-                link_type: frame.link_type,
-                time_ns: frame.time_ns,
-                interface: frame.interface,
-            }));
-            true
-        }
-    }
+    let Some(burst) = source.burst().unwrap_or_else(|error| panic!("{error}")) else { return false };
+    seen.extend(burst.iter().map(|&Frame { bytes, wire_bytes, link_type, time_ns, interface, .. }| Seen {
+        bytes: bytes.to_vec(),
+        wire_bytes,
+        link_type,
+        time_ns,
+        interface,
+    }));
+    true
 }
 
 /// Stops a source and reads its remaining frames.
@@ -113,13 +111,11 @@ fn numbered(number: u32, octets: usize) -> Vec<u8> {
 fn captured() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.to_str().is_some_and(|path| path.contains(".pcap") && !path.ends_with(".json")));
     paths.sort();
     let mut frames = Vec::new();
-    for path in paths.iter().filter(|path| {
-        let name = path.file_name().unwrap().to_str().unwrap();
-        name.contains(".pcap") && !name.ends_with(".json")
-    }) {
-        let mut source = weir_capture::open(path).unwrap();
+    for path in paths {
+        let mut source = weir_capture::open(&path).unwrap();
         while let Some(burst) = source.burst().unwrap() {
             let ethernet = burst.iter().filter(|frame| frame.link_type == 1 && frame.bytes.len() > 14);
             frames.extend(ethernet.map(|frame| frame.bytes.to_vec()));
@@ -131,14 +127,11 @@ fn captured() -> Vec<Vec<u8>> {
 
 #[test]
 fn every_frame_is_delivered_unchanged_in_order_with_its_vlan_tags() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let frames = captured();
     let tagged = |frame: &&Vec<u8>| frame[12..14] == [0x81, 0x00] || frame[12..14] == [0x88, 0xa8];
     assert!(frames.iter().filter(tagged).count() > 20, "there are tags to be put back");
     let mut source = open_one("af_packet:right");
-    let mut sender = Sender::new(LEFT);
     let before_ns = source.now_ns();
     frames.iter().for_each(|frame| sender.send(frame));
     let seen = rest(&mut source);
@@ -147,17 +140,15 @@ fn every_frame_is_delivered_unchanged_in_order_with_its_vlan_tags() {
         assert_eq!((&seen.bytes, seen.wire_bytes, seen.link_type), (frame, frame.len() as u32, 1));
     }
     assert!(seen.is_sorted_by_key(|seen| seen.time_ns) && seen[0].time_ns > before_ns);
-    assert_eq!(source.losses(), weir_capture::Losses::default());
+    assert_eq!(source.losses(), Losses::default());
 }
 
 #[test]
 fn sent_and_received_frames_are_captured() {
-    if !network() {
-        return;
-    }
+    let Some(mut left) = wire() else { return };
     let frames = captured();
     let mut source = open_one("af_packet:left");
-    let (mut left, mut right) = (Sender::new(LEFT), Sender::new(RIGHT));
+    let mut right = Sender::new(RIGHT);
     for frame in &frames[..500] {
         left.send(frame);
         right.send(frame);
@@ -169,12 +160,9 @@ fn sent_and_received_frames_are_captured() {
 
 #[test]
 fn directions_fragments_and_tagged_frames_of_two_addresses_reach_one_queue() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let mut queues = open("af_packet:right,queues=4,blocks=16");
     assert_eq!(queues.len(), 4);
-    let mut sender = Sender::new(LEFT);
     let mut sent = 0;
     let ends = |pair: u8| [[10, 0, 0, pair], [192, 0, 2, 200 - pair]];
     for number in 0..3 {
@@ -208,7 +196,7 @@ fn directions_fragments_and_tagged_frames_of_two_addresses_reach_one_queue() {
                 None => without_ip[number] += 1,
             }
         }
-        assert_eq!(queue.losses(), weir_capture::Losses::default());
+        assert_eq!(queue.losses(), Losses::default());
     }
     assert_eq!(handed.iter().sum::<usize>(), sent);
     assert_eq!(homes.len(), 64);
@@ -233,13 +221,10 @@ fn directions_fragments_and_tagged_frames_of_two_addresses_reach_one_queue() {
 
 #[test]
 fn packets_dropped_by_a_full_ring_are_counted_exactly() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     const SENT: u64 = 20_000;
     for queues in [1, 4] {
         let mut sources = open(&format!("af_packet:right,queues={queues},block=4KiB,blocks=4"));
-        let mut sender = Sender::new(LEFT);
         for number in 0..SENT {
             let ends = [[10, 0, (number % 7) as u8, 1], [10, 1, 0, number as u8]];
             sender.send(&ethernet(0x0800, &ipv4(ends, number as u16, false)));
@@ -270,9 +255,7 @@ fn packets_dropped_by_a_full_ring_are_counted_exactly() {
 
 #[test]
 fn frames_that_arrive_during_stop_are_delivered_or_not_counted() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     for _ in 0..20 {
         let mut source = open_one("af_packet:right,blocks=16");
         let sending = std::thread::spawn(|| {
@@ -288,19 +271,16 @@ fn frames_that_arrive_during_stop_are_delivered_or_not_counted() {
             seen.iter().map(|seen| u32::from_be_bytes(*seen.bytes[14..].first_chunk().unwrap())).collect();
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap up to the end");
         sending.join().unwrap();
-        assert_eq!(source.losses(), weir_capture::Losses::default());
+        assert_eq!(source.losses(), Losses::default());
     }
 }
 
 #[test]
 fn frame_on_an_idle_link_is_delivered_without_later_frames() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let mut source = open_one("af_packet:right");
     let mut seen = Vec::new();
     assert!(take(&mut source, &mut seen) && seen.is_empty(), "nothing came: an empty burst, not the end");
-    let mut sender = Sender::new(LEFT);
     for number in 0..5 {
         sender.send(&numbered(number, 60));
         assert_eq!(take_until(&mut source, 1)[0].bytes, numbered(number, 60));
@@ -311,10 +291,7 @@ fn frame_on_an_idle_link_is_delivered_without_later_frames() {
 
 #[test]
 fn snap_length_and_small_blocks_cut_frames_but_keep_their_length_on_the_wire() {
-    if !network() {
-        return;
-    }
-    let mut sender = Sender::new(LEFT);
+    let Some(mut sender) = wire() else { return };
     let mut source = open_one("af_packet:right,snap=96");
     let tagged = |octets: usize| {
         let mut frame = ethernet(0x8100, &[0, 7, 0x88, 0xb5]);
@@ -342,9 +319,7 @@ fn snap_length_and_small_blocks_cut_frames_but_keep_their_length_on_the_wire() {
 
 #[test]
 fn loopback_interface_delivers_each_packet_once() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     ip("link set lo up");
     for queues in [1, 3] {
         let mut sources = open(&format!("af_packet:lo,queues={queues}"));
@@ -361,9 +336,7 @@ fn loopback_interface_delivers_each_packet_once() {
 
 #[test]
 fn unsegmented_packets_of_the_host_are_delivered_whole() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     ip("link set lo mtu 1500 up");
     const SENT: usize = 1_000_000;
     let mut source = open_one("af_packet:lo");
@@ -397,9 +370,7 @@ fn unsegmented_packets_of_the_host_are_delivered_whole() {
 
 #[test]
 fn tunnel_interface_delivers_raw_ip() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     let Ok(mut tunnel) = std::fs::File::options().read(true).write(true).open("/dev/net/tun") else {
         eprintln!("SKIPPED: no /dev/net/tun");
         return;
@@ -426,9 +397,7 @@ fn tunnel_interface_delivers_raw_ip() {
 
 #[test]
 fn interface_may_go_down_and_up_and_change_its_mtu_until_it_is_removed() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     for queues in [1, 2] {
         let mut sources = open(&format!("af_packet:right,queues={queues}"));
         let mut sender = Sender::new(LEFT);
@@ -462,7 +431,7 @@ fn interface_may_go_down_and_up_and_change_its_mtu_until_it_is_removed() {
             let expected = if number == 0 { (3..10).map(|number| numbered(number, 100)).collect() } else { vec![] };
             assert_eq!(seen, expected);
             let [Error::Live { cause: LiveError::InterfaceRemoved, .. }] = &errors[..] else { panic!("{errors:?}") };
-            assert_eq!(source.losses(), weir_capture::Losses::default());
+            assert_eq!(source.losses(), Losses::default());
         }
         ip(&format!("link add {LEFT} type veth peer name {RIGHT}"));
         [LEFT, RIGHT].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
@@ -484,13 +453,11 @@ fn number_of(interface: &str) -> u32 {
 
 #[test]
 fn tap_delivers_frames_in_time_order_with_their_interface_index() {
-    if !network() {
-        return;
-    }
+    let Some(left) = wire() else { return };
     second_wire();
     const FRAMES: u32 = 4000;
     let mut tap = open_one("af_packet:right+right2,block=16KiB");
-    let mut senders = [Sender::new(LEFT), Sender::new("left2")];
+    let mut senders = [left, Sender::new("left2")];
     for number in 0..FRAMES {
         senders[number as usize % 2].send(&numbered(number, 100));
     }
@@ -501,17 +468,14 @@ fn tap_delivers_frames_in_time_order_with_their_interface_index() {
     assert!(seen.iter().all(|seen| seen.interface == numbers[usize::from(seen.bytes[17] % 2)]));
     let turns = seen.windows(2).filter(|two| two[0].interface != two[1].interface).count();
     assert!(turns > FRAMES as usize / 4, "{turns} turns between two interfaces that had frames in turn");
-    assert_eq!(tap.losses(), weir_capture::Losses::default());
+    assert_eq!(tap.losses(), Losses::default());
 }
 
 #[test]
 fn idle_or_removed_interface_of_a_tap_delays_the_other_only_briefly() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     second_wire();
     let mut tap = open_one("af_packet:right+right2");
-    let mut sender = Sender::new(LEFT);
     sender.send(&numbered(0, 100));
     assert_eq!(take_until(&mut tap, 1)[0].bytes, numbered(0, 100));
     ip("link delete right2");
@@ -531,12 +495,9 @@ fn idle_or_removed_interface_of_a_tap_delays_the_other_only_briefly() {
 
 #[test]
 fn sources_of_one_fanout_group_share_the_traffic() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let mut sources = open("af_packet:right,fanout=77");
     sources.extend(open("af_packet:right,fanout=77,queues=2"));
-    let mut sender = Sender::new(LEFT);
     for pair in 0..200 {
         sender.send(&ethernet(0x0800, &ipv4([[10, 0, 0, pair], [10, 1, 0, 1]], 0, false)));
         sender.send(&ethernet(0x0800, &ipv4([[10, 1, 0, 1], [10, 0, 0, pair]], 0, true)));
@@ -550,28 +511,19 @@ fn sources_of_one_fanout_group_share_the_traffic() {
 
 #[test]
 fn promiscuous_mode_is_on_by_default_and_ends_with_the_source() {
-    if !network() {
-        return;
-    }
-    let promiscuity = || {
-        let about = ip("-d link show dev right");
-        let (_, behind) = about.split_once("promiscuity ").expect("ip tells it");
-        behind.split(' ').next().unwrap().parse::<u32>().unwrap()
-    };
-    assert_eq!(promiscuity(), 0);
+    let Some(_) = wire() else { return };
+    assert!(!is_captured(RIGHT));
     let source = open_one("af_packet:right");
-    assert_eq!(promiscuity(), 1);
+    assert!(is_captured(RIGHT));
     drop(source);
-    assert_eq!(promiscuity(), 0);
+    assert!(!is_captured(RIGHT));
     let _source = open_one("af_packet:right,promisc=off");
-    assert_eq!(promiscuity(), 0);
+    assert!(!is_captured(RIGHT));
 }
 
 #[test]
 fn sources_that_cannot_be_opened_are_refused_with_the_remedy() {
-    if !network() {
-        return;
-    }
+    let Some(_) = wire() else { return };
     let told = refusal("af_packet:eth9");
     assert!(told.starts_with("af_packet:eth9: there is no interface 'eth9'; there are: lo, "), "{told}");
     assert!(told.contains(LEFT) && told.contains(RIGHT), "{told}");
@@ -585,12 +537,7 @@ fn sources_that_cannot_be_opened_are_refused_with_the_remedy() {
 #[test]
 fn missing_capability_is_named() {
     let told = std::thread::spawn(|| {
-        // Only of this thread. Version 3 of the structure, without capabilities.
-        let header: [u32; 2] = [0x2008_0522, 0];
-        let none = [0_u32; 6];
-        // SAFETY: both live across the call, which reads them.
-        let dropped = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
-        assert_eq!(dropped, 0, "capabilities can always be dropped");
+        keep_capabilities(&[]);
         refusal("af_packet:lo")
     });
     let told = told.join().unwrap();

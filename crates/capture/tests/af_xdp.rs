@@ -3,7 +3,7 @@
 
 mod network;
 
-use network::{BOUND, LEFT, RIGHT, ip, network_of, until, until_wired};
+use network::{BOUND, LEFT, RIGHT, ip, keep_capabilities, network_of, until, until_wired};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
@@ -83,15 +83,23 @@ impl Raw {
         sent >= 0
     }
 
-    /// Returns the sequence numbers of the frames received so far.
-    fn received(&self) -> Vec<u64> {
-        let mut numbers = Vec::new();
+    /// Adds the sequence numbers of the frames received so far.
+    fn receive(&self, numbers: &mut Vec<u64>) {
         let mut frame = [0; 4096];
         loop {
             // SAFETY: the memory lives across the call and has the given length.
             let octets = unsafe { libc::recv(self.0.as_raw_fd(), frame.as_mut_ptr().cast(), frame.len(), 0) };
-            let Ok(octets) = usize::try_from(octets) else { return numbers };
+            let Ok(octets) = usize::try_from(octets) else { return };
             numbers.push(number(&frame[..octets]));
+        }
+    }
+
+    /// Receives until this number of frames has come here or through the queues.
+    fn receive_until(&self, frames: u64, numbers: &mut Vec<u64>, come: &Come) {
+        let started = Instant::now();
+        while come.frames() + (numbers.len() as u64) < frames {
+            self.receive(numbers);
+            assert!(started.elapsed() < BOUND, "frames do not come");
         }
     }
 }
@@ -151,10 +159,6 @@ impl Come {
     fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
-
-    fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
 }
 
 /// Stops the readers when it is dropped.
@@ -186,9 +190,7 @@ fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
             }
             all.queues.extend(one.queues);
             all.errors.extend(one.errors);
-            all.losses.nic += one.losses.nic;
-            all.losses.kernel += one.losses.kernel;
-            all.losses.ring += one.losses.ring;
+            all.losses = all.losses.plus(one.losses);
         }
         all
     })
@@ -263,6 +265,13 @@ fn once_each(seen: &Seen, frames: u64, snap: Option<usize>, case: &str) {
     }
 }
 
+/// Asserts that each frame came through a queue or passed to the stack.
+fn each_went_one_way(seen: &Seen, passed: &[u64], frames: u64, case: &str) {
+    let mut all: Vec<u64> = seen.frames.keys().chain(passed).copied().collect();
+    all.sort_unstable();
+    assert!(all.into_iter().eq(0..frames), "{case}");
+}
+
 const PLACES: [&str; 2] = ["native", "generic"];
 
 #[test]
@@ -283,8 +292,7 @@ fn every_packet_of_one_queue_is_delivered_once() {
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,attach={place},frames=256"));
         assert_eq!(sources.len(), 1);
-        let seen = read(sources, |come| send_slowly(0..20_000, come));
-        once_each(&seen, 20_000, None, place);
+        once_each(&read(sources, |come| send_slowly(0..20_000, come)), 20_000, None, place);
     }
 }
 
@@ -310,23 +318,13 @@ fn frames_of_unselected_queues_reach_the_stack() {
         let mut passed = Vec::new();
         let seen = read(sources, |come| {
             let left = Raw::at(LEFT, 0);
-            for number in 0..4000 {
-                let started = Instant::now();
-                while come.frames() + passed.len() as u64 + 100 < number {
-                    passed.extend(stack.received());
-                    assert!(started.elapsed() < BOUND, "frames do not come");
-                }
+            for number in 0..4000_u64 {
+                stack.receive_until(number.saturating_sub(100), &mut passed, come);
                 assert!(left.send(&frame(number, octets_of(number))), "100 frames find room");
             }
-            let started = Instant::now();
-            while come.frames() + (passed.len() as u64) < 4000 {
-                passed.extend(stack.received());
-                assert!(started.elapsed() < BOUND, "frames do not come");
-            }
+            stack.receive_until(4000, &mut passed, come);
         });
-        let mut all: Vec<u64> = seen.frames.keys().chain(&passed).copied().collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..4000).collect::<Vec<_>>(), "{place}: each frame went one way");
+        each_went_one_way(&seen, &passed, 4000, place);
         assert!(seen.frames() > 0 && !passed.is_empty());
     }
 }
@@ -363,14 +361,15 @@ fn losses_under_overload_are_counted_exactly() {
             // With a generic program, the sender's device refuses a frame if the queue before the
             // program is full. The kernel counts these losses if the whole interface is read.
             let all = if place == "generic" && !one { sent + refused } else { sent };
-            let mut passed = 0;
+            let mut passed = Vec::new();
             let seen = read(sources, |come| {
                 until("all have come or are reported as lost", || {
-                    passed += stack.received().len() as u64;
-                    come.frames() + come.lost() + passed >= all
+                    stack.receive(&mut passed);
+                    come.frames() + come.lost.load(Ordering::Relaxed) + passed.len() as u64 >= all
                 });
             });
-            passed += stack.received().len() as u64;
+            stack.receive(&mut passed);
+            let passed = passed.len() as u64;
             let case = format!(
                 "{place}{queues}, on threads {on_threads}: {sent} sent, {refused} refused, {passed} passed, {:?} {:?}",
                 seen.queues, seen.losses
@@ -405,17 +404,9 @@ fn program_is_detached_with_its_sources() {
         assert!(!attached());
         (100..200).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
         let mut passed = Vec::new();
-        let seen = read(sources, |come| {
-            let started = Instant::now();
-            while come.frames() + (passed.len() as u64) < 200 {
-                passed.extend(stack.received());
-                assert!(started.elapsed() < BOUND, "frames do not come");
-            }
-        });
+        let seen = read(sources, |come| stack.receive_until(200, &mut passed, come));
         assert!(seen.frames.keys().all(|&number| number < 100), "{place}");
-        let mut all: Vec<u64> = seen.frames.keys().chain(&passed).copied().collect();
-        all.sort_unstable();
-        assert_eq!(all, (0..200).collect::<Vec<_>>(), "{place}: each frame went one way");
+        each_went_one_way(&seen, &passed, 200, place);
         assert_eq!((seen.losses, seen.errors), (Losses::default(), vec![]));
     }
 }
@@ -444,22 +435,6 @@ fn sources_that_cannot_be_opened_are_refused_with_the_cause() {
     ip("tuntap add dev tunnel mode tun");
     let error = refused("af_xdp:tunnel");
     assert!(error.contains("not Ethernet"), "{error}");
-}
-
-/// Drops all capabilities of the thread but these.
-fn keep_capabilities(kept: &[u32]) {
-    #[repr(C)]
-    struct Header(u32, i32);
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = Header(VERSION_3, 0);
-    let half = |from: u32| {
-        kept.iter().filter(|&&bit| (from..from + 32).contains(&bit)).fold(0_u32, |set, bit| set | 1 << (bit - from))
-    };
-    // Effective, permitted and inheritable capabilities, in two words of 32 each.
-    let sets = [half(0), half(0), 0, half(32), half(32), 0];
-    // SAFETY: both live across the call and have the layout of this version.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
-    assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
 #[test]

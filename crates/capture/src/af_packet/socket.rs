@@ -5,7 +5,7 @@
 //! the kernel, is in `ring.rs`.
 #![allow(unsafe_code)]
 
-use super::program::Instruction;
+use crate::filter::Instruction;
 use crate::system::{self, check};
 use std::ffi::c_int;
 use std::io;
@@ -134,7 +134,12 @@ impl Socket {
     fn set_program(&self, level: c_int, option: c_int, program: &[Instruction]) -> io::Result<()> {
         let len = u16::try_from(program.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // The kernel copies the instructions during the call and writes none of them.
-        system::set_option(&self.0, level, option, &libc::sock_fprog { len, filter: program.as_ptr().cast_mut() })
+        system::set_option(
+            &self.0,
+            level,
+            option,
+            &libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() },
+        )
     }
 }
 

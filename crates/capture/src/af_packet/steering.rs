@@ -10,8 +10,9 @@
 //! two tunnel endpoints. Headers are skipped as the decoder in the crate `weir-packet` does it. The
 //! hash is keyed, so that no sender can direct all traffic to one queue.
 
-use super::program::code::*;
-use super::program::{Instruction, Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
+use super::program::{Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
+use crate::filter::Instruction;
+use crate::filter::opcode::*;
 use crate::source::ETHERNET;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -47,7 +48,7 @@ pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction>
     if link_type == ETHERNET {
         from_ethernet(&mut program, &ends);
     } else {
-        program.add(SET_X, 0);
+        program.add(INDEX_CONSTANT, 0);
         by_version(&mut program, &ends);
         program.jump(ends.other);
     }
@@ -56,11 +57,11 @@ pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction>
     program.place(ends.ipv6);
     hash(&mut program, [8, 24], 4, secret);
     program.place(ends.other);
-    program.add(RETURN, 0);
+    program.add(RETURN_CONSTANT, 0);
     program.finish()
 }
 
-/// Targets at the end of the headers. X is the start of the IP header.
+/// Targets at the end of the headers. The index is the start of the IP header.
 struct Ends {
     ipv4: Label,
     ipv6: Label,
@@ -74,12 +75,12 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
     // it.
     let outgoing = program.label();
     program.add(LOAD_WORD, PACKET_TYPE);
-    program.jump_if(JUMP_IF_EQUAL, OUTGOING, outgoing);
-    program.add(SET_X, 0);
+    program.jump_if(EQUAL, OUTGOING, outgoing);
+    program.add(INDEX_CONSTANT, 0);
     program.add(LOAD_WORD, PROTOCOL);
     program.jump(steps[0][0]);
     program.place(outgoing);
-    program.add(SET_X, 14);
+    program.add(INDEX_CONSTANT, 14);
     program.add(LOAD_HALF, 12);
     for step in steps.windows(2) {
         let ([typed, labelled], [next_typed, next_labelled]) = (step[0], step[1]);
@@ -91,137 +92,137 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
     // After the last step, IP is still accepted, because it is no header before IP.
     let [typed, labelled] = steps[HEADERS];
     program.place(typed);
-    program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
-    program.jump_if(JUMP_IF_EQUAL, IPV6, ends.ipv6);
+    program.jump_if(EQUAL, IPV4, ends.ipv4);
+    program.jump_if(EQUAL, IPV6, ends.ipv6);
     program.place(labelled);
     program.jump(ends.other);
 }
 
-/// ACC is an EtherType or a length, X the start of what follows it.
+/// The accumulator is an EtherType or a length, the index the start of what follows it.
 fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [tagged, session, long, compressed, protocol] = std::array::from_fn(|_| program.label());
-    program.jump_if(JUMP_IF_EQUAL, IPV4, ends.ipv4);
-    program.jump_if(JUMP_IF_EQUAL, IPV6, ends.ipv6);
-    VLAN.iter().for_each(|&tag| program.jump_if(JUMP_IF_EQUAL, tag, tagged));
-    MPLS.iter().for_each(|&mpls| program.jump_if(JUMP_IF_EQUAL, mpls, next_labelled));
-    program.jump_if(JUMP_IF_EQUAL, PPPOE_SESSION, session);
-    program.jump_if(JUMP_IF_AT_LEAST, FIRST_ETHERTYPE, ends.other);
+    program.jump_if(EQUAL, IPV4, ends.ipv4);
+    program.jump_if(EQUAL, IPV6, ends.ipv6);
+    VLAN.iter().for_each(|&tag| program.jump_if(EQUAL, tag, tagged));
+    MPLS.iter().for_each(|&mpls| program.jump_if(EQUAL, mpls, next_labelled));
+    program.jump_if(EQUAL, PPPOE_SESSION, session);
+    program.jump_if(GREATER_OR_EQUAL, FIRST_ETHERTYPE, ends.other);
     // A length: a SNAP header has an EtherType again.
     let [snap, whole] = [program.label(), program.label()];
-    program.add(LOAD_WORD_AT_X, 0);
-    program.jump_if(JUMP_IF_EQUAL, 0xaaaa_0300, snap);
+    program.add(LOAD_WORD_AT, 0);
+    program.jump_if(EQUAL, 0xaaaa_0300, snap);
     program.jump(ends.other);
     program.place(snap);
-    program.add(LOAD_HALF_AT_X, 4);
-    program.jump_if(JUMP_IF_EQUAL, 0, whole);
-    program.jump_if(JUMP_IF_EQUAL, 0x00f8, whole);
+    program.add(LOAD_HALF_AT, 4);
+    program.jump_if(EQUAL, 0, whole);
+    program.jump_if(EQUAL, 0x00f8, whole);
     program.jump(ends.other);
     program.place(whole);
-    program.add(LOAD_HALF_AT_X, 6);
+    program.add(LOAD_HALF_AT, 6);
     advance(program, 8);
     program.jump(next_typed);
     program.place(tagged);
-    program.add(LOAD_HALF_AT_X, 2);
+    program.add(LOAD_HALF_AT, 2);
     advance(program, 4);
     program.jump(next_typed);
     // Version and type 1, code 0; then PPP, whose protocol has one byte if that is odd.
     program.place(session);
-    program.add(LOAD_HALF_AT_X, 0);
-    program.jump_if(JUMP_IF_EQUAL, 0x1100, long);
+    program.add(LOAD_HALF_AT, 0);
+    program.jump_if(EQUAL, 0x1100, long);
     program.jump(ends.other);
     program.place(long);
-    program.add(LOAD_BYTE_AT_X, 6);
-    program.jump_if(JUMP_IF_ANY_BIT, 1, compressed);
-    program.add(LOAD_HALF_AT_X, 6);
+    program.add(LOAD_BYTE_AT, 6);
+    program.jump_if(ANY_BIT, 1, compressed);
+    program.add(LOAD_HALF_AT, 6);
     advance(program, 8);
     program.jump(protocol);
     program.place(compressed);
     advance(program, 7);
     program.place(protocol);
-    program.jump_if(JUMP_IF_EQUAL, 0x0021, ends.ipv4);
-    program.jump_if(JUMP_IF_EQUAL, 0x0057, ends.ipv6);
-    program.jump_if(JUMP_IF_EQUAL, 0x0281, next_labelled);
+    program.jump_if(EQUAL, 0x0021, ends.ipv4);
+    program.jump_if(EQUAL, 0x0057, ends.ipv6);
+    program.jump_if(EQUAL, 0x0281, next_labelled);
     program.jump(ends.other);
 }
 
-/// X is the start of an MPLS label.
+/// The index is the start of an MPLS label.
 fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [bottom, control_word, ethernet] = std::array::from_fn(|_| program.label());
-    program.add(LOAD_WORD_AT_X, 0);
+    program.add(LOAD_WORD_AT, 0);
     advance(program, 4);
-    program.jump_if(JUMP_IF_ANY_BIT, 0x100, bottom);
+    program.jump_if(ANY_BIT, 0x100, bottom);
     program.jump(next_labelled);
     program.place(bottom);
     by_version(program, ends);
     // A pseudowire: Ethernet with or without a control word.
-    program.jump_if(JUMP_IF_EQUAL, 0, control_word);
+    program.jump_if(EQUAL, 0, control_word);
     program.jump(ethernet);
     program.place(control_word);
     advance(program, 4);
     program.place(ethernet);
-    program.add(LOAD_HALF_AT_X, 12);
+    program.add(LOAD_HALF_AT, 12);
     advance(program, 14);
     program.jump(next_typed);
 }
 
-/// Jumps by the IP version in the first four bits. If there is none, ACC holds those bits in the
+/// Jumps by the IP version in the first four bits. If there is none, the accumulator holds those bits in the
 /// upper half of a byte.
 fn by_version(program: &mut Program, ends: &Ends) {
-    program.add(LOAD_BYTE_AT_X, 0);
-    program.add(AND, 0xf0);
-    program.jump_if(JUMP_IF_EQUAL, 0x40, ends.ipv4);
-    program.jump_if(JUMP_IF_EQUAL, 0x60, ends.ipv6);
+    program.add(LOAD_BYTE_AT, 0);
+    program.add(COMPUTE | AND, 0xf0);
+    program.jump_if(EQUAL, 0x40, ends.ipv4);
+    program.jump_if(EQUAL, 0x60, ends.ipv6);
 }
 
-/// Advances X by a number of bytes; ACC does not change.
+/// Advances the index by a number of bytes; the accumulator does not change.
 fn advance(program: &mut Program, bytes: u32) {
-    program.add(STORE_SLOT, SAVED);
-    program.add(FROM_X, 0);
-    program.add(ADD, bytes);
-    program.add(TO_X, 0);
-    program.add(LOAD_SLOT, SAVED);
+    program.add(STORE, SAVED);
+    program.add(FROM_INDEX, 0);
+    program.add(COMPUTE | ADD, bytes);
+    program.add(TO_INDEX, 0);
+    program.add(LOAD_SCRATCH, SAVED);
 }
 
 /// Returns the hash of two addresses of `words` words: each is hashed alone, and the sum does not
 /// depend on their order.
 fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
     address(program, source, words, secret);
-    program.add(STORE_SLOT, SOURCE);
+    program.add(STORE, SOURCE);
     address(program, destination, words, secret);
-    program.add(LOAD_X_SLOT, SOURCE);
-    program.add(ADD_X, 0);
+    program.add(INDEX_SCRATCH, SOURCE);
+    program.add(COMPUTE | ADD | FROM_X, 0);
     mix(program, 16);
-    program.add(RETURN_ACC, 0);
+    program.add(RETURN_ACCUMULATOR, 0);
 }
 
-/// Sets ACC to the hash of an address at offset `at` from X, which does not change: each word is
+/// Sets the accumulator to the hash of an address at offset `at` from the index, which does not change: each word is
 /// mixed in twice, once per half of the secret.
 fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
-    program.add(STORE_X_SLOT, START);
-    program.add(SET, secret[0]);
-    program.add(STORE_SLOT, HASH);
+    program.add(STORE_INDEX, START);
+    program.add(LOAD_CONSTANT, secret[0]);
+    program.add(STORE, HASH);
     for word in 0..words {
-        program.add(LOAD_X_SLOT, START);
-        program.add(LOAD_WORD_AT_X, at + 4 * word);
-        program.add(LOAD_X_SLOT, HASH);
-        program.add(EXCLUSIVE_OR_X, 0);
+        program.add(INDEX_SCRATCH, START);
+        program.add(LOAD_WORD_AT, at + 4 * word);
+        program.add(INDEX_SCRATCH, HASH);
+        program.add(COMPUTE | EXCLUSIVE_OR | FROM_X, 0);
         mix(program, 15);
-        program.add(ADD, secret[1]);
+        program.add(COMPUTE | ADD, secret[1]);
         mix(program, 13);
     }
-    program.add(LOAD_X_SLOT, START);
+    program.add(INDEX_SCRATCH, START);
 }
 
-/// Multiplies ACC and folds the upper bits of the product, which are mixed best, into the lower
-/// ones. Stores the result in HASH, too, and overwrites X.
+/// Multiplies the accumulator and folds the upper bits of the product, which are mixed best, into the lower
+/// ones. Stores the result in HASH, too, and overwrites the index.
 fn mix(program: &mut Program, bits: u32) {
     // The fraction of the golden ratio.
-    program.add(MULTIPLY, 0x9e37_79b1);
-    program.add(STORE_SLOT, HASH);
-    program.add(SHIFT_RIGHT, bits);
-    program.add(LOAD_X_SLOT, HASH);
-    program.add(EXCLUSIVE_OR_X, 0);
-    program.add(STORE_SLOT, HASH);
+    program.add(COMPUTE | MULTIPLY, 0x9e37_79b1);
+    program.add(STORE, HASH);
+    program.add(COMPUTE | SHIFT_RIGHT, bits);
+    program.add(INDEX_SCRATCH, HASH);
+    program.add(COMPUTE | EXCLUSIVE_OR | FROM_X, 0);
+    program.add(STORE, HASH);
 }
 
 #[cfg(test)]
@@ -234,19 +235,16 @@ mod tests {
 
     /// Runs a program as the kernel does, which gives it the packet type and the protocol.
     fn run(program: &[Instruction], data: &[u8], outgoing: bool, protocol: u16) -> u32 {
-        let packet_type = if outgoing { OUTGOING } else { 0 };
+        let given = |instruction: &Instruction| match (instruction.code, instruction.constant) {
+            (LOAD_WORD, PACKET_TYPE) => Some(if outgoing { OUTGOING } else { 0 }),
+            (LOAD_WORD, PROTOCOL) => Some(protocol.into()),
+            _ => None,
+        };
         let instructions: Vec<_> = program
             .iter()
-            .map(|&Instruction { code, jt, jf, k }| match (code, k) {
-                (LOAD_WORD, PACKET_TYPE) => (SET, jt, jf, packet_type),
-                (LOAD_WORD, PROTOCOL) => (SET, jt, jf, protocol.into()),
-                _ => (code, jt, jf, k),
-            })
-            .map(|(code, jump_true, jump_false, constant)| filter::Instruction {
-                code,
-                jump_true,
-                jump_false,
-                constant,
+            .map(|instruction| match given(instruction) {
+                Some(constant) => Instruction { code: LOAD_CONSTANT, constant, ..*instruction },
+                None => *instruction,
             })
             .collect();
         let program = filter::Program::new(&instructions).expect("the kernel accepts it");

@@ -59,31 +59,14 @@ fn owned(descriptor: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
-/// Attributes of the map element commands.
-#[repr(C)]
-struct Element {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
 impl SocketMap {
     /// Creates a map for this number of queues, without sockets.
     ///
     /// # Errors
     /// Not permitted, or not supported.
     pub fn new(queues: u32) -> io::Result<Self> {
-        #[repr(C)]
-        struct Attributes {
-            kind: u32,
-            key_bytes: u32,
-            value_bytes: u32,
-            entries: u32,
-            flags: u32,
-        }
-        let attributes = Attributes { kind: TYPE_XSKMAP, key_bytes: 4, value_bytes: 4, entries: queues, flags: 0 };
+        // Type, sizes of key and value, entries, flags.
+        let attributes = [TYPE_XSKMAP, 4, 4, queues, 0];
         // SAFETY: it holds no addresses.
         unsafe { bpf(MAP_CREATE, &attributes) }.map(|descriptor| Self(owned(descriptor)))
     }
@@ -98,21 +81,29 @@ impl SocketMap {
     /// # Errors
     /// The kernel refuses the socket.
     pub fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let value = socket.as_raw_fd() as u32;
-        let (key, value) = (std::ptr::from_ref(&queue) as u64, std::ptr::from_ref(&value) as u64);
-        let element = Element { map: self.descriptor() as u32, padding: 0, key, value, flags: 0 };
-        // SAFETY: key and value are numbers of the sizes that the map was made for, and live across
-        // the call.
-        unsafe { bpf(MAP_UPDATE, &element) }.map(drop)
+        self.change(MAP_UPDATE, queue, socket.as_raw_fd() as u32)
     }
 
     /// Passes the frames of a queue to the network stack from now on.
     pub fn remove(&self, queue: u32) {
-        let key = std::ptr::from_ref(&queue) as u64;
-        let element = Element { map: self.descriptor() as u32, padding: 0, key, value: 0, flags: 0 };
-        // SAFETY: the key is a number of the size that the map was made for, and lives across the
-        // call. The error that there is nothing to remove is ignored.
-        let _ = unsafe { bpf(MAP_DELETE, &element) };
+        // The error that there is nothing to remove is ignored.
+        let _ = self.change(MAP_DELETE, queue, 0);
+    }
+
+    fn change(&self, command: libc::c_long, key: u32, value: u32) -> io::Result<()> {
+        #[repr(C)]
+        struct Attributes {
+            map: u32,
+            padding: u32,
+            key: u64,
+            value: u64,
+            flags: u64,
+        }
+        let (key, value) = (std::ptr::from_ref(&key) as u64, std::ptr::from_ref(&value) as u64);
+        let attributes = Attributes { map: self.descriptor() as u32, padding: 0, key, value, flags: 0 };
+        // SAFETY: key and value are numbers of the sizes that the map was made for, and live across
+        // the call.
+        unsafe { bpf(command, &attributes) }.map(drop)
     }
 }
 
@@ -165,15 +156,7 @@ impl LoadedProgram {
     /// # Errors
     /// The kernel refuses it.
     pub fn attach(&self, interface: u32, mode: AttachMode) -> io::Result<BpfLink> {
-        #[repr(C)]
-        struct Attributes {
-            program: u32,
-            interface: u32,
-            kind: u32,
-            flags: u32,
-        }
-        let program = self.0.as_raw_fd() as u32;
-        let attributes = Attributes { program, interface, kind: AT_XDP, flags: mode as u32 };
+        let attributes = [self.0.as_raw_fd() as u32, interface, AT_XDP, mode as u32];
         // SAFETY: it holds no addresses.
         unsafe { bpf(LINK_CREATE, &attributes) }.map(|descriptor| BpfLink { _descriptor: owned(descriptor) })
     }

@@ -13,7 +13,7 @@
 
 use super::clock::Clock;
 use super::error::Failure;
-use super::settings::Device;
+use super::settings::Settings;
 use crate::BURST;
 use crate::system::realtime_ns;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -89,28 +89,25 @@ unsafe extern "C" {
     fn weir_dpdk_release(packets: *const RawPacket, count: c_uint);
 }
 
+/// Result of the start of the environment, which happens once per process: the arguments, or the
+/// error message.
+type Outcome = Option<Result<Vec<String>, String>>;
+
+static OUTCOME: Mutex<Outcome> = Mutex::new(None);
+
 /// DPDK's environment of this process, locked.
-pub(super) struct Environment(MutexGuard<'static, Started>);
-
-/// Result of the start of the environment, which happens once per process.
-#[derive(Default)]
-pub(super) struct Started {
-    /// The arguments, or the error message.
-    outcome: Option<Result<Vec<String>, String>>,
-}
-
-static STARTED: Mutex<Started> = Mutex::new(Started { outcome: None });
+pub(super) struct Environment(MutexGuard<'static, Outcome>);
 
 impl Environment {
     /// Locks the environment.
     pub(super) fn lock() -> Self {
         // A panic leaves it consistent, because it is one value.
-        Self(STARTED.lock().unwrap_or_else(PoisonError::into_inner))
+        Self(OUTCOME.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the arguments of the start or its error message; `None` before the start.
     pub(super) fn outcome(&self) -> Option<&Result<Vec<String>, String>> {
-        self.0.outcome.as_ref()
+        self.0.as_ref()
     }
 
     /// Starts the environment, on one core if given.
@@ -119,7 +116,7 @@ impl Environment {
     /// It was started before.
     #[allow(unsafe_code)]
     pub(super) fn start(&mut self, arguments: Vec<String>, core: Option<u32>) -> Result<(), Failure> {
-        assert!(self.0.outcome.is_none(), "the environment of DPDK is started once per process");
+        assert!(self.0.is_none(), "the environment of DPDK is started once per process");
         let texts: Vec<CString> = arguments.iter().map(|text| c_string(text)).collect();
         // DPDK binds the thread that starts it to a core, so this is not the caller's thread.
         let result = std::thread::spawn(move || {
@@ -143,7 +140,7 @@ impl Environment {
         let outcome = if result == 0 { Ok(()) } else { Err(failure("rte_eal_init", result)) };
         // The messages of a successful start are not part of a later failure.
         take_log();
-        self.0.outcome = Some(match &outcome {
+        *self.0 = Some(match &outcome {
             Ok(()) => Ok(arguments),
             Err(failure) => Err(failure.message.clone()),
         });
@@ -156,7 +153,8 @@ impl Environment {
     /// # Errors
     /// The device is not opened.
     #[allow(unsafe_code)]
-    pub(super) fn open(&mut self, device: &Device, config: &PortConfig) -> Result<(Vec<Receiver>, u16), OpenError> {
+    pub(super) fn open(&mut self, settings: &Settings) -> Result<(Vec<Receiver>, u16), OpenError> {
+        let (device, queues) = (&settings.device, settings.queues);
         assert!(matches!(self.outcome(), Some(Ok(_))), "the environment is started before a port is opened");
         take_log();
         let (arguments, name, mut id) = (c_string(device.arguments()), c_string(device.name()), 0);
@@ -167,16 +165,16 @@ impl Environment {
         }
         // SAFETY: it takes a number; the lock is held.
         let most = unsafe { weir_dpdk_max_queues(id) };
-        if i32::from(config.queues) > most {
+        if i32::from(queues) > most {
             // SAFETY: the port was attached above and is not used elsewhere; the lock is held.
             unsafe { weir_dpdk_detach(id, 0) };
             return Err(OpenError::Queues(most.try_into().unwrap_or(0)));
         }
         let mut port = RawPort {
-            queues: config.queues,
-            descriptors: config.descriptors,
-            mbufs: config.mbufs,
-            symmetric: config.symmetric.into(),
+            queues,
+            descriptors: settings.descriptors(),
+            mbufs: settings.mbufs(),
+            symmetric: settings.symmetric.into(),
             step: c"".as_ptr(),
             stamped: 0,
             key: SYMMETRIC_KEY.as_ptr(),
@@ -188,27 +186,14 @@ impl Environment {
             let step = unsafe { CStr::from_ptr(port.step) }.to_string_lossy();
             let error = failure(&step, result);
             // SAFETY: as above.
-            unsafe { weir_dpdk_detach(id, config.queues) };
+            unsafe { weir_dpdk_detach(id, queues) };
             return Err(OpenError::Port(error));
         }
         let clock = if port.stamped != 0 { Clock::new(|| read_clocks(id)) } else { None };
-        let shared =
-            Arc::new(Port { id, queues: config.queues, counters: Mutex::new(()), clock: clock.map(Mutex::new) });
-        let receivers = (0..config.queues).map(|queue| Receiver::new(shared.clone(), queue)).collect();
+        let shared = Arc::new(Port { id, queues, counters: Mutex::new(()), clock: clock.map(Mutex::new) });
+        let receivers = (0..queues).map(|queue| Receiver::new(shared.clone(), queue)).collect();
         Ok((receivers, port.descriptors))
     }
-}
-
-/// Configuration of a port.
-pub(super) struct PortConfig {
-    /// Receive queues, at least one.
-    pub queues: u16,
-    /// Descriptors of each queue; the port may change the number.
-    pub descriptors: u16,
-    /// Packet buffers of each queue.
-    pub mbufs: u32,
-    /// Hash with [`SYMMETRIC_KEY`].
-    pub symmetric: bool,
 }
 
 /// Why a device was not opened.

@@ -17,7 +17,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use driver::{Environment, OpenError, PortConfig};
+use driver::{Environment, OpenError};
 use error::{DeviceCause, DpdkError};
 use queue::LossesAtStop;
 pub(crate) use queue::Queue;
@@ -40,14 +40,7 @@ pub(crate) fn open(rest: &str) -> Result<Vec<Queue>, DpdkError> {
     }
     let mut environment = Environment::lock();
     start(&mut environment, &settings, free_huge_pages(sysfs) > 0)?;
-    let config = PortConfig {
-        queues: settings.queues,
-        descriptors: settings.descriptors(),
-        mbufs: settings.mbufs(),
-        symmetric: settings.symmetric,
-    };
-    let (receivers, descriptors) =
-        environment.open(&settings.device, &config).map_err(|error| open_error(error, sysfs, &settings))?;
+    let (receivers, descriptors) = environment.open(&settings).map_err(|error| open_error(error, sysfs, &settings))?;
     drop(environment);
     match settings.descriptors {
         Some(requested) if requested != descriptors => Err(DpdkError::Descriptors(requested, descriptors)),

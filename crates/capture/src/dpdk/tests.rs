@@ -6,7 +6,7 @@ use super::driver::{PortCounts, SYMMETRIC_KEY};
 use super::error::Failure;
 use super::*;
 use crate::system::realtime_ns;
-use crate::{Burst, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};
+use crate::{Burst, Frame, LiveSource, Losses, POLL_TIMEOUT, PcapWriter, Source};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,17 +29,13 @@ fn device(rest: &str) -> Vec<Queue> {
 }
 
 fn refused(rest: &str) -> String {
-    match try_device(rest) {
-        Ok(_) => panic!("{rest}: this cannot be opened"),
-        Err(error) => error.to_string(),
-    }
+    try_device(rest).err().map_or_else(|| panic!("{rest}: this cannot be opened"), |error| error.to_string())
 }
 
 fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder).expect("it is shipped").flatten().map(|file| file.path()).collect();
-    files.retain(|file| matches!(file.extension().and_then(|extension| extension.to_str()), Some("pcap" | "pcapng")));
+    let mut files: Vec<_> = fs::read_dir(folder).expect("it is shipped").flatten().map(|file| file.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng"));
     files.sort();
     files
 }
@@ -49,12 +45,10 @@ fn packets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
     let mut source = crate::open(file).expect("it is shipped and whole");
     let mut packets = Vec::new();
     while let Some(burst) = source.burst().expect("it is whole") {
-        for frame in &burst {
-            if frame.link_type != 1 {
-                return None;
-            }
-            packets.push(frame.bytes.to_vec());
+        if burst.iter().any(|frame| frame.link_type != 1) {
+            return None;
         }
+        packets.extend(burst.iter().map(|frame| frame.bytes.to_vec()));
     }
     Some(packets)
 }
@@ -63,12 +57,17 @@ fn packets_of(file: &Path) -> Option<Vec<Vec<u8>>> {
 fn read_all(queue: &mut Queue) -> Vec<(Vec<u8>, u32)> {
     let mut packets = Vec::new();
     loop {
-        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
+        let burst = burst(queue);
         if burst.is_empty() {
             return packets;
         }
         packets.extend(burst.iter().map(|frame| (frame.bytes.to_vec(), frame.wire_bytes)));
     }
+}
+
+/// Receives a burst, which may be empty.
+fn burst(queue: &mut Queue) -> Burst<'_> {
+    queue.burst().expect("it goes on").expect("it was not stopped")
 }
 
 /// Stops a queue and counts the packets that it still delivers.
@@ -99,11 +98,8 @@ fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
             assert_eq!(octets, &expected[..expected.len().min(2048)], "{name}: packet {number}");
             assert_eq!(*wire_bytes as usize, expected.len(), "{name}: packet {number}");
         }
-        assert_eq!(
-            queues[0].counts(),
-            PortCounts { received: expected.len() as u64, ..PortCounts::default() },
-            "{name}"
-        );
+        let counts = PortCounts { received: expected.len() as u64, ..PortCounts::default() };
+        assert_eq!(queues[0].counts(), counts, "{name}");
         assert_eq!(queues[0].losses(), Losses::default());
         assert!(queues[0].now_ns() >= before);
         assert_eq!(drain(&mut queues[0]), 0);
@@ -147,21 +143,10 @@ fn first_segment_of_a_long_packet_is_delivered_with_the_length_on_the_wire() {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let file = folder.path().join("long.pcap");
     let long: Vec<u8> = (0..9018_u32).map(|i| (i % 251) as u8).collect();
-    let mut writer =
-        PcapWriter::new(fs::File::create(&file).expect("a file can be made"), 1, 65535).expect("a file can be written");
-    for _ in 0..200 {
-        writer
-            .write(&crate::Frame {
-                bytes: &long,
-                time_ns: 1,
-                wire_bytes: 9018,
-                link_type: 1,
-                time_clamped: false,
-                interface: 0,
-            })
-            .expect("a file can be written");
-    }
-    writer.finish().expect("a file can be written");
+    let mut writer = PcapWriter::new(fs::File::create(&file).unwrap(), 1, 65535).unwrap();
+    let frame = Frame { bytes: &long, time_ns: 1, wire_bytes: 9018, link_type: 1, time_clamped: false, interface: 0 };
+    (0..200).for_each(|_| writer.write(&frame).unwrap());
+    writer.finish().unwrap();
     let mut queues = device(&format!("net_pcap_long;rx_pcap={}", file.display()));
     let packets = read_all(&mut queues[0]);
     assert_eq!(packets.len(), 200, "every buffer of the chains came back");
@@ -187,7 +172,7 @@ fn net_ring_delivers_every_packet_while_threads_read() {
                     let (mut next, deadline) = (0_u32, Instant::now() + TIMEOUT);
                     while received.load(Ordering::Relaxed) < 4 * EACH {
                         assert!(Instant::now() < deadline, "queue {number} stops at {next}");
-                        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
+                        let burst = burst(&mut queue);
                         for frame in &burst {
                             // Queue, packet number, padding; every tenth packet in segments of 100
                             // bytes.
@@ -229,7 +214,7 @@ fn stopped_queue_delivers_waiting_packets_and_ends() {
     for i in 0..300_u16 {
         assert!(inject("net_ring_stop", i % 2, &i.to_be_bytes().repeat(32), 2048));
     }
-    assert_eq!(queues[0].burst().expect("it goes on").expect("packets are there").len(), 64);
+    assert_eq!(burst(&mut queues[0]).len(), 64);
     assert_eq!(drain(&mut queues[0]), 150 - 64);
     assert_eq!(drain(&mut queues[1]), 150);
     assert_eq!(queues[0].counts().received, 300);
@@ -256,7 +241,7 @@ fn four_queues_of_net_null_deliver_what_the_port_counts() {
                 scope.spawn(move || {
                     let mut packets = 0;
                     for _ in 0..1000 * (number + 1) {
-                        let burst = queue.burst().expect("it goes on").expect("it was not stopped");
+                        let burst = burst(&mut queue);
                         assert!(burst.iter().all(|frame| frame.bytes.len() == 64 && frame.wire_bytes == 64));
                         packets += burst.len() as u64;
                     }
@@ -305,7 +290,7 @@ fn idle_queue_returns_after_the_poll_timeout_and_sleeps() {
     assert!(busy < took / 4, "busy for {busy:?} of {took:?}");
     // And it receives again.
     assert!(inject("net_ring_quiet", 0, &[1; 60], 2048));
-    assert_eq!(queues[0].burst().expect("it goes on").expect("it was not stopped").len(), 1);
+    assert_eq!(burst(&mut queues[0]).len(), 1);
 }
 
 #[test]
@@ -314,7 +299,7 @@ fn every_injected_buffer_is_released() {
     for _ in 0..3 {
         assert!(inject("net_ring_given", 0, &[1; 500], 100));
     }
-    assert_eq!(queues[0].burst().expect("it goes on").expect("it was not stopped").len(), 3);
+    assert_eq!(burst(&mut queues[0]).len(), 3);
     drop(queues);
     // Other tests of this process have injected packets, too, and release them.
     let deadline = Instant::now() + TIMEOUT;
@@ -380,25 +365,26 @@ fn nic_needs_huge_pages_and_the_error_says_how_to_reserve_them() {
 fn bound_driver_is_reported_with_the_command_that_changes_it() {
     let root = tempfile::tempdir().expect("a folder can be made");
     let devices = root.path().join("bus/pci/devices");
-    for (address, driver) in [("0000:17:00.0", Some("ice")), ("0000:17:00.1", Some("vfio-pci")), ("0000:17:00.2", None)]
-    {
-        fs::create_dir_all(devices.join(address)).expect("a folder can be made");
-        if let Some(driver) = driver {
-            std::os::unix::fs::symlink(format!("../../drivers/{driver}"), devices.join(address).join("driver"))
-                .expect("a link can be made");
+    for (address, driver) in [("0000:17:00.0", "ice"), ("0000:17:00.1", "vfio-pci"), ("0000:17:00.2", "")] {
+        let device = devices.join(address);
+        fs::create_dir_all(&device).unwrap();
+        if !driver.is_empty() {
+            std::os::unix::fs::symlink(format!("../../drivers/{driver}"), device.join("driver")).unwrap();
         }
         assert!(check_pci_device(root.path(), address).is_ok());
     }
     let missing = check_pci_device(root.path(), "0000:18:00.0").expect_err("there is none");
     assert!(missing.to_string().contains("lspci -D"));
-    let cause = |address, errno| pci_cause(root.path(), address, errno).to_string();
-    assert!(
-        cause("0000:17:00.0", 19).contains("driver ice is bound to it; `dpdk-devbind.py --bind=vfio-pci 0000:17:00.0`")
-    );
-    assert!(cause("0000:17:00.1", 19).contains("another process uses it"));
-    assert!(cause("0000:17:00.2", 19).contains("no kernel driver is bound to it"));
-    assert!(cause("0000:17:00.2", libc::EBUSY).contains("another process uses it"));
-    assert!(cause("0000:17:00.2", libc::EACCES).contains("not permitted"));
+    for (address, errno, expected) in [
+        ("0000:17:00.0", 19, "driver ice is bound to it; `dpdk-devbind.py --bind=vfio-pci 0000:17:00.0`"),
+        ("0000:17:00.1", 19, "another process uses it"),
+        ("0000:17:00.2", 19, "no kernel driver is bound to it"),
+        ("0000:17:00.2", libc::EBUSY, "another process uses it"),
+        ("0000:17:00.2", libc::EACCES, "not permitted"),
+    ] {
+        let cause = pci_cause(root.path(), address, errno).to_string();
+        assert!(cause.contains(expected), "{cause}");
+    }
 }
 
 #[test]
@@ -432,6 +418,20 @@ fn symmetric_key_gives_both_directions_the_same_hash() {
     }
 }
 
+/// Runs tests again, in another process with an environment variable. Returns its output, unless a
+/// test failed.
+fn run_again(command: &mut Command, variable: &str) -> String {
+    let output = command.env(variable, "1").output().expect("it runs again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");
+    said.into_owned()
+}
+
+fn this_program() -> PathBuf {
+    std::env::current_exe().expect("a test has a file")
+}
+
 /// Runs a program. Returns its error output if it fails.
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
@@ -449,17 +449,8 @@ fn losses_of_an_idle_reader_are_counted_exactly() {
         if let Err(why) = run("unshare", &["--net", "true"]) {
             return eprintln!("SKIPPED: DPDK's losses in a network namespace: {why}");
         }
-        let this = std::env::current_exe().expect("a test has a file");
-        let output = Command::new("unshare")
-            .arg("--net")
-            .arg(this)
-            .args(["--exact", NAME, "--nocapture"])
-            .env(INSIDE, "1")
-            .output();
-        let output = output.expect("it ran before");
-        let said = String::from_utf8_lossy(&output.stdout);
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        let arguments = ["--exact", NAME, "--nocapture"];
+        run_again(Command::new("unshare").arg("--net").arg(this_program()).args(arguments), INSIDE);
         return;
     }
     let commands = "link add from type veth peer name into; addr add 192.0.2.1/24 dev from; link set from up; \
@@ -481,12 +472,10 @@ fn losses_of_an_idle_reader_are_counted_exactly() {
     }
     let (mut received, deadline) = (0, Instant::now() + TIMEOUT);
     loop {
-        let burst = queues[0].burst().expect("it goes on").expect("it was not stopped");
-        received += burst.len() as u64;
-        let idle = burst.is_empty();
-        drop(burst);
+        let packets = burst(&mut queues[0]).len() as u64;
+        received += packets;
         let Losses { nic, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
-        if idle && received + nic >= SENT {
+        if packets == 0 && received + nic >= SENT {
             assert_eq!(received + nic, SENT);
             assert!(nic > 0 && received > 0, "{received} received, {nic} lost: the test needs both");
             break;
@@ -512,10 +501,7 @@ fn dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved() {
     }
     // The environment starts once per process, so this test needs its own process.
     if std::env::var_os(INSIDE).is_none() {
-        let this = std::env::current_exe().expect("a test has a file");
-        let output = Command::new(this).args(["--exact", NAME]).env(INSIDE, "1").output().expect("it runs again");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        run_again(Command::new(this_program()).args(["--exact", NAME]), INSIDE);
         return;
     }
     let error = refused("net_null_core,core=1023");
@@ -529,37 +515,29 @@ fn dpdk_threads_run_on_the_given_core_and_other_threads_are_not_moved() {
     drop(queues);
 }
 
-/// Reserves huge pages until it is dropped.
-struct HugePages {
-    before: u64,
-}
+const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+const FREE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+
+/// Huge pages reserved until this is dropped; with their number before.
+struct HugePages(u64);
 
 impl HugePages {
-    const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
     /// Makes `pages` of 2 MB free, or returns why that is not possible.
     fn new(pages: u64) -> Result<Self, String> {
-        let number = |file: &str| {
-            let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
-            text.trim().parse::<u64>().map_err(|error| format!("{file}: {error}"))
-        };
-        let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
-        let before = number(Self::PAGES)?;
-        let reserved = Self { before };
-        if number(free)? < pages {
-            fs::write(Self::PAGES, (before + pages).to_string())
-                .map_err(|error| format!("{}: {error}", Self::PAGES))?;
+        let text = |file: &str| fs::read_to_string(file).map_err(|error| format!("{file}: {error}"));
+        let number = |file| text(file)?.trim().parse::<u64>().map_err(|error| format!("{file}: {error}"));
+        let reserved = Self(number(PAGES)?);
+        if number(FREE_PAGES)? < pages {
+            fs::write(PAGES, (reserved.0 + pages).to_string()).map_err(|error| format!("{PAGES}: {error}"))?;
         }
-        if number(free)? < pages {
-            return Err(format!("the system cannot reserve {pages} huge pages"));
-        }
-        Ok(reserved)
+        let are_free = number(FREE_PAGES)? >= pages;
+        are_free.then_some(reserved).ok_or_else(|| format!("the system cannot reserve {pages} huge pages"))
     }
 }
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        let _ = fs::write(Self::PAGES, self.before.to_string());
+        let _ = fs::write(PAGES, self.0.to_string());
     }
 }
 
@@ -572,9 +550,6 @@ fn all_tests_pass_with_huge_pages() {
         Ok(reserved) => reserved,
         Err(why) => return eprintln!("SKIPPED: DPDK with huge pages: {why}"),
     };
-    let this = std::env::current_exe().expect("a test has a file");
-    let output = Command::new(this).arg("dpdk::tests::").env(WITH_PAGES, "1").output().expect("it runs again");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("dpdk::tests::four_queues_of_net_null") && !said.contains(" 0 passed"), "{said}");
+    let said = run_again(Command::new(this_program()).arg("dpdk::tests::"), WITH_PAGES);
+    assert!(said.contains("dpdk::tests::four_queues_of_net_null"), "{said}");
 }

@@ -12,9 +12,7 @@ mod tests;
 
 use crate::Frame;
 use library::CompileError;
-#[cfg(test)]
-pub(crate) use program::Instruction;
-pub(crate) use program::Program;
+pub(crate) use program::{Instruction, Program, opcode};
 pub use program::{InstructionError, ProgramError};
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@
 //! make libpcap a dependency of every build. Source: the BSD Packet Filter (McCanne and Jacobson,
 //! 1993); the kernel's `Documentation/networking/filter.rst`.
 
+use opcode::*;
 use std::sync::Arc;
 
 /// Largest number of instructions, as in the kernel.
@@ -36,57 +37,60 @@ pub(crate) struct Instruction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program(Arc<[Instruction]>);
 
-// Instruction classes: the lowest three bits.
-const LOAD: u16 = 0;
-const LOAD_INDEX: u16 = 1;
-const STORE: u16 = 2;
-const STORE_INDEX: u16 = 3;
-const COMPUTE: u16 = 4;
-const JUMP: u16 = 5;
-const RETURN: u16 = 6;
-const MOVE: u16 = 7;
+/// Opcodes. An instruction has an accumulator, an index register, and 16 scratch words.
+pub(crate) mod opcode {
+    // Instruction classes: the lowest three bits.
+    pub const LOAD: u16 = 0;
+    pub const LOAD_INDEX: u16 = 1;
+    pub const STORE: u16 = 2;
+    pub const STORE_INDEX: u16 = 3;
+    pub const COMPUTE: u16 = 4;
+    pub const JUMP: u16 = 5;
+    pub const RETURN: u16 = 6;
+    pub const MOVE: u16 = 7;
 
-// Complete opcodes: class, size or operation, mode or source.
-const LOAD_WORD: u16 = 0x20;
-const LOAD_HALF: u16 = 0x28;
-const LOAD_BYTE: u16 = 0x30;
-const LOAD_WORD_AT: u16 = 0x40;
-const LOAD_HALF_AT: u16 = 0x48;
-const LOAD_BYTE_AT: u16 = 0x50;
-const LOAD_CONSTANT: u16 = 0x00;
-const LOAD_SCRATCH: u16 = 0x60;
-const LOAD_LENGTH: u16 = 0x80;
-const INDEX_CONSTANT: u16 = 0x01;
-const INDEX_SCRATCH: u16 = 0x61;
-const INDEX_LENGTH: u16 = 0x81;
-/// Four times the lower half of a byte: the length of an IPv4 header.
-const INDEX_HEADER: u16 = 0xb1;
-const RETURN_CONSTANT: u16 = 0x06;
-const RETURN_ACCUMULATOR: u16 = 0x16;
-const TO_INDEX: u16 = 0x07;
-const FROM_INDEX: u16 = 0x87;
+    // Complete opcodes: class, size or operation, mode or source.
+    pub const LOAD_WORD: u16 = 0x20;
+    pub const LOAD_HALF: u16 = 0x28;
+    pub const LOAD_BYTE: u16 = 0x30;
+    pub const LOAD_WORD_AT: u16 = 0x40;
+    pub const LOAD_HALF_AT: u16 = 0x48;
+    pub const LOAD_BYTE_AT: u16 = 0x50;
+    pub const LOAD_CONSTANT: u16 = 0x00;
+    pub const LOAD_SCRATCH: u16 = 0x60;
+    pub const LOAD_LENGTH: u16 = 0x80;
+    pub const INDEX_CONSTANT: u16 = 0x01;
+    pub const INDEX_SCRATCH: u16 = 0x61;
+    pub const INDEX_LENGTH: u16 = 0x81;
+    /// Four times the lower half of a byte: the length of an IPv4 header.
+    pub const INDEX_HEADER: u16 = 0xb1;
+    pub const RETURN_CONSTANT: u16 = 0x06;
+    pub const RETURN_ACCUMULATOR: u16 = 0x16;
+    pub const TO_INDEX: u16 = 0x07;
+    pub const FROM_INDEX: u16 = 0x87;
 
-// Operations of the class COMPUTE, and the source of their second operand.
-const ADD: u16 = 0x00;
-const SUBTRACT: u16 = 0x10;
-const MULTIPLY: u16 = 0x20;
-const DIVIDE: u16 = 0x30;
-const OR: u16 = 0x40;
-const AND: u16 = 0x50;
-const SHIFT_LEFT: u16 = 0x60;
-const SHIFT_RIGHT: u16 = 0x70;
-const NEGATE: u16 = 0x80;
-const REMAINDER: u16 = 0x90;
-const EXCLUSIVE_OR: u16 = 0xa0;
-const OPERATION: u16 = 0xf0;
-const FROM_X: u16 = 0x08;
+    // Operations of the class COMPUTE, and the source of their second operand.
+    pub const ADD: u16 = 0x00;
+    pub const SUBTRACT: u16 = 0x10;
+    pub const MULTIPLY: u16 = 0x20;
+    pub const DIVIDE: u16 = 0x30;
+    pub const OR: u16 = 0x40;
+    pub const AND: u16 = 0x50;
+    pub const SHIFT_LEFT: u16 = 0x60;
+    pub const SHIFT_RIGHT: u16 = 0x70;
+    pub const NEGATE: u16 = 0x80;
+    pub const REMAINDER: u16 = 0x90;
+    pub const EXCLUSIVE_OR: u16 = 0xa0;
+    pub const OPERATION: u16 = 0xf0;
+    pub const FROM_X: u16 = 0x08;
 
-// Conditions of the class JUMP.
-const ALWAYS: u16 = 0x00;
-const EQUAL: u16 = 0x10;
-const GREATER: u16 = 0x20;
-const GREATER_OR_EQUAL: u16 = 0x30;
-const ANY_BIT: u16 = 0x40;
+    // Conditions of the class JUMP.
+    pub const ALWAYS: u16 = 0x00;
+    pub const EQUAL: u16 = 0x10;
+    pub const GREATER: u16 = 0x20;
+    pub const GREATER_OR_EQUAL: u16 = 0x30;
+    pub const ANY_BIT: u16 = 0x40;
+}
 
 fn class(code: u16) -> u16 {
     code & 7

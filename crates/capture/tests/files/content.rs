@@ -1,16 +1,14 @@
 //! File formats are recognized by content; compression.
 
 use crate::*;
-use std::io::Write;
+use flate2::Compression;
 
 fn capture() -> Vec<u8> {
     (0..300).fold(Pcap::new(false, 0xa1b2_c3d4), |file, n| file.record(n, n, n % 90, 100)).done()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
+    crate::gzip(bytes, Compression::fast())
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {

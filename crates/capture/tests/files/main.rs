@@ -8,7 +8,7 @@ mod pcap;
 mod pcapng;
 mod streams;
 
-use make::{Kept, Ng, Pcap, read, read_stream, same_either_way};
+use make::{Kept, Ng, Pcap, gzip, read, read_stream, same_either_way};
 use std::path::Path;
 use weir_capture::{Error, from_bytes, merge, open};
 
@@ -30,6 +30,21 @@ fn damage(bytes: &[u8]) -> (Vec<Kept>, Vec<(u64, String)>) {
         other => panic!("{other}"),
     });
     (frames, places.collect())
+}
+
+/// Asserts that a part of a file, which was cut, delivers this number of whole frames; then, unless
+/// it ends there, the damage in the record or block that starts at this offset.
+fn delivers_until_the_cut(part: &[u8], whole: usize, start: usize) {
+    let (frames, errors) = damage(part);
+    assert_eq!(frames.len(), whole, "cut at {}", part.len());
+    match errors.as_slice() {
+        [] => assert_eq!(start, part.len()),
+        [(offset, what)] => {
+            assert!(start < part.len() && what.contains("is cut"), "{what}");
+            assert_eq!(*offset, start as u64, "cut at {}", part.len());
+        }
+        more => panic!("{more:?}"),
+    }
 }
 
 fn intact(bytes: &[u8]) -> Vec<Kept> {

@@ -1,6 +1,6 @@
 //! Builds capture files, and reads sources to their end.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use weir_capture::{Error, Frame, Source, from_bytes, from_reader};
 
@@ -23,30 +23,39 @@ impl From<&Frame<'_>> for Kept {
 }
 
 /// The frames and errors of a source, in order.
-pub fn tell(source: &mut dyn Source) -> Vec<Result<Kept, String>> {
-    let mut told = Vec::new();
+fn read_in_order(source: &mut dyn Source) -> Vec<Result<Kept, Error>> {
+    let mut content = Vec::new();
     loop {
         match source.burst() {
-            Ok(None) => return told,
+            Ok(None) => return content,
             Ok(Some(burst)) => {
                 assert!(!burst.is_empty());
-                told.extend(burst.iter().map(|frame| Ok(Kept::from(frame))));
+                content.extend(burst.iter().map(|frame| Ok(Kept::from(frame))));
             }
-            Err(error) => told.push(Err(error.to_string())),
+            Err(error) => content.push(Err(error)),
         }
     }
+}
+
+/// The same, with the messages of the errors.
+pub fn tell(source: &mut dyn Source) -> Vec<Result<Kept, String>> {
+    read_in_order(source).into_iter().map(|item| item.map_err(|error| error.to_string())).collect()
 }
 
 /// All frames and all errors.
 pub fn read(source: &mut dyn Source) -> (Vec<Kept>, Vec<Error>) {
     let (mut frames, mut errors) = (Vec::new(), Vec::new());
-    loop {
-        match source.burst() {
-            Ok(None) => return (frames, errors),
-            Ok(Some(burst)) => frames.extend(burst.iter().map(Kept::from)),
-            Err(error) => errors.push(error),
-        }
+    for item in read_in_order(source) {
+        item.map_or_else(|error| errors.push(error), |frame| frames.push(frame));
     }
+    (frames, errors)
+}
+
+/// The octets as a gzip stream.
+pub fn gzip(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// Returns at most `octets` bytes per read.
@@ -105,49 +114,34 @@ pub struct Pcap {
 
 impl Pcap {
     pub fn new(big_endian: bool, magic: u32) -> Self {
-        Self {
-            version: (2, 4),
-            snap_bytes: 65_535,
-            link_type: 1,
-            swap_lengths: false,
-            ends: Vec::new(),
-            big_endian,
-            magic,
-            bytes: Vec::new(),
-        }
+        let (ends, bytes) = (Vec::new(), Vec::new());
+        Self { version: (2, 4), snap_bytes: 65_535, link_type: 1, swap_lengths: false, ends, big_endian, magic, bytes }
     }
 
-    fn word(&mut self, value: u32) {
-        self.bytes.extend(if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
+    fn words(&mut self, words: &[u32]) {
+        let bytes = |word: &u32| if self.big_endian { word.to_be_bytes() } else { word.to_le_bytes() };
+        self.bytes.extend(words.iter().flat_map(bytes));
     }
 
-    fn half(&mut self, value: u16) {
-        self.bytes.extend(if self.big_endian { value.to_be_bytes() } else { value.to_le_bytes() });
+    /// Two numbers of 16 bits as one word.
+    fn pair(&self, (first, second): (u16, u16)) -> u32 {
+        let (high, low) = if self.big_endian { (first, second) } else { (second, first) };
+        u32::from(high) << 16 | u32::from(low)
     }
 
     fn begin(&mut self) {
         if self.bytes.is_empty() {
-            self.word(self.magic);
-            self.half(self.version.0);
-            self.half(self.version.1);
-            self.word(0);
-            self.word(0);
-            self.word(self.snap_bytes);
-            self.word(self.link_type);
+            self.words(&[self.magic, self.pair(self.version), 0, 0, self.snap_bytes, self.link_type]);
         }
     }
 
     /// A record header alone.
     pub fn header(&mut self, seconds: u32, fraction: u32, captured: u32, wire: u32) {
         self.begin();
-        let lengths = if self.swap_lengths { [wire, captured] } else { [captured, wire] };
-        for value in [seconds, fraction, lengths[0], lengths[1]] {
-            self.word(value);
-        }
+        let [first, second] = if self.swap_lengths { [wire, captured] } else { [captured, wire] };
+        self.words(&[seconds, fraction, first, second]);
         if self.magic == 0xa1b2_cd34 {
-            self.word(3);
-            self.half(0x0800);
-            self.half(0);
+            self.words(&[3, self.pair((0x0800, 0))]);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Names of sources, and errors of the operating system.
 
 use crate::*;
+use flate2::Compression;
 use std::fs;
 
 #[test]
@@ -46,14 +47,8 @@ fn read_error_is_reported_after_the_frames_before_it() {
         }
     }
     let capture = Pcap::new(false, 0xa1b2_c3d4).record(1, 0, 4, 4).record(2, 0, 4, 4).done();
-    let zipped = {
-        use std::io::Write;
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
-        encoder.write_all(&capture).unwrap();
-        let mut bytes = encoder.finish().unwrap();
-        bytes.truncate(bytes.len() - 4);
-        bytes
-    };
+    let mut zipped = gzip(&capture, Compression::none());
+    zipped.truncate(zipped.len() - 4);
     for bytes in [capture, zipped] {
         let mut source =
             weir_capture::from_reader(Path::new("-"), Box::new(Failing(std::io::Cursor::new(bytes)))).unwrap();
@@ -75,9 +70,7 @@ fn progress_ends_at_the_length_of_the_input() {
     let mut stream = read_stream(bytes.clone(), 7);
     read(&mut *stream);
     assert_eq!((stream.progress().done_bytes, stream.progress().total_bytes), (length, None));
-    let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    std::io::Write::write_all(&mut zipped, &bytes).unwrap();
-    let zipped = zipped.finish().unwrap();
+    let zipped = gzip(&bytes, Compression::best());
     let length = zipped.len() as u64;
     let mut source = from_bytes(Path::new("input"), zipped).unwrap();
     read(&mut *source);

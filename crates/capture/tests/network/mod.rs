@@ -80,6 +80,20 @@ pub fn is_captured(interface: &str) -> bool {
     ip(&format!("-d link show dev {interface}")).contains("promiscuity 1")
 }
 
+/// Drops all capabilities of this thread but these.
+pub fn keep_capabilities(kept: &[u32]) {
+    const VERSION_3: u32 = 0x2008_0522;
+    let half = |from: u32| {
+        kept.iter().filter(|&&bit| (from..from + 32).contains(&bit)).fold(0_u32, |set, bit| set | 1 << (bit - from))
+    };
+    // Effective, permitted and inheritable capabilities, in two words of 32 each.
+    let sets = [half(0), half(0), 0, half(32), half(32), 0];
+    let header = [VERSION_3, 0];
+    // SAFETY: both live across the call and have the layout of this version.
+    let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
 /// Sends frames out of an interface unchanged.
 pub struct Sender {
     sender: weir_trafficgen::Sender,
