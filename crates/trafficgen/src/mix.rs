@@ -179,7 +179,7 @@ struct Segment {
 pub(super) struct Mix {
     random: Random,
     schedule: Schedule,
-    conversations: Box<[Conversation]>,
+    conversations: Box<[Option<Conversation>]>,
     bounds: Bounds,
     sent: u64,
     opened: u64,
@@ -203,7 +203,7 @@ impl Mix {
             random: Random::new(seed),
             // A few packets per bucket of the schedule.
             schedule: Schedule::new(flows as u32, 8 * SECOND_NS / (new * PACKETS_PER_FLOW), START_NS),
-            conversations: vec![Conversation::UNUSED; flows as usize].into(),
+            conversations: vec![None; flows as usize].into(),
             bounds: Bounds::read(&values, 1_000_000)?,
             sent: 0,
             opened: 0,
@@ -231,14 +231,15 @@ impl Mix {
                 self.bounds.packets = self.sent;
                 return filled;
             }
-            if self.conversations[participant as usize].step == Step::Ended {
+            let at = participant as usize;
+            if self.conversations[at].as_ref().is_none_or(|conversation| conversation.step == Step::Ended) {
                 let mut conversation = self.open(time_ns);
                 if let Some(expected) = expected.as_deref_mut() {
                     conversation.index = expected.add(conversation.expected_flow());
                 }
-                self.conversations[participant as usize] = conversation;
+                self.conversations[at] = Some(conversation);
             }
-            let conversation = &mut self.conversations[participant as usize];
+            let conversation = self.conversations[at].as_mut().expect("one was opened if there was none");
             let (segment, wait_ns) = conversation.next_segment(time_ns, &mut self.random);
             slot.time_ns = time_ns;
             let ip_bytes = conversation.write(&segment, slot);
@@ -324,30 +325,6 @@ impl Mix {
 }
 
 impl Conversation {
-    /// Placeholder before the first conversation.
-    const UNUSED: Self = Self {
-        ends: [Endpoint { address: [0; 16], port: 0 }; 2],
-        until_ns: 0,
-        index: 0,
-        sequence: [0; 2],
-        round_trip_ns: [0; 2],
-        pace_ns: 0,
-        round: 0,
-        round_left: 0,
-        segments_left: 0,
-        pauses_left: 0,
-        identification: 0,
-        service: 0,
-        step: Step::Ended,
-        unacknowledged: 0,
-        ipv6: false,
-        talker: 0,
-        closer: 0,
-        resets: false,
-        combines_fin: false,
-        ttl: [0; 2],
-    };
-
     fn service(&self) -> &'static Service {
         &SERVICES[usize::from(self.service)]
     }

@@ -7,10 +7,9 @@
 //! hash function.
 
 use crate::bounds::{Bounds, SECOND_NS, START_NS};
-use crate::expected::{ExpectedDirection, ExpectedFlow, ExpectedFlows};
+use crate::expected::{ExpectedFlow, ExpectedFlows};
 use crate::frame::{ETHERNET, Endpoint, Headers, Slot, Transport, UDP, finish, sum, udp_checksum};
 use crate::random::Random;
-use std::net::Ipv4Addr;
 use weir_capture::{SettingsError, SourceSettings};
 
 const KEYS: &[&str] = &["flows", "size", "packets", "duration", "seed", "order", "directions", "rate", "new", "snap"];
@@ -147,7 +146,7 @@ impl Velan {
             if let Some(expected) = expected.as_deref_mut() {
                 let time_ns = slot.time_ns;
                 // The sender of the first packet is the initiator, whichever direction it has.
-                let flow = expected.by_number(number, || expected_flow(number, direction));
+                let flow = expected.by_number(number, || ExpectedFlow::new(ends(number, direction), false, UDP));
                 let forward = flow.source_port == [SOURCE_PORT, DESTINATION_PORT][direction];
                 let to = if forward { &mut flow.forward } else { &mut flow.reverse };
                 to.count(time_ns, self.wire_bytes - ETHERNET as u32, self.wire_bytes, 0);
@@ -189,30 +188,29 @@ fn endpoints(number: u32) -> (u16, u16) {
     (bits as u16, (bits >> 32) as u16)
 }
 
-/// Returns the source and destination address of a flow.
-fn addresses(number: u32) -> [u32; 2] {
+/// Returns source and destination of the packets of a flow in one direction.
+fn ends(number: u32, direction: usize) -> [Endpoint; 2] {
     let (source, destination) = endpoints(number);
-    [SOURCES | u32::from(source), DESTINATIONS | u32::from(destination)]
+    let endpoint = |network: u32, host: u16, port| {
+        let mut address = [0; 16];
+        address[..4].copy_from_slice(&(network | u32::from(host)).to_be_bytes());
+        Endpoint { address, port }
+    };
+    let mut ends = [endpoint(SOURCES, source, SOURCE_PORT), endpoint(DESTINATIONS, destination, DESTINATION_PORT)];
+    if direction == 1 {
+        ends.reverse();
+    }
+    ends
 }
 
 /// Returns the headers of one direction of flow 0 with checksums of 0, and the sums of the words of
 /// the IP header and of the UDP header with its pseudo-header.
 fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
-    let mut ends = addresses(0).map(u32::to_be_bytes);
-    let mut ports = [SOURCE_PORT, DESTINATION_PORT];
-    if direction == 1 {
-        ends.reverse();
-        ports.reverse();
-    }
-    let endpoint = |side: usize| {
-        let mut address = [0; 16];
-        address[..4].copy_from_slice(&ends[side]);
-        Endpoint { address, port: ports[side] }
-    };
+    let [source, destination] = ends(0, direction);
     let headers = Headers {
         ipv6: false,
-        source: endpoint(0),
-        destination: endpoint(1),
+        source,
+        destination,
         source_side: direction as u8,
         ttl: 64,
         identification: 0,
@@ -228,24 +226,6 @@ fn template(wire_bytes: u32, direction: usize) -> ([u8; HEADERS], u32, u32) {
     let udp_bytes = u32::from(u16::from_be_bytes([octets[38], octets[39]]));
     let pseudo = sum(&octets[26..34]) + u32::from(UDP) + udp_bytes;
     (octets, sum(&octets[14..34]), sum(&octets[34..42]) + pseudo)
-}
-
-fn expected_flow(number: u32, direction: usize) -> ExpectedFlow {
-    let mut ends = addresses(number).map(|address| Ipv4Addr::from_bits(address).into());
-    let mut ports = [SOURCE_PORT, DESTINATION_PORT];
-    if direction == 1 {
-        ends.reverse();
-        ports.reverse();
-    }
-    ExpectedFlow {
-        source: ends[0],
-        destination: ends[1],
-        source_port: ports[0],
-        destination_port: ports[1],
-        protocol: UDP,
-        forward: ExpectedDirection::default(),
-        reverse: ExpectedDirection::default(),
-    }
 }
 
 /// Returns the packets per second at 10 Gbit/s: from Table I, otherwise with the 20 bytes between
@@ -315,7 +295,7 @@ mod tests {
     #[test]
     fn every_number_has_its_own_addresses() {
         let some = (0..100_000).chain(u32::MAX - 1000..=u32::MAX);
-        let distinct: HashSet<[u32; 2]> = some.clone().map(addresses).collect();
+        let distinct: HashSet<(u16, u16)> = some.clone().map(endpoints).collect();
         assert_eq!(distinct.len(), some.count());
         // Each bit of the number is one bit of one address.
         let bits: HashSet<(u16, u16)> = (0..32).map(|bit| endpoints(1 << bit)).collect();

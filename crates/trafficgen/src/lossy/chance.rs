@@ -13,11 +13,9 @@ pub(super) struct Chance<'a> {
 impl Chance<'_> {
     /// Decides at random whether and where a segment is lost.
     pub(super) fn fate(&mut self) -> Fate {
-        match self.random.chance(self.probabilities.loss) {
-            false => Fate::Arrives,
-            true if self.random.chance(self.probabilities.before) => Fate::LostBeforeCapture,
-            true => Fate::LostAfterCapture,
-        }
+        let is_lost = self.random.chance(self.probabilities.loss);
+        let is_captured = !(is_lost && self.random.chance(self.probabilities.before));
+        Fate { is_captured, is_lost }
     }
 
     /// Returns a random time of whole milliseconds, ns.
@@ -42,20 +40,8 @@ pub(super) struct Probabilities {
     pub(super) zerowindow: Fraction,
 }
 
-/// What happens to a segment in flight.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Fate {
-    Arrives,
-    LostBeforeCapture,
-    LostAfterCapture,
-}
-
-impl Fate {
-    pub(super) fn is_captured(self) -> bool {
-        self != Self::LostBeforeCapture
-    }
-
-    pub(super) fn is_lost(self) -> bool {
-        self != Self::Arrives
-    }
+/// What happens to a segment in flight: a lost one may be captured before.
+pub(super) struct Fate {
+    pub(super) is_captured: bool,
+    pub(super) is_lost: bool,
 }

@@ -321,8 +321,8 @@ impl Conversation {
         let mut segment = at.segment(side, flags, Kind::Syn);
         (segment.start, segment.length) = (0, 0);
         let fate = chance.fate();
-        segment.lost = fate.is_lost();
-        if fate.is_captured() {
+        segment.lost = fate.is_lost;
+        if fate.is_captured {
             self.exchange.in_flight.push(now_ns + at.to_capture_point_ns, Hop::CapturePoint, segment);
         }
     }

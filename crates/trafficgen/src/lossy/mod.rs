@@ -28,25 +28,10 @@ use conversation::{Conversation, Properties};
 use side::{Exchange, InFlight, Side};
 use weir_capture::{SettingsError, SourceSettings};
 
+#[rustfmt::skip]
 const KEYS: &[&str] = &[
-    "flows",
-    "new",
-    "packets",
-    "duration",
-    "seed",
-    "ipv6",
-    "rst",
-    "noid",
-    "loss",
-    "before",
-    "recut",
-    "reorder",
-    "spurious",
-    "duplicate",
-    "routed",
-    "keepalive",
-    "zerowindow",
-    "snap",
+    "flows", "new", "packets", "duration", "seed", "ipv6", "rst", "noid", "loss", "before", "recut", "reorder",
+    "spurious", "duplicate", "routed", "keepalive", "zerowindow", "snap",
 ];
 
 /// Time in which the first conversations begin, ns.
@@ -86,9 +71,8 @@ impl Lossy {
         let seed = values.number("seed", [0, u64::MAX])?.unwrap_or(1);
         let snap = values.number("snap", [1, 65_535])?.unwrap_or(65_535) as u32;
         let probability = |key, tenths_of_a_percent: u64| {
-            Ok(values
-                .fraction_billionths(key)?
-                .map_or(Fraction(tenths_of_a_percent * Fraction::ALL.0 / 1_000), Fraction))
+            let given = values.fraction_billionths(key)?;
+            Ok(Fraction(given.unwrap_or(tenths_of_a_percent * Fraction::ALL.0 / 1_000)))
         };
         let probabilities = Probabilities {
             ipv6: probability("ipv6", 300)?,

@@ -278,13 +278,13 @@ impl Exchange {
         let mut segment = at.segment(side, ACK | push | fin, if reordered { Kind::Delayed } else { kind });
         segment.start = start;
         segment.length = (octets_end - start) as u16;
-        segment.lost = fate.is_lost();
+        segment.lost = fate.is_lost;
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);
         let sent_ns = at.transmission_end(now_ns, at.pace_ns);
-        if fate.is_captured() {
+        if fate.is_captured {
             self.in_flight.push(sent_ns + at.to_capture_point_ns + delay_ns, Hop::CapturePoint, segment);
         }
-        (fate.is_captured(), sent_ns)
+        (fate.is_captured, sent_ns)
     }
 
     /// Retransmits the segment that the peer expects, with the same or other boundaries.

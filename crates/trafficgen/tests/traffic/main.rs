@@ -1,6 +1,9 @@
 //! Checks generated traffic with an independent parser and an independent count of flows.
 
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+mod frame;
+mod lossy;
+
+use frame::{ACK, FIN, RST, SYN, Seen, digest, see};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,98 +11,17 @@ use weir_capture::{PcapWriter, SettingsError, Source};
 use weir_trafficgen::{ExpectedDirection, ExpectedFlow, TrafficGenerator, VELAN_PRESETS, write_expected_flows};
 
 const SECOND_NS: u64 = 1_000_000_000;
-const FIN: u16 = 1;
-const SYN: u16 = 2;
-const RST: u16 = 4;
-const ACK: u16 = 16;
 
-/// A frame as the independent parser reads it.
-#[derive(Clone, Debug)]
-struct Seen {
-    time_ns: u64,
-    wire_bytes: u32,
-    ip_bytes: u32,
-    ends: [(IpAddr, u16); 2],
-    protocol: u8,
-    flags: u16,
-    sequence: u32,
-    acknowledgment: u32,
-    options: usize,
-    payload: u32,
+/// A generator that records the expected flows.
+fn recording(spec: &str) -> TrafficGenerator {
+    TrafficGenerator::new(spec).unwrap().with_expected_flows()
 }
 
-fn see(time_ns: u64, wire_bytes: u32, bytes: &[u8]) -> Seen {
-    let sliced = SlicedPacket::from_ethernet(bytes).expect("every frame is whole and well formed");
-    let (addresses, ip_bytes) = match sliced.net.expect("every frame has IP") {
-        NetSlice::Ipv4(ip) => {
-            assert_eq!(folded(ip.header().slice()), 0xffff, "IPv4 header checksum");
-            let header = ip.header();
-            let addresses = [header.source_addr().into(), header.destination_addr().into()];
-            (addresses, u32::from(header.total_len()))
-        }
-        NetSlice::Ipv6(ip) => {
-            let header = ip.header();
-            let addresses = [header.source_addr().into(), header.destination_addr().into()];
-            (addresses, 40 + u32::from(header.payload_length()))
-        }
-        NetSlice::Arp(_) => panic!("ARP was never asked for"),
-    };
-    let seen = |protocol, ports: [u16; 2], payload: usize| Seen {
-        time_ns,
-        wire_bytes,
-        ip_bytes,
-        ends: [(addresses[0], ports[0]), (addresses[1], ports[1])],
-        protocol,
-        flags: 0,
-        sequence: 0,
-        acknowledgment: 0,
-        options: 0,
-        payload: payload as u32,
-    };
-    match sliced.transport.expect("every packet has ports") {
-        TransportSlice::Udp(udp) => {
-            assert_ne!(udp.checksum(), 0);
-            check_sum(addresses, 17, udp.slice());
-            seen(17, [udp.source_port(), udp.destination_port()], udp.payload().len())
-        }
-        TransportSlice::Tcp(tcp) => {
-            check_sum(addresses, 6, tcp.slice());
-            let bits = [(tcp.fin(), FIN), (tcp.syn(), SYN), (tcp.rst(), RST), (tcp.psh(), 8), (tcp.ack(), ACK)];
-            Seen {
-                flags: bits.iter().map(|(set, bit)| u16::from(*set) * bit).sum(),
-                sequence: tcp.sequence_number(),
-                acknowledgment: tcp.acknowledgment_number(),
-                options: tcp.options().len(),
-                ..seen(6, [tcp.source_port(), tcp.destination_port()], tcp.payload().len())
-            }
-        }
-        _ => panic!("only TCP and UDP were asked for"),
-    }
-}
-
-/// Returns whether the checksum over pseudo header, header and payload is correct.
-fn check_sum([source, destination]: [IpAddr; 2], protocol: u8, segment: &[u8]) {
-    let mut all = Vec::new();
-    for address in [source, destination] {
-        match address {
-            IpAddr::V4(address) => all.extend(address.octets()),
-            IpAddr::V6(address) => all.extend(address.octets()),
-        }
-    }
-    all.extend((segment.len() as u32).to_be_bytes());
-    all.extend([0, protocol]);
-    all.extend(segment);
-    assert_eq!(folded(&all), 0xffff, "transport checksum");
-}
-
-/// Ones' complement sum of 16-bit words.
-fn folded(octets: &[u8]) -> u64 {
-    let words = octets.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0)));
-    let mut sum: u64 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum
+/// The same, read to its end.
+fn run(spec: &str) -> TrafficGenerator {
+    let mut source = recording(spec);
+    while source.burst().unwrap().is_some() {}
+    source
 }
 
 /// Every frame of a source, parsed.
@@ -110,7 +32,7 @@ fn all(source: &mut TrafficGenerator) -> Vec<Seen> {
         seen.extend(burst.iter().map(|frame| {
             assert_eq!(frame.bytes.len(), frame.wire_bytes as usize);
             assert_eq!((frame.link_type, frame.interface, frame.time_clamped), (1, 0, false));
-            see(frame.time_ns, frame.wire_bytes, frame.bytes)
+            see(frame)
         }));
     }
     assert!(source.burst().unwrap().is_none(), "the end stays the end");
@@ -118,9 +40,8 @@ fn all(source: &mut TrafficGenerator) -> Vec<Seen> {
     seen
 }
 
-/// Reads a source to its end.
-fn run(source: &mut TrafficGenerator) {
-    while source.burst().unwrap().is_some() {}
+fn packets(flow: &ExpectedFlow) -> u64 {
+    flow.forward.packets + flow.reverse.packets
 }
 
 /// Flows by an independent count.
@@ -157,28 +78,10 @@ fn recount(packets: &[Seen]) -> Vec<ExpectedFlow> {
     flows
 }
 
-/// Returns an FNV-1a hash of the times and octets of all frames.
-fn digest(spec: &str) -> u64 {
-    let mut source = TrafficGenerator::new(spec).unwrap();
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut enter = |octets: &[u8]| {
-        for &octet in octets {
-            hash = (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    while let Some(burst) = source.burst().unwrap() {
-        for frame in &burst {
-            enter(&frame.time_ns.to_be_bytes());
-            enter(&frame.wire_bytes.to_be_bytes());
-            enter(frame.bytes);
-        }
-    }
-    hash
-}
-
 #[test]
 fn same_specification_gives_the_same_frames_bit_by_bit() {
     for (spec, expected) in [
+        ("lossy,flows=100,packets=20k,seed=7", 0xd6f9_190b_2d88_2ebe),
         ("velan,flows=1000,packets=10k", 0xb8d0_ee02_c425_2b34),
         ("velan,flows=1000,packets=10k,seed=2,size=200,directions=2", 0x2b09_3cca_9a32_1e7e),
         ("velan,flows=1000,packets=3k,order=round,rate=1M", 0x7f0b_de20_a3bc_7dd2),
@@ -187,7 +90,9 @@ fn same_specification_gives_the_same_frames_bit_by_bit() {
     ] {
         assert_eq!(digest(spec), expected, "{spec}: {:#x}", digest(spec));
     }
-    assert_ne!(digest("mix,flows=100,packets=1k"), digest("mix,flows=100,packets=1k,seed=2"));
+    for spec in ["mix,flows=100,packets=1k", "lossy,packets=1k"] {
+        assert_ne!(digest(spec), digest(&format!("{spec},seed=2")));
+    }
 }
 
 #[test]
@@ -200,7 +105,7 @@ fn velan_has_exactly_the_requested_flows() {
         ("velan,flows=100,packets=10k,directions=2", 200, 100),
         ("velan,flows=1,packets=10", 1, 1),
     ] {
-        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
+        let mut source = recording(spec);
         let packets = all(&mut source);
         assert_eq!(packets.iter().map(|packet| packet.ends).collect::<HashSet<_>>().len(), tuples, "{spec}");
         assert_eq!(source.expected_flows().len(), flows, "{spec}");
@@ -211,15 +116,11 @@ fn velan_has_exactly_the_requested_flows() {
 
 #[test]
 fn velan_replaces_its_oldest_flows_by_new_ones() {
-    let mut source = TrafficGenerator::new("velan,flows=1,packets=1000,rate=1M,new=1M").unwrap().with_expected_flows();
-    run(&mut source);
+    let source = run("velan,flows=1,packets=1000,rate=1M,new=1M");
     assert_eq!(source.expected_flows().len(), 1000, "every packet is a flow of its own");
     // In a tenth of a second 1000 flows begin beside the first 100; none lasts longer than 100
     // others take to begin.
-    let mut source = TrafficGenerator::new("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2")
-        .unwrap()
-        .with_expected_flows();
-    run(&mut source);
+    let source = run("velan,flows=100,packets=100k,rate=1M,new=10k,directions=2");
     assert!((1090..=1100).contains(&source.expected_flows().len()), "{}", source.expected_flows().len());
     for flow in source.expected_flows() {
         let last_ns = flow.forward.last_ns.max(flow.reverse.last_ns);
@@ -230,8 +131,7 @@ fn velan_replaces_its_oldest_flows_by_new_ones() {
 
 #[test]
 fn velan_chooses_every_flow_with_equal_probability() {
-    let mut source = TrafficGenerator::new("velan,flows=100,packets=1M,size=128").unwrap().with_expected_flows();
-    run(&mut source);
+    let source = run("velan,flows=100,packets=1M,size=128");
     let (least, most) = source
         .expected_flows()
         .iter()
@@ -279,7 +179,7 @@ fn expected_counters_agree_with_an_independent_count() {
         "mix,flows=1,packets=5k,ramp=0",
         "lossy,flows=100,packets=30k,loss=5%,duplicate=10%,routed=50%,keepalive=1,zerowindow=1",
     ] {
-        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
+        let mut source = recording(spec);
         let packets = all(&mut source);
         let counted = recount(&packets);
         assert_eq!(source.expected_flows().len(), counted.len(), "{spec}");
@@ -293,10 +193,8 @@ fn expected_counters_agree_with_an_independent_count() {
         assert!(source.expected_flows().is_empty(), "they are recorded on request only");
         // Requested later: only the packets from here on are included.
         let mut source = source.with_expected_flows();
-        run(&mut source);
-        assert!(
-            source.expected_flows().iter().map(|flow| flow.forward.packets + flow.reverse.packets).sum::<u64>() < 1000
-        );
+        while source.burst().unwrap().is_some() {}
+        assert!(source.expected_flows().iter().map(packets).sum::<u64>() < 1000);
     }
 }
 
@@ -323,7 +221,7 @@ fn mix_has_the_requested_concurrent_and_new_flows() {
         ("mix,flows=2000,new=10k,duration=3s,ramp=100ms,seed=4", 2_000, 10_000, 3),
         ("mix,flows=20k,duration=11s,seed=9", 20_000, 2_000, 11),
     ] {
-        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
+        let mut source = recording(spec);
         let mut last_ns = 0;
         while let Some(burst) = source.burst().unwrap() {
             last_ns = burst.last().unwrap().time_ns;
@@ -353,10 +251,7 @@ fn mix_has_the_requested_concurrent_and_new_flows() {
 
 #[test]
 fn mix_has_the_requested_fractions() {
-    let mut source = TrafficGenerator::new("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%")
-        .unwrap()
-        .with_expected_flows();
-    run(&mut source);
+    let source = run("mix,flows=1000,new=5000,packets=300k,ipv6=40%,udp=0.25,rst=20%");
     let flows = source.expected_flows();
     let share = |of: &dyn Fn(&&ExpectedFlow) -> bool, among: &dyn Fn(&&ExpectedFlow) -> bool| {
         let among: Vec<_> = flows.iter().filter(among).collect();
@@ -379,10 +274,8 @@ fn mix_has_the_requested_fractions() {
 
 #[test]
 fn mix_is_heavy_tailed() {
-    let mut source = TrafficGenerator::new("mix,flows=2000,packets=1M").unwrap().with_expected_flows();
-    run(&mut source);
-    let mut sizes: Vec<u64> =
-        source.expected_flows().iter().map(|flow| flow.forward.packets + flow.reverse.packets).collect();
+    let source = run("mix,flows=2000,packets=1M");
+    let mut sizes: Vec<u64> = source.expected_flows().iter().map(packets).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let (median, most) = (sizes[sizes.len() / 2], sizes[0]);
     let top: u64 = sizes[..sizes.len() / 100].iter().sum();
@@ -394,8 +287,7 @@ fn mix_is_heavy_tailed() {
 fn every_5_tuple_of_a_mix_is_unique() {
     // Few clients with many short conversations: each client uses many ports.
     for spec in ["mix,flows=100,new=1000,packets=2M,udp=1", "mix,flows=3000,packets=300k,seed=11"] {
-        let mut source = TrafficGenerator::new(spec).unwrap().with_expected_flows();
-        run(&mut source);
+        let source = run(spec);
         let tuple = |flow: &ExpectedFlow| {
             let (from, to) = ((flow.source, flow.source_port), (flow.destination, flow.destination_port));
             (from.min(to), from.max(to), flow.protocol)
@@ -487,10 +379,7 @@ fn handshake_shows_the_round_trip_time() {
 #[test]
 fn snap_length_cuts_only_the_captured_bytes() {
     for load in ["velan,size=512,flows=10,packets=1000", "mix,flows=50,packets=5k", "lossy,flows=50,packets=5k"] {
-        let (mut whole, mut cut) = (
-            TrafficGenerator::new(load).unwrap(),
-            TrafficGenerator::new(&format!("{load},snap=96")).unwrap().with_expected_flows(),
-        );
+        let (mut whole, mut cut) = (TrafficGenerator::new(load).unwrap(), recording(&format!("{load},snap=96")));
         while let Some(expected) = whole.burst().unwrap() {
             let burst = cut.burst().unwrap().unwrap();
             assert_eq!(burst.len(), expected.len());
@@ -521,7 +410,7 @@ fn packets_and_duration_limit_the_traffic() {
     assert_eq!(count("lossy,packets=20k,flows=100"), 20_000);
     let mut source = TrafficGenerator::new("velan,packets=100,size=1000,snap=100").unwrap();
     assert_eq!(source.progress().total_bytes, Some(10_000));
-    run(&mut source);
+    while source.burst().unwrap().is_some() {}
     assert_eq!(source.progress().done_bytes, 10_000);
 }
 
@@ -551,7 +440,7 @@ fn frames(source: &mut dyn Source, snap: u32) -> Vec<(u64, u32, Vec<u8>)> {
 
 #[test]
 fn csv_of_expected_flows_has_all_columns_and_empty_fields_where_none_apply() {
-    let mut source = TrafficGenerator::new("velan,flows=1,packets=2,rate=1000").unwrap().with_expected_flows();
+    let mut source = recording("velan,flows=1,packets=2,rate=1000");
     all(&mut source);
     let mut text = Vec::new();
     write_expected_flows(source.expected_flows(), source.expected_tcp(), &mut text).unwrap();
