@@ -4,15 +4,13 @@ use ahash::RandomState;
 use std::collections::{HashMap, TryReserveError};
 use std::hash::Hash;
 
-/// Capacity with which a hash table of up to `entries` never grows. If half of a full table or less
-/// is in use, hashbrown clears the traces of removed entries in place, else it takes a larger
-/// table.
+/// Capacity with which a hash table of up to `entries` never grows: hashbrown clears the traces of
+/// removed entries in place if at most half of a full table is in use.
 pub(crate) fn map_capacity(entries: usize) -> usize {
     2 * (entries + 1)
 }
 
-/// Entries that a table of [`map_with_capacity`] has memory for: hashbrown takes a power of two and
-/// uses seven eighths of it.
+/// Entries that such a table has memory for: hashbrown uses seven eighths of a power of two.
 pub(crate) fn allocated_entries(entries: usize) -> usize {
     if entries == 0 { 0 } else { (map_capacity(entries) * 8 / 7).next_power_of_two() / 8 * 7 }
 }

@@ -30,8 +30,7 @@ pub(crate) struct FlowCache {
     free: Vec<u32>,
     /// Slots that were ever used: those below.
     used: u32,
-    /// Working memory of expiry and migration: slots and the hashes of their keys; empty between
-    /// calls.
+    /// Working memory of expiry and migration: slots and their hashes; empty between calls.
     pub scratch: Vec<(u32, u64)>,
     /// Slots that a later scan will probably find due.
     pub upcoming: Vec<u32>,
@@ -118,8 +117,7 @@ impl FlowCache {
         }
     }
 
-    /// Discards the list of free slots, and the slots from `used` on, which hold no flows: only
-    /// these are allocated again.
+    /// Discards the list of free slots, and the slots from `used` on, which are taken again.
     pub fn discard_free_list(&mut self, used: u32) {
         self.free.clear();
         self.used = used;
@@ -155,8 +153,7 @@ impl FlowCache {
         self.schedule.set_all_due(self.used);
     }
 
-    /// Starts to load the counters of a slot and its bucket in the index; the slot's state is in
-    /// the cache.
+    /// Starts to load the counters of a slot and its index bucket; its state is in the CPU cache.
     pub fn prefetch_for_removal(&self, slot: u32) {
         self.slots[slot as usize].counters.iter().for_each(prefetch);
         self.index.prefetch(self.hash_of(slot));

@@ -23,15 +23,13 @@ pub(crate) struct CompactCounters {
     bytes_and_size_min: u64,
     /// Sum of squared sizes, octets².
     size_squares: u64,
-    /// Octets of frames beyond those of IP packets, negative if IP lengths are wrong: 36 bits;
-    /// packets: 28 bits.
+    /// Octets of frames beyond IP, negative if IP lengths are wrong: 36 bits; packets: 28 bits.
     overhead_and_packets: u64,
     /// Sum of squared gaps, ns²: the low 64 bits.
     gap_squares: u64,
     /// Shortest gap, ns: 48 bits, all ones if there is none; bits 64 to 79 of the sum of squares.
     gap_min_and_squares: u64,
-    /// Longest gap, ns: 48 bits; bits 80 to 87 of the sum of squares; the first packet's type of
-    /// service.
+    /// Longest gap, ns: 48 bits; bits 80 to 87 of the sum of squares; first type of service.
     gap_max_squares_tos: u64,
 }
 
@@ -85,8 +83,7 @@ impl CompactCounters {
     }
 
     /// Time since the latest packet, ns, if [`CompactCounters::add_fast`] can count the packet: not
-    /// the first one, no check due, not older than the latest one nor 2^32 ns younger, not
-    /// oversized.
+    /// the first, no check due, not older than the latest nor 2^32 ns younger, not oversized.
     #[inline(always)]
     pub fn fast_gap_ns(&self, packet: &Packet) -> Option<u64> {
         let latest_ns = self.first_ns + (self.span_and_size_max >> 16);
@@ -148,8 +145,7 @@ impl CompactCounters {
         self.gap_min_and_squares & 0xffff | (self.gap_max_squares_tos >> 8 & 0xff) << 16
     }
 
-    /// A direction in compact form, if its counters fit now and after [`CHECK_INTERVAL`] more
-    /// packets.
+    /// A direction in compact form, if it fits now and after [`CHECK_INTERVAL`] more packets.
     fn from_direction(direction: &Direction) -> Option<Self> {
         let span_ns = direction.last_ns - direction.first_ns;
         let overhead = i128::from(direction.frame_bytes) - i128::from(direction.bytes);
@@ -201,8 +197,7 @@ impl CompactCounters {
     }
 }
 
-/// Octets of the frame beyond the IP packet; wraps below 0 if the IP header claims more than there
-/// was.
+/// Octets of the frame beyond the IP packet; wraps below 0 if the IP header claims too many.
 #[inline(always)]
 fn overhead(packet: &Packet) -> u64 {
     u64::from(packet.frame_bytes).wrapping_sub(packet.ip_bytes.into())

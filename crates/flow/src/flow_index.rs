@@ -18,7 +18,7 @@ const LOAD_PERCENT: usize = 65;
 
 /// Index of slots by hash, of fixed capacity.
 #[derive(Debug)]
-pub struct FlowIndex {
+pub(crate) struct FlowIndex {
     primary: Memory<Bucket>,
     /// Overflow buckets; number 0 is never used.
     overflow: Memory<Bucket>,
@@ -42,9 +42,6 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl FlowIndex {
     /// An empty index for up to `flows` slots.
-    ///
-    /// # Errors
-    /// The system has not that much memory.
     pub fn new(flows: usize) -> io::Result<Self> {
         let [primary, overflow] = Self::lengths(flows);
         Ok(Self {
@@ -117,10 +114,7 @@ impl FlowIndex {
         }
     }
 
-    /// Removes a slot that was inserted under this hash.
-    ///
-    /// # Panics
-    /// If it was not.
+    /// Removes a slot that was inserted under this hash. Panics if it was not.
     pub fn remove(&mut self, hash: u64, slot: u32) {
         let primary = self.bucket(hash);
         // The entry of the slot; the last bucket of the chain and the one before it.
@@ -151,13 +145,11 @@ impl FlowIndex {
         }
     }
 
-    /// Memory of the index, bytes.
     pub fn memory_bytes(&self) -> usize {
         self.primary.memory_bytes() + self.overflow.memory_bytes()
     }
 
-    /// Memory of an index for `flows` slots, bytes.
-    pub(crate) fn memory_bytes_for(flows: usize) -> usize {
+    pub fn memory_bytes_for(flows: usize) -> usize {
         Self::lengths(flows).iter().sum::<usize>() * size_of::<Bucket>()
     }
 
@@ -233,8 +225,7 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Inserts and removes at random, compared with a `HashMap`; the hash of a slot is
-    /// `hash(slot)`.
+    /// Inserts and removes at random, compared with a `HashMap`.
     fn churn(flows: usize, hash: impl Fn(u32) -> u64) {
         let mut index = FlowIndex::new(flows).unwrap();
         let mut known: HashMap<u32, ()> = HashMap::new();

@@ -59,8 +59,7 @@ impl FragmentCache {
         ENTRIES * size_of::<Entry>() + map_capacity(ENTRIES) * size_of::<u32>()
     }
 
-    /// Remembers a first fragment, or gives a later one its ports. Returns false if they are
-    /// unknown.
+    /// Remembers a first fragment, or gives a later one its ports; false if they are unknown.
     pub fn resolve(&mut self, packet: &mut Packet, now_ns: u64) -> bool {
         let key = DatagramKey {
             source: packet.source,

@@ -44,8 +44,7 @@ pub(crate) fn ports_and_protocol(packet: &Packet, endpoint: Endpoint) -> u64 {
     u64::from(ports) << 32 | protocol
 }
 
-/// Words of a packet that begin with both ports, and with protocol, TTL, type of service and
-/// network.
+/// Words of a packet that begin with both ports, and with protocol, TTL, ToS and network.
 const PORTS: usize = offset_of!(Packet, source_port) / 8;
 const PROTOCOL: usize = offset_of!(Packet, protocol) / 8;
 const _: () = assert!(

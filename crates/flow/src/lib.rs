@@ -31,7 +31,6 @@ mod tcp_state;
 mod timeouts;
 
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};
-pub use flow_index::FlowIndex;
 pub use hash::KeyHasher;
 pub use instructions::prefetch;
 pub use meter::{Counters, Meter};

@@ -49,8 +49,7 @@ impl<T: Zeroable + Copy> Memory<T> {
 }
 
 impl<T> Memory<T> {
-    /// Starts to load cache line `line` of value `index`, which may be out of bounds. Affects only
-    /// speed.
+    /// Starts to load a cache line of a value, which may be out of bounds. Affects only speed.
     #[inline(always)]
     pub fn prefetch_line(&self, index: u32, line: usize) {
         let offset = (index as usize).wrapping_mul(size_of::<T>()).wrapping_add(64 * line);

@@ -51,8 +51,7 @@ pub struct Counters {
     pub dropped_packets: u64,
     /// Their octets on the wire.
     pub dropped_bytes: u64,
-    /// Unattributed fragments, backward steps of the clock, packets in overflow records, evicted
-    /// flows.
+    /// Unattributed fragments, steps back of the clock, packets in overflow records, evictions.
     pub anomalies: ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
 }
 
@@ -119,8 +118,7 @@ impl Meter {
         {
             self.start(first);
         }
-        // The default key has a loop of its own, in which its options are constants
-        // (decisions/0015).
+        // The loop for the default key has constant options (decisions/0015).
         match self.config.key {
             KeyOptions::DEFAULT => self.process_burst(burst, KeyOptions::DEFAULT, out),
             options => self.process_burst(burst, options, out),
@@ -190,8 +188,7 @@ impl Meter {
         cache + encapsulation + TcpState::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
-    /// Memory taken, bytes: by the flow cache with what belongs to it, by TCP analysis, for tunnels,
-    /// and for migration.
+    /// Memory taken, bytes: by the flow cache, by TCP analysis, for tunnels, and for migration.
     pub fn memory_bytes(&self) -> [usize; 4] {
         let [links, tunnels] = self.encapsulation.memory_bytes();
         let cache = self.cache.memory_bytes() + links + self.overflow.memory_bytes() + fixed_memory_bytes();

@@ -58,8 +58,7 @@ impl MigratedFlow {
         totals
     }
 
-    /// The record of a flow for which the new meter has no slot or no full counters; `None` between
-    /// two records.
+    /// The record of a flow that the new meter has no memory for; `None` between two records.
     pub(crate) fn record(&self) -> Option<FlowRecord> {
         let state = &self.slot.state;
         if state.flags().has(SlotFlags::BETWEEN_RECORDS) {

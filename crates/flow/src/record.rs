@@ -271,8 +271,7 @@ fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
     spread.sqrt() / n as f64
 }
 
-/// A bidirectional flow record. `source` is the initiator: the sender of the SYN, else of the first
-/// packet.
+/// A bidirectional flow record. `source` is the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     /// Initiator's address; shape as [`Packet::source`].

@@ -27,11 +27,9 @@ pub(crate) struct FlowSlot {
 pub(crate) struct FlowKeyState {
     /// The addresses, as in [`Key`].
     pub addresses: [u64; 4],
-    /// Ports, network and protocol, as in [`Key`], with [`SlotFlags`] in bits 8 to 23. 0 in a free
-    /// slot.
+    /// As in [`Key`], with [`SlotFlags`] in bits 8 to 23. 0 in a free slot.
     ports_protocol_flags: u64,
-    /// Clock time of the first packet of the current record; between two records, of the previous
-    /// one.
+    /// Clock time of the record's first packet; between two records, of the previous one's.
     pub record_began_ns: u64,
     /// Clock time at which the idle timeout starts: that of the last packet; for a closing
     /// connection that of its end; between two records the active timeout of the previous one.
@@ -41,6 +39,8 @@ pub(crate) struct FlowKeyState {
     /// Per endpoint: the smallest TTL and, from bit 8 on, the largest.
     pub ttl: [u16; 2],
 }
+
+const _: () = assert!(size_of::<FlowSlot>() == 3 * 64);
 
 /// State of a flow and its record in single bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
@@ -133,8 +133,7 @@ impl FlowKeyState {
 
     #[inline(always)]
     fn matches_under(&self, key: &Key, mask: u64) -> bool {
-        // Word by word: compilers compare two arrays as vectors, which made the meter a third
-        // slower.
+        // Word by word: a comparison of arrays as vectors made the meter a third slower.
         let [a, b, c, d] = self.addresses;
         let [e, f, g, h] = key.addresses;
         (self.ports_protocol_flags ^ key.ports_and_protocol) & mask == 0 && b == f && d == h && a == e && c == g
@@ -253,8 +252,7 @@ impl FlowSlot {
         self.counters = Zeroable::zeroed();
     }
 
-    /// Counts a packet. Returns false and changes nothing if it does not fit into
-    /// [`CompactCounters`].
+    /// Counts a packet. Returns false and changes nothing if it needs full counters.
     #[inline(always)]
     pub fn add(&mut self, endpoint: Endpoint, packet: &Packet) -> bool {
         match self.counters[endpoint].fast_gap_ns(packet) {

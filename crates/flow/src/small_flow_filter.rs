@@ -12,8 +12,7 @@ const SMALL_PACKETS: u32 = 8;
 /// Flows counted at a time.
 const ENTRIES: usize = 1 << 16;
 
-/// Packet counts of flows without a record, by hash. An entry is 24 bits of the hash and 8 of the
-/// count.
+/// Packet counts of flows without a record: per entry 24 bits of the hash, 8 of the count.
 #[derive(Debug)]
 pub(crate) struct SmallFlowFilter(Memory<u32>);
 

@@ -8,8 +8,7 @@ const S: u64 = 1_000_000_000;
 const FIN: u16 = Packet::FIN | Packet::ACK;
 const SYN_ACK: u16 = Packet::SYN | Packet::ACK;
 
-/// A packet from host `a` to host `b` at second `t`: protocol 6, ports 4000 + host and 80 by the
-/// lower host.
+/// A packet from host `a` to host `b` at second `t`. Hosts below 100 are clients.
 fn tcp(t: f64, a: u8, b: u8, control: u16, payload: u32) -> Packet {
     let port = |host: u8| if host < 100 { 4000 + u16::from(host) } else { 80 };
     Packet {

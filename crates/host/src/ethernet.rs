@@ -27,8 +27,7 @@ mod tests {
         assert_eq!(line_rate(100_000_000_000, 700) as u64, 17_361_111);
     }
 
-    /// Velan and Pus (2015), Table I: packets and frame bits per second, measured on a 10 Gbit/s
-    /// port.
+    /// Velan and Pus (2015), Table I: packets and bits per second, measured on a 10 Gbit/s port.
     #[test]
     fn line_rates_match_the_published_measurement_within_0_003_percent() {
         for (frame, packets, bits) in [

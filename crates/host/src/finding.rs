@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use std::fmt;
-use std::io;
 use std::process::{Command, Stdio};
 
 /// The subject of findings that are not about an interface.
@@ -65,24 +64,10 @@ pub enum Step {
     },
 }
 
-/// Why a step has failed.
+/// Why a step has failed: the message of the operating system, or of the program that was run.
 #[derive(Debug, thiserror::Error)]
-pub enum StepError {
-    /// The file could not be written.
-    #[error(transparent)]
-    Write(#[from] io::Error),
-    /// The program could not be started.
-    #[error("{program}: {error}")]
-    Start {
-        /// The program.
-        program: String,
-        /// The error of the operating system.
-        error: io::Error,
-    },
-    /// The program has failed, with this message or exit status.
-    #[error("{0}")]
-    Failed(String),
-}
+#[error("{0}")]
+pub struct StepError(String);
 
 impl Finding {
     /// A finding without a remedy.
@@ -136,17 +121,17 @@ impl Step {
     /// If [`Step::Run`] is empty.
     pub fn apply(&self) -> Result<(), StepError> {
         match self {
-            Self::Write { path, text } => Ok(std::fs::write(path, text)?),
+            Self::Write { path, text } => std::fs::write(path, text).map_err(|error| StepError(error.to_string())),
             Self::Run(words) => {
                 let (program, arguments) = words.split_first().expect("a step has a program");
                 let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-                let output = output.map_err(|error| StepError::Start { program: program.clone(), error })?;
+                let output = output.map_err(|error| StepError(format!("{program}: {error}")))?;
                 if output.status.success() {
                     return Ok(());
                 }
                 let message = String::from_utf8_lossy(&output.stderr);
                 let first_line = message.lines().next().map(|line| line.trim().to_owned());
-                Err(StepError::Failed(first_line.unwrap_or_else(|| output.status.to_string())))
+                Err(StepError(first_line.unwrap_or_else(|| output.status.to_string())))
             }
         }
     }

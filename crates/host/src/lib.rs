@@ -1,5 +1,5 @@
-//! Checks the machine on which a probe runs for settings that lose packets, and assigns the stages of
-//! pipelines to CPUs.
+//! Checks the machine on which a probe runs for settings that lose packets, and assigns the stages
+//! of pipelines to CPUs.
 //!
 //! In: a [`Sysroot`]: this machine, a directory with a copy of its files, or a recording. Out: a
 //! [`Machine`] with everything that could be read. [`examine`] finds what is wrong with it,
@@ -31,13 +31,11 @@ pub use assignment::{AssignmentError, CpuAssignment, SourceThreads, assign_cpus,
 pub use checks::examine;
 pub use cpu::{Cpu, HugePages, IdleState, NumaNode};
 pub use cpu_layout::{CpuLayout, LayoutMode, PipelineCpus};
-pub use ethernet::line_rate;
 pub use ethtool::{Channels, Reading, RingSize, RssConfig};
 pub use finding::{Finding, Remedy, Severity, Step, StepError};
 pub use machine::Machine;
 pub use nic::{Irq, Nic};
-pub use pcie::{PcieLink, bus_octets};
+pub use pcie::PcieLink;
 pub use plan::{Demand, Export, Memory, Plan, plan};
 pub use sysroot::{Error, Sysroot};
-pub use toeplitz::{STANDARD_KEY, SYMMETRIC_PATTERN, Toeplitz};
 pub use units::default_mpps_per_core;

@@ -3,8 +3,7 @@
 /// A CPU number must be below this limit, so that a damaged file cannot exhaust the memory.
 const LIMIT: u32 = 65_536;
 
-/// Parses a list. Returns the numbers in ascending order; `None` if the text is not a list. An
-/// empty text is an empty list.
+/// Parses a list, also an empty one, into ascending numbers; `None` if the text is not a list.
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

@@ -171,8 +171,7 @@ fn is_pci_address(text: &str) -> bool {
     text.len() >= 12 && text.contains('.') && numbers.len() == 4 && numbers.iter().all(is_hexadecimal)
 }
 
-/// Interrupts of receive queues, by the names that drivers give them; all interrupts of the NIC if
-/// no name matches.
+/// Interrupts of receive queues, by the names of drivers; all of the NIC if no name matches.
 fn irqs(sysroot: &Sysroot, device: Option<&str>) -> Vec<Irq> {
     let Some(device) = device else { return vec![] };
     let mut numbers: Vec<u32> =

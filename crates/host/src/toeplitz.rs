@@ -1,5 +1,5 @@
-//! The Toeplitz hash of receive-side scaling (RSS), as Microsoft defines it: NICs choose a receive
-//! queue by it.
+//! The keys of the Toeplitz hash of receive-side scaling (RSS), as Microsoft defines it: NICs choose
+//! a receive queue by this hash.
 //!
 //! A hash is symmetric if both directions of each flow have the same value, so that both reach the
 //! same receive queue. Addresses and ports lie at multiples of 16 bits, and swapping the directions
@@ -9,67 +9,29 @@
 /// Repeated, these two octets make a symmetric key with the most hash values such a key can have.
 pub const SYMMETRIC_PATTERN: [u8; 2] = [0x6d, 0x5a];
 
-/// The key of Microsoft's documentation, which many drivers use. It is not symmetric.
-pub const STANDARD_KEY: [u8; 40] = [
-    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b,
-    0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac,
-    0x01, 0xfa,
-];
-
 /// Octets of the longest input: two IPv6 addresses and two ports.
 const INPUT_OCTETS: usize = 36;
-/// Bits of a key that the longest input uses: each input bit selects the 32 key bits from its place
-/// on.
+/// Bits of a key that the longest input uses: each input bit selects 32 of them.
 const KEY_BITS_USED: usize = INPUT_OCTETS * 8 + 32 - 1;
 
-/// The hash under one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Toeplitz {
-    key: Vec<u8>,
-    /// For each position and value of an input octet, its part of the hash.
-    parts: Box<[[u32; 256]; INPUT_OCTETS]>,
+/// Whether both directions of every flow have the same hash: the key repeats after 16 bits.
+pub fn is_symmetric(key: &[u8]) -> bool {
+    let used = KEY_BITS_USED.min(key.len() * 8);
+    used >= 32 && (16..used).all(|at| bit(key, at) == bit(key, at - 16))
 }
 
-impl Toeplitz {
-    /// The hash under a key of any length. Keys of NICs have 40 or 52 octets.
-    pub fn new(key: &[u8]) -> Self {
-        let mut parts = Box::new([[0; 256]; INPUT_OCTETS]);
-        for (position, parts) in parts.iter_mut().enumerate() {
-            let windows: [u32; 8] = std::array::from_fn(|at| window(key, 8 * position + at));
-            for octet in 1..256_usize {
-                let (others, lowest_bit) = (octet & (octet - 1), octet.trailing_zeros() as usize);
-                parts[octet] = parts[others] ^ windows[7 - lowest_bit];
-            }
+/// The binary logarithm of the number of different hash values: 0 for a key of zeros, 16 for
+/// `SYMMETRIC_PATTERN` repeated.
+pub fn values_log2(key: &[u8]) -> u32 {
+    let mut basis: Vec<u32> = Vec::new();
+    for at in 0..INPUT_OCTETS * 8 {
+        let rest = basis.iter().fold(window(key, at), |rest, &one| rest.min(rest ^ one));
+        if rest != 0 {
+            basis.push(rest);
+            basis.sort_unstable_by(|a, b| b.cmp(a));
         }
-        Self { key: key.to_vec(), parts }
     }
-
-    /// Hashes source address, destination address, source port and destination port, each in
-    /// network byte order: up to 36 octets.
-    #[inline(always)]
-    pub fn hash(&self, input: &[u8]) -> u32 {
-        input.iter().zip(self.parts.iter()).fold(0, |hash, (&octet, parts)| hash ^ parts[usize::from(octet)])
-    }
-
-    /// Whether both directions of every flow have the same hash: the key repeats after 16 bits.
-    pub fn is_symmetric(&self) -> bool {
-        let used = KEY_BITS_USED.min(self.key.len() * 8);
-        used >= 32 && (16..used).all(|at| bit(&self.key, at) == bit(&self.key, at - 16))
-    }
-
-    /// The binary logarithm of the number of different hash values: 0 for a key of zeros, 16 for
-    /// `SYMMETRIC_PATTERN` repeated.
-    pub fn values_log2(&self) -> u32 {
-        let mut basis: Vec<u32> = Vec::new();
-        for at in 0..INPUT_OCTETS * 8 {
-            let rest = basis.iter().fold(window(&self.key, at), |rest, &one| rest.min(rest ^ one));
-            if rest != 0 {
-                basis.push(rest);
-                basis.sort_unstable_by(|a, b| b.cmp(a));
-            }
-        }
-        basis.len() as u32
-    }
+    basis.len() as u32
 }
 
 /// The 32 bits of the key from a bit on.
@@ -87,6 +49,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The key of Microsoft's documentation, which many drivers use. It is not symmetric.
+    const STANDARD_KEY: [u8; 40] = [
+        0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca,
+        0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b,
+        0xbe, 0xac, 0x01, 0xfa,
+    ];
+
+    /// Hashes source address, destination address, source port and destination port, each in
+    /// network byte order.
+    fn hash(key: &[u8], input: &[u8]) -> u32 {
+        (0..input.len() * 8).filter(|&at| bit(input, at)).fold(0, |hash, at| hash ^ window(key, at))
+    }
+
     fn input(source: &str, source_port: u16, destination: &str, destination_port: u16) -> (Vec<u8>, Vec<u8>) {
         let octets = |text: &str| match text.parse().unwrap() {
             std::net::IpAddr::V4(address) => address.octets().to_vec(),
@@ -97,11 +72,9 @@ mod tests {
         (addresses.clone(), [addresses, ports].concat())
     }
 
-    /// All examples of "Verifying the RSS hash calculation" (Microsoft): addresses only, and with
-    /// ports.
+    /// All examples of "Verifying the RSS hash calculation" (Microsoft), without and with ports.
     #[test]
     fn published_examples_match() {
-        let toeplitz = Toeplitz::new(&STANDARD_KEY);
         for (destination, destination_port, source, source_port, addresses_only, with_ports) in [
             ("161.142.100.80", 1766, "66.9.149.187", 2794, 0x323e_8fc2, 0x51cc_c178),
             ("65.69.140.83", 4739, "199.92.111.2", 14230, 0xd718_262a, 0xc626_b0ea),
@@ -113,32 +86,32 @@ mod tests {
             ("fe80::200:f8ff:fe21:67cf", 38024, "3ffe:1900:4545:3:200:f8ff:fe21:67cf", 44251, 0x4b61_e985, 0x02d1_feef),
         ] {
             let (addresses, all) = input(source, source_port, destination, destination_port);
-            assert_eq!(toeplitz.hash(&addresses), addresses_only, "{source}");
-            assert_eq!(toeplitz.hash(&all), with_ports, "{source}");
+            assert_eq!(hash(&STANDARD_KEY, &addresses), addresses_only, "{source}");
+            assert_eq!(hash(&STANDARD_KEY, &all), with_ports, "{source}");
         }
-        assert!(!toeplitz.is_symmetric());
-        assert_eq!(toeplitz.values_log2(), 32);
+        assert!(!is_symmetric(&STANDARD_KEY));
+        assert_eq!(values_log2(&STANDARD_KEY), 32);
     }
 
     #[test]
     fn symmetry_and_number_of_values_of_driver_keys() {
         for length in [40, 52] {
             let repeated: Vec<u8> = SYMMETRIC_PATTERN.into_iter().cycle().take(length).collect();
-            assert!(Toeplitz::new(&repeated).is_symmetric());
-            assert_eq!(Toeplitz::new(&repeated).values_log2(), 16);
-            assert!(Toeplitz::new(&vec![0; length]).is_symmetric());
-            assert_eq!(Toeplitz::new(&vec![0; length]).values_log2(), 0);
+            assert!(is_symmetric(&repeated));
+            assert_eq!(values_log2(&repeated), 16);
+            assert!(is_symmetric(&vec![0; length]));
+            assert_eq!(values_log2(&vec![0; length]), 0);
             let mut broken = repeated;
             broken[39] ^= 2;
-            assert!(!Toeplitz::new(&broken).is_symmetric(), "{length}");
+            assert!(!is_symmetric(&broken), "{length}");
         }
-        assert!(!Toeplitz::new(&[]).is_symmetric());
-        assert!(!Toeplitz::new(&[0x6d]).is_symmetric());
+        assert!(!is_symmetric(&[]));
+        assert!(!is_symmetric(&[0x6d]));
     }
 
-    fn both_directions(toeplitz: &Toeplitz, (a, b): (&[u8], &[u8]), (p, q): (u16, u16)) -> (u32, u32) {
+    fn both_directions(key: &[u8], (a, b): (&[u8], &[u8]), (p, q): (u16, u16)) -> (u32, u32) {
         let (p, q) = (p.to_be_bytes(), q.to_be_bytes());
-        (toeplitz.hash(&[a, b, &p, &q].concat()), toeplitz.hash(&[b, a, &q, &p].concat()))
+        (hash(key, &[a, b, &p, &q].concat()), hash(key, &[b, a, &q, &p].concat()))
     }
 
     proptest! {
@@ -150,14 +123,12 @@ mod tests {
         ) {
             let key: Vec<u8> = pattern.into_iter().cycle().take(40).collect();
             let octets = if ipv4 { 4 } else { 16 };
-            let toeplitz = Toeplitz::new(&key);
-            let (forward, reverse) = both_directions(&toeplitz, (&a[..octets], &b[..octets]), (p, q));
+            let (forward, reverse) = both_directions(&key, (&a[..octets], &b[..octets]), (p, q));
             prop_assert_eq!(forward, reverse);
-            prop_assert!(toeplitz.is_symmetric());
+            prop_assert!(is_symmetric(&key));
         }
 
-        /// NICs with `symmetric-xor` hash the XOR of both addresses twice, then the XOR of both
-        /// ports twice.
+        /// NICs with `symmetric-xor` hash the XOR of the addresses, then of the ports, each twice.
         #[test]
         fn xored_input_is_symmetric_under_any_key(key: [u8; 40], a: [u8; 16], b: [u8; 16], p: u16, q: u16) {
             let xor = |a: &[u8], b: &[u8]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u8>>();
@@ -165,18 +136,15 @@ mod tests {
                 let (addresses, ports) = (xor(a, b), xor(&p.to_be_bytes(), &q.to_be_bytes()));
                 [&addresses[..], &addresses, &ports, &ports].concat()
             };
-            let toeplitz = Toeplitz::new(&key);
-            prop_assert_eq!(toeplitz.hash(&input(&a, &b, p, q)), toeplitz.hash(&input(&b, &a, q, p)));
+            prop_assert_eq!(hash(&key, &input(&a, &b, p, q)), hash(&key, &input(&b, &a, q, p)));
         }
 
-        /// Other keys are not symmetric: some bit of a port or of an address changes the hash of
-        /// one direction only.
+        /// Some bit of a port or of an address changes the hash of one direction only.
         #[test]
         fn a_key_that_does_not_repeat_is_not_symmetric(pattern: [u8; 2], bit in 0_usize..KEY_BITS_USED) {
             let mut key: Vec<u8> = pattern.into_iter().cycle().take(40).collect();
             key[bit / 8] ^= 0x80 >> (bit % 8);
-            let toeplitz = Toeplitz::new(&key);
-            prop_assert!(!toeplitz.is_symmetric());
+            prop_assert!(!is_symmetric(&key));
             // Each single bit of the source address and of the source port, for IPv4 and IPv6.
             let mut differs = false;
             for octets in [4, 16] {
@@ -186,7 +154,7 @@ mod tests {
                         None => a[set / 8] |= 0x80 >> (set % 8),
                         Some(port_bit) => p = 0x8000 >> port_bit,
                     }
-                    let (forward, reverse) = both_directions(&toeplitz, (&a, &vec![0; octets]), (p, 0));
+                    let (forward, reverse) = both_directions(&key, (&a, &vec![0; octets]), (p, 0));
                     differs |= forward != reverse;
                 }
             }

@@ -80,8 +80,7 @@ impl ControlMailbox {
         contents
     }
 
-    /// The report that answers a request; after the deadline, an earlier one. Each error is
-    /// reported once.
+    /// The report for a request; after the deadline, an earlier one. Each error appears once.
     pub fn report(&self, request: u64, deadline: Instant) -> WorkerReport {
         let mut contents = self.wait_for_reply(request, deadline);
         let timed_out = contents.answered < request && !contents.report.is_finished;

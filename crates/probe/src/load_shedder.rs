@@ -57,8 +57,7 @@ impl LevelSettings {
     }
 }
 
-/// The level of one pipeline: rises by one per update under overload, and falls by one after a hold
-/// time without.
+/// The level of one pipeline: one up per update under overload, one down after a hold time without.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadShedder {
     level: u8,

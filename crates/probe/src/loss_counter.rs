@@ -23,8 +23,7 @@ pub(crate) struct LossCounter {
 }
 
 impl LossCounter {
-    /// Notes the time of the newest packet. Returns whether the source had fewer frames than a full
-    /// burst.
+    /// Notes the time of the newest packet. Returns whether the burst was not full.
     #[inline]
     pub fn note_burst(&mut self, burst: &Burst<'_>) -> bool {
         self.burst_was_short = !burst.is_full();
@@ -55,8 +54,7 @@ impl LossCounter {
         packets.dropped_ring += new[2];
         packets.received += new.iter().sum::<u64>();
         let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring;
-        // After `losses`: a packet lost in between is counted by the next update and has an earlier
-        // time.
+        // After `losses`: what is lost in between is in the next update and has an earlier time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
         LossSnapshot { complete_until_ns, latest_ns, lost, ..LossSnapshot::default() }

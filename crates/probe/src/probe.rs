@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 use weir_export::{Error, Sink};
 use weir_ledger::Ledger;
 
-/// How long to wait for the replies of threads. A thread that waits for packets replies within a
-/// tenth of this time.
+/// How long to wait for the reports of threads. One that waits for packets needs 0.1 s.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Running worker groups and sinks.

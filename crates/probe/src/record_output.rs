@@ -58,8 +58,7 @@ impl RecordOutput {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
     }
 
-    /// Returns whether the number of waiting records has reached its limit, so that they must be
-    /// exported now.
+    /// Whether so many records wait that they must be exported now.
     pub fn limit_reached(&self) -> bool {
         self.records.len() >= MAX_WAITING
     }

@@ -161,8 +161,7 @@ impl SinkState {
         }
     }
 
-    /// Abandons the sink if it has made no progress for [`SINK_TIMEOUT`] since a moment. Returns
-    /// whether it is abandoned.
+    /// Abandons a sink without progress for [`SINK_TIMEOUT`]. Returns whether it is abandoned.
     pub fn check_timeout(&mut self, since: Instant) -> bool {
         if !self.is_abandoned && !self.is_finished && self.last_progress.max(since).elapsed() > SINK_TIMEOUT {
             self.is_abandoned = true;

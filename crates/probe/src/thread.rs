@@ -14,8 +14,7 @@ pub struct CpuAffinity {
 }
 
 impl CpuAffinity {
-    /// Applies affinity and priority to the calling thread. Ignores what the system does not
-    /// permit.
+    /// Applies both to the calling thread. Ignores what the system does not permit.
     pub fn apply(&self) {
         if !self.cores.is_empty() {
             let mut cores = CpuSet::new();

@@ -34,9 +34,8 @@ impl StopSignal {
         Self { signal, was_stopped: false }
     }
 
-    /// Stops a live source, once, if the signal is set. Returns whether the worker has to end at
-    /// once, without reading the rest of a file. A live source ends after the frames that have
-    /// already arrived.
+    /// Stops a live source, once, if the signal is set: it ends after the frames that have arrived.
+    /// Returns whether the worker has to end at once, without reading the rest of a file.
     fn stop(&mut self, source: &mut Input<'_>) -> bool {
         if !self.was_stopped && self.signal.load(Ordering::Relaxed) {
             self.was_stopped = true;

@@ -56,8 +56,7 @@ impl Meter {
         });
     }
 
-    /// Ends what has expired in a slot: its record, the flow, or both. Returns whether the slot is
-    /// free now.
+    /// Ends what has expired in a slot: record, flow or both. Returns whether it is free now.
     pub(super) fn expire(&mut self, slot: u32, hash: u64, out: &mut Vec<FlowRecord>) -> bool {
         if self.cache.timeouts.is_active_due(&self.cache.slots[slot as usize].state, &self.clock) {
             self.end_record(slot, out);

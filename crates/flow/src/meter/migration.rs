@@ -105,8 +105,7 @@ impl Meter {
         self.search_slots(SEARCHED_SLOTS);
     }
 
-    /// Searches the next `count` slots, if a search has some left, and lists flows that are to
-    /// migrate.
+    /// Searches the next `count` slots, if some are left, and lists flows that are to migrate.
     pub(super) fn search_slots(&mut self, count: u32) {
         for slot in self.migration_search.take_range(count) {
             if !self.cache.slots[slot as usize].state.is_free() {

@@ -63,8 +63,7 @@ impl Meter {
         self.cache.take_free()
     }
 
-    /// Rank of a flow that might be evicted for a new one, the lowest first; `None` if it must not
-    /// be.
+    /// Rank of a flow for eviction, the lowest first; `None` if it must not be evicted.
     fn eviction_rank(&self, state: &FlowKeyState, packet: Option<&Packet>) -> Option<(u8, u64, bool)> {
         if state.is_free() {
             // `drain_up_to` discarded the free list.
@@ -72,8 +71,7 @@ impl Meter {
         } else if state.flags().has(SlotFlags::CLOSING) {
             return Some((CLOSING, state.idle_since_ns, false));
         }
-        // A SYN without answer does not evict a flow with one: a SYN flood leaves connections
-        // alone.
+        // A SYN does not evict an answered flow: a SYN flood leaves connections alone.
         let is_syn = packet.is_some_and(|packet| packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN);
         let answered = state.is_answered();
         let may_evict = self.config.policy == CacheFullPolicy::EvictOldestIdle && !(is_syn && answered);

@@ -54,8 +54,7 @@ impl Meter {
         }
     }
 
-    /// Remembers a first fragment, or gives a later one the ports of its flow. Returns false if the
-    /// flow of a later one is unknown.
+    /// Looks a fragment up, unless a partitioner has. Returns false if its ports are unknown.
     fn resolve_fragment(&mut self, fragment: &mut Packet) -> bool {
         if fragment.flags.has(Flags::LOOKED_UP) {
             return !fragment.flags.has(Flags::FRAGMENT_LATER);
@@ -63,8 +62,7 @@ impl Meter {
         self.fragments.resolve(fragment, self.clock.now_ns)
     }
 
-    /// Counts a packet in the record of a slot. Returns false if it needs full counters and there
-    /// are none left.
+    /// Counts a packet in its record. Returns false if it needs full counters and none are left.
     #[inline(always)]
     fn count(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];

@@ -17,8 +17,7 @@ use crate::finding::Finding;
 use crate::machine::Machine;
 use crate::nic::Nic;
 
-/// Runs all checks for the named NICs. Findings are sorted by severity, then in order of the
-/// checks.
+/// Runs all checks for the named NICs. Sorts findings by severity, then in order of checks.
 pub fn examine(machine: &Machine, nics: &[&str]) -> Vec<Finding> {
     let nics: Vec<&Nic> = machine.nics.iter().filter(|nic| nics.contains(&&nic.name[..])).collect();
     let mut findings = Vec::new();

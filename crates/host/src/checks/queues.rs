@@ -5,7 +5,7 @@ use crate::ethtool::{Reading, RssConfig};
 use crate::finding::{Finding, Severity, Step};
 use crate::machine::Machine;
 use crate::nic::{MERGING_OFFLOADS, Nic};
-use crate::toeplitz::{SYMMETRIC_PATTERN, Toeplitz};
+use crate::toeplitz::{SYMMETRIC_PATTERN, is_symmetric, values_log2};
 use crate::units::{count, default_mpps_per_core};
 
 /// Note for changes of the number of queues or descriptors.
@@ -133,18 +133,17 @@ fn rss_key(nic: &Nic, rss: &RssConfig) -> Finding {
     if rss.key.is_empty() {
         return Finding::unknown("rss-key", name, "RSS hash key: the NIC does not report it");
     }
-    let key = Toeplitz::new(&rss.key);
     let octets = SYMMETRIC_PATTERN.iter().cycle().take(rss.key.len());
     let symmetric: Vec<String> = octets.map(|octet| format!("{octet:02x}")).collect();
     let command = format!("ethtool -X {name} hkey {}", symmetric.join(":"));
     let note = format!("If NIC and kernel support it, use instead: ethtool -X {name} xfrm symmetric-xor");
-    if !key.is_symmetric() {
+    if !is_symmetric(&rss.key) {
         let summary = "the two directions of a flow reach different queues: the RSS hash key is not symmetric";
         let impact = "Two pipelines each see one direction of the flow, and each exports a record. A key that repeats after \
                       2 octets sends both directions to the same queue.";
         return Finding::new(Severity::Critical, "rss-key", name, summary, impact).with_commands(&[command], &note);
     }
-    let values = 1_u64 << key.values_log2();
+    let values = 1_u64 << values_log2(&rss.key);
     if values < 8 * u64::from(nic.receive_queues()) {
         let summary = format!("the RSS hash key yields only {}", count(values as usize, "hash value"));
         let impact = "Most queues get no packets, and one gets most of them.";

@@ -67,8 +67,7 @@ impl Dispatcher {
         }
     }
 
-    /// Sends the packets of a burst. If a queue is full, waits or drops packets, which the reader
-    /// counts.
+    /// Sends packets to their meters. If a queue is full, waits, or drops and counts packets.
     pub fn send(&mut self, packets: &mut [Packet], reader: &mut ReadingStage) {
         let Some(partitioner) = &mut self.partitioner else {
             return push(&mut self.queues[0], packets.iter(), self.back_pressure, &mut self.sent[0], reader);

@@ -125,8 +125,7 @@ impl GroupState {
         self.meters.iter().map(|meter| meter.open_records.load(Ordering::Relaxed)).sum()
     }
 
-    /// Publishes a table, which readers adopt if its generation is new. Returns the number of the
-    /// update.
+    /// Publishes a table, which readers adopt if its generation is new. Returns the update number.
     pub fn publish(&self, table: &IndirectionTable, generation: u64, poll_fast: bool) -> u64 {
         let mut update = lock(&self.table_update);
         *update = TableUpdate { table: *table, generation, poll_fast };
@@ -172,8 +171,7 @@ impl GroupState {
         }
     }
 
-    /// Packets that a reader sent to a meter before a generation; `None` if it still uses the
-    /// previous one.
+    /// Packets that a reader sent to a meter before a generation; `None` until it adopts that.
     pub fn sent_before(&self, reader: usize, meter: usize, generation: u64) -> Option<u64> {
         let state = &self.readers[reader];
         // Load `is_finished` first: once it is set, `generation` and `sent_in_total` are final. A

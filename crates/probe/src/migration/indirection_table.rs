@@ -16,8 +16,7 @@ pub(crate) const MAX_METERS: usize = u8::MAX as usize;
 pub(crate) const SIGNIFICANT_PACKETS: u64 = 5_000;
 /// Imbalance below which no bucket is moved, in thousandths.
 const TOLERATED_PERMILLE: u64 = 40;
-/// A move has to reduce the load of the busier meter by this share of the mean load, in
-/// thousandths.
+/// Share of the mean load by which a move has to relieve the busier meter, in thousandths.
 const WORTHWHILE_PERMILLE: u64 = 2;
 
 /// A table that assigns the buckets evenly, one after the other.

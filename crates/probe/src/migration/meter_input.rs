@@ -73,8 +73,7 @@ impl MeterInput {
         for (reader, queue) in self.queues.iter_mut().enumerate() {
             let available = queue.packets.slots();
             let mut count = available.min(BURST);
-            // After `slots`: if packets of the new generation are in the queue, its number is
-            // visible, too.
+            // After `slots`: if packets of the generation are in the queue, its number is visible.
             if let Some(generation) = generation
                 && let Some(end) = self.group.sent_before(reader, self.number, generation)
             {

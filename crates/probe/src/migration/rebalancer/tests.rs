@@ -53,8 +53,7 @@ fn with_one_meter(mut source: Input<'_>) -> Vec<String> {
     sorted_text(&flows)
 }
 
-/// The number of buckets moved, and the records of several meters between which random buckets move
-/// without pause.
+/// Buckets moved, and the records of meters between which random buckets move without pause.
 fn with_several_meters(sources: Vec<Input<'static>>, meters: usize) -> (u64, Vec<String>) {
     let (mut exporter, flows) = exporter();
     let settings = settings();
