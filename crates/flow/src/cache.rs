@@ -29,7 +29,7 @@ pub(crate) struct FlowCache {
     /// Slots that were used and are free; the last one is taken first.
     free: Vec<u32>,
     /// Slots that were ever used: those below.
-    used: u32,
+    pub used: u32,
     /// Working memory of expiry and migration: slots and their hashes; empty between calls.
     pub scratch: Vec<(u32, u64)>,
     /// Slots that a later scan will probably find due.
@@ -63,11 +63,6 @@ impl FlowCache {
     pub fn memory_bytes(&self) -> usize {
         let lists = ExpirySchedule::memory_bytes_for(self.slots.len()) + self.free.capacity() * size_of::<u32>();
         self.index.memory_bytes() + self.slots.memory_bytes() + self.extensions.memory_bytes() + lists
-    }
-
-    #[inline(always)]
-    pub fn used(&self) -> u32 {
-        self.used
     }
 
     #[inline(always)]

@@ -142,7 +142,7 @@ mod tests {
         let changes: [(&str, Packet); 6] = [
             ("always", Packet { network: Network::Ipv6, ..plain }),
             ("vlan", Packet { vlan: 7, ..plain }),
-            ("vlan", Packet { vlan: 7, inner_vlan: 8, ..plain }),
+            ("vlan", Packet { inner_vlan: 8, ..plain }),
             ("interface", Packet { interface: 3, ..plain }),
             ("tunnel", Packet { tunnel_type: TunnelType::Gre, ..plain }),
             ("tunnel", Packet { flags: Flags(Flags::TUNNEL_ID), ..plain }),

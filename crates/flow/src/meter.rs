@@ -129,14 +129,14 @@ impl Meter {
     /// slots for expiry. Call it a few times a second while few packets or none arrive. It has no
     /// effect before the first packet or migrated flow.
     pub fn advance_time(&mut self, now_ns: u64, out: &mut Vec<FlowRecord>) {
-        let used = self.cache.used();
+        let used = self.cache.used;
         if (self.started || used > 0) && now_ns > self.clock.newest_ns {
             self.advance_clock(now_ns);
         }
         for _ in 0..(used as usize).div_ceil(4 * SCANNED_SLOTS) {
             self.expire_next_slots(out);
         }
-        self.search_slots(self.cache.used().div_ceil(4));
+        self.search_slots(self.cache.used.div_ceil(4));
     }
 
     /// Ends every record: call it at the end of input.
@@ -205,7 +205,7 @@ impl Meter {
 
     /// Sets time and default interface if there is no flow yet.
     fn set_origin(&mut self, time_ns: u64, interface: u32) {
-        if self.cache.used() == 0 {
+        if self.cache.used == 0 {
             self.clock.newest_ns = time_ns;
             self.encapsulation.set_default_interface(interface);
         }

@@ -20,7 +20,7 @@ pub(crate) struct TcpState {
     connections: Memory<Connection>,
     anomalies: AnomalyPool,
     /// Slots with a record that missed the analysis of a packet.
-    unanalysed: SlotSet,
+    pub unanalysed: SlotSet,
     /// Clock time since which all packets are analysed. Records that began before are not analysed.
     analysed_from_ns: u64,
 }
@@ -95,22 +95,6 @@ impl TcpState {
         }
     }
 
-    /// Notes that a packet was left out.
-    #[inline(always)]
-    pub fn skip(&mut self, slot: u32) {
-        self.unanalysed.insert(slot);
-    }
-
-    /// Whether the current record missed the analysis of a packet.
-    pub fn is_unanalysed(&self, slot: u32) -> bool {
-        self.unanalysed.contains(slot)
-    }
-
-    /// Ends the analysis of a record.
-    pub fn clear_unanalysed(&mut self, slot: u32) {
-        self.unanalysed.remove(slot);
-    }
-
     /// Writes the reports of a record, that of `initiator` first.
     pub fn write_reports(&self, slot: u32, initiator: Endpoint, packets: [u64; 2], reports: &mut [TcpReport; 2]) {
         let (connection, [forward, reverse]) = (&self.connections[slot as usize], reports);
@@ -172,7 +156,7 @@ fn prefetch_all(connection: &Connection) {
 
 /// A set of slots: one bit per slot.
 #[derive(Debug)]
-struct SlotSet(Memory<u64>);
+pub(crate) struct SlotSet(Memory<u64>);
 
 impl SlotSet {
     fn new(slots: usize) -> io::Result<Self> {
@@ -187,18 +171,18 @@ impl SlotSet {
         self.0.memory_bytes()
     }
 
-    fn contains(&self, slot: u32) -> bool {
+    pub fn contains(&self, slot: u32) -> bool {
         self.0[slot as usize / 64] >> (slot % 64) & 1 != 0
     }
 
     #[inline(always)]
-    fn insert(&mut self, slot: u32) {
+    pub fn insert(&mut self, slot: u32) {
         if let Some(word) = self.0.get_mut(slot as usize / 64) {
             *word |= 1 << (slot % 64);
         }
     }
 
-    fn remove(&mut self, slot: u32) {
+    pub fn remove(&mut self, slot: u32) {
         self.0[slot as usize / 64] &= !(1 << (slot % 64));
     }
 }

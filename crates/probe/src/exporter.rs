@@ -124,19 +124,14 @@ impl Exporter {
         panic
     }
 
-    /// The ledger of the whole run, from the accounts of all pipelines. These must be taken after
-    /// the call, or from pipelines that stand still.
+    /// The ledger of the whole run, from the accounts of all pipelines. These must stand still, or
+    /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that no
+    /// record is counted as taken before it is counted as sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
-        self.ledger_from(|| accounts)
-    }
-
-    /// The same. Takes the accounts after those of the sinks, so that no record is counted as taken
-    /// before it is counted as sent.
-    pub(crate) fn ledger_from<A: IntoIterator<Item = Account>>(&self, accounts: impl FnOnce() -> A) -> Ledger {
         let (taken, counters) = lock(&self.sinks).counters();
         let mut ledger = Ledger { sinks: counters, ..Ledger::default() };
         let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
-        for account in accounts() {
+        for account in accounts {
             ledger.merge(&account.ledger);
             sent.merge(account.sent);
             lost.merge(account.lost);
@@ -149,7 +144,7 @@ impl Exporter {
     }
 
     /// CPU time of the thread of each open sink up to its last whole batch, ns.
-    pub(crate) fn cpu_time_ns(&self) -> Vec<u64> {
+    pub fn cpu_time_ns(&self) -> Vec<u64> {
         lock(&self.sinks).open.iter().map(|worker| lock(&worker.state).cpu_time_ns).collect()
     }
 

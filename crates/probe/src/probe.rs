@@ -16,7 +16,7 @@ use crate::settings::{BackPressure, Settings};
 use crate::thread::CpuAffinity;
 use crate::worker_group::{GroupContext, GroupStatus, RunningGroup, WorkerGroupSpec, WorkerThread};
 use std::io;
-use std::iter::zip;
+use std::iter::{self, zip};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ pub struct FinalReport {
     pub ledger: Ledger,
     /// The last status of every worker group.
     pub pipelines: Vec<GroupStatus>,
-    /// Errors of sinks that [`Probe::take_sink_errors`] has not returned.
+    /// Errors of sinks that [`Exporter::take_errors`] has not returned.
     pub sink_errors: Vec<Error>,
 }
 
@@ -88,10 +88,11 @@ impl Probe {
     /// to the end of a burst, at most 1 s.
     pub fn status(&self) -> (Ledger, Vec<GroupStatus>) {
         let mut pipelines = Vec::new();
-        let ledger = self.exporter.ledger_from(|| {
+        let accounts = iter::once_with(|| {
             pipelines = self.pipelines();
             pipelines.iter().map(|pipeline| pipeline.account.clone()).collect::<Vec<_>>()
         });
+        let ledger = self.exporter.ledger(accounts.flatten());
         (ledger, pipelines)
     }
 
@@ -121,24 +122,14 @@ impl Probe {
         zip(&self.groups, requests).map(reports).collect()
     }
 
-    /// CPU time of the thread of each open sink up to its last whole batch, ns.
-    pub fn sink_cpu_time_ns(&self) -> Vec<u64> {
-        self.exporter.cpu_time_ns()
+    /// The running sinks.
+    pub fn exporter(&self) -> &Exporter {
+        &self.exporter
     }
 
     /// Whether every source has ended.
     pub fn is_finished(&self) -> bool {
         self.groups.iter().flat_map(RunningGroup::threads).all(|worker| worker.thread.is_finished())
-    }
-
-    /// Whether there are sinks and all of them have failed.
-    pub fn all_sinks_failed(&self) -> bool {
-        self.exporter.all_sinks_failed()
-    }
-
-    /// Errors of failed sinks; each is returned once.
-    pub fn take_sink_errors(&self) -> Vec<Error> {
-        self.exporter.take_errors()
     }
 
     /// Changes timeouts, filter and, if given, the sinks. The change applies to all packets that

@@ -99,7 +99,7 @@ impl Consumer {
                 let start = Instant::now();
                 loop {
                     let (ledger, pipelines) = probe.status();
-                    let exporter_cpu_time_ns = probe.sink_cpu_time_ns().iter().sum();
+                    let exporter_cpu_time_ns = probe.exporter().cpu_time_ns().iter().sum();
                     if !pipelines[0].timed_out || !pipelines[0].errors.is_empty() {
                         let status = probe_status(&ledger, &pipelines[0])?;
                         return Ok(ConsumerStatus { exporter_cpu_time_ns, last_record: last_write.get(), ..status });

@@ -50,7 +50,7 @@ impl Meter {
             }
         }
         let (cache, now_ns) = (&mut self.cache, self.clock.now_ns);
-        cache.schedule.scan_ahead(cache.used(), now_ns, |slot| {
+        cache.schedule.scan_ahead(cache.used, now_ns, |slot| {
             prefetch(&cache.slots[slot as usize].state);
             cache.upcoming.push(slot);
         });
@@ -86,9 +86,9 @@ impl Meter {
     /// fewer slots, as it discards the list of free ones.
     pub fn drain_up_to(&mut self, limit: usize, out: &mut Vec<FlowRecord>) -> bool {
         let enough = out.len().saturating_add(limit);
-        self.cache.discard_free_list(self.cache.used());
-        while out.len() < enough && self.cache.used() > 0 {
-            let slot = self.cache.used() - 1;
+        self.cache.discard_free_list(self.cache.used);
+        while out.len() < enough && self.cache.used > 0 {
+            let slot = self.cache.used - 1;
             if (slot as usize).is_multiple_of(CHUNK_PACKETS) {
                 for ahead in slot.saturating_sub(CHUNK_PACKETS as u32)..slot {
                     self.cache.index.prefetch(self.cache.hash_of(ahead));
@@ -126,7 +126,7 @@ impl Meter {
 
     /// Ends a record by the active timeout. The flow stays for one idle timeout from then.
     fn end_record(&mut self, slot: u32, out: &mut Vec<FlowRecord>) {
-        let analysed = !self.tcp.is_unanalysed(slot);
+        let analysed = !self.tcp.unanalysed.contains(slot);
         self.export_record(slot, EndReason::Active, out);
         if self.is_connection(slot) {
             self.tcp.end_record(slot, analysed, self.cache.slots[slot as usize].state.record_began_ns);
@@ -140,7 +140,7 @@ impl Meter {
     /// Exports the record of a slot: appends it to `out`, the initiator as its source, and clears
     /// what other tables hold of it.
     fn export_record(&mut self, slot: u32, end_reason: EndReason, out: &mut Vec<FlowRecord>) {
-        let unanalysed = self.tcp.is_unanalysed(slot);
+        let unanalysed = self.tcp.unanalysed.contains(slot);
         // A record has more than 1 KiB: it is written in place.
         out.push(if self.is_connection(slot) && !unanalysed { FlowRecord::OF_TCP } else { FlowRecord::NONE });
         let Some(record) = out.last_mut() else { return };
@@ -149,7 +149,7 @@ impl Meter {
         record.end_reason = end_reason;
         if unanalysed {
             record.approximate.0 |= Approximate::UNANALYSED;
-            self.tcp.clear_unanalysed(slot);
+            self.tcp.unanalysed.remove(slot);
         }
         record.interface = self.encapsulation.interface(slot as usize, state.flags());
         self.write_direction(slot, initiator, &state, &mut record.forward);

@@ -85,7 +85,7 @@ impl Meter {
                 self.analyse(candidate, endpoint, packet);
             } else if packet.protocol == TCP {
                 if self.tcp.is_suspended() {
-                    self.tcp.skip(candidate);
+                    self.tcp.unanalysed.insert(candidate);
                 } else if !self.tcp.add_fast(candidate, endpoint, packet) {
                     self.analyse(candidate, endpoint, packet);
                 }

@@ -27,7 +27,7 @@ impl Meter {
     /// [`Meter::advance_time`] a quarter of them, until [`Meter::migration_ready`]. An earlier
     /// search is cancelled.
     pub fn start_migration(&mut self, buckets: BucketSet) {
-        self.migration_search.start(buckets, self.cache.used());
+        self.migration_search.start(buckets, self.cache.used);
     }
 
     /// Whether a search has covered all slots, so that [`Meter::migrate_out`] takes no longer than
@@ -161,7 +161,7 @@ impl Meter {
         let mut flags = state.flags();
         if !flags.has(SlotFlags::BETWEEN_RECORDS) {
             if unanalysed {
-                self.tcp.skip(slot);
+                self.tcp.unanalysed.insert(slot);
             }
             self.encapsulation.put(slot as usize, &mut flags, encapsulation, interface);
         }

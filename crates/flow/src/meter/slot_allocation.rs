@@ -42,7 +42,7 @@ impl Meter {
         }
         let mut best: Option<((u8, u64, bool), u32)> = None;
         for _ in 0..CHOICE.min(self.config.flows as usize) {
-            let slot = self.cache.schedule.advance_cursor(self.cache.used());
+            let slot = self.cache.schedule.advance_cursor(self.cache.used);
             let due = self.cache.schedule.is_due(slot, self.clock.now_ns);
             if due && self.expire(slot, self.cache.hash_of(slot), out) {
                 continue;

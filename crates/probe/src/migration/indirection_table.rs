@@ -83,15 +83,17 @@ pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: 
 mod tests {
     use super::*;
 
+    fn apply(moves: &[(u16, u8)], table: &mut IndirectionTable) {
+        moves.iter().for_each(|&(bucket, to)| table[bucket as usize] = to);
+    }
+
     /// Applies moves until there are none. Returns the number of rounds and the imbalance left.
     fn settle(packets: &[u64; BUCKETS], meters: usize) -> (usize, u64) {
         let (mut table, mut rounds) = (even(meters), 0);
         loop {
             let moves = moves(packets, &table, meters, 64);
-            for &(bucket, to) in &moves {
-                assert_ne!(table[bucket as usize], to);
-                table[bucket as usize] = to;
-            }
+            assert!(moves.iter().all(|&(bucket, to)| table[bucket as usize] != to));
+            apply(&moves, &mut table);
             if moves.is_empty() {
                 return (rounds, imbalance_permille(&loads(packets, &table, meters)));
             }
@@ -133,7 +135,7 @@ mod tests {
             let moves = moves(&packets, &even(4), 4, 256);
             assert!(moves.iter().all(|&(bucket, _)| bucket != 77), "{percent} %");
             let mut table = even(4);
-            moves.iter().for_each(|&(bucket, to)| table[bucket as usize] = to);
+            apply(&moves, &mut table);
             assert!(imbalance_permille(&loads(&packets, &table, 4)) <= 40, "one round is enough: {percent} %");
         }
     }
@@ -144,9 +146,7 @@ mod tests {
         packets[5] = 100_000;
         let mut table = even(4);
         for _ in 0..20 {
-            for (bucket, to) in moves(&packets, &table, 4, 64) {
-                table[bucket as usize] = to;
-            }
+            apply(&moves(&packets, &table, 4, 64), &mut table);
         }
         let with_elephant = table[5];
         assert!(table.iter().filter(|&&meter| meter == with_elephant).count() < 8);
@@ -165,7 +165,7 @@ mod tests {
                 assert!(moves.iter().all(|&(_, new_meter)| new_meter != old_meter));
             }
             let mut after = table;
-            moves.iter().for_each(|&(bucket, to)| after[bucket as usize] = to);
+            apply(&moves, &mut after);
             let imbalance = |table| imbalance_permille(&loads(&packets, table, meters));
             assert!(imbalance(&after) <= imbalance(&table));
         }

@@ -89,7 +89,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     service.ready();
-    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.all_sinks_failed()) {
+    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed()) {
         if probe.duration.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
             break;
         }
@@ -103,7 +103,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
         service.keep_alive();
     }
     service.stopping();
-    let no_sink_left = running.probe.all_sinks_failed();
+    let no_sink_left = running.probe.exporter().all_sinks_failed();
     let ledger = finish(running, &mut monitor);
     if no_sink_left {
         error!("all outputs have failed");

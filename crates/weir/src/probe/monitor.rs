@@ -60,7 +60,7 @@ impl<'a> Monitor<'a> {
         pipelines.iter().for_each(|pipeline| self.log_source_errors(pipeline));
         self.links.log_changes();
         overload::log_changes(&mut self.levels, &pipelines, self.probe.sample);
-        running.take_sink_errors().iter().for_each(|error| self.log_sink_error(error));
+        running.exporter().take_errors().iter().for_each(|error| self.log_sink_error(error));
         self.log_lost_records(&ledger);
         // The counters of a pipeline that did not respond are old, so that sums may differ.
         if !pipelines.iter().any(|pipeline| pipeline.timed_out) {
@@ -68,7 +68,7 @@ impl<'a> Monitor<'a> {
         }
         if !self.probe.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            self.statistics.print(now_ns, elapsed.as_secs_f64(), &ledger, &pipelines, running.sink_cpu_time_ns());
+            self.statistics.print(now_ns, elapsed.as_secs_f64(), &ledger, &pipelines, running.exporter().cpu_time_ns());
         }
         Some(status(&ledger))
     }
