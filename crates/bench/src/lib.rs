@@ -30,7 +30,7 @@ mod tables;
 pub use error::Error;
 pub use live::{LIVE, LiveOptions, LiveReport, live};
 pub use plots::write_plots;
-pub use report::Report;
+pub use report::{Report, json};
 pub use tables::TABLES;
 
 /// Which tables to measure, and how.

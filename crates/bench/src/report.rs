@@ -94,11 +94,9 @@ impl Table {
     }
 }
 
-impl Report {
-    /// Renders the report as JSON.
-    pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("numbers and strings only")
-    }
+/// Renders a report as JSON.
+pub fn json<R: Serialize>(report: &R) -> String {
+    serde_json::to_string_pretty(report).expect("numbers and strings only")
 }
 
 impl fmt::Display for Table {

@@ -1,11 +1,12 @@
 //! Compares decoder and meter with the reference: records as multisets, differences by field.
 
 use crate::{RawFrame, real, reference};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Debug, Write as _};
 use weir_flow::{Config, Direction, FlowRecord};
 use weir_ledger::RecordTotals;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
+use weir_probe::Settings;
 
 /// A record as names and values, without values that have no meaning (those of a direction without
 /// packets, gaps of one packet).
@@ -30,8 +31,9 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
         all.filter(|(name, _)| value(one, name) != value(other, name)).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
     let mut nearest: Option<(Vec<String>, &Fields, &Fields)> = None;
-    for &(our, _) in left.iter().filter(|(_, count)| *count > 0) {
-        for &(their, _) in left.iter().filter(|(_, count)| *count < 0) {
+    // Enough of each side; all pairs of a long list would take minutes.
+    for &(our, _) in left.iter().filter(|(_, count)| *count > 0).take(100) {
+        for &(their, _) in left.iter().filter(|(_, count)| *count < 0).take(100) {
             let names = apart(our, their);
             if nearest.as_ref().is_none_or(|(fewest, _, _)| names.len() < fewest.len()) {
                 nearest = Some((names, our, their));
@@ -101,6 +103,30 @@ pub fn meters(packets: &[Packet], burst: usize, config: Config) -> Result<(), St
     same("open records", meter.open_records(), RecordTotals::default())?;
     let all: u64 = ours.iter().map(FlowRecord::packets).sum();
     same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
+}
+
+/// Runs frames through the pipeline and the reference, `burst` of them at a time, and compares records and ledger.
+///
+/// # Errors
+/// The first difference, or an equation of the ledger that does not hold.
+pub fn pipelines(frames: &[RawFrame], burst: usize, settings: Settings) -> Result<(), String> {
+    let theirs = reference::meter(frames, burst, &settings);
+    let real::Outcome { flows: ours, ledger, .. } = real::meter(frames, burst, settings);
+    same("equations that do not hold", ledger.check(), vec![])?;
+    flows(&ours, &theirs.flows)?;
+    let (packets, bytes) = (&ledger.packets, &ledger.bytes);
+    same("refused", packets.refused.nonzero().collect(), theirs.refused)?;
+    let refused_bytes = theirs.refused_bytes.into_iter().filter(|&(_, bytes)| bytes > 0).collect::<BTreeMap<_, _>>();
+    same("octets refused", bytes.refused.nonzero().collect(), refused_bytes)?;
+    same("noted", ledger.anomalies.nonzero().collect(), theirs.anomalies)?;
+    same("EtherTypes", ledger.ethertypes, theirs.ethertypes)?;
+    same("link types", ledger.link_types, theirs.link_types)?;
+    same("dropped", packets.dropped_table_full, theirs.dropped_packets)?;
+    same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;
+    same("received", packets.received, frames.len() as u64)?;
+    same("octets received", bytes.received, frames.iter().map(|frame| u64::from(frame.wire_bytes)).sum())?;
+    same("metered", packets.metered, theirs.flows.iter().map(FlowRecord::packets).sum())?;
+    same("records", ledger.flows_created, theirs.flows.len() as u64)
 }
 
 /// Checks that two values are equal.

@@ -37,8 +37,9 @@ pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config
 
 /// Meters a source to its end, continuing after damage.
 pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let sink = Keep { flows: kept.clone(), line: SinkCounters { sink: "memory".into(), ..SinkCounters::default() } };
+    let flows = Arc::default();
+    let counters = SinkCounters { sink: "memory".into(), ..SinkCounters::default() };
+    let sink = MemorySink { flows: Arc::clone(&flows), counters };
     let mut exporter = Exporter::new(vec![Box::new(sink)], CpuAffinity::default(), BackPressure::Block)
         .expect("a thread can be started");
     let mut pipeline = Pipeline::new(settings, exporter.handle()).expect("there is memory for it");
@@ -54,7 +55,7 @@ pub fn run(mut source: Input<'_>, settings: Settings) -> Outcome {
     exporter.finish();
     assert!(exporter.take_errors().is_empty(), "a sink in memory cannot fail");
     let ledger = exporter.ledger([account]);
-    let flows = std::mem::take(&mut *kept.lock().expect("no holder of the lock panics"));
+    let flows = std::mem::take(&mut *flows.lock().expect("no holder of the lock panics"));
     Outcome { flows, ledger, damage }
 }
 
@@ -67,6 +68,14 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Packet
     let options = DecodeOptions { decapsulate };
     let anomalies = weir_packet::decode(frame.link_type, &frame.bytes, frame.wire_bytes, options, &mut packet)?;
     Ok((packet, anomalies.iter().collect()))
+}
+
+/// Reads every frame of a capture, up to the first damage and beyond it.
+///
+/// # Panics
+/// The capture cannot be opened.
+pub fn capture(path: &Path) -> Vec<RawFrame> {
+    frames(&mut *weir_capture::open(path).expect("every capture can be opened")).0
 }
 
 /// Reads every frame of a source, and its errors.
@@ -109,9 +118,8 @@ impl Segment {
 /// # Panics
 /// The capture cannot be opened.
 pub fn segments(path: &Path) -> Vec<Segment> {
-    let mut source = weir_capture::open(path).expect("every capture can be opened");
     let mut segments = Vec::new();
-    for (number, frame) in (1..).zip(frames(&mut *source).0) {
+    for (number, frame) in (1..).zip(capture(path)) {
         let Ok((packet, _)) = decode(&frame, false) else { continue };
         if packet.protocol != 6 || !packet.flags.has(Flags::TCP) {
             continue;
@@ -148,15 +156,15 @@ impl Source for Memory<'_> {
     }
 }
 
-struct Keep {
+struct MemorySink {
     flows: Arc<Mutex<Vec<FlowRecord>>>,
-    line: SinkCounters,
+    counters: SinkCounters,
 }
 
-impl Sink for Keep {
+impl Sink for MemorySink {
     fn write(&mut self, flows: &[FlowRecord]) -> Result<(), weir_export::Error> {
         self.flows.lock().expect("no holder of the lock panics").extend(flows);
-        flows.iter().for_each(|flow| self.line.exported.add(flow.packets(), flow.frame_bytes()));
+        flows.iter().for_each(|flow| self.counters.exported.add(flow.packets(), flow.frame_bytes()));
         Ok(())
     }
 
@@ -165,6 +173,6 @@ impl Sink for Keep {
     }
 
     fn counters(&self) -> &SinkCounters {
-        &self.line
+        &self.counters
     }
 }

@@ -5,13 +5,14 @@
 //! numbered seeds, shrinks a failing case and reports its seed.
 
 use crate::RawFrame;
+use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_packet::Packet;
-use weir_probe::{SelfTrafficFilter, Settings};
+use weir_probe::Settings;
 
 const SECOND: i64 = 1_000_000_000;
 const YEAR: i64 = 31_557_600 * SECOND;
@@ -21,17 +22,13 @@ const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
 /// An event and its time after the previous one.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Time since the previous event, ns. A step back of up to 1 s is a packet out of order; a longer one
-    /// sets the clock back.
-    pub gap_ns: i64,
-    /// The event.
-    pub event: Event,
+    /// A step back of up to 1 s is a packet out of order; a longer one sets the clock back.
+    gap_ns: i64,
+    event: Event,
 }
 
-/// An event on the wire.
 #[derive(Clone, Debug)]
-pub enum Event {
-    /// One packet.
+enum Event {
     Packet(Shape),
     /// One IP packet in several fragments: which of them arrive, in order, and the pause before the last
     /// one, ns.
@@ -44,40 +41,31 @@ pub enum Event {
     Noise(u16, Vec<u8>),
 }
 
-/// Description of one packet, from the inside to the outside.
+/// One packet, from the inside to the outside.
 #[derive(Clone, Debug)]
-pub struct Shape {
-    /// Innermost endpoints.
-    pub path: Path,
-    /// Payload of the IP packet.
-    pub carried: Carried,
-    /// The IP header.
-    pub header: Header,
-    /// Tunnels around it, innermost first.
-    pub tunnels: Vec<Tunnel>,
-    /// Link layer and capture.
-    pub outside: Outside,
+struct Shape {
+    path: Path,
+    carried: Carried,
+    header: Header,
+    /// Innermost first.
+    tunnels: Vec<Tunnel>,
+    outside: Outside,
 }
 
-/// Two endpoints out of very few.
+/// Two endpoints out of very few; hosts are numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
-    /// IPv6 instead of IPv4.
-    pub v6: bool,
-    /// The sender's number.
-    pub from: u8,
-    /// The receiver's number.
-    pub to: u8,
-    /// The sender's port.
-    pub source_port: u16,
-    /// The receiver's port.
-    pub destination_port: u16,
+struct Path {
+    v6: bool,
+    from: u8,
+    to: u8,
+    source_port: u16,
+    destination_port: u16,
 }
 
 /// Payload of an IP packet.
 #[derive(Clone, Debug)]
-pub enum Carried {
-    /// TCP: control bits, octets of payload, data offset.
+enum Carried {
+    /// Control bits, octets of payload, data offset.
     Tcp(u16, usize, u8),
     /// A protocol that starts with ports: its number, and the octets after them.
     Ports(u8, usize),
@@ -89,27 +77,21 @@ pub enum Carried {
 
 /// Fields of an IP header.
 #[derive(Clone, Debug)]
-pub struct Header {
-    /// Time to live.
-    pub ttl: u8,
-    /// Type of service.
-    pub tos: u8,
-    /// Identification.
-    pub identification: u8,
+struct Header {
+    ttl: u8,
+    tos: u8,
+    identification: u8,
     /// More-fragments flag, and offset in units of 8 octets; IPv6 uses a fragment header.
-    pub fragment: Option<(bool, u16)>,
+    fragment: Option<(bool, u16)>,
     /// Words of IPv4 options, or protocol numbers of IPv6 extension headers.
-    pub extensions: Vec<u8>,
-    /// The length field.
-    pub length: Length,
+    extensions: Vec<u8>,
+    length: Length,
 }
 
 /// The length field of an IP header.
 #[derive(Clone, Copy, Debug)]
-pub enum Length {
-    /// Correct.
+enum Length {
     Right,
-    /// Zero.
     Zero,
     /// Too large by this number.
     More(u16),
@@ -119,59 +101,53 @@ pub enum Length {
     Jumbo,
 }
 
-/// A tunnel and the fields of its header.
 #[derive(Clone, Debug)]
-pub struct Tunnel {
+struct Tunnel {
     /// Whether the IP header around it is IPv6.
-    pub v6: bool,
+    v6: bool,
     /// Numbers of the hosts at its ends.
-    pub ends: (u8, u8),
-    /// Kind of tunnel.
-    pub kind: TunnelKind,
+    ends: (u8, u8),
+    kind: TunnelKind,
     /// Identifier, 0 to 3.
-    pub id: u8,
+    id: u8,
     /// Optional parts, one per bit.
-    pub options: u8,
+    options: u8,
 }
 
-/// The tunnels of section 3, by their inner protocol.
+/// The tunnels of section 3. The number is the EtherType of what is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TunnelKind {
+enum TunnelKind {
     /// IP protocol 4 or 41.
     Ip,
-    /// GRE version 0 with this protocol.
+    /// Version 0.
     Gre(u16),
     /// GRE version 1.
     Pptp,
-    /// VXLAN.
     Vxlan,
-    /// Geneve with this protocol.
     Geneve(u16),
-    /// GTP-U.
     Gtpu,
 }
 
 /// Link type, tags, and what the capture did to the octets.
 #[derive(Clone, Debug)]
-pub struct Outside {
+struct Outside {
     /// LINKTYPE number.
-    pub link: u16,
+    link: u16,
     /// Headers between link and IP, innermost first.
-    pub tags: Vec<Tag>,
-    /// Number of the interface.
-    pub interface: u32,
-    /// Octets of padding at the end.
-    pub padding: usize,
+    tags: Vec<Tag>,
+    interface: u32,
+    /// Octets at the end.
+    padding: usize,
     /// Snap length.
-    pub snap: Option<usize>,
+    snap: Option<usize>,
     /// Changed octets: offset and value.
-    pub damage: Vec<(usize, u8)>,
+    damage: Vec<(usize, u8)>,
 }
 
 /// A header between link and IP.
 #[derive(Clone, Copy, Debug)]
-pub enum Tag {
-    /// A VLAN tag of this EtherType.
+enum Tag {
+    /// EtherType and VLAN ID.
     Vlan(u16, u8),
     /// A stack of labels: their number, and the top label.
     Mpls(u8, u8),
@@ -185,15 +161,15 @@ pub enum Tag {
 
 /// A TCP connection.
 #[derive(Clone, Debug)]
-pub struct Conversation {
+struct Conversation {
     /// Client and server.
-    pub path: Path,
+    path: Path,
     /// Of each packet: whether the server sends it, control bits, octets of payload.
-    pub script: Vec<(bool, u16, usize)>,
+    script: Vec<(bool, u16, usize)>,
     /// Time between two packets, ns.
-    pub gap_ns: u64,
+    gap_ns: u64,
     /// Time before the last packet, if different, ns.
-    pub pause_ns: u64,
+    pause_ns: u64,
 }
 
 // ---- Strategies ----
@@ -211,7 +187,7 @@ pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         2 => -SECOND..=0,
         1 => select(vec![-SECOND - 1, -SECOND]),
     ];
-    proptest::collection::vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
+    steps_with(gap, most)
 }
 
 /// Sequences whose time jumps forward and back, by seconds to decades.
@@ -223,59 +199,40 @@ pub fn jumps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => -4 * YEAR..4 * YEAR,
         1 => -20 * YEAR..20 * YEAR,
     ];
-    proptest::collection::vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
+    steps_with(gap, most)
+}
+
+fn steps_with(gap: impl Strategy<Value = i64>, most: usize) -> impl Strategy<Value = Vec<Step>> {
+    vec((gap, event()).prop_map(|(gap_ns, event)| Step { gap_ns, event }), 1..most)
 }
 
 /// Pipeline settings, mostly with short timeouts and small flow caches.
 pub fn settings() -> impl Strategy<Value = Settings> {
     let seconds = |list: Vec<u64>| select(list).prop_map(|seconds| seconds * SECOND as u64);
-    let key = any::<[bool; 4]>().prop_map(|[vlan, interface, tunnel, unidirectional]| KeyOptions {
-        vlan,
-        interface,
-        tunnel,
-        unidirectional,
-    });
+    let key = prop_oneof![2 => Just([false; 4]), 1 => any::<[bool; 4]>()];
     let policy = select(vec![CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]);
     let flows = prop_oneof![2 => 1..6_u32, 1 => 15..22_u32, 1 => Just(4096)];
-    let key = prop_oneof![2 => Just(KeyOptions::default()), 1 => key];
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
-    (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), 1..=64_usize).prop_map(
-        |(
-            flows,
-            (idle_timeout_ns, active_timeout_ns),
-            key,
-            policy,
-            (decapsulate, layer2, secret),
-            prefetch_packets,
-        )| Settings {
-            busy_poll: false,
-            filter: None,
-            meter: Config {
-                flows,
-                idle_timeout_ns,
-                active_timeout_ns,
-                key,
-                policy,
-                secret: Some(secret),
-                prefetch_packets,
-            },
-            decode: weir_packet::DecodeOptions { decapsulate },
-            layer2,
-            self_traffic: SelfTrafficFilter::default(),
-            ..Settings::default()
-        },
-    )
+    (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), 1..=64_usize).prop_map(|case| {
+        let (flows, (idle_timeout_ns, active_timeout_ns), key, policy, others, prefetch_packets) = case;
+        let [vlan, interface, tunnel, unidirectional] = key;
+        let key = KeyOptions { vlan, interface, tunnel, unidirectional };
+        let (decapsulate, layer2, secret) = others;
+        let secret = Some(secret);
+        let meter = Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, secret, prefetch_packets };
+        Settings { meter, decode: weir_packet::DecodeOptions { decapsulate }, layer2, ..Settings::default() }
+    })
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         12 => shape().prop_map(Event::Packet),
-        2 => (shape(), proptest::collection::vec(0..4_usize, 1..6), pause())
+        2 => (shape(), vec(0..4_usize, 1..6), pause())
             .prop_map(|(shape, order, pause_ns)| Event::Fragments(shape, order, pause_ns)),
         4 => conversation().prop_map(Event::Conversation),
         1 => (select(vec![0x0806, 0x88cc, 0x8863, 0, 60, 1500, 1501, 1535, 1536]), outside())
             .prop_map(|(kind, outside)| Event::Other(kind, outside)),
-        1 => (select(LINKS.to_vec()), proptest::collection::vec(any::<u8>(), 0..90))
+        1 => (select(LINKS.to_vec()), vec(any::<u8>(), 0..90))
             .prop_map(|(link, bytes)| Event::Noise(link, bytes)),
     ]
 }
@@ -298,13 +255,8 @@ fn path() -> impl Strategy<Value = Path> {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (path(), carried(), header(), tunnels(), outside()).prop_map(|(path, carried, header, tunnels, outside)| Shape {
-        path,
-        carried,
-        header,
-        tunnels,
-        outside,
-    })
+    let parts = (path(), carried(), header(), tunnels(), outside());
+    parts.prop_map(|(path, carried, header, tunnels, outside)| Shape { path, carried, header, tunnels, outside })
 }
 
 fn carried() -> impl Strategy<Value = Carried> {
@@ -339,8 +291,8 @@ fn header() -> impl Strategy<Value = Header> {
     ];
     let extensions = prop_oneof![
         8 => Just(vec![]),
-        2 => proptest::collection::vec(select(vec![0, 43, 60, 51, 135, 139, 140, 44]), 1..4),
-        1 => proptest::collection::vec(select(vec![0, 60]), 14..19),
+        2 => vec(select(vec![0, 43, 60, 51, 135, 139, 140, 44]), 1..4),
+        1 => vec(select(vec![0, 60]), 14..19),
     ];
     let length = prop_oneof![
         16 => Just(Length::Right),
@@ -349,17 +301,11 @@ fn header() -> impl Strategy<Value = Header> {
         1 => (1..60_u16).prop_map(Length::Less),
         1 => Just(Length::Jumbo),
     ];
-    let ttl = select(vec![1, 63, 64]);
-    (ttl, select(vec![0, 0xb8]), 0..3_u8, fragment, extensions, length).prop_map(
-        |(ttl, tos, identification, fragment, extensions, length)| Header {
-            ttl,
-            tos,
-            identification,
-            fragment,
-            extensions,
-            length,
-        },
-    )
+    let fields = (select(vec![1, 63, 64]), select(vec![0, 0xb8]), 0..3_u8, fragment, extensions, length);
+    fields.prop_map(|fields| {
+        let (ttl, tos, identification, fragment, extensions, length) = fields;
+        Header { ttl, tos, identification, fragment, extensions, length }
+    })
 }
 
 fn tunnels() -> impl Strategy<Value = Vec<Tunnel>> {
@@ -376,8 +322,8 @@ fn tunnels() -> impl Strategy<Value = Vec<Tunnel>> {
         .prop_map(|(v6, ends, kind, id, options)| Tunnel { v6, ends, kind, id, options });
     prop_oneof![
         6 => Just(vec![]),
-        3 => proptest::collection::vec(tunnel.clone(), 1..3),
-        1 => proptest::collection::vec(tunnel, 6..11),
+        3 => vec(tunnel.clone(), 1..3),
+        1 => vec(tunnel, 6..11),
     ]
 }
 
@@ -392,8 +338,8 @@ fn outside() -> impl Strategy<Value = Outside> {
     ];
     let tags = prop_oneof![
         8 => Just(vec![]),
-        3 => proptest::collection::vec(tag.clone(), 1..4),
-        1 => proptest::collection::vec(tag, 13..19),
+        3 => vec(tag.clone(), 1..4),
+        1 => vec(tag, 13..19),
     ];
     let link = prop_oneof![8 => Just(1), 2 => select(LINKS.to_vec())];
     let interface = prop_oneof![4 => Just(0), 1 => 1..3_u32];
@@ -401,15 +347,11 @@ fn outside() -> impl Strategy<Value = Outside> {
     let snap = prop_oneof![6 => Just(None), 1 => (0..120_usize).prop_map(Some)];
     let damage = prop_oneof![
         8 => Just(vec![]),
-        1 => proptest::collection::vec((0..100_usize, any::<u8>()), 1..4),
+        1 => vec((0..100_usize, any::<u8>()), 1..4),
     ];
-    (link, tags, interface, padding, snap, damage).prop_map(|(link, tags, interface, padding, snap, damage)| Outside {
-        link,
-        tags,
-        interface,
-        padding,
-        snap,
-        damage,
+    (link, tags, interface, padding, snap, damage).prop_map(|parts| {
+        let (link, tags, interface, padding, snap, damage) = parts;
+        Outside { link, tags, interface, padding, snap, damage }
     })
 }
 
@@ -424,7 +366,7 @@ fn conversation() -> impl Strategy<Value = Conversation> {
         vec![(true, ACK, 10)],
         vec![(false, SYN, 0)],
     ]);
-    let data = proptest::collection::vec((any::<bool>(), Just(ACK), 0..50_usize), 0..6);
+    let data = vec((any::<bool>(), Just(ACK), 0..50_usize), 0..6);
     let end = select(vec![
         vec![],
         vec![(false, FIN, 0)],
@@ -436,11 +378,9 @@ fn conversation() -> impl Strategy<Value = Conversation> {
         vec![(true, RST, 0), (false, SYN, 0), (true, SYN | ACK, 0)],
     ]);
     let gap = prop_oneof![3 => 0..SECOND as u64 / 100, 1 => 0..7 * SECOND as u64];
-    (path(), begin, data, end, gap, pause()).prop_map(|(path, begin, data, end, gap_ns, pause_ns)| Conversation {
-        path,
-        script: [begin, data, end].concat(),
-        gap_ns,
-        pause_ns,
+    (path(), begin, data, end, gap, pause()).prop_map(|(path, begin, data, end, gap_ns, pause_ns)| {
+        let script = [begin, data, end].concat();
+        Conversation { path, script, gap_ns, pause_ns }
     })
 }
 
@@ -545,15 +485,10 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
 }
 
 fn segment(path: Path, by_server: bool, control: u16, length: usize) -> Shape {
-    let turned = Path {
-        v6: path.v6,
-        from: path.to,
-        to: path.from,
-        source_port: path.destination_port,
-        destination_port: path.source_port,
-    };
+    let Path { v6, from, to, source_port, destination_port } = path;
+    let reverse = Path { v6, from: to, to: from, source_port: destination_port, destination_port: source_port };
     Shape {
-        path: if by_server { turned } else { path },
+        path: if by_server { reverse } else { path },
         carried: Carried::Tcp(control, length, 5),
         header: plain_header(),
         tunnels: vec![],

@@ -5,13 +5,13 @@
 mod network;
 
 use network::{BOUND, LEFT, Sender, network};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use weir_capture::{BURST, Burst, Error, Input, LiveSource, Losses, Progress, Source};
 use weir_probe::Settings;
-use weir_testkit::{RawFrame, compare, real};
+use weir_testkit::{RawFrame, compare, real, truth};
+use weir_trafficgen::TrafficGenerator;
 
 /// A source that records the frames it delivers.
 struct RecordingSource {
@@ -59,20 +59,15 @@ impl LiveSource for RecordingSource {
 
 /// Frames of the shipped Ethernet captures, and a generated mix.
 fn traffic() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/captures");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = std::fs::read_dir(truth::testdata().join("captures")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         let name = path.file_name().unwrap().to_string_lossy();
         name.contains(".pcap") && !name.ends_with(".json")
     });
     paths.sort();
-    let mut frames = Vec::new();
-    for path in paths {
-        frames.extend(real::frames(&mut *weir_capture::open(&path).unwrap()).0);
-    }
-    frames.extend(
-        real::frames(&mut weir_trafficgen::TrafficGenerator::new("mix,flows=500,packets=20k,seed=5").unwrap()).0,
-    );
+    let mut frames: Vec<RawFrame> = paths.iter().flat_map(|path| real::capture(path)).collect();
+    frames.extend(real::frames(&mut TrafficGenerator::new("mix,flows=500,packets=20k,seed=5").unwrap()).0);
     frames.retain(|frame| frame.link_type == 1 && frame.bytes.len() > 14);
     frames.into_iter().map(|frame| frame.bytes).collect()
 }
@@ -111,14 +106,14 @@ fn live_records_equal_those_of_the_same_frames_from_memory_for_any_number_of_que
         let started = Instant::now();
         let (mut flows, mut frames, mut received) = (Vec::new(), Vec::new(), 0);
         for pipeline in pipelines {
-            let (outcome, handed) = pipeline.join().unwrap();
+            let (outcome, delivered) = pipeline.join().unwrap();
             assert!(started.elapsed() < BOUND, "a stopped source ends");
             assert_eq!(outcome.damage, Vec::<String>::new());
             assert!(outcome.ledger.balanced(), "{:?}", outcome.ledger);
-            assert!(!handed.is_empty(), "{queues} queues share");
+            assert!(!delivered.is_empty(), "{queues} queues share");
             received += outcome.ledger.packets.received;
             flows.extend(outcome.flows);
-            frames.extend(handed);
+            frames.extend(delivered);
         }
         assert_eq!((received, frames.len()), (sent.len() as u64, sent.len()), "{queues} queues");
         let sorted = |mut frames: Vec<Vec<u8>>| {
@@ -128,6 +123,6 @@ fn live_records_equal_those_of_the_same_frames_from_memory_for_any_number_of_que
         assert!(sorted(frames.iter().map(|frame| frame.bytes.clone()).collect()) == sorted(sent.clone()));
         frames.sort_by_key(|frame| frame.time_ns);
         let expected = real::meter(&frames, BURST, settings);
-        compare::flows(&flows, &expected.flows).unwrap_or_else(|told| panic!("{queues} queues: {told}"));
+        compare::flows(&flows, &expected.flows).unwrap_or_else(|difference| panic!("{queues} queues: {difference}"));
     }
 }

@@ -9,14 +9,14 @@ use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_batch::{Backend, Engine, EngineOptions};
 use weir_trafficgen::{ExpectedTcp, TrafficGenerator};
 
-/// What both directions told, by their senders and receivers.
-type Told = BTreeMap<(SocketAddr, SocketAddr), ExpectedTcp>;
+/// Counters of each direction, by its sender and receiver.
+type Directions = BTreeMap<(SocketAddr, SocketAddr), ExpectedTcp>;
 
 /// The packets of a load, and the truth.
-fn load(specification: &str) -> (Vec<Packet>, Told) {
+fn load(specification: &str) -> (Vec<Packet>, Directions) {
     let mut source = TrafficGenerator::new(specification).expect("the load exists").with_expected_flows();
     let packets = weir_testkit::packets(&mut source);
-    let mut truth = Told::new();
+    let mut truth = Directions::new();
     for (flow, [there, back]) in source.expected_flows().iter().zip(source.expected_tcp()) {
         let client = SocketAddr::new(flow.source, flow.source_port);
         let server = SocketAddr::new(flow.destination, flow.destination_port);
@@ -26,8 +26,8 @@ fn load(specification: &str) -> (Vec<Packet>, Told) {
     (packets, truth)
 }
 
-/// A report in the words of the truth.
-fn told(report: &TcpReport) -> ExpectedTcp {
+/// Returns a report in the form of the expected counters.
+fn counters(report: &TcpReport) -> ExpectedTcp {
     let segments = |class| report.count(class).segments;
     let octets = |class| report.count(class).bytes;
     ExpectedTcp {
@@ -55,9 +55,9 @@ fn told(report: &TcpReport) -> ExpectedTcp {
     }
 }
 
-fn differences(ours: &Told, truth: &Told) -> Vec<String> {
+fn differences(ours: &Directions, truth: &Directions) -> Vec<String> {
     let all = ours.keys().chain(truth.keys()).collect::<std::collections::BTreeSet<_>>();
-    let of = |told: &Told, ends| told.get(ends).copied().unwrap_or_default();
+    let of = |directions: &Directions, ends| directions.get(ends).copied().unwrap_or_default();
     all.into_iter()
         .filter(|ends| of(ours, ends) != of(truth, ends))
         .map(|ends| format!("{ends:?}: {:?} against {:?}", of(ours, ends), of(truth, ends)))
@@ -74,18 +74,18 @@ const LOADS: [&str; 2] = [
 fn batch_engine_is_exact_at_every_batch_size() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
-        assert!(truth.values().map(|told| told.retransmissions + told.unseen).sum::<u64>() > 200);
+        assert!(truth.values().map(|expected| expected.retransmissions + expected.unseen).sum::<u64>() > 200);
         for batch in [2, 3, 7, 64, 1000, 1 << 14, 1 << 16, 1 << 20, 1 << 23] {
             let options = EngineOptions { backend: Backend::Cpu, batch_size: batch, ..EngineOptions::default() };
             let mut engine = Engine::open(options).expect("the CPU backend is always available");
             let mut done = Vec::new();
             packets.chunks(97).for_each(|burst| engine.enter(burst, &mut done));
             engine.finish(&mut done);
-            let mut ours = Told::new();
+            let mut ours = Directions::new();
             for one in &done {
                 let [low, high] = one.endpoints;
                 for (ends, report) in [(low, high), (high, low)].into_iter().zip(&one.reports) {
-                    assert_eq!(ours.insert(ends, told(&report.report())), None, "one connection between {ends:?}");
+                    assert_eq!(ours.insert(ends, counters(&report.report())), None, "one connection between {ends:?}");
                 }
             }
             assert_eq!(differences(&ours, &truth), [""; 0], "{specification}, batches of {batch}");
@@ -98,14 +98,14 @@ fn meter_is_exact() {
     for specification in LOADS {
         let (packets, truth) = load(specification);
         let (flows, _) = weir_testkit::real::meter_packets(&packets, 64, Config { flows: 4096, ..Config::default() });
-        let mut ours = Told::new();
+        let mut ours = Directions::new();
         for flow in &flows {
             let end = |ip: Option<std::net::IpAddr>, port| SocketAddr::new(ip.expect("all is IP"), port);
             let client = end(flow.source_ip(), flow.source_port);
             let server = end(flow.destination_ip(), flow.destination_port);
             let reports = flow.tcp.expect("all is TCP");
             for (ends, report) in [(client, server), (server, client)].into_iter().zip(&reports) {
-                assert_eq!(ours.insert(ends, told(report)), None, "one record between {ends:?}");
+                assert_eq!(ours.insert(ends, counters(report)), None, "one record between {ends:?}");
             }
         }
         assert_eq!(differences(&ours, &truth), [""; 0], "{specification}");

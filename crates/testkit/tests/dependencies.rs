@@ -5,41 +5,23 @@ use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};
 
 /// Each crate with the crates that it may depend on: those before it in the flow of data.
-const ALLOWED: [(&str, &[&str]); 16] = [
-    ("bench", &["capture", "export", "flow", "ledger", "packet", "plot", "probe", "tcp-batch", "text", "trafficgen"]),
-    ("capture", &[]),
-    ("export", &["flow", "ledger", "packet", "tcp"]),
-    ("flow", &["ledger", "packet", "tcp"]),
-    ("host", &[]),
-    ("ledger", &[]),
-    ("packet", &["ledger"]),
-    ("plot", &["text"]),
-    ("probe", &["capture", "export", "flow", "ledger", "packet"]),
-    ("tcp", &["packet"]),
-    ("tcp-batch", &["packet", "tcp"]),
-    ("tcp-report", &["capture", "export", "flow", "ledger", "packet", "plot", "tcp", "tcp-batch", "text"]),
-    ("testkit", &["capture", "export", "flow", "ledger", "packet", "probe", "tcp", "trafficgen"]),
-    ("text", &[]),
-    ("trafficgen", &["capture"]),
-    (
-        "weir",
-        &[
-            "bench",
-            "capture",
-            "export",
-            "flow",
-            "host",
-            "ledger",
-            "packet",
-            "plot",
-            "probe",
-            "tcp",
-            "tcp-batch",
-            "tcp-report",
-            "text",
-            "trafficgen",
-        ],
-    ),
+const ALLOWED: [(&str, &str); 16] = [
+    ("bench", "capture export flow ledger packet plot probe tcp-batch text trafficgen"),
+    ("capture", ""),
+    ("export", "flow ledger packet tcp"),
+    ("flow", "ledger packet tcp"),
+    ("host", ""),
+    ("ledger", ""),
+    ("packet", "ledger"),
+    ("plot", "text"),
+    ("probe", "capture export flow ledger packet"),
+    ("tcp", "packet"),
+    ("tcp-batch", "packet tcp"),
+    ("tcp-report", "capture export flow ledger packet plot tcp tcp-batch text"),
+    ("testkit", "capture export flow ledger packet probe tcp trafficgen"),
+    ("text", ""),
+    ("trafficgen", "capture"),
+    ("weir", "bench capture export flow host ledger packet plot probe tcp tcp-batch tcp-report text trafficgen"),
 ];
 
 /// Crates that may hold unsafe code: system calls and mapped memory (capture, trafficgen), the flow
@@ -78,7 +60,7 @@ fn crates_depend_only_on_those_before_them() {
     assert_eq!(found, ALLOWED.iter().map(|(name, _)| (*name).into()).collect(), "crates");
     for (name, allowed) in ALLOWED {
         let manifest = manifest(name);
-        assert_eq!(dependencies(&manifest, "dependencies"), allowed, "dependencies of {name}");
+        assert_eq!(dependencies(&manifest, "dependencies").join(" "), allowed, "dependencies of {name}");
         assert!(!dependencies(&manifest, "build-dependencies").contains(&"testkit".into()), "{name}");
     }
 }

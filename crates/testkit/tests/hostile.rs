@@ -1,6 +1,5 @@
 //! Damaged captures: no panic, a balanced ledger, and unchanged frames before the place of a cut.
 
-use std::path::Path;
 use weir_flow::{CacheFullPolicy, Config};
 use weir_packet::DecodeOptions;
 use weir_probe::Settings;
@@ -19,11 +18,6 @@ fn settings(decapsulate: bool) -> Settings {
     Settings { meter, decode: DecodeOptions { decapsulate }, layer2: true, ..Settings::default() }
 }
 
-fn frames(path: &Path) -> Vec<RawFrame> {
-    let mut source = weir_capture::open(path).expect("every capture can be opened");
-    real::frames(&mut *source).0
-}
-
 /// Returns copies of a frame in each of which one of the first octets is changed.
 fn mutants(frame: &RawFrame) -> impl Iterator<Item = RawFrame> + '_ {
     (0..frame.bytes.len().min(OCTETS)).flat_map(move |at| {
@@ -40,7 +34,7 @@ fn mutants(frame: &RawFrame) -> impl Iterator<Item = RawFrame> + '_ {
 fn ledger_balances_for_any_damaged_header_octet() {
     let mut damaged = 0;
     for case in truth::cases() {
-        let frames = frames(&case.path);
+        let frames = real::capture(&case.path);
         for decapsulate in [false, true] {
             let mutants: Vec<RawFrame> = frames.iter().take(PACKETS).flat_map(mutants).collect();
             damaged += mutants.len();
@@ -55,7 +49,7 @@ fn ledger_balances_for_any_damaged_header_octet() {
 #[test]
 fn decoder_equals_reference_on_damaged_headers() {
     for case in truth::cases() {
-        for frame in frames(&case.path).iter().take(PACKETS) {
+        for frame in real::capture(&case.path).iter().take(PACKETS) {
             for mutant in mutants(frame).step_by(3) {
                 for decapsulate in [false, true] {
                     compare::decoders(&mutant, decapsulate)
@@ -70,7 +64,7 @@ fn decoder_equals_reference_on_damaged_headers() {
 fn cut_file_delivers_all_frames_before_the_cut() {
     for case in truth::cases() {
         let bytes = std::fs::read(&case.path).expect("every capture can be read");
-        let whole = frames(&case.path);
+        let whole = real::capture(&case.path);
         let step = if bytes.len() <= CUT_EVERYWHERE { 1 } else { bytes.len().div_ceil(CUTS) };
         for cut in (0..bytes.len()).step_by(step) {
             // A file cut in its header is refused.

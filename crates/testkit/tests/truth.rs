@@ -12,8 +12,9 @@ use weir_flow::{Approximate, Config, FlowRecord, KeyOptions};
 use weir_ledger::RefusalReason;
 use weir_packet::{Network, TunnelType, ip_address};
 use weir_probe::Settings;
+use weir_testkit::compare;
+use weir_testkit::real::{self, End};
 use weir_testkit::truth::{self, Case, Conversation};
-use weir_testkit::{compare, real, reference};
 
 const UNEXPLAINED: &str = "unexplained";
 
@@ -53,8 +54,6 @@ fn metered(case: &Case, decapsulate: bool) -> real::Outcome {
     assert!(!outcome.flows.iter().any(overflow), "{}: the table is too small for this test", case.name);
     outcome
 }
-
-type End = (IpAddr, u16);
 
 /// Packets in both directions between two endpoints, the lower endpoint first.
 type Sums = BTreeMap<(End, End), (u64, u64)>;
@@ -112,8 +111,7 @@ fn compared(case: &Case) -> Differences {
     count("packets", ledger.packets.received, truth.exact.packets);
     count("packets by tshark", ledger.packets.received, truth.tshark.frames);
     count("octets on the wire", ledger.bytes.received, truth.exact.origlen);
-    let mut source = weir_capture::open(&case.path).expect("it opened before");
-    let captured = real::frames(&mut *source).0.iter().map(|frame| frame.bytes.len() as u64).sum();
+    let captured = real::capture(&case.path).iter().map(|frame| frame.bytes.len() as u64).sum();
     count("octets captured", captured, truth.exact.caplen);
     count("frames without IP", ledger.packets.refused.get(RefusalReason::NonIp), truth.exact.non_ip);
     let packets = |wanted: &dyn Fn(&FlowRecord) -> bool| -> u64 {
@@ -238,20 +236,11 @@ fn figures_equal_those_of_other_tools_or_the_difference_is_explained() {
 #[test]
 fn records_of_every_capture_equal_the_reference() {
     for case in truth::cases() {
-        let mut source = weir_capture::open(&case.path).expect("every capture can be opened");
         // The reference searches all flows for every packet; the largest captures would take minutes.
-        let frames: Vec<_> = real::frames(&mut *source).0.into_iter().take(3000).collect();
+        let frames: Vec<_> = real::capture(&case.path).into_iter().take(3000).collect();
         for decapsulate in [false, true] {
-            let settings = settings(decapsulate);
-            let ours = real::meter(&frames, weir_capture::BURST, settings.clone());
-            let theirs = reference::meter(&frames, weir_capture::BURST, &settings);
-            if let Err(difference) = compare::flows(&ours.flows, &theirs.flows) {
-                panic!("{}, decapsulate {decapsulate}: {difference}", case.name);
-            }
-            let noted: BTreeMap<_, _> = ours.ledger.anomalies.nonzero().collect();
-            assert_eq!(noted, theirs.anomalies, "{}, decapsulate {decapsulate}: notes", case.name);
-            let refused: BTreeMap<_, _> = ours.ledger.packets.refused.nonzero().collect();
-            assert_eq!(refused, theirs.refused, "{}, decapsulate {decapsulate}: refused", case.name);
+            compare::pipelines(&frames, weir_capture::BURST, settings(decapsulate))
+                .unwrap_or_else(|difference| panic!("{}, decapsulate {decapsulate}: {difference}", case.name));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use tracing::{error, info};
-use weir_bench::{LiveOptions, LiveReport, Options, Report, TABLES};
+use weir_bench::{LiveOptions, Options, TABLES};
 use weir_text::units;
 
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
@@ -34,7 +34,7 @@ fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
         stop: stop_signal()?,
     };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::live(&options, &mut log_line, show);
-    let (report, status) = measure_and_write(arguments.json.as_deref(), measure, LiveReport::json)?;
+    let (report, status) = measure_and_write(arguments.json.as_deref(), measure, weir_bench::json)?;
     match report {
         Some(report) if !report.passed() => Err(Error::Soak),
         _ => Ok(status),
@@ -57,7 +57,7 @@ fn tables(bench: &Bench) -> Result<RunStatus, Error> {
     let options =
         Options { tables: bench.tables.clone(), rounds: bench.rounds.into(), quick: bench.quick, date: date() };
     let measure = |show: &mut dyn FnMut(&str)| weir_bench::run(&options, &mut log_line, show);
-    let (report, mut status) = measure_and_write(bench.json.as_deref(), measure, Report::json)?;
+    let (report, mut status) = measure_and_write(bench.json.as_deref(), measure, weir_bench::json)?;
     let Some(report) = report else { return Ok(status) };
     if let Some(directory) = &bench.svg
         && let Err(error) = weir_bench::write_plots(&report, directory)

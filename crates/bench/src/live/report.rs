@@ -138,11 +138,6 @@ pub struct Soak {
 }
 
 impl LiveReport {
-    /// Renders the report as JSON.
-    pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("numbers and strings only")
-    }
-
     /// Whether no soak run lost a packet or grew in memory.
     pub fn passed(&self) -> bool {
         self.sources.iter().filter_map(|source| source.soak.as_ref()).all(|soak| soak.passed)
@@ -150,7 +145,6 @@ impl LiveReport {
 }
 
 impl Balance {
-    /// Lost frames.
     pub fn lost(&self) -> u64 {
         self.refused + self.veth + self.nic + self.kernel + self.ring + self.table
     }

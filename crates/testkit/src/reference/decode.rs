@@ -21,6 +21,20 @@ const MOST_TUNNELS: usize = 8;
 
 type AnomalySet = BTreeSet<PacketAnomaly>;
 
+/// Captured octets of a frame up to `end`, where it ended on the wire. Inside a tunnel, `end` is that of the IP packet
+/// around it.
+#[derive(Clone, Copy)]
+struct Octets<'a> {
+    bytes: &'a [u8],
+    end: usize,
+}
+
+impl<'a> Octets<'a> {
+    fn new(bytes: &'a [u8], end: usize) -> Self {
+        Self { bytes: &bytes[..bytes.len().min(end)], end }
+    }
+}
+
 fn slice(bytes: &[u8], at: usize, length: usize) -> Option<&[u8]> {
     bytes.get(at..at.checked_add(length)?)
 }
@@ -33,25 +47,29 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(be16(bytes, at)?) << 16 | u32::from(be16(bytes, at + 2)?))
 }
 
-pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, AnomalySet), RefusalReason> {
+/// Decodes a frame: its packet and its anomalies.
+///
+/// # Errors
+/// The reason for refusing it.
+pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
     let bytes = &frame.bytes[..frame.bytes.len().min(frame.wire_bytes as usize)];
     let mut outside = Outside::default();
     let (start, at, frame_end) = link(frame.link_type, bytes, frame.wire_bytes as usize, &mut outside)?;
-    let bytes = &bytes[..bytes.len().min(frame_end)];
+    let mut octets = Octets::new(bytes, frame_end);
     let mut packet = Packet {
         time_ns: frame.time_ns,
         interface: frame.interface,
         frame_bytes: frame.wire_bytes,
         ..Packet::default()
     };
-    let found = walk(bytes, frame_end, start, at, &mut outside)?;
+    let found = walk(octets, start, at, &mut outside)?;
     let tag = |number: usize| outside.vlans.get(number).copied().unwrap_or(weir_packet::NO_VLAN);
     (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
     packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
 
     let mut notes = AnomalySet::new();
     let mut inside = match found {
-        Found::Ip(version, at) => ip(bytes, at, version, frame_end, &mut packet, &mut notes)?,
+        Found::Ip(version, at) => ip(octets, at, version, &mut packet, &mut notes)?,
         Found::Other(ethertype) => {
             packet.network = Network::Layer2;
             packet.source[10..].copy_from_slice(&outside.macs[0]);
@@ -59,36 +77,29 @@ pub(super) fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Ano
             (packet.source_port, packet.destination_port) = (ethertype, ethertype);
             packet.protocol = 255;
             packet.flags = Flags(Flags::PORTS);
-            return Ok((packet, notes));
+            return Ok((packet, vec![]));
         }
     };
-    let mut end = frame_end;
     for depth in 0.. {
         if !decapsulate {
             break;
         }
         // Inner headers can use no more than the IP packet around them has, and that no more than the frame.
-        end = end.min(inside.end);
-        let around = &bytes[..bytes.len().min(end)];
-        match enter(around, &packet, &inside, end) {
-            Tunnel::None => break,
-            Tunnel::Malformed => {
-                notes.insert(PacketAnomaly::TunnelMalformed);
-                break;
-            }
-            Tunnel::Entered(_) if depth == MOST_TUNNELS => {
-                notes.insert(PacketAnomaly::TunnelTooDeep);
-                break;
-            }
-            Tunnel::Entered(entered) => {
-                let (inner_packet, inner_inside, inner_notes) = *entered;
-                packet = inner_packet;
-                inside = inner_inside;
+        octets = Octets::new(octets.bytes, octets.end.min(inside.end));
+        let problem = match enter(octets, &packet, &inside) {
+            Ok(None) => break,
+            Ok(Some((inner_packet, inner_inside, inner_notes))) if depth < MOST_TUNNELS => {
+                (packet, inside) = (inner_packet, inner_inside);
                 notes.extend(inner_notes);
+                continue;
             }
-        }
+            Ok(Some(_)) => PacketAnomaly::TunnelTooDeep,
+            Err(MalformedTunnel) => PacketAnomaly::TunnelMalformed,
+        };
+        notes.insert(problem);
+        break;
     }
-    Ok((packet, notes))
+    Ok((packet, notes.into_iter().collect()))
 }
 
 // ---- From the link to IP ----
@@ -137,23 +148,23 @@ fn link(
         return nflog(bytes, wire_bytes);
     }
     let (next, at) = match link {
-        1 => Ok((Next::Ethernet, 0)),
-        12 | 14 | 101 => Ok((Next::Nibble, 0)),
-        228 => Ok((Next::EtherType(IPV4), 0)),
-        229 => Ok((Next::EtherType(IPV6), 0)),
+        1 => (Next::Ethernet, 0),
+        12 | 14 | 101 => (Next::Nibble, 0),
+        228 => (Next::EtherType(IPV4), 0),
+        229 => (Next::EtherType(IPV6), 0),
         113 => {
             let header = slice(bytes, 0, 16).ok_or(cut)?;
             if be16(header, 4) == Some(6) {
                 outside.macs[0] = mac(6).ok_or(cut)?;
             }
-            Ok((cooked(be16(header, 14).ok_or(cut)?), 16))
+            (cooked(be16(header, 14).ok_or(cut)?), 16)
         }
         276 => {
             let header = slice(bytes, 0, 20).ok_or(cut)?;
             if header[11] == 6 {
                 outside.macs[0] = mac(12).ok_or(cut)?;
             }
-            Ok((cooked(be16(header, 0).ok_or(cut)?), 20))
+            (cooked(be16(header, 0).ok_or(cut)?), 20)
         }
         0 | 108 => {
             let family = be32(bytes, 0).ok_or(cut)?;
@@ -165,28 +176,28 @@ fn link(
             } else {
                 0
             };
-            Ok((Next::EtherType(ethertype), 4))
+            (Next::EtherType(ethertype), 4)
         }
-        104 => cisco_hdlc(bytes),
-        50 if matches!(bytes.first(), Some(0x0f | 0x8f)) => cisco_hdlc(bytes),
+        104 => cisco_hdlc(bytes)?,
+        50 if matches!(bytes.first(), Some(0x0f | 0x8f)) => cisco_hdlc(bytes)?,
         9 | 50 => match bytes {
-            [0xff] => Err(cut),
-            [0xff, 3, ..] => Ok((Next::Ppp(0), 2)),
-            _ => Ok((Next::Ppp(0), 0)),
+            [0xff] => return Err(cut),
+            [0xff, 3, ..] => (Next::Ppp(0), 2),
+            _ => (Next::Ppp(0), 0),
         },
         100 => {
             let bridged = [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0];
             if !begins_with(bytes, &bridged) || wire_bytes < 10 {
-                Ok((Next::Llc, 0))
+                (Next::Llc, 0)
             } else {
                 match slice(bytes, 0, 10).ok_or(cut)?[7] {
-                    1 | 7 => Ok((Next::Ethernet, 10)),
-                    _ => Ok((Next::Nothing(0), 10)),
+                    1 | 7 => (Next::Ethernet, 10),
+                    _ => (Next::Nothing(0), 10),
                 }
             }
         }
-        _ => Err(RefusalReason::LinkType),
-    }?;
+        _ => return Err(RefusalReason::LinkType),
+    };
     Ok((next, at, wire_bytes))
 }
 
@@ -246,14 +257,9 @@ fn cooked(protocol: u16) -> Next {
     if protocol == 4 { Next::Llc } else { Next::EtherType(protocol) }
 }
 
-/// Follows headers to IP or to something else; `end` is where the frame ended on the wire.
-fn walk(
-    bytes: &[u8],
-    end: usize,
-    mut next: Next,
-    mut at: usize,
-    outside: &mut Outside,
-) -> Result<Found, RefusalReason> {
+/// Follows headers to IP or to something else.
+fn walk(octets: Octets<'_>, mut next: Next, mut at: usize, outside: &mut Outside) -> Result<Found, RefusalReason> {
+    let Octets { bytes, end } = octets;
     let cut = RefusalReason::LinkTruncated;
     let mut headers = 0;
     loop {
@@ -375,23 +381,22 @@ struct Inside {
 }
 
 fn ip(
-    bytes: &[u8],
+    octets: Octets<'_>,
     at: usize,
     version: u8,
-    frame_end: usize,
     packet: &mut Packet,
     notes: &mut AnomalySet,
 ) -> Result<Inside, RefusalReason> {
     let inside = match version {
-        4 => ipv4(bytes, at, frame_end, packet, notes)?,
-        _ => ipv6(bytes, at, frame_end, packet, notes)?,
+        4 => ipv4(octets, at, packet, notes)?,
+        _ => ipv6(octets, at, packet, notes)?,
     };
-    if at + packet.ip_bytes as usize > frame_end {
+    if at + packet.ip_bytes as usize > octets.end {
         notes.insert(PacketAnomaly::LengthBeyondFrame);
     }
     packet.payload_bytes = inside.end.saturating_sub(inside.payload) as u32;
     if inside.whole && !packet.flags.has(Flags::FRAGMENT_LATER) {
-        transport(bytes, &inside, packet, notes);
+        transport(octets.bytes, &inside, packet, notes);
     }
     Ok(inside)
 }
@@ -400,13 +405,8 @@ fn set(packet: &mut Packet, flag: u8) {
     packet.flags = Flags(packet.flags.0 | flag);
 }
 
-fn ipv4(
-    bytes: &[u8],
-    at: usize,
-    frame_end: usize,
-    packet: &mut Packet,
-    notes: &mut AnomalySet,
-) -> Result<Inside, RefusalReason> {
+fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalySet) -> Result<Inside, RefusalReason> {
+    let Octets { bytes, end: frame_end } = octets;
     let cut = RefusalReason::Ipv4Truncated;
     let header = slice(bytes, at, 20).ok_or(cut)?;
     if header[0] >> 4 != 4 {
@@ -445,13 +445,8 @@ fn ipv4(
     Ok(Inside { payload, end: at + packet.ip_bytes as usize, whole })
 }
 
-fn ipv6(
-    bytes: &[u8],
-    at: usize,
-    frame_end: usize,
-    packet: &mut Packet,
-    notes: &mut AnomalySet,
-) -> Result<Inside, RefusalReason> {
+fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalySet) -> Result<Inside, RefusalReason> {
+    let Octets { bytes, end: frame_end } = octets;
     let cut = RefusalReason::Ipv6Truncated;
     let header = slice(bytes, at, 40).ok_or(cut)?;
     if header[0] >> 4 != 6 {
@@ -634,12 +629,7 @@ fn counterpart(protocol: u8, kind: u8) -> Option<u16> {
 
 // ---- Tunnels ----
 
-enum Tunnel {
-    /// No tunnel, or one that carries no IP.
-    None,
-    Malformed,
-    Entered(Box<(Packet, Inside, AnomalySet)>),
-}
+struct MalformedTunnel;
 
 /// What a tunnel header said: type, identifier, what follows, where.
 struct Header {
@@ -649,41 +639,39 @@ struct Header {
     at: usize,
 }
 
-/// Why a tunnel header leads nowhere.
-enum Stop {
-    Malformed,
-    NotIp,
-}
+/// What is in a tunnel.
+type Inner = (Packet, Inside, AnomalySet);
 
-/// Tries to go one tunnel deeper. `bytes` end where the IP packet around ends, which on the wire was at `frame_end`.
-fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, frame_end: usize) -> Tunnel {
+/// `None`: a tunnel that carries no IP.
+type HeaderResult = Result<Option<Header>, MalformedTunnel>;
+
+/// Tries to go one tunnel deeper; `None` without a tunnel that carries IP. `octets` end where the IP packet around ends.
+fn enter(octets: Octets<'_>, outer: &Packet, inside: &Inside) -> Result<Option<Inner>, MalformedTunnel> {
+    let bytes = octets.bytes;
     if !inside.whole || outer.flags.has(Flags::FRAGMENT_LATER) {
-        return Tunnel::None;
+        return Ok(None);
     }
     let at = inside.payload;
+    let ip_in_ip = |kind, ethertype| Ok(Some(Header { kind, id: None, next: Next::EtherType(ethertype), at }));
     let header = match (outer.protocol, outer.network) {
-        (4, Network::Ipv4) => ip_in_ip(TunnelType::Ipip, IPV4, at),
-        (4, _) => ip_in_ip(TunnelType::FourInSix, IPV4, at),
-        (41, Network::Ipv4) => ip_in_ip(TunnelType::SixInFour, IPV6, at),
-        (41, _) => ip_in_ip(TunnelType::SixInSix, IPV6, at),
+        (4, Network::Ipv4) => ip_in_ip(TunnelType::Ipip, IPV4),
+        (4, _) => ip_in_ip(TunnelType::FourInSix, IPV4),
+        (41, Network::Ipv4) => ip_in_ip(TunnelType::SixInFour, IPV6),
+        (41, _) => ip_in_ip(TunnelType::SixInSix, IPV6),
         (47, _) => gre(bytes, at),
         (17, _) if outer.flags.has(Flags::PORTS) => match outer.destination_port {
             4789 => vxlan(bytes, at + 8),
             6081 => geneve(bytes, at + 8),
             2152 => gtpu(bytes, at + 8),
-            _ => return Tunnel::None,
+            _ => Ok(None),
         },
-        _ => return Tunnel::None,
+        _ => Ok(None),
     };
-    let header = match header {
-        Ok(header) => header,
-        Err(Stop::Malformed) => return Tunnel::Malformed,
-        Err(Stop::NotIp) => return Tunnel::None,
-    };
-    let (version, at) = match walk(bytes, frame_end, header.next, header.at, &mut Outside::default()) {
+    let Some(header) = header? else { return Ok(None) };
+    let (version, at) = match walk(octets, header.next, header.at, &mut Outside::default()) {
         Ok(Found::Ip(version, at)) => (version, at),
-        Ok(Found::Other(_)) => return Tunnel::None,
-        Err(_) => return Tunnel::Malformed,
+        Ok(Found::Other(_)) => return Ok(None),
+        Err(_) => return Err(MalformedTunnel),
     };
     let mut inner = Packet {
         time_ns: outer.time_ns,
@@ -700,50 +688,45 @@ fn enter(bytes: &[u8], outer: &Packet, inside: &Inside, frame_end: usize) -> Tun
         ..Packet::default()
     };
     let mut notes = AnomalySet::new();
-    match ip(bytes, at, version, frame_end, &mut inner, &mut notes) {
-        Ok(inside) => Tunnel::Entered(Box::new((inner, inside, notes))),
-        Err(_) => Tunnel::Malformed,
-    }
+    let inside = ip(octets, at, version, &mut inner, &mut notes).map_err(|_| MalformedTunnel)?;
+    Ok(Some((inner, inside, notes)))
 }
 
-fn ip_in_ip(kind: TunnelType, ethertype: u16, at: usize) -> Result<Header, Stop> {
-    Ok(Header { kind, id: None, next: Next::EtherType(ethertype), at })
-}
-
-fn gre(bytes: &[u8], mut at: usize) -> Result<Header, Stop> {
-    let flags = be16(bytes, at).ok_or(Stop::Malformed)?;
-    let protocol = be16(bytes, at + 2).ok_or(Stop::Malformed)?;
+fn gre(bytes: &[u8], mut at: usize) -> HeaderResult {
+    let flags = be16(bytes, at).ok_or(MalformedTunnel)?;
+    let protocol = be16(bytes, at + 2).ok_or(MalformedTunnel)?;
     at += 4;
     let mut id = None;
     let [checksum, routing, key, sequence, acknowledgment] =
         [0x8000, 0x4000, 0x2000, 0x1000, 0x0080].map(|bit| flags & bit != 0);
+    let field_bytes = |present: bool| if present { 4 } else { 0 };
     match flags & 7 {
         0 => {
             if routing {
-                return Err(Stop::Malformed);
+                return Err(MalformedTunnel);
             }
-            at += if checksum { 4 } else { 0 };
+            at += field_bytes(checksum);
             if key {
-                id = Some(be32(bytes, at).ok_or(Stop::Malformed)?);
+                id = Some(be32(bytes, at).ok_or(MalformedTunnel)?);
                 at += 4;
             }
-            at += if sequence { 4 } else { 0 };
+            at += field_bytes(sequence);
         }
         1 => {
             if checksum || routing || !key || protocol != PPP {
-                return Err(Stop::Malformed);
+                return Err(MalformedTunnel);
             }
-            id = Some(u32::from(be16(bytes, at + 2).ok_or(Stop::Malformed)?));
-            at += 4 + if sequence { 4 } else { 0 } + if acknowledgment { 4 } else { 0 };
+            id = Some(u32::from(be16(bytes, at + 2).ok_or(MalformedTunnel)?));
+            at += 4 + field_bytes(sequence) + field_bytes(acknowledgment);
             if !sequence {
                 // Only packets with a payload are numbered: this one acknowledges others.
-                slice(bytes, 0, at).ok_or(Stop::Malformed)?;
-                return Err(Stop::NotIp);
+                slice(bytes, 0, at).ok_or(MalformedTunnel)?;
+                return Ok(None);
             }
         }
-        _ => return Err(Stop::Malformed),
+        _ => return Err(MalformedTunnel),
     }
-    slice(bytes, 0, at).ok_or(Stop::Malformed)?;
+    slice(bytes, 0, at).ok_or(MalformedTunnel)?;
     let next = match protocol {
         PPP => {
             if slice(bytes, at, 2) == Some(&[0xff, 3]) {
@@ -754,64 +737,64 @@ fn gre(bytes: &[u8], mut at: usize) -> Result<Header, Stop> {
         ETHERNET => Next::Ethernet,
         IPV4 | IPV6 => Next::EtherType(protocol),
         _ if MPLS.contains(&protocol) || VLAN.contains(&protocol) => Next::EtherType(protocol),
-        _ => return Err(Stop::NotIp),
+        _ => return Ok(None),
     };
-    Ok(Header { kind: TunnelType::Gre, id, next, at })
+    Ok(Some(Header { kind: TunnelType::Gre, id, next, at }))
 }
 
-fn vxlan(bytes: &[u8], at: usize) -> Result<Header, Stop> {
-    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+fn vxlan(bytes: &[u8], at: usize) -> HeaderResult {
+    let header = slice(bytes, at, 8).ok_or(MalformedTunnel)?;
     if header[0] & 8 == 0 {
-        return Err(Stop::Malformed);
+        return Err(MalformedTunnel);
     }
-    let id = Some(be32(header, 4).ok_or(Stop::Malformed)? >> 8);
-    Ok(Header { kind: TunnelType::Vxlan, id, next: Next::Ethernet, at: at + 8 })
+    let id = Some(be32(header, 4).ok_or(MalformedTunnel)? >> 8);
+    Ok(Some(Header { kind: TunnelType::Vxlan, id, next: Next::Ethernet, at: at + 8 }))
 }
 
-fn geneve(bytes: &[u8], at: usize) -> Result<Header, Stop> {
-    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+fn geneve(bytes: &[u8], at: usize) -> HeaderResult {
+    let header = slice(bytes, at, 8).ok_or(MalformedTunnel)?;
     if header[0] >> 6 != 0 {
-        return Err(Stop::Malformed);
+        return Err(MalformedTunnel);
     }
     let length = 8 + usize::from(header[0] & 0x3f) * 4;
-    slice(bytes, at, length).ok_or(Stop::Malformed)?;
+    slice(bytes, at, length).ok_or(MalformedTunnel)?;
     let next = match be16(header, 2) {
         Some(ETHERNET) => Next::Ethernet,
         Some(ethertype @ (IPV4 | IPV6)) => Next::EtherType(ethertype),
-        _ => return Err(Stop::NotIp),
+        _ => return Ok(None),
     };
-    let id = Some(be32(header, 4).ok_or(Stop::Malformed)? >> 8);
-    Ok(Header { kind: TunnelType::Geneve, id, next, at: at + length })
+    let id = Some(be32(header, 4).ok_or(MalformedTunnel)? >> 8);
+    Ok(Some(Header { kind: TunnelType::Geneve, id, next, at: at + length }))
 }
 
-fn gtpu(bytes: &[u8], at: usize) -> Result<Header, Stop> {
-    let header = slice(bytes, at, 8).ok_or(Stop::Malformed)?;
+fn gtpu(bytes: &[u8], at: usize) -> HeaderResult {
+    let header = slice(bytes, at, 8).ok_or(MalformedTunnel)?;
     // Version 1 and protocol type GTP.
     if header[0] >> 4 != 0b0011 {
-        return Err(Stop::Malformed);
+        return Err(MalformedTunnel);
     }
     if header[1] != 255 {
-        return Err(Stop::NotIp);
+        return Ok(None);
     }
-    let id = Some(be32(header, 4).ok_or(Stop::Malformed)?);
+    let id = Some(be32(header, 4).ok_or(MalformedTunnel)?);
     let mut end = at + 8;
     if header[0] & 7 != 0 {
-        let optional = slice(bytes, end, 4).ok_or(Stop::Malformed)?;
+        let optional = slice(bytes, end, 4).ok_or(MalformedTunnel)?;
         end += 4;
         let mut next = if header[0] & 4 != 0 { optional[3] } else { 0 };
         while next != 0 {
-            let length = usize::from(*bytes.get(end).ok_or(Stop::Malformed)?) * 4;
+            let length = usize::from(*bytes.get(end).ok_or(MalformedTunnel)?) * 4;
             if length == 0 {
-                return Err(Stop::Malformed);
+                return Err(MalformedTunnel);
             }
-            next = *slice(bytes, end, length).and_then(<[u8]>::last).ok_or(Stop::Malformed)?;
+            next = *slice(bytes, end, length).and_then(<[u8]>::last).ok_or(MalformedTunnel)?;
             end += length;
         }
     }
-    let next = match bytes.get(end).ok_or(Stop::Malformed)? >> 4 {
+    let next = match bytes.get(end).ok_or(MalformedTunnel)? >> 4 {
         4 => Next::EtherType(IPV4),
         6 => Next::EtherType(IPV6),
-        _ => return Err(Stop::NotIp),
+        _ => return Ok(None),
     };
-    Ok(Header { kind: TunnelType::Gtpu, id, next, at: end })
+    Ok(Some(Header { kind: TunnelType::Gtpu, id, next, at: end }))
 }

@@ -4,9 +4,7 @@
 //! possible: a flow is searched in every slot, and a record keeps the list of its packets, from which
 //! its figures are computed when it ends.
 
-use super::Outcome;
-use super::TcpReference;
-use std::collections::BTreeMap;
+use super::{Outcome, TcpReference};
 use weir_flow::{Approximate, CacheFullPolicy, Config, Direction, EndReason, FlowRecord};
 use weir_ledger::PacketAnomaly;
 use weir_packet::{Flags, Network, Packet, TunnelType};
@@ -76,12 +74,12 @@ struct Record {
     unattributed: bool,
 }
 
+/// Key of an overflow record: source and destination are prefixes, and one of the ports is 0.
+type OverflowKey = (Network, u8, Endpoint, Endpoint);
+
 /// An overflow record.
 struct Overflow {
-    network: Network,
-    protocol: u8,
-    source: Endpoint,
-    destination: Endpoint,
+    key: OverflowKey,
     since: u128,
     record: Record,
 }
@@ -97,7 +95,8 @@ struct FirstFragment {
     icmp: [u8; 2],
 }
 
-pub(super) struct Meter {
+#[derive(Default)]
+pub struct Meter {
     config: Config,
     /// Elapsed capture time, ns; monotonic.
     clock: u128,
@@ -110,10 +109,7 @@ pub(super) struct Meter {
     cursor: usize,
     overflows: Vec<Overflow>,
     fragments: Vec<FirstFragment>,
-    ended: Vec<FlowRecord>,
-    anomalies: BTreeMap<PacketAnomaly, u64>,
-    dropped_packets: u64,
-    dropped_bytes: u64,
+    pub outcome: Outcome,
 }
 
 fn tunnel_id(packet: &Packet) -> Option<u32> {
@@ -122,20 +118,7 @@ fn tunnel_id(packet: &Packet) -> Option<u32> {
 
 impl Meter {
     pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            clock: 0,
-            newest: None,
-            flows: Vec::new(),
-            free: Vec::new(),
-            cursor: 0,
-            overflows: Vec::new(),
-            fragments: Vec::new(),
-            ended: Vec::new(),
-            anomalies: BTreeMap::new(),
-            dropped_packets: 0,
-            dropped_bytes: 0,
-        }
+        Self { config, ..Self::default() }
     }
 
     pub fn process(&mut self, burst: &[Packet]) {
@@ -160,8 +143,8 @@ impl Meter {
         let at = match at.or_else(|| self.free_slot(&packet)) {
             Some(at) => at,
             None if self.config.policy == CacheFullPolicy::Drop => {
-                self.dropped_packets += 1;
-                self.dropped_bytes += u64::from(packet.frame_bytes);
+                self.outcome.dropped_packets += 1;
+                self.outcome.dropped_bytes += u64::from(packet.frame_bytes);
                 return;
             }
             None => return self.sum_up(packet, unattributed),
@@ -182,7 +165,7 @@ impl Meter {
         self.enter(at, packet, unattributed);
     }
 
-    pub fn finish(mut self, outcome: &mut Outcome) {
+    pub fn finish(mut self) -> Outcome {
         for at in 0..self.flows.len() {
             self.end_if_due(at);
             self.end(at, EndReason::Forced);
@@ -190,12 +173,11 @@ impl Meter {
         while !self.overflows.is_empty() {
             self.end_overflow(0);
         }
-        outcome.flows = self.ended;
-        outcome.dropped_packets = self.dropped_packets;
-        outcome.dropped_bytes = self.dropped_bytes;
-        for (note, count) in self.anomalies {
-            *outcome.anomalies.entry(note).or_default() += count;
-        }
+        self.outcome
+    }
+
+    fn note(&mut self, anomaly: PacketAnomaly) {
+        *self.outcome.anomalies.entry(anomaly).or_default() += 1;
     }
 
     // ---- Clock and timeouts ----
@@ -209,7 +191,7 @@ impl Meter {
             self.newest = Some(time);
         } else if u128::from(newest - time) > SECOND {
             self.newest = Some(time);
-            *self.anomalies.entry(PacketAnomaly::ClockWentBack).or_default() += 1;
+            self.note(PacketAnomaly::ClockWentBack);
         }
     }
 
@@ -237,7 +219,7 @@ impl Meter {
             && *since + active < flow.last + idle
         {
             let (since, record) = (*since + active, std::mem::take(record));
-            self.ended.push(finished(flow, &record, EndReason::Active));
+            self.outcome.flows.push(finished(flow, &record, EndReason::Active));
             flow.tcp.start_next_record();
             flow.phase = Phase::Waiting { since };
             flow.settled = true;
@@ -264,8 +246,8 @@ impl Meter {
         let Some(flow) = self.flows[at].take() else { return };
         self.free.push(at);
         match &flow.phase {
-            Phase::Open { record, .. } => self.ended.push(finished(&flow, record, reason)),
-            Phase::Closing { record, .. } => self.ended.push(finished(&flow, record, EndReason::EndOfFlow)),
+            Phase::Open { record, .. } => self.outcome.flows.push(finished(&flow, record, reason)),
+            Phase::Closing { record, .. } => self.outcome.flows.push(finished(&flow, record, EndReason::EndOfFlow)),
             Phase::Waiting { .. } => {}
         }
     }
@@ -293,7 +275,7 @@ impl Meter {
         } else if packet.flags.has(Flags::FRAGMENT_LATER) {
             let known = |first: &&FirstFragment| first.name == name && self.clock < first.since + 30 * SECOND;
             let Some(first) = self.fragments.iter().find(known) else {
-                *self.anomalies.entry(PacketAnomaly::FragmentUnattributed).or_default() += 1;
+                self.note(PacketAnomaly::FragmentUnattributed);
                 return false;
             };
             (packet.source_port, packet.destination_port) = first.ports;
@@ -348,7 +330,7 @@ impl Meter {
             && let Some((_, at)) = best
         {
             if matches!(self.flows[at].as_ref().map(|flow| &flow.phase), Some(Phase::Open { .. })) {
-                *self.anomalies.entry(PacketAnomaly::Evicted).or_default() += 1;
+                self.note(PacketAnomaly::Evicted);
             }
             self.end(at, EndReason::LackOfResources);
         }
@@ -418,7 +400,7 @@ impl Meter {
     // ---- Overflow records ----
 
     fn sum_up(&mut self, packet: Packet, unattributed: bool) {
-        *self.anomalies.entry(PacketAnomaly::Overflow).or_default() += 1;
+        self.note(PacketAnomaly::Overflow);
         self.end_due_overflows();
         let kept = match packet.network {
             Network::Ipv4 => 15,
@@ -428,32 +410,21 @@ impl Meter {
         let prefix = |address: [u8; 16]| std::array::from_fn(|at| if at < kept { address[at] } else { 0 });
         // Keeps the lower port, and the source's of two equal ones.
         let lower_is_source = packet.source_port <= packet.destination_port;
-        let mut source = (prefix(packet.source), if lower_is_source { packet.source_port } else { 0 });
-        let mut destination = (prefix(packet.destination), if lower_is_source { 0 } else { packet.destination_port });
-        let position = |overflows: &[Overflow], source, destination| {
-            overflows.iter().position(|overflow| {
-                (overflow.network, overflow.protocol) == (packet.network, packet.protocol)
-                    && (overflow.source, overflow.destination) == (source, destination)
-            })
-        };
-        let mut at = position(&self.overflows, source, destination);
+        let source = (prefix(packet.source), if lower_is_source { packet.source_port } else { 0 });
+        let destination = (prefix(packet.destination), if lower_is_source { 0 } else { packet.destination_port });
+        let mut key = (packet.network, packet.protocol, source, destination);
+        let position = |overflows: &[Overflow], key| overflows.iter().position(|overflow| overflow.key == key);
+        let mut at = position(&self.overflows, key);
         if at.is_none() && self.overflows.len() >= OVERFLOWS {
             let mut any = [0; 16];
             if packet.network == Network::Ipv4 {
                 any[10..12].fill(0xff);
             }
-            (source, destination) = ((any, 0), (any, 0));
-            at = position(&self.overflows, source, destination);
+            key = (packet.network, packet.protocol, (any, 0), (any, 0));
+            at = position(&self.overflows, key);
         }
         let at = at.unwrap_or_else(|| {
-            self.overflows.push(Overflow {
-                network: packet.network,
-                protocol: packet.protocol,
-                source,
-                destination,
-                since: self.clock,
-                record: Record::default(),
-            });
+            self.overflows.push(Overflow { key, since: self.clock, record: Record::default() });
             self.overflows.len() - 1
         });
         let record = &mut self.overflows[at].record;
@@ -463,13 +434,12 @@ impl Meter {
     }
 
     fn end_overflow(&mut self, at: usize) {
-        let overflow = self.overflows.remove(at);
-        let mut flow = flow(&overflow.record, EndReason::LackOfResources);
-        (flow.network, flow.protocol) = (overflow.network, overflow.protocol);
-        (flow.source, flow.source_port) = overflow.source;
-        (flow.destination, flow.destination_port) = overflow.destination;
+        let Overflow { key: (network, protocol, source, destination), record, .. } = self.overflows.remove(at);
+        let mut flow = FlowRecord { network, protocol, ..flow(&record, EndReason::LackOfResources) };
+        (flow.source, flow.source_port) = source;
+        (flow.destination, flow.destination_port) = destination;
         flow.approximate.0 |= Approximate::OVERFLOW;
-        self.ended.push(flow);
+        self.outcome.flows.push(flow);
     }
 }
 

@@ -8,6 +8,7 @@ mod decode;
 mod meter;
 mod tcp;
 
+pub use decode::decode;
 pub use tcp::TcpReference;
 
 use crate::RawFrame;
@@ -38,23 +39,14 @@ pub struct Outcome {
     pub dropped_bytes: u64,
 }
 
-/// Decodes a frame: its packet and its anomalies.
-///
-/// # Errors
-/// The reason for refusing it.
-pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<PacketAnomaly>), RefusalReason> {
-    decode::decode(frame, decapsulate).map(|(packet, notes)| (packet, notes.into_iter().collect()))
-}
-
 /// Meters frames from the first to the last, `burst` of them at a time.
 pub fn meter(frames: &[RawFrame], burst: usize, settings: &Settings) -> Outcome {
-    let mut outcome = Outcome::default();
     let mut meter = meter::Meter::new(settings.meter);
     for frames in frames.chunks(burst) {
-        meter.process(&decode_all(frames, settings, &mut outcome));
+        let packets = decode_all(frames, settings, &mut meter.outcome);
+        meter.process(&packets);
     }
-    meter.finish(&mut outcome);
-    outcome
+    meter.finish()
 }
 
 /// Decodes frames; counts those that are refused.
@@ -89,7 +81,5 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
 pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> Outcome {
     let mut meter = meter::Meter::new(config);
     packets.chunks(burst).for_each(|burst| meter.process(burst));
-    let mut outcome = Outcome::default();
-    meter.finish(&mut outcome);
-    outcome
+    meter.finish()
 }
