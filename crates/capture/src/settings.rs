@@ -96,7 +96,7 @@ impl<'a> SourceSettings<'a> {
     pub fn number(&self, key: &'static str, bounds: [u64; 2]) -> Result<Option<u64>, SettingsError> {
         const SUFFIXES: &[(&str, u64)] = &[("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
         let [low, high] = bounds;
-        let expected = format!("must be a whole number from {low} to {high}; with an optional suffix k, M or G");
+        let expected = format!("must be a whole number from {low} to {high}, with an optional suffix k, M or G");
         self.scaled(key, &expected, SUFFIXES, bounds)
     }
 

@@ -186,7 +186,7 @@ fields! {
     each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
         [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
-    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time, between consecutive packets of the direction. Does not apply to directions with fewer than 2 packets.",
+    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time, between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
         [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
         |r| number(r, r.direction.gaps() > 0, |d| d.iat_min_ns);
     each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
@@ -325,7 +325,7 @@ fields! {
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
         [quantity(42, "tcpDurationBySequence", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.duration_by_sequence_ns);
-    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). If room is among them (too little memory for the analysis), segments with payload may be counted as acknowledgments, without their payload.",
+    tcp "tcp_degraded", "words", "", "Reasons why the TCP analysis is not exact, separated by spaces: holes, duplicates, jump, reused, unread, room (bits 1 to 32 in IPFIX). The word room stands for too little memory: segments with payload may then be counted as acknowledgments, without their payload.",
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",

@@ -43,7 +43,7 @@ pub enum Error {
     #[error("{0}: {1}")]
     Unreadable(PathBuf, std::io::Error),
     /// A file that is not a recording.
-    #[error("{0}: neither a folder nor a recording of a machine (the first line must be '# weir machine')")]
+    #[error("{0}: neither a directory nor a recording of a machine (the first line must be '# weir machine')")]
     NotARecording(PathBuf),
 }
 

@@ -92,10 +92,10 @@ reasons! {
         /// The flow cache was full: the packet is counted in an overflow record per prefix and
         /// port.
         Overflow = "overflow",
-        /// Packet of a new flow under overload: it is counted in an overflow record per prefix and
-        /// port.
+        /// The packet belongs to a new flow under overload: it is counted in an overflow record per
+        /// prefix and port.
         Aggregated = "aggregated",
-        /// First packet of a flow when the flow cache was full: the record of another active flow
+        /// The packet began a flow when the flow cache was full: the record of another active flow
         /// was ended early.
         Evicted = "flow_evicted",
     }

@@ -12,14 +12,14 @@ use weir_host::{Finding, Machine, Severity, Sysroot, examine};
 
 /// Checks the machine and prints the findings; or records it; or applies the safe changes.
 pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
-    let root = open_root(doctor.sysroot.as_deref())?;
+    let root = open_root(doctor.machine.sysroot.as_deref())?;
     let machine = Machine::read(&root, &doctor.interfaces);
     if let Some(path) = &doctor.record {
         return record(&root, path);
     }
     let interfaces = interfaces(&machine, &doctor.interfaces)?;
     let mut findings = examine(&machine, &interfaces);
-    if doctor.json {
+    if doctor.machine.json {
         let report = json!({
             "critical": count(&findings, Severity::Critical),
             "warning": count(&findings, Severity::Warning),
@@ -95,7 +95,7 @@ fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: 
     if interfaces.is_empty() {
         line(&mut text, "no physical NIC: only the machine was checked");
     }
-    sections(&mut text, findings, "CRITICAL: packets are lost, or counts are wrong", doctor.verbose);
+    sections(&mut text, findings, "CRITICAL: packets are lost, or counts are wrong", doctor.machine.verbose);
     line(&mut text, &format!("\n{}", counts(findings)));
     let fixable = |finding: &Finding| finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty());
     if !doctor.fix && findings.iter().any(fixable) {

@@ -48,6 +48,8 @@ pub enum Error {
     // Files, sources and sinks.
     #[error("{path}: {error}{}", advice(error))]
     File { path: String, error: io::Error },
+    #[error("{path}: {error}{}", input_advice(error))]
+    ConfigFile { path: String, error: io::Error },
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Sources(Vec<SourceError>),
     #[error(transparent)]
@@ -98,8 +100,11 @@ pub enum Error {
     // `weir doctor`, `weir plan`, `weir bench`, `weir tcp`.
     #[error("no interface '{name}'; there is {existing}")]
     UnknownInterface { name: String, existing: String },
-    #[error(transparent)]
-    Sysroot(#[from] weir_host::Error),
+    #[error("{error}{}", sysroot_advice(.error))]
+    Sysroot {
+        #[from]
+        error: weir_host::Error,
+    },
     #[error("--bench {path}: {problem}")]
     BenchReport { path: String, problem: BenchReportProblem },
     #[error(transparent)]
@@ -167,14 +172,26 @@ impl Error {
     }
 }
 
-/// What the user can do about a failed file operation; begins with punctuation.
+/// What the user can do about a file that cannot be written; begins with punctuation.
 pub fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "; you need permission for it",
+        io::ErrorKind::PermissionDenied => "; ls -l shows who may use it",
         io::ErrorKind::NotFound => "; does its directory exist?",
         io::ErrorKind::IsADirectory => "; name a file in it",
         io::ErrorKind::StorageFull => "; free some space, or write elsewhere",
         _ => "",
+    }
+}
+
+/// What the user can do about a file that cannot be read.
+fn input_advice(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound { "; is the name right?" } else { advice(error) }
+}
+
+fn sysroot_advice(error: &weir_host::Error) -> &'static str {
+    match error {
+        weir_host::Error::Unreadable(_, error) => input_advice(error),
+        weir_host::Error::NotARecording(_) => "",
     }
 }
 
@@ -189,15 +206,16 @@ pub fn sink_advice(error: &weir_export::Error) -> &'static str {
 
 fn capture_with_advice(error: &weir_capture::Error) -> String {
     match error {
-        weir_capture::Error::Io { path, error: cause } if cause.kind() == io::ErrorKind::NotFound => {
-            if path.to_str().is_some_and(|path| path.starts_with("packets:")) {
+        weir_capture::Error::Io { path, error: cause } => {
+            let has_scheme = path.to_str().is_some_and(|path| path.starts_with("packets:"));
+            let more = if has_scheme && cause.kind() == io::ErrorKind::NotFound {
                 let live = weir_capture::LIVE_SCHEMES.join(", ");
-                format!("{error}; is the name right? This version reads files, pipes, generated traffic and {live}")
+                format!(" This version reads files, pipes, generated traffic and {live}")
             } else {
-                format!("{error}; is the name right?")
-            }
+                String::new()
+            };
+            format!("{error}{}{more}", input_advice(cause))
         }
-        weir_capture::Error::Io { error: cause, .. } => format!("{error}{}", advice(cause)),
         _ => error.to_string(),
     }
 }

@@ -20,6 +20,8 @@ pub const BURSTS_BETWEEN_CHECKS: u64 = 16;
 #[derive(Default)]
 pub struct DamageLog {
     count: u64,
+    /// A file was damaged, not a live source.
+    has_damaged_file: bool,
 }
 
 impl DamageLog {
@@ -29,18 +31,22 @@ impl DamageLog {
     /// Counts a damaged place, and logs it below the limit.
     pub fn log(&mut self, error: &weir_capture::Error) {
         self.count += 1;
+        let is_live = matches!(error, weir_capture::Error::Live { .. });
+        self.has_damaged_file |= !is_live;
         if self.count <= Self::LIMIT {
-            match error {
-                weir_capture::Error::Live { .. } => warn!(%error, "source failed"),
-                error => warn!(%error, "damaged input"),
-            }
+            warn!(%error, "{}", if is_live { "source failed" } else { "damaged input" });
         }
     }
 
-    /// Logs how many places were not logged.
-    pub fn log_suppressed(&self) {
+    /// Logs at the end how many places were not logged, and what the user can do.
+    pub fn log_end(&self) {
         if self.count > Self::LIMIT {
             warn!("{} more damaged places", self.count - Self::LIMIT);
+        }
+        if self.has_damaged_file {
+            warn!(
+                "all readable packets were processed; if the file was truncated while being written or copied, copy it again"
+            );
         }
     }
 
@@ -71,7 +77,7 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
     if let Some(live) = live(sources).filter(|_| command == "tcp") {
         return Err(Error::TcpOfLiveTraffic(live.into()));
     }
-    if sources.is_empty() {
+    if sources.is_empty() || sources.iter().any(|source| source.is_empty()) {
         let wanted = if command == "probe" { "a source (-i af_packet:eth0), a capture" } else { "a capture file" };
         return Err(Error::NoInput { command, wanted });
     }

@@ -29,24 +29,26 @@ mod synth;
 mod table;
 mod tcp;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, LogFormat, Logging};
 use clap::{CommandFactory, Parser};
 use console::log::{self, Prefix};
-use console::{eprint, print, print_error, printable};
+use console::{eprint, print, printable};
 use std::process::ExitCode;
+use tracing::error;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // The message repeats arguments. Those with control characters are escaped, which also loses the colours.
-            let is_plain = std::env::args_os().all(|argument| {
-                let argument = argument.to_string_lossy();
-                printable(&argument) == argument
-            });
-            if is_plain {
+            let given: Vec<String> = std::env::args_os().map(|given| given.to_string_lossy().into_owned()).collect();
+            let wants_json = given.join("=").contains("--log-format=json");
+            if wants_json && error.use_stderr() {
+                log::init(Logging { log_level: None, log_format: LogFormat::Json }, true, Prefix::Program);
+                print_failure(error.to_string().trim_start_matches("error: ").trim_end());
+            } else if given.iter().all(|given| printable(given) == *given) {
                 let _ = error.print();
             } else {
+                // The message repeats arguments. Control characters are escaped, which also loses the colours.
                 eprint(&error.render().to_string());
             }
             return ExitCode::from(u8::from(error.use_stderr()));
@@ -56,8 +58,9 @@ fn main() -> ExitCode {
         return print(Arguments::command().render_help().to_string().as_bytes()).into();
     };
     // `weir probe` starts the log when it has read its configuration file.
+    let is_quiet = command.is_quiet();
     if !matches!(command, Command::Probe(_)) {
-        log::init(arguments.logging, command.is_quiet(), Prefix::Program);
+        log::init(arguments.logging, is_quiet, Prefix::Program);
     }
     let result = match command {
         Command::Read(read) => read::run(&read),
@@ -74,8 +77,19 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => status.into(),
         Err(error) => {
-            print_error(&error.to_string());
+            // If the configuration file of `weir probe` is invalid.
+            log::init(arguments.logging, is_quiet, Prefix::Time);
+            print_failure(error.to_string().trim_end());
             ExitCode::from(1)
         }
+    }
+}
+
+/// Prints why a command failed: each line behind `weir: `, or as an event of a JSON log.
+fn print_failure(message: &str) {
+    if log::is_json() {
+        error!(error = message, "command failed");
+    } else {
+        eprint(&message.lines().map(|line| format!("weir: {line}\n")).collect::<String>());
     }
 }

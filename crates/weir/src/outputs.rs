@@ -1,6 +1,6 @@
 //! Outputs of the commands that meter: sinks, summary, ledger.
 
-use crate::arguments;
+use crate::arguments::{self, Reporting};
 use crate::console::{self, log};
 use crate::error::Error;
 use crate::files::{self, Target};
@@ -10,6 +10,7 @@ use crate::summary::{self, SummarySink, TrafficSummary};
 use crate::table::Table;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -17,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tracing::{error, info, warn};
+use tracing::{Level, error, warn};
 use weir_export::{ExportOptions, Sink};
-use weir_ledger::Ledger;
+use weir_ledger::{ExportLossReason, Ledger, SinkCounters};
 use weir_probe::SinkChange;
 
 /// Why the ledger can always be written as JSON.
@@ -40,14 +41,6 @@ pub struct OpenOutputs {
     /// Summary of the records of the first sink.
     pub summary: Arc<Mutex<TrafficSummary>>,
     stats: Option<File>,
-}
-
-/// What is printed at the end of a run.
-pub struct ReportOptions {
-    /// Omits the summary.
-    pub quiet: bool,
-    /// Adds the ledger.
-    pub verbose: bool,
 }
 
 impl Outputs {
@@ -82,11 +75,7 @@ impl Outputs {
         drop(pipes);
         let first = sinks.remove(0);
         sinks.insert(0, Box::new(SummarySink { sink: first, summary: summary.clone() }));
-        let stats = match &self.stats {
-            Some(path) if path != Path::new("-") => Some(files::create(path)?),
-            _ => None,
-        };
-        Ok(OpenOutputs { sinks, summary, stats })
+        Ok(OpenOutputs { sinks, summary, stats: open_stats(self.stats.as_deref())? })
     }
 
     /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open. If `summary` is given, it
@@ -116,10 +105,12 @@ impl Outputs {
     }
 
     /// Reports the result of a run: the summary (behind the table if there is one), the ledger as text if it was asked for or
-    /// shows problems, and the ledger as JSON. `status` is that of the run before; returns the final one.
-    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &ReportOptions, status: RunStatus) -> RunStatus {
+    /// shows problems, and the ledger as JSON. If the readers of all sinks have left, there is no summary. `status` is that of
+    /// the run before; returns the final one.
+    pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &Reporting, status: RunStatus) -> RunStatus {
         let mut status = status.and(RunStatus::from_problems(has_problems(ledger)));
-        if !options.quiet {
+        let is_closed = |sink: &SinkCounters| sink.lost.contains_key(ExportLossReason::OutputClosed.key());
+        if !options.quiet && !ledger.sinks.iter().all(is_closed) {
             let text = summary::text(ledger, &open.summary.lock().unwrap_or_else(PoisonError::into_inner));
             let table = self.on_standard_output.as_ref().filter(|_| self.table_on_standard_output());
             if ledger.sinks.iter().any(|sink| Some(&sink.sink) == table && sink.lost.is_empty()) {
@@ -141,17 +132,22 @@ impl Outputs {
 /// the `status` of the run.
 pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     if log::is_json() {
+        let (level, message) = match status {
+            RunStatus::Success => (Level::INFO, "finished"),
+            RunStatus::Problems => (Level::WARN, "finished with problems"),
+        };
         let packets = &ledger.packets;
         let (received, metered) = (packets.received, packets.metered);
-        let ledger = serde_json::to_string(&ledger.json()).expect(LEDGER_IS_PLAIN);
-        if status == RunStatus::Problems {
-            warn!(received, metered, ledger, "finished with problems");
-        } else {
-            info!(received, metered, ledger, "finished");
-        }
+        let fields = json!({ "received": received, "metered": metered, "ledger": ledger.json() });
+        log::json_event(level, message, &fields);
     } else if wanted || has_problems(ledger) {
         console::eprint(&ledger_text::text(ledger));
     }
+}
+
+/// Opens the file of the ledger as JSON; `None` without one, and for standard output.
+pub fn open_stats(path: Option<&Path>) -> Result<Option<File>, Error> {
+    path.filter(|path| *path != Path::new("-")).map(files::create).transpose()
 }
 
 /// Writes the ledger as JSON to its file, or to standard output.

@@ -15,7 +15,7 @@ use weir_text::units;
 const METERING_SHARE: f64 = 0.5;
 
 pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
-    let root = open_root(arguments.sysroot.as_deref())?;
+    let root = open_root(arguments.machine.sysroot.as_deref())?;
     let machine = Machine::read(&root, arguments.iface.as_slice());
     if let Some(name) = &arguments.iface {
         check_interface(&machine, name)?;
@@ -40,10 +40,10 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
         mpps_per_core,
     };
     let plan = plan(&machine, &demand, arguments.iface.as_deref());
-    let text = if arguments.json {
+    let text = if arguments.machine.json {
         format!("{:#}\n", json!({ "fits": plan.fits(), "mpps_per_core_source": source, "plan": plan }))
     } else {
-        text(&machine, &plan, &source, arguments.verbose)
+        text(&machine, &plan, &source, arguments.machine.verbose)
     };
     let printed = print(text.as_bytes());
     Ok(RunStatus::from_problems(!plan.fits()).and(printed))

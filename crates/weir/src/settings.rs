@@ -1,10 +1,11 @@
 //! Settings of a pipeline from the options that `weir read` and `weir probe` share.
 
-use crate::arguments::{FullPolicy, KeyField, Metering};
+use crate::arguments::{FullPolicy, KeyField, Metering, Selection};
 use crate::error::Error;
 use std::io;
 use weir_capture::PacketFilter;
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
+use weir_packet::DecodeOptions;
 use weir_probe::{OverloadPolicy, SelfTrafficFilter, Settings};
 use weir_text::units;
 
@@ -24,18 +25,13 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     };
     let default = Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
+    let (idle_timeout_ns, active_timeout_ns) = (metering.idle, metering.active);
+    let (filter, decode) = selection(&metering.selection)?;
     Ok(Settings {
         busy_poll: false,
-        filter: filter(metering.filter.as_deref())?,
-        meter: Config {
-            flows,
-            idle_timeout_ns: metering.idle,
-            active_timeout_ns: metering.active,
-            key,
-            policy,
-            ..default
-        },
-        decode: weir_packet::DecodeOptions { decapsulate: metering.decap },
+        filter,
+        meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, ..default },
+        decode,
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),
         overload: OverloadPolicy::Lose,
@@ -43,9 +39,10 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     })
 }
 
-/// Compiles the expression of `--filter`.
-pub fn filter(expression: Option<&str>) -> Result<Option<PacketFilter>, Error> {
-    Ok(expression.map(PacketFilter::new).transpose()?)
+/// Which packets are processed, and how they are decoded.
+pub fn selection(selection: &Selection) -> Result<(Option<PacketFilter>, DecodeOptions), Error> {
+    let filter = selection.filter.as_deref().map(PacketFilter::new).transpose()?;
+    Ok((filter, DecodeOptions { decapsulate: selection.decap }))
 }
 
 /// The error of a pipeline that does not start: its flow cache needs too much memory, or the system refuses a thread.

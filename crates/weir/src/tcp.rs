@@ -7,14 +7,14 @@ use crate::error::{Error, TcpError};
 use crate::files::{self, Target};
 use crate::input::{self, BURSTS_BETWEEN_CHECKS, DamageLog};
 use crate::ledger_text::has_problems;
-use crate::outputs::{print_ledger, write_stats};
+use crate::outputs::{open_stats, print_ledger, write_stats};
 use crate::run_status::RunStatus;
 use crate::settings;
 use crate::signals::stop_signal;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{error, info, warn};
@@ -35,15 +35,18 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     {
         return Err(TcpError::ExplainOfPipe { key: key.clone(), pipe: pipe.display().to_string() }.into());
     }
-    let outputs = Outputs::new(tcp);
-    files::check_targets(&sources, &outputs.targets())?;
+    let (outputs, stats_path) = (outputs(tcp), tcp.reporting.stats.as_deref());
+    let paths = outputs.iter().map(|&(option, path, _)| (option, path)).chain(stats_path.map(|path| ("--stats", path)));
+    let target = |(option, path): (_, &Path)| (format!("{option} {}", path.display()), Target::of_path(path));
+    let targets: Vec<_> = paths.map(target).collect();
+    files::check_targets(&sources, &targets)?;
+    let on_standard_output = targets.iter().any(|(_, target)| *target == Target::StandardOutput);
     let backend = match tcp.engine {
         None | Some(EngineChoice::Auto) => Backend::Auto,
         Some(EngineChoice::Cpu) => Backend::Cpu,
         Some(EngineChoice::Gpu) => Backend::Gpu,
     };
-    let decode = weir_packet::DecodeOptions { decapsulate: tcp.decap };
-    let filter = settings::filter(tcp.filter.as_deref())?;
+    let (filter, decode) = settings::selection(&tcp.selection)?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
     // After opening: mapped files need address space, too.
@@ -55,11 +58,12 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
         ..EngineOptions::default()
     })
     .map_err(TcpError::Engine)?;
-    let mut outputs = outputs.open()?;
+    let files = open_outputs(&outputs, tcp.svg.as_deref())?;
+    let stats = open_stats(stats_path)?;
 
     let mut analysis = Analysis::new(engine, limits.connections, tcp.compare);
     let mut reader = PacketReader::new(filter.clone(), decode);
-    let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.quiet), true);
+    let read = read_all(&mut source, &mut reader, &mut analysis, &stop, Progress::new(tcp.reporting.quiet), true);
     let options = ReportOptions {
         sources: sources.iter().map(|source| source.to_string_lossy().into_owned()).collect(),
         sort: tcp.sort,
@@ -83,14 +87,14 @@ pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
             status = status.and(explain_connection(&report, index, key, &sources, &filter, decode, &stop)?);
         }
     } else {
-        status = status.and(outputs.write(&report));
-        if !tcp.quiet && !outputs.on_standard_output {
+        status = status.and(write_outputs(&report, &outputs, files, tcp.svg.as_deref()));
+        if !tcp.reporting.quiet && !on_standard_output {
             status = status.and(print_with(|output| report.write_text(console::terminal_columns(), output)));
         }
     }
-    print_ledger(ledger, tcp.verbose, status);
-    if let Some((path, file)) = outputs.stats.take() {
-        status = status.and(write_stats(ledger, &path, file));
+    print_ledger(ledger, tcp.reporting.verbose, status);
+    if let Some(path) = stats_path {
+        status = status.and(write_stats(ledger, path, stats));
     }
     Ok(status)
 }
@@ -116,7 +120,7 @@ fn connection_error(report: &CaptureReport, key: &str, error: LookupError) -> Tc
 
 /// How reading ended.
 struct ReadResult {
-    /// Input was damaged or not read to its end.
+    /// Input was damaged or not read to its end. Known only if problems are logged.
     has_problems: bool,
     /// A signal ended it.
     interrupted: bool,
@@ -131,19 +135,15 @@ fn read_all(
     mut progress: Progress,
     log_problems: bool,
 ) -> ReadResult {
-    let (mut damage, mut is_damaged) = (DamageLog::default(), false);
+    let mut damage = DamageLog::default();
     for bursts in 1_u64.. {
         match reader.read_burst(source, consumer) {
             Ok(true) => {}
             Ok(false) => break,
             // After a signal, a pipe may end within a packet.
             Err(_) if stop.load(Ordering::Relaxed) => {}
-            Err(error) => {
-                is_damaged = true;
-                if log_problems {
-                    damage.log(&error);
-                }
-            }
+            Err(error) if log_problems => damage.log(&error),
+            Err(_) => {}
         }
         if bursts % BURSTS_BETWEEN_CHECKS == 0 {
             if stop.load(Ordering::Relaxed) {
@@ -156,16 +156,13 @@ fn read_all(
     let filter_errors = reader.filter_errors();
     if log_problems {
         input::log_filter_errors(&filter_errors);
-        damage.log_suppressed();
-        if is_damaged {
-            warn!("the report covers only what could be read; copy the capture again, or repair it (pcapfix)");
-        }
+        damage.log_end();
         if interrupted {
             warn!("interrupted: the rest of the input was not read");
         }
     }
     progress.clear();
-    ReadResult { has_problems: is_damaged || interrupted || !filter_errors.is_empty(), interrupted }
+    ReadResult { has_problems: damage.count() > 0 || interrupted || !filter_errors.is_empty(), interrupted }
 }
 
 /// Reads the sources again and prints one connection segment by segment.
@@ -198,93 +195,70 @@ fn explain_connection(
 fn log_engine(tcp: &Tcp, report: &CaptureReport) {
     let counters = &report.engine_counters;
     // A machine without a GPU is mentioned on request only; a GPU that does not work, always.
-    let on_request = tcp.verbose || tcp.engine.is_some();
+    let on_request = tcp.reporting.verbose || tcp.engine.is_some();
     let no_driver = Fallback::Unavailable(DeviceError::NoDriver);
     if let Some(fallback) = counters.fallback.as_ref().filter(|&fallback| on_request || *fallback != no_driver) {
         info!("{fallback}");
     }
-    if tcp.verbose {
+    if tcp.reporting.verbose {
         info!(engine = report.engine.to_string(), batches = counters.batches, "analysis finished");
     }
 }
 
 type Format = fn(&CaptureReport, &mut dyn Write) -> io::Result<()>;
 
-/// Outputs besides the text report.
-struct Outputs<'a> {
-    /// Option, path, format.
-    reports: Vec<(&'static str, &'a Path, Format)>,
-    files: Vec<Option<File>>,
-    plots: Option<&'a Path>,
-    stats: Option<(PathBuf, Option<File>)>,
-    stats_path: Option<&'a Path>,
-    on_standard_output: bool,
+/// A report besides the text report: option, path, format.
+type Output<'a> = (&'static str, &'a Path, Format);
+
+fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
+    let all: [(_, _, Format); 3] = [
+        ("--json", &tcp.json, CaptureReport::write_json),
+        ("--csv", &tcp.csv, CaptureReport::write_csv),
+        ("--html", &tcp.html, CaptureReport::write_html),
+    ];
+    all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect()
 }
 
-impl<'a> Outputs<'a> {
-    fn new(tcp: &'a Tcp) -> Self {
-        let all: [(_, _, Format); 3] = [
-            ("--json", &tcp.json, CaptureReport::write_json),
-            ("--csv", &tcp.csv, CaptureReport::write_csv),
-            ("--html", &tcp.html, CaptureReport::write_html),
-        ];
-        let reports: Vec<_> =
-            all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect();
-        let (stats_path, standard_output) = (tcp.stats.as_deref(), Some(Path::new("-")));
-        let on_standard_output =
-            stats_path == standard_output || reports.iter().any(|&(_, path, _)| Some(path) == standard_output);
-        Self { reports, files: Vec::new(), plots: tcp.svg.as_deref(), stats: None, stats_path, on_standard_output }
+/// Opens the files of reports, which keep their old content until the report is written; `None` is standard output.
+fn open_outputs(outputs: &[Output], plots: Option<&Path>) -> Result<Vec<Option<File>>, Error> {
+    let open = |&(_, path, _): &Output| match Target::of_path(path) {
+        Target::File(path) => files::open_without_truncation(&path).map(Some),
+        _ => Ok(None),
+    };
+    let files = outputs.iter().map(open).collect::<Result<_, _>>()?;
+    if let Some(directory) = plots {
+        fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
     }
+    Ok(files)
+}
 
-    fn targets(&self) -> Vec<(String, Target)> {
-        let all = self.reports.iter().map(|&(option, path, _)| (option, path));
-        let all = all.chain(self.stats_path.map(|path| ("--stats", path)));
-        all.map(|(option, path)| (format!("{option} {}", path.display()), Target::of_path(path))).collect()
-    }
-
-    /// Opens all outputs. Reports keep the old content of their files until they are written.
-    fn open(mut self) -> Result<Self, Error> {
-        let open = |path: &Path| match Target::of_path(path) {
-            Target::File(path) => files::open_without_truncation(&path).map(Some),
-            _ => Ok(None),
+fn write_outputs(
+    report: &CaptureReport,
+    outputs: &[Output],
+    files: Vec<Option<File>>,
+    plots: Option<&Path>,
+) -> RunStatus {
+    let mut status = RunStatus::Success;
+    let mut write_file = |path: &Path, result: io::Result<()>| {
+        if let Err(error) = result {
+            error!(error = %Error::file(path, error), "cannot write the report");
+            status = RunStatus::Problems;
+        }
+    };
+    let mut printed = RunStatus::Success;
+    for (&(_, path, format), file) in outputs.iter().zip(files) {
+        let Some(file) = file else {
+            printed = print_with(|output| format(report, output));
+            continue;
         };
-        self.files = self.reports.iter().map(|(_, path, _)| open(path)).collect::<Result<_, _>>()?;
-        if let Some(directory) = self.plots {
-            fs::create_dir_all(directory).map_err(|error| Error::file(directory, error))?;
-        }
-        if let Some(path) = self.stats_path {
-            let file = open(path)?.map(files::truncated).transpose().map_err(|error| Error::file(path, error))?;
-            self.stats = Some((path.into(), file));
-        }
-        Ok(self)
+        let file = files::truncated(file).map(BufWriter::new);
+        write_file(path, file.and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())));
     }
-
-    fn write(&mut self, report: &CaptureReport) -> RunStatus {
-        let mut status = RunStatus::Success;
-        let mut write_file = |path: &Path, result: io::Result<()>| {
-            if let Err(error) = result {
-                error!(error = %Error::file(path, error), "cannot write the report");
-                status = RunStatus::Problems;
-            }
-        };
-        let mut printed = RunStatus::Success;
-        for (&(_, path, format), file) in self.reports.iter().zip(self.files.drain(..)) {
-            match file {
-                Some(file) => write_file(
-                    path,
-                    files::truncated(file)
-                        .map(BufWriter::new)
-                        .and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())),
-                ),
-                None => printed = print_with(|output| format(report, output)),
-            }
+    if let Some(directory) = plots {
+        for (name, plot) in report.plots() {
+            let path = directory.join(format!("{name}.svg"));
+            write_file(&path, fs::write(&path, weir_plot::standalone(&plot)));
         }
-        if let Some(directory) = self.plots {
-            for (name, plot) in report.plots() {
-                let path = directory.join(format!("{name}.svg"));
-                write_file(&path, fs::write(&path, weir_plot::standalone(&plot)));
-            }
-        }
-        status.and(printed)
     }
+    status.and(printed)
 }

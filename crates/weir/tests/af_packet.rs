@@ -6,57 +6,19 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{JsonOutput, arp, command, packets, read_ledger, signal, tcp, text_of, udp, weir};
-use live::{Probe, flows_of_file, frames, without_times};
-use network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
-use serde_json::Value;
-use std::process::{Child, Stdio};
-
-/// A running `weir read` on an interface.
-struct LiveRead {
-    child: Child,
-    output: JsonOutput,
-}
-
-impl LiveRead {
-    /// Starts `weir read`, and waits until it receives.
-    fn start(source: &str, options: &[&str]) -> Self {
-        let output = JsonOutput::new();
-        let child = command()
-            .args(["read", "-i", source, "-v", "--layer2", "-o", &output.sink, "--stats"])
-            .arg(output.folder.path().join("ledger.json"))
-            .args(options)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut live = Self { child, output };
-        until("weir receives", || {
-            assert!(live.child.try_wait().unwrap().is_none(), "weir has exited");
-            is_captured(RIGHT)
-        });
-        live
-    }
-
-    /// Waits for the end: exit code, standard error, flow records and ledger.
-    fn wait(self) -> (i32, String, Vec<Value>, Value) {
-        let (code, _, err) = text_of(&self.child.wait_with_output().unwrap());
-        (code, err, self.output.flows(), read_ledger(&self.output.folder.path().join("ledger.json")))
-    }
-}
+use common::{arp, failure, packets, tcp, udp};
+use live::{Running, flows_of_file, frames, wire, without_times};
+use network::{ip, until};
 
 #[test]
 fn live_flow_records_equal_those_of_a_file() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let names = ["web.pcap", "dns.pcap.gz", "ping.pcap.zst", "qinq.pcap", "mpls.pcap", "vxlan.pcap", "layer2.pcap"];
     for (number, name) in names.into_iter().chain(["synth:mix,flows=300,packets=10k"]).enumerate() {
         let frames = frames(name);
-        let live = LiveRead::start("af_packet:right", &["--decap"]);
-        let mut sender = Sender::new(LEFT);
+        let live = Running::read("af_packet:right", &["--decap"]);
         frames.iter().for_each(|frame| sender.send(frame));
-        signal(&live.child, [libc::SIGINT, libc::SIGTERM][number % 2]);
+        live.signal([libc::SIGINT, libc::SIGTERM][number % 2]);
         let (code, err, flows, ledger) = live.wait();
         assert_eq!(code, 0, "{name}: {err}");
         assert!(!err.contains("interrupted"), "{err}");
@@ -70,40 +32,20 @@ fn live_flow_records_equal_those_of_a_file() {
 
 #[test]
 fn flow_records_of_four_queues_equal_those_of_a_file() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     // Fragments, VLAN tags, MPLS labels, tunnels, ICMP errors, IPv6; and connections on each queue.
-    let names = [
-        "web.pcap",
-        "dns.pcap.gz",
-        "tls.pcap",
-        "ssh.pcap",
-        "sctp.pcap",
-        "ping.pcap.zst",
-        "traceroute.pcap",
-        "vlan.pcap",
-        "qinq.pcap",
-        "mpls.pcap",
-        "vxlan.pcap",
-        "gre.pcap",
-        "4in6.pcap",
-        "layer2.pcap",
-        "synth:mix,flows=300,packets=10k",
-    ];
-    let frames: Vec<Vec<u8>> = names.into_iter().flat_map(frames).collect();
+    let names = "web.pcap dns.pcap.gz tls.pcap ssh.pcap sctp.pcap ping.pcap.zst traceroute.pcap vlan.pcap qinq.pcap \
+                 mpls.pcap vxlan.pcap gre.pcap 4in6.pcap layer2.pcap synth:mix,flows=300,packets=10k";
+    let frames: Vec<Vec<u8>> = names.split(' ').flat_map(frames).collect();
     let expected = flows_of_file(&frames, &["--layer2"]);
     assert!(expected.len() > 300, "{}", expected.len());
     for layout in ["fused", "split"] {
-        let output = JsonOutput::new();
-        let probe = Probe::start("af_packet:right,queues=4", &["--layer2", "--layout", layout, "-o", &output.sink]);
-        let mut sender = Sender::new(LEFT);
+        let probe = Running::probe("af_packet:right,queues=4", &["--layer2", "--layout", layout]);
         frames.iter().for_each(|frame| sender.send(frame));
-        let (code, err, ledger) = probe.stop();
-        assert_eq!(code, 0, "{err}");
+        let (_, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], frames.len(), "{layout}: {ledger}");
         assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{layout}: {ledger}");
-        let flows = without_times(&output.flows());
+        let flows = without_times(&flows);
         let only_live: Vec<_> = flows.iter().filter(|line| !expected.contains(line)).collect();
         let counts = (flows.len(), expected.len());
         assert!(flows == expected, "{layout}: {counts:?} live and in the file; only live: {only_live:#?}");
@@ -112,18 +54,15 @@ fn flow_records_of_four_queues_equal_those_of_a_file() {
 
 #[test]
 fn packets_dropped_by_the_kernel_are_in_the_ledger() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     const SENT: u64 = 5000;
-    let live = LiveRead::start("af_packet:right,block=4KiB,blocks=8", &[]);
-    let mut sender = Sender::new(LEFT);
+    let live = Running::read("af_packet:right,block=4KiB,blocks=8", &[]);
     let request = udp(([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 53), 30);
     sender.send(&request);
-    signal(&live.child, libc::SIGSTOP);
+    live.signal(libc::SIGSTOP);
     (1..SENT).for_each(|_| sender.send(&request));
-    signal(&live.child, libc::SIGCONT);
-    signal(&live.child, libc::SIGINT);
+    live.signal(libc::SIGCONT);
+    live.signal(libc::SIGINT);
     let (code, err, flows, ledger) = live.wait();
     assert_eq!(code, 2, "{err}");
     let count = |key: &str| ledger["packets"][key].as_u64().unwrap();
@@ -136,11 +75,8 @@ fn packets_dropped_by_the_kernel_are_in_the_ledger() {
 
 #[test]
 fn idle_flows_are_exported_without_another_packet() {
-    if !network() {
-        return;
-    }
-    let mut live = LiveRead::start("af_packet:right", &["--idle", "500ms"]);
-    let mut sender = Sender::new(LEFT);
+    let Some(mut sender) = wire() else { return };
+    let mut live = Running::read("af_packet:right", &["--idle", "500ms"]);
     let (client, server) = (([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 80));
     for (number, frames) in [
         vec![udp(client, server, 30), udp(server, client, 90)],
@@ -151,22 +87,18 @@ fn idle_flows_are_exported_without_another_packet() {
     .enumerate()
     {
         frames.iter().for_each(|frame| sender.send(frame));
-        until("the flow record is exported", || live.output.flows().len() > number);
+        until("the flow record is exported", || live.flows().len() > number);
         assert!(live.child.try_wait().unwrap().is_none(), "weir still runs");
     }
-    signal(&live.child, libc::SIGTERM);
-    let (code, err, flows, ledger) = live.wait();
-    assert_eq!((code, flows.len()), (0, 3), "{err}");
+    let (err, flows, ledger) = live.stop(0);
+    assert_eq!(flows.len(), 3, "{err}");
     assert_eq!(ledger["packets"]["received"], 6);
 }
 
 #[test]
 fn removal_of_the_interface_ends_the_run_and_exports_its_flows() {
-    if !network() {
-        return;
-    }
-    let live = LiveRead::start("af_packet:right", &[]);
-    let mut sender = Sender::new(LEFT);
+    let Some(mut sender) = wire() else { return };
+    let live = Running::read("af_packet:right", &[]);
     sender.send(&udp(([192, 0, 2, 1], 4000), ([192, 0, 2, 2], 53), 30));
     ip("link delete right");
     let (code, err, flows, ledger) = live.wait();
@@ -178,10 +110,7 @@ fn removal_of_the_interface_ends_the_run_and_exports_its_flows() {
 
 #[test]
 fn weir_read_refuses_several_queues() {
-    if !network() {
-        return;
-    }
-    let (code, _, err) = weir(["read", "-i", "af_packet:right,queues=2"]);
-    assert_eq!(code, 1);
+    let Some(_sender) = wire() else { return };
+    let err = failure(1, ["read", "-i", "af_packet:right,queues=2"]);
     assert!(err.contains("leave out queues=N"), "{err}");
 }

@@ -6,8 +6,8 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{JsonOutput, command, read_ledger, signal, udp, weir};
-use live::{Probe, flows_of_file, without_times};
+use common::{command, failure, read_ledger, signal, udp};
+use live::{Running, flows_of_file, without_times};
 use network::{LEFT, Sender, ip, network_of, until};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -46,13 +46,11 @@ fn flow_records_of_four_queues_equal_those_of_a_file_with_and_without_snap_lengt
     assert!(expected.len() > 300, "{}", expected.len());
 
     for options in ["", ",attach=generic", ",snap=128", ",attach=generic,snap=128"] {
-        let output = JsonOutput::new();
-        let probe = Probe::start(&format!("af_xdp:right{options}"), &["--layer2", "-o", &output.sink]);
+        let probe = Running::probe(&format!("af_xdp:right{options}"), &["--layer2"]);
         let mut sender = Sender::new(LEFT);
         frames.iter().for_each(|frame| sender.send(frame));
-        let (code, err, ledger) = probe.stop();
-        let flows = without_times(&output.flows());
-        assert_eq!(code, 0, "{options}: {err}");
+        let (err, flows, ledger) = probe.stop(0);
+        let flows = without_times(&flows);
         assert!(err.lines().next().unwrap().contains("do not reach this host's network stack"), "{err}");
         assert_eq!(ledger["packets"]["received"], frames.len(), "{options}: {ledger}");
         assert_eq!(ledger["bytes"]["received"], frames.iter().map(Vec::len).sum::<usize>(), "{options}");
@@ -68,8 +66,7 @@ fn flow_records_of_four_queues_equal_those_of_a_file_with_and_without_snap_lengt
 #[test]
 fn weir_read_reads_one_queue_until_sigterm() {
     let Some(_alone) = network() else { return };
-    let (code, _, err) = weir(["read", "-i", "af_xdp:right"]);
-    assert_eq!(code, 1, "{err}");
+    let err = failure(1, ["read", "-i", "af_xdp:right"]);
     assert!(err.contains("use weir probe"), "{err}");
 
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +94,7 @@ fn weir_read_reads_one_queue_until_sigterm() {
 #[test]
 fn the_kernel_detaches_the_xdp_program_of_a_killed_probe() {
     let Some(_alone) = network() else { return };
-    let mut probe = Probe::start("af_xdp:right", &[]);
+    let mut probe = Running::probe("af_xdp:right", &[]);
     assert!(ip("link show dev right").contains("xdp"));
     probe.signal(libc::SIGKILL);
     probe.child.wait().unwrap();

@@ -6,9 +6,8 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{JsonOutput, udp};
-use live::{Probe, flows_of_file, without_times};
-use network::{LEFT, Sender, network};
+use common::udp;
+use live::{Running, flows_of_file, wire, without_times};
 
 const SMALL_FLOWS: u32 = 100_000;
 const METERS: u64 = 4;
@@ -50,16 +49,10 @@ fn moved_buckets(err: &str) -> u64 {
 
 #[test]
 fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
-    if !network() {
-        return;
-    }
-    let output = JsonOutput::new();
+    let Some(mut sender) = wire() else { return };
     let meters = METERS.to_string();
-    let probe = Probe::start(
-        "af_packet:right,queues=2",
-        &["-o", &output.sink, "--layout", "spread", "--meters", &meters, "--flows", "200k"],
-    );
-    let mut sender = Sender::new(LEFT);
+    let probe =
+        Running::probe("af_packet:right,queues=2", &["--layout", "spread", "--meters", &meters, "--flows", "200k"]);
     let mut rounds = 0;
     // A slow machine sends fewer packets per second. One round is 250 000 packets.
     while rounds < 2
@@ -68,8 +61,7 @@ fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
         round(|frame| sender.send(&frame));
         rounds += 1;
     }
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    let (err, flows, ledger) = probe.stop(0);
     let imbalances = imbalances_percent(&err);
     assert!(imbalances.last().is_some_and(|&percent| percent < 10.0), "not balanced: {imbalances:?}");
     // Each meter starts with 128 buckets; the one with the large flow gives most of them away.
@@ -79,7 +71,7 @@ fn the_load_of_one_large_flow_is_balanced_and_no_flow_is_split() {
 
     let mut frames = Vec::new();
     (0..rounds).for_each(|_| round(|frame| frames.push(frame)));
-    let (flows, expected) = (without_times(&output.flows()), flows_of_file(&frames, &["--flows", "200k"]));
+    let (flows, expected) = (without_times(&flows), flows_of_file(&frames, &["--flows", "200k"]));
     assert_eq!(flows.len(), 1 + SMALL_FLOWS as usize);
     assert!(flows == expected, "the flow records differ from those of one pipeline");
 }

@@ -4,36 +4,46 @@ mod common;
 use common::{JsonOutput, SMALL_PACKETS, START, small, weir};
 use serde_json::Value;
 
-/// Runs `weir probe` on a truncated capture with an empty frame: the events that it logs as JSON.
-fn events(options: &[&str]) -> Vec<Value> {
+/// Runs `weir` with a JSON log, without standard output: exit code and events.
+fn events(arguments: &[&str]) -> (i32, Vec<Value>) {
+    let (code, out, err) = weir(arguments.iter().chain(&["--log-format", "json"]));
+    assert_eq!(out, "", "{err}");
+    (code, err.lines().map(|line| serde_json::from_str(line).expect(line)).collect())
+}
+
+/// The events of `weir probe` on a truncated capture with an empty frame.
+fn events_of_damaged_capture(options: &[&str]) -> Vec<Value> {
     let output = JsonOutput::new();
     let mut capture = small().frame(START + 2, 0, &[]);
     capture.0.extend([0; 3]);
     let path = capture.save(output.folder.path(), "cut.pcap");
-    let fixed = ["probe", "-i", path.to_str().unwrap(), "-o", &output.sink, "--log-format", "json"];
-    let (code, out, err) = weir(fixed.iter().chain(options));
-    assert_eq!((code, out.as_str()), (2, ""), "{err}");
-    err.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    let (code, events) = events(&[&["probe", "-i", path.to_str().unwrap(), "-o", &output.sink], options].concat());
+    assert_eq!(code, 2, "{events:?}");
+    events
+}
+
+fn find<'a>(events: &'a [Value], message: &str) -> &'a Value {
+    events.iter().find(|event| event["message"] == message).unwrap_or_else(|| panic!("{message}: {events:?}"))
 }
 
 #[test]
 fn with_log_format_json_each_line_of_standard_error_is_an_object() {
-    let events = events(&[]);
+    let events = events_of_damaged_capture(&[]);
     for field in ["timestamp", "level", "message"] {
         assert!(events.iter().all(|event| event[field].is_string()), "{field}: {events:?}");
     }
-    let find = |message: &str| events.iter().find(|event| event["message"] == message).expect(message);
-    let failure = find("source failed");
+    let failure = find(&events, "source failed");
     assert_eq!(failure["level"], "ERROR");
     assert!(failure["error"].as_str().unwrap().contains("cut.pcap"), "{failure}");
-    let end = find("finished with problems");
+    let end = find(&events, "finished with problems");
     assert_eq!((&end["level"], &end["metered"]), (&"WARN".into(), &SMALL_PACKETS.into()), "{end}");
+    assert_eq!(end["ledger"]["packets"]["metered"], SMALL_PACKETS, "{end}");
 }
 
 #[test]
 fn log_level_error_leaves_out_warnings() {
-    let events = events(&["--log-level", "error"]);
-    assert!(events.iter().any(|event| event["message"] == "source failed"), "{events:?}");
+    let events = events_of_damaged_capture(&["--log-level", "error"]);
+    find(&events, "source failed");
     assert!(events.iter().all(|event| event["level"] == "ERROR"), "{events:?}");
 }
 
@@ -44,9 +54,43 @@ fn final_event_agrees_with_the_exit_code() {
         let mut capture = small();
         capture.0.extend(damage);
         let path = capture.save(output.folder.path(), "small.pcap");
-        let arguments = ["read", path.to_str().unwrap(), "-o", &output.sink, "--log-format", "json"];
-        let (code, _, err) = weir(arguments);
-        let last: Value = serde_json::from_str(err.lines().last().unwrap()).expect(&err);
-        assert_eq!((code, &last["message"]), (expected, &message.into()), "{err}");
+        let (code, events) = events(&["read", path.to_str().unwrap(), "-o", &output.sink]);
+        assert_eq!((code, &events.last().unwrap()["message"]), (expected, &message.into()), "{events:?}");
+    }
+}
+
+#[test]
+fn failure_to_start_is_an_event() {
+    for (arguments, reason) in [
+        (&["read", "/nonexistent.pcap"][..], "/nonexistent.pcap: No such file"),
+        (&["read", "--nonsense"], "unexpected argument '--nonsense'"),
+        (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "/nonexistent: No such file"),
+        (&["probe"], "nothing to read"),
+    ] {
+        let (code, events) = events(arguments);
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((code, &event["level"], &event["message"]), (1, &"ERROR".into(), &"command failed".into()));
+        assert!(event["error"].as_str().unwrap().starts_with(reason), "{event}");
+    }
+}
+
+#[test]
+fn figures_of_statistics_and_autotune_are_numbers_and_states_are_words() {
+    let sources = ["probe", "-i", "synth:mix,packets=2M", "-i", "synth:velan,packets=10", "-o", "json:/dev/null"];
+    let (code, events) = events(&[&sources[..], &["--interval", "50ms", "--autotune=30ms"]].concat());
+    assert_eq!(code, 0, "{events:?}");
+    let measured = find(&events, "autotune: measured");
+    for figure in ["packets_per_second", "capacity_packets_per_second", "lost_percent", "cpu_ns_per_packet"] {
+        assert!(measured[figure].is_number(), "{figure}: {measured}");
+    }
+    let statistics: Vec<_> = events.iter().filter(|event| event["message"] == "statistics").collect();
+    assert!(statistics.len() >= 3, "{events:?}");
+    for line in statistics {
+        if line["pipeline"] == "all" {
+            assert!(line["state"].is_null() && line["sink_load_percent"][0].is_number(), "{line}");
+        } else {
+            assert!(["running", "ended", "no_response"].contains(&line["state"].as_str().unwrap()), "{line}");
+            assert!(line["thread_load_percent"][0].is_number(), "{line}");
+        }
     }
 }

@@ -5,9 +5,9 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{JsonOutput, number, packets, read_ledger, weir};
-use live::{Probe, send_requests};
-use network::{BOUND, LEFT, Sender, network, until, until_within};
+use common::{assert_usage_errors, metered, number, packets, success};
+use live::{Running, send_requests, wire};
+use network::{BOUND, until, until_within};
 use serde_json::Value;
 use std::net::UdpSocket;
 
@@ -18,12 +18,8 @@ fn has(flow: &Value, word: &str) -> bool {
 
 /// Runs `weir probe` on a synthetic source to its end: ledger and flow records.
 fn run(source: &str, options: &[&str]) -> (Value, Vec<Value>) {
-    let output = JsonOutput::new();
-    let stats = output.folder.path().join("ledger.json");
-    let arguments = ["probe", "-i", source, "-o", &output.sink, "--stats", stats.to_str().unwrap(), "-q"];
-    let (code, _, err) = weir(arguments.iter().chain(options));
+    let (code, err, flows, ledger) = metered(&[&["probe", "-i", source, "-q"], options].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{options:?}");
-    let (ledger, flows) = (read_ledger(&stats), output.flows());
     assert_eq!(flows.iter().map(packets).sum::<u64>(), number(&ledger["packets"]["metered"]));
     (ledger, flows)
 }
@@ -79,11 +75,9 @@ fn a_fixed_level_accounts_for_every_packet() {
 #[test]
 fn netflow_5_headers_carry_the_sampling_rate() {
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
-    collector.set_read_timeout(Some(network::BOUND)).unwrap();
+    collector.set_read_timeout(Some(BOUND)).unwrap();
     let sink = format!("netflow5+udp://{}", collector.local_addr().unwrap());
-    let arguments = ["probe", "-i", "synth:velan,flows=20,packets=8k", "--sample", "100", "-o", &sink, "-q"];
-    let (code, _, err) = weir(arguments);
-    assert_eq!((code, err.as_str()), (0, ""));
+    success(["probe", "-i", "synth:velan,flows=20,packets=8k", "--sample", "100", "-o", &sink, "-q"]);
     let mut buffer = [0; 2000];
     let octets = collector.recv(&mut buffer).unwrap();
     assert!(octets > 24);
@@ -92,21 +86,18 @@ fn netflow_5_headers_carry_the_sampling_rate() {
 
 #[test]
 fn invalid_levels_and_rates_are_refused() {
-    for (option, value) in [("--overload", "13"), ("--overload", "more"), ("--sample", "0"), ("--sample", "16384")] {
-        let (code, _, err) = weir(["probe", "-i", "synth:mix", option, value]);
-        assert_eq!(code, 1, "{option} {value}");
-        assert!(err.contains(option), "{err}");
-    }
+    assert_usage_errors(&[
+        (&["probe", "-i", "synth:mix", "--overload", "13"], "use shed, lose, or an overload level from 0 to 12"),
+        (&["probe", "-i", "synth:mix", "--overload", "more"], "use shed, lose"),
+        (&["probe", "-i", "synth:mix", "--sample", "0"], "from 1 (all packets) to 16383"),
+        (&["probe", "-i", "synth:mix", "--sample", "16384"], "from 1 (all packets) to 16383"),
+    ]);
 }
 
 #[test]
 fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact() {
-    if !network() {
-        return;
-    }
-    let output = JsonOutput::new();
-    let probe = Probe::start("af_packet:right,block=64k,blocks=2", &["-o", &output.sink]);
-    let mut sender = Sender::new(LEFT);
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right,block=64k,blocks=2", &[]);
     let mut sent = 0;
     send_requests(&mut sender, 1..2);
     // A stopped probe loses most packets. Each loss raises the level by one.
@@ -137,7 +128,7 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
         })
     });
     send_requests(&mut sender, 2..3);
-    let (_, err, ledger) = probe.stop();
+    let (err, flows, ledger) = probe.stop(2);
     let line = &ledger["packets"];
     assert_eq!(number(&line["received"]), 2 + sent + 2000 + 2, "{ledger}");
     assert!(number(&line["dropped_kernel"]) > 1000, "{ledger}");
@@ -146,7 +137,6 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
     let highest = number(&overload["highest"]);
     assert!(highest >= 3 && overload["level"] == 0 && number(&overload["steps"]) >= 2 * highest, "{err}");
 
-    let flows = output.flows();
     let of_host = |host: u64| flows.iter().find(|flow| flow["src_ip"] == format!("10.0.0.{host}")).unwrap();
     let sampled = of_host(1);
     assert!(has(sampled, "sampled"), "{sampled}");
@@ -165,11 +155,8 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
 
 #[test]
 fn overload_mode_lose_never_samples() {
-    if !network() {
-        return;
-    }
-    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &["--overload", "lose"]);
-    let mut sender = Sender::new(LEFT);
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right,block=4k,blocks=2", &["--overload", "lose"]);
     for _ in 0..3 {
         let dropped = || probe.stderr().lines().filter(|line| !line.contains(" 0 kernel")).count();
         let before = dropped();
@@ -178,8 +165,7 @@ fn overload_mode_lose_never_samples() {
         probe.signal(libc::SIGCONT);
         until("the loss is reported", || dropped() > before);
     }
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 2);
+    let (err, _, ledger) = probe.stop(2);
     assert_eq!([&ledger["packets"]["received"], &ledger["packets"]["sampled_out"]], [6000, 0], "{ledger}");
     assert_eq!([&ledger["overload"]["steps"], &ledger["overload"]["level"]], [0, 0], "{ledger}");
     assert!(!err.contains("level"), "{err}");

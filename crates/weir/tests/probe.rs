@@ -7,11 +7,11 @@ mod live;
 mod network;
 
 use common::{
-    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, arguments, command, free_port, is_installed, is_root, number,
-    permit_all_users, read_flows, read_ledger, request_and_response, signal, small, udp, weir,
+    JsonOutput, Nfcapd, Pcap, SMALL_PACKETS, START, assert_usage_errors, command, failure, free_port, is_installed,
+    is_root, metered, number, permit_all_users, read_flows, request_and_response, signal, small, success, udp, weir,
 };
-use live::{Probe, add_second_wire, send_requests};
-use network::{LEFT, Sender, ip, network, until};
+use live::{Running, add_second_wire, send_requests, wire};
+use network::{Sender, ip, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -27,20 +27,16 @@ fn packets(flows: &[Value]) -> u64 {
 
 #[test]
 fn every_source_is_a_pipeline_and_the_ledger_adds_them_up() {
-    LAYOUTS.into_iter().for_each(every_source_is_a_pipeline);
-}
-
-fn every_source_is_a_pipeline(layout: &str) {
-    let output = JsonOutput::new();
-    let (capture, stats) = (small().save(output.folder.path(), "small.pcap"), output.folder.path().join("ledger.json"));
-    let synthetic = ["-i", "synth:mix,flows=100,packets=20k", "-i", "synth:velan,flows=10,packets=20k"];
-    let rest = arguments!["-i", capture, "-o", output.sink, "--stats", stats, "--layout", layout];
-    let (code, _, err) = weir(arguments!["probe"].into_iter().chain(synthetic.map(AsRef::as_ref)).chain(rest));
-    assert_eq!(code, 0, "{err}");
-    let (ledger, flows) = (read_ledger(&stats), output.flows());
-    assert_eq!(ledger["packets"]["received"], 40_000 + SMALL_PACKETS, "{ledger}");
-    assert_eq!(packets(&flows), ledger["packets"]["metered"]);
-    assert_eq!(flows.len(), ledger["flows"]["exported"]);
+    for layout in LAYOUTS {
+        let capture = small().saved();
+        let synthetic = ["-i", "synth:mix,flows=100,packets=20k", "-i", "synth:velan,flows=10,packets=20k"];
+        let rest = ["-i", capture.name(), "--layout", layout];
+        let (code, err, flows, ledger) = metered(&[&["probe"], &synthetic[..], &rest].concat());
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(ledger["packets"]["received"], 40_000 + SMALL_PACKETS, "{ledger}");
+        assert_eq!(packets(&flows), ledger["packets"]["metered"]);
+        assert_eq!(flows.len(), ledger["flows"]["exported"]);
+    }
 }
 
 #[test]
@@ -48,26 +44,23 @@ fn the_configuration_can_be_printed_read_again_and_checked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("probe.toml");
     let path = file.to_str().unwrap();
-    let (code, text, err) =
-        weir(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-0", "--print-config"]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    let text = success(["probe", "-i", "synth:mix,packets=10", "--idle", "7s", "--cores", "0-0", "--print-config"]);
     fs::write(&file, &text).unwrap();
-    let (code, plan, err) = weir(["probe", "--config", path, "--active", "9s", "--check"]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    let plan = success(["probe", "--config", path, "--active", "9s", "--check"]);
     for fact in [
         "source     synth:mix,packets=10",
         "idle 7.00s, active 9.00s",
-        "on cores: 0\n",
-        "nobody after sources and sinks are open",
+        "cores      capture and metering 0; export any\n",
+        "flow cache 1048576 slots per pipeline\n",
+        "user       if started as root, drop to nobody after opening sources and sinks\n",
+        "log        info and above, as text\n",
     ] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
-    let (code, _, err) = weir(["probe", "--config", path, "-q"]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    success(["probe", "--config", path, "-q"]);
 
     fs::write(&file, "input = [\"synth:mix\"]\nflws = 7\n").unwrap();
-    let (code, out, err) = weir(["probe", "--config", path, "--check"]);
-    assert_eq!((code, out.as_str()), (1, ""));
+    let err = failure(1, ["probe", "--config", path, "--check"]);
     assert!(err.contains("line 2: flws: unknown option; did you mean flows?"), "{err}");
 }
 
@@ -81,83 +74,62 @@ fn usage_errors_are_reported_before_any_output_is_opened() {
         (&["probe", "-i", "af_packet:nowhere0"], "nowhere0"),
         (&["probe", "-i", "synth:mix", "--cores", "3-1"], "neither a core number nor a range"),
         (&["probe", "-i", "synth:mix", "--cores", "1023"], "core 1023 is not available"),
-        (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "/nonexistent"),
+        (&["probe", "-i", "synth:mix", "--config", "/nonexistent"], "(os error 2); is the name right?"),
         (&["probe", "-i", "synth:mix", "--filter", "host ("], "filter"),
     ] {
-        let (code, out, err) = weir(arguments.iter().copied().chain(["-o", &sink]));
-        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        let err = failure(1, arguments.iter().copied().chain(["-o", &sink]));
         assert!(err.contains(reason), "{arguments:?}: {err}");
         assert!(!output.exists(), "{arguments:?}");
     }
     if is_root() {
-        let (code, _, err) = weir(["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"]);
-        assert_eq!(code, 1);
-        assert!(err.contains("no such user"), "{err}");
+        assert_usage_errors(&[(&["probe", "-i", "synth:mix,packets=10", "--user", "no-such-user"], "no such user")]);
     }
 }
 
 #[test]
 fn every_receive_queue_is_a_pipeline_and_no_flow_is_split() {
-    if !network() {
-        return;
+    let Some(mut sender) = wire() else { return };
+    for layout in LAYOUTS {
+        let probe = Running::probe("af_packet:right,queues=4", &["--layout", layout]);
+        for _ in 0..5 {
+            send_requests(&mut sender, 0..1000);
+            probe.wait_for("flows 1000 active");
+        }
+        let (err, flows, ledger) = probe.stop(0);
+        assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
+        assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
+        let is_whole = |flow: &Value| flow["packets"] == 5 && flow["rev_packets"] == 5;
+        assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
+        if layout == "spread" {
+            assert!(err.contains("4 queues") && err.contains("busiest meter"), "{err}");
+            continue;
+        }
+        for queue in 0..4 {
+            assert!(err.contains(&format!("af_packet:right@{queue}")), "{queue}: {err}");
+        }
+        assert!(err.contains(" all "), "{err}");
     }
-    LAYOUTS.into_iter().for_each(queues_are_pipelines);
-}
-
-fn queues_are_pipelines(layout: &str) {
-    let output = JsonOutput::new();
-    let probe = Probe::start("af_packet:right,queues=4", &["-o", &output.sink, "--layout", layout]);
-    let mut sender = Sender::new(LEFT);
-    for _ in 0..5 {
-        send_requests(&mut sender, 0..1000);
-        until("the statistics line shows the flows", || probe.stderr().contains("flows 1000 active"));
-    }
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
-    assert_eq!(ledger["packets"]["received"], 10_000, "{ledger}");
-    let flows = output.flows();
-    assert_eq!((flows.len(), packets(&flows)), (1000, 10_000));
-    assert!(
-        flows.iter().all(|flow| flow["packets"] == 5 && flow["rev_packets"] == 5),
-        "a flow has packets of one direction"
-    );
-    if layout == "spread" {
-        assert!(err.contains("4 queues") && err.contains("busiest meter"), "{err}");
-        return;
-    }
-    for queue in 0..4 {
-        let name = format!("af_packet:right@{queue}");
-        assert!(err.contains(&name), "{name}: {err}");
-    }
-    assert!(err.contains(" all "), "{err}");
 }
 
 #[test]
 fn both_directions_of_a_network_tap_are_one_flow() {
-    if !network() {
-        return;
-    }
+    let Some(mut client) = wire() else { return };
     // The tap delivers each direction on an interface of its own.
     add_second_wire();
+    let mut server = Sender::new("left2");
     for (layout, queues) in [("fused", 1), ("split", 1), ("fused", 2), ("spread", 2)] {
-        let output = JsonOutput::new();
         let source = format!("af_packet:right+right2,queues={queues}");
-        let probe = Probe::start(&source, &["-o", &output.sink, "--layout", layout]);
-        let (mut client, mut server) = (Sender::new(LEFT), Sender::new("left2"));
+        let probe = Running::probe(&source, &["--layout", layout]);
         for number in 0..500 {
             let [request, response] = request_and_response(number);
             client.send(&request);
             server.send(&response);
         }
-        let (code, err, ledger) = probe.stop();
-        assert_eq!(code, 0, "{err}");
+        let (_, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
-        let flows = output.flows();
         assert_eq!((flows.len(), packets(&flows)), (500, 1000));
-        assert!(
-            flows.iter().all(|flow| flow["packets"] == 1 && flow["rev_packets"] == 1),
-            "a flow has packets of one direction"
-        );
+        let is_whole = |flow: &Value| flow["packets"] == 1 && flow["rev_packets"] == 1;
+        assert!(flows.iter().all(is_whole), "a flow has packets of one direction");
         assert!(flows.iter().all(|flow| flow["dst_port"] == 53), "a response is the forward direction");
         let right = ip("-o link show dev right");
         let index: u64 = right.split(':').next().unwrap().parse().unwrap();
@@ -167,43 +139,32 @@ fn both_directions_of_a_network_tap_are_one_flow() {
 
 #[test]
 fn every_packet_that_af_xdp_receives_is_in_a_record() {
-    if !network() {
-        return;
-    }
-    let output = JsonOutput::new();
-    let probe = Probe::start("af_xdp:right,attach=generic", &["-o", &output.sink]);
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_xdp:right,attach=generic", &[]);
     assert!(probe.stderr().contains("do not reach this host's network stack"), "{}", probe.stderr());
-    send_requests(&mut Sender::new(LEFT), 0..500);
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    send_requests(&mut sender, 0..500);
+    let (_, flows, ledger) = probe.stop(0);
     assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
-    let flows = output.flows();
     assert_eq!((flows.len(), packets(&flows)), (500, 1000));
 }
 
 #[test]
 fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     for layout in LAYOUTS {
-        let output = JsonOutput::new();
-        let options = ["-o", &output.sink, "--idle", "300ms", "--layout", layout];
-        let probe = Probe::start("af_packet:right", &options);
-        send_requests(&mut Sender::new(LEFT), 1..2);
-        until("the flow record is exported", || output.flows().len() == 1);
-        let flow = &output.flows()[0];
+        let probe = Running::probe("af_packet:right", &["--idle", "300ms", "--layout", layout]);
+        send_requests(&mut sender, 1..2);
+        until("the flow record is exported", || probe.flows().len() == 1);
+        let flow = &probe.flows()[0];
         assert_eq!((&flow["packets"], &flow["rev_packets"]), (&1.into(), &1.into()));
         assert_eq!(flow["end_reason"], "idle");
-        probe.stop();
+        probe.stop(0);
     }
 }
 
 #[test]
 fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let folder = tempfile::tempdir().unwrap();
     let [before, after] = ["before.json", "after.json"].map(|name| folder.path().join(name));
     let file = folder.path().join("probe.toml");
@@ -218,29 +179,27 @@ fn sighup_applies_timeouts_filter_and_sinks_and_loses_no_record() {
     permit_all_users(folder.path());
     write(&before, "idle = \"300ms\"\n");
     permit_all_users(&file);
-    let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
-    let mut sender = Sender::new(LEFT);
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
     send_requests(&mut sender, 0..100);
     until("the first sink has the records", || read_flows(&before).len() == 100);
 
     write(&after, "idle = \"300ms\"\nfilter = \"udp and host 10.0.0.200\"\n");
     probe.signal(libc::SIGHUP);
-    until("the configuration is reloaded", || probe.stderr().contains("configuration reloaded"));
+    probe.wait_for("configuration reloaded");
     send_requests(&mut sender, 100..300);
     until("the second sink has the filtered records", || read_flows(&after).len() == 1);
 
-    let times = |what: &str| probe.stderr().matches(what).count();
     probe.signal(libc::SIGHUP);
-    until("the unchanged configuration is reloaded", || times("configuration reloaded") == 2);
+    until("the unchanged configuration is reloaded", || probe.times("configuration reloaded") == 2);
     assert_eq!(read_flows(&after).len(), 1, "an unchanged sink was reopened");
     write(&before, "idle = \"300ms\"\n");
     probe.signal(libc::SIGHUP);
-    until("the probe refuses to truncate an earlier output", || times("would empty it") == 1);
+    probe.wait_for("would empty it");
 
     fs::write(&file, "output = [\"json:/nonexistent/folder/x\"]\n").unwrap();
     probe.signal(libc::SIGHUP);
-    until("the probe continues", || probe.stderr().contains("continuing with the old one"));
-    let (_, err, ledger) = probe.stop();
+    probe.wait_for("continuing with the old one");
+    let (err, _, ledger) = probe.stop(0);
     assert_eq!((read_flows(&before).len(), read_flows(&after).len()), (100, 1), "{err}");
     let line = &ledger["packets"];
     assert_eq!([&line["received"], &line["filtered"], &line["metered"]], [600, 398, 202], "{ledger}");
@@ -254,9 +213,7 @@ fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
     if !is_installed("nfcapd") || !is_installed("nfdump") {
         return;
     }
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     ip("link set lo up");
     let port = free_port();
     let collector = Nfcapd::start(port);
@@ -267,24 +224,22 @@ fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
         .unwrap();
     permit_all_users(folder.path());
     permit_all_users(&file);
-    let probe = Probe::start("af_packet:right,queues=2,block=64k,blocks=4", &["--config", file.to_str().unwrap()]);
-    let mut sender = Sender::new(LEFT);
+    let probe = Running::probe("af_packet:right,queues=2,block=64k,blocks=4", &["--config", file.to_str().unwrap()]);
     let mut round = |clients| send_requests(&mut sender, clients);
     round(0..2000);
     probe.signal(libc::SIGHUP);
     round(2000..3000);
-    until("the configuration is reloaded", || probe.stderr().contains("configuration reloaded"));
+    probe.wait_for("configuration reloaded");
     round(3000..4000);
     probe.signal(libc::SIGSTOP);
     round(4000..12_000);
     probe.signal(libc::SIGCONT);
     round(12_000..13_000);
-    let (code, err, ledger) = probe.stop();
+    let (err, _, ledger) = probe.stop(2);
     let of = |line: &str, what: &str| ledger[line][what].as_u64().unwrap();
     assert_eq!(of("packets", "received"), 26_000, "{err}");
     let lost = of("packets", "dropped_kernel");
     assert!(lost > 0, "no overload: {ledger}");
-    assert_eq!(code, 2, "{err}");
     let sinks = ledger["sinks"].as_array().unwrap();
     let sum = |what: fn(&Value) -> &Value| sinks.iter().map(|sink| what(sink).as_u64().unwrap()).sum::<u64>();
     assert_eq!(sum(|sink| &sink["exported"]["packets"]), 26_000 - lost, "{ledger}");
@@ -299,14 +254,12 @@ fn nfcapd_receives_every_record_across_reload_overload_and_stop() {
 
 #[test]
 fn exported_datagrams_are_not_metered() {
-    if !network() {
-        return;
-    }
+    let Some(_sender) = wire() else { return };
     ip("link set lo up");
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = collector.local_addr().unwrap().port();
     let sink = format!("ipfix+udp://127.0.0.1:{port}");
-    let probe = Probe::start("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
+    let probe = Running::probe("af_packet:lo", &["-o", &sink, "--idle", "200ms", "--active", "200ms"]);
     let (client, server) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     for _ in 0..10 {
         client.send_to(b"request", server.local_addr().unwrap()).unwrap();
@@ -318,8 +271,7 @@ fn exported_datagrams_are_not_metered() {
         collector.recv(&mut buffer).unwrap();
         datagrams += 1;
     }
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    let (_, _, ledger) = probe.stop(0);
     let line = &ledger["packets"];
     assert_eq!(line["metered"], 10, "{ledger}");
     assert!(number(&line["filtered"]) >= 2, "{ledger}");
@@ -329,10 +281,8 @@ fn exported_datagrams_are_not_metered() {
 
 #[test]
 fn a_running_probe_has_no_privileges() {
-    if !network() {
-        return;
-    }
-    let probe = Probe::start("af_packet:right", &[]);
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right", &[]);
     assert_ne!(probe.status("Uid:"), "0");
     assert_ne!(probe.status("Gid:"), "0");
     assert_eq!(probe.status("CapEff:"), "0000000000000000");
@@ -350,83 +300,72 @@ fn a_running_probe_has_no_privileges() {
     } else {
         eprintln!("SKIPPED: raising the priority of a process is not permitted here");
     }
-    send_requests(&mut Sender::new(LEFT), 1..2);
-    until("the probe meters", || probe.stderr().contains("flows 1 active"));
-    let (code, err, _) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    send_requests(&mut sender, 1..2);
+    probe.wait_for("flows 1 active");
+    probe.stop(0);
 }
 
 #[test]
 fn packets_dropped_by_the_kernel_are_in_the_ledger() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     // The ring of two blocks overflows while the probe is stopped.
-    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &[]);
+    let probe = Running::probe("af_packet:right,block=4k,blocks=2", &[]);
     probe.signal(libc::SIGSTOP);
-    send_requests(&mut Sender::new(LEFT), 0..2000);
+    send_requests(&mut sender, 0..2000);
     probe.signal(libc::SIGCONT);
-    let (code, err, ledger) = probe.stop();
+    let (err, _, ledger) = probe.stop(2);
     let line = &ledger["packets"];
     let dropped = line["dropped_kernel"].as_u64().unwrap();
     assert_eq!(line["received"], 4000, "{ledger}");
     assert!(dropped > 3000, "{ledger}");
     assert_eq!(line["metered"].as_u64().unwrap() + dropped, 4000, "{ledger}");
-    assert_eq!(code, 2, "{err}");
     assert!(err.contains("dropped by the kernel"), "{err}");
 }
 
 #[test]
 fn queue_lost_counts_the_packets_lost_during_a_flow() {
-    if !network() {
-        return;
-    }
-    ["fused", "split"].into_iter().for_each(queue_lost_is_exact);
-}
-
-fn queue_lost_is_exact(layout: &str) {
-    let output = JsonOutput::new();
-    let probe = Probe::start("af_packet:right,block=4k,blocks=2", &["-o", &output.sink, "--layout", layout]);
-    let mut sender = Sender::new(LEFT);
-    // Loss snapshots are taken several times between two statistics lines.
-    let wait_for_snapshots = |flows: u32| {
-        let active = format!("flows {flows} active");
-        until("four statistics lines show the flows", || {
-            probe.stderr().lines().rev().take(4).filter(|line| line.contains(&active)).count() == 4
+    let Some(mut sender) = wire() else { return };
+    for layout in ["fused", "split"] {
+        let probe = Running::probe("af_packet:right,block=4k,blocks=2", &["--layout", layout]);
+        // Loss snapshots are taken several times between two statistics lines.
+        let wait_for_snapshots = |flows: u32| {
+            let active = format!("flows {flows} active");
+            until("four statistics lines show the flows", || {
+                probe.stderr().lines().rev().take(4).filter(|line| line.contains(&active)).count() == 4
+            });
+        };
+        send_requests(&mut sender, 1..3);
+        wait_for_snapshots(2);
+        probe.signal(libc::SIGSTOP);
+        send_requests(&mut sender, 1000..3000);
+        probe.signal(libc::SIGCONT);
+        until("the statistics line shows the loss", || {
+            probe.stderr().lines().any(|line| line.contains("drops") && !line.contains(" 0 kernel"))
         });
-    };
-    send_requests(&mut sender, 1..3);
-    wait_for_snapshots(2);
-    probe.signal(libc::SIGSTOP);
-    send_requests(&mut sender, 1000..3000);
-    probe.signal(libc::SIGCONT);
-    until("the statistics line shows the loss", || {
-        probe.stderr().lines().any(|line| line.contains("drops") && !line.contains(" 0 kernel"))
-    });
-    // Flow 1 continues, and flow 3 begins.
-    send_requests(&mut sender, 1..2);
-    let active = |text: &str| -> Option<u32> {
-        let line = text.lines().rev().find(|line| line.contains("flows "))?;
-        line.split("flows ").nth(1)?.split(' ').next()?.parse().ok()
-    };
-    let before = active(&probe.stderr()).unwrap();
-    wait_for_snapshots(before);
-    send_requests(&mut sender, 3..4);
-    wait_for_snapshots(before + 1);
-    let (_, err, ledger) = probe.stop();
-    let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
-    assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
-    let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_nic");
-    assert!(lost > 1000, "{ledger}");
-    let flows = output.flows();
-    let queue_lost = |host: u64| {
-        let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
-        flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()
-    };
-    assert_eq!(queue_lost(1), lost, "active during all of the loss");
-    assert_eq!([queue_lost(2), queue_lost(3)], [0, 0], "before and after: {layout}");
-    let largest = flows.iter().map(|flow| flow["queue_lost"].as_u64().unwrap()).max();
-    assert_eq!(largest, Some(lost), "a record counts more than was lost");
+        // Flow 1 continues, and flow 3 begins.
+        send_requests(&mut sender, 1..2);
+        let active = |text: &str| -> Option<u32> {
+            let line = text.lines().rev().find(|line| line.contains("flows "))?;
+            line.split("flows ").nth(1)?.split(' ').next()?.parse().ok()
+        };
+        let before = active(&probe.stderr()).unwrap();
+        wait_for_snapshots(before);
+        send_requests(&mut sender, 3..4);
+        wait_for_snapshots(before + 1);
+        let (err, flows, ledger) = probe.stop(2);
+        let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
+        assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
+        let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_nic");
+        assert!(lost > 1000, "{ledger}");
+        let queue_lost = |host: u64| {
+            let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
+            flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()
+        };
+        assert_eq!(queue_lost(1), lost, "active during all of the loss");
+        assert_eq!([queue_lost(2), queue_lost(3)], [0, 0], "before and after: {layout}");
+        let largest = flows.iter().map(|flow| flow["queue_lost"].as_u64().unwrap()).max();
+        assert_eq!(largest, Some(lost), "a record counts more than was lost");
+    }
 }
 
 #[test]
@@ -475,7 +414,8 @@ fn a_damaged_capture_is_reported_and_the_others_are_read() {
     let mut cut = Pcap::new().frame(START, 0, &udp(([10, 0, 0, 1], 1), ([10, 0, 0, 2], 2), 10));
     cut.0.extend([1, 2, 3]);
     let (cut, whole) = (cut.save(folder.path(), "cut.pcap"), small().save(folder.path(), "whole.pcap"));
-    let (code, out, err) = weir(["probe", "-i", cut.to_str().unwrap(), "-i", whole.to_str().unwrap(), "-o", "table:-"]);
+    let [cut, whole] = [&cut, &whole].map(|path| path.to_str().unwrap());
+    let (code, out, err) = weir(["probe", "-i", cut, "-i", whole, "-o", "table:-"]);
     assert_eq!(code, 2);
     assert!(err.contains("cut.pcap"), "{err}");
     assert!(out.contains(&format!("packets    {} received", 1 + SMALL_PACKETS)), "{out}");
@@ -483,9 +423,7 @@ fn a_damaged_capture_is_reported_and_the_others_are_read() {
 
 #[test]
 fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     let folder = tempfile::tempdir().unwrap();
     permit_all_users(folder.path());
     let [kept, added, file] = ["kept.json", "added.json", "probe.toml"].map(|name| folder.path().join(name));
@@ -495,29 +433,23 @@ fn sighup_opens_and_closes_sinks_and_names_options_that_need_a_restart() {
         permit_all_users(&file);
     };
     write(&[&kept], "");
-    let probe = Probe::start("af_packet:right", &["--config", file.to_str().unwrap()]);
-    let mut sender = Sender::new(LEFT);
+    let probe = Running::probe("af_packet:right", &["--config", file.to_str().unwrap()]);
     let reload = |times: usize| {
         probe.signal(libc::SIGHUP);
-        until("the configuration is reloaded", || probe.stderr().matches("configuration reloaded").count() == times);
+        until("the configuration is reloaded", || probe.times("configuration reloaded") == times);
     };
     send_requests(&mut sender, 0..50);
     until("the first sink has the records", || read_flows(&kept).len() == 50);
     write(&[&added, &kept], "decap = true\nfull = \"drop\"\nbatch = 9\n");
     reload(1);
-    assert!(
-        probe.stderr().contains("need a restart and were not applied options=\"decap, full, batch\""),
-        "{}",
-        probe.stderr()
-    );
+    probe.wait_for("need a restart and were not applied options=\"decap, full, batch\"");
     send_requests(&mut sender, 50..100);
     until("both sinks have the records", || [&kept, &added].map(|sink| read_flows(sink).len()) == [100, 50]);
     write(&[&kept], "");
     reload(2);
     send_requests(&mut sender, 100..150);
     until("the first sink has all records", || read_flows(&kept).len() == 150);
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    let (err, _, ledger) = probe.stop(0);
     assert_eq!(err.matches("need a restart").count(), 1, "the second reload changes no such option: {err}");
     assert_eq!(read_flows(&added).len(), 50);
     assert!(err.contains("flows      150\n"), "records counted twice: {err}");
@@ -551,12 +483,10 @@ fn the_probe_waits_for_a_reader_of_its_output_pipe_until_a_signal() {
 
 #[test]
 fn options_without_effect_are_refused_and_check_prints_the_plan() {
-    let (code, _, err) = weir(["probe", "-i", "synth:mix", "--meters", "3"]);
-    assert!(code == 1 && err.contains("needs --layout spread"), "{err}");
-    let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9"];
-    let (code, plan, _) = weir(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
-    assert_eq!(code, 0);
-    for fact in ["3 metering threads", "2.00s per trial", "busy", "9 packets"] {
+    assert_usage_errors(&[(&["probe", "-i", "synth:mix", "--meters", "3"], "needs --layout spread")]);
+    let more = ["--layout", "spread", "--meters", "3", "--autotune=2s", "--busy-poll", "--batch", "9", "--sample", "5"];
+    let plan = success(["probe", "-i", "synth:mix", "--check"].into_iter().chain(more));
+    for fact in ["3 metering threads", "2.00s per trial", "busy", "9 packets", "sampling   meter one packet in 5\n"] {
         assert!(plan.contains(fact), "{fact}: {plan}");
     }
     if is_root() && Command::new("setpriv").arg("--version").output().is_ok() {

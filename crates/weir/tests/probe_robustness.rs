@@ -6,10 +6,11 @@ mod live;
 #[path = "../../capture/tests/network/mod.rs"]
 mod network;
 
-use common::{JsonOutput, Pcap, START, command, number, permit_all_users, read_flows, request_and_response};
-use common::{text_of, weir};
-use live::{Probe, add_second_wire, send_requests};
-use network::{BOUND, LEFT, Sender, ip, network, network_of, until, until_wired};
+use common::{
+    Pcap, START, command, failure, number, permit_all_users, read_flows, request_and_response, success, text_of,
+};
+use live::{Running, add_second_wire, send_requests, wire};
+use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -35,25 +36,22 @@ fn sources_that_cannot_be_opened_are_refused_with_advice() {
         (&["-i", "af_packet:right,queues=2", "-i", "af_packet:right"], &["af_packet:right is named twice"]),
         (&["-i", "af_packet:left+right", "-i", "af_packet:right"], &["af_packet:right is named twice"]),
     ] {
-        let (code, out, err) = weir(["probe"].iter().chain(arguments));
-        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+        let err = failure(1, ["probe"].iter().chain(arguments));
         assert!(reasons.iter().all(|reason| err.contains(reason)), "{arguments:?}: {err}");
     }
     ip("link set right down");
-    let (code, _, err) = weir(["probe", "-i", "af_packet:right"]);
-    assert_eq!(code, 1);
+    let err = failure(1, ["probe", "-i", "af_packet:right"]);
     assert!(err.contains("ip link set dev right up"), "{err}");
 }
 
 #[test]
 fn check_prints_the_cores_and_their_reason() {
     for (arguments, cores) in [
-        (&["-i", "af_packet:lo"][..], "on cores: any (lo has no PCI device)\n"),
-        (&["-i", "af_packet:lo", "--cores", "0"], "with one thread, on cores: 0\n"),
-        (&["-i", "synth:mix"], "on cores: any (a source is not a NIC)\n"),
+        (&["-i", "af_packet:lo"][..], "cores      not assigned: lo has no PCI device\n"),
+        (&["-i", "af_packet:lo", "--cores", "0"], "cores      capture and metering 0; export any\n"),
+        (&["-i", "synth:mix"], "cores      not assigned: synth:mix is not a NIC\n"),
     ] {
-        let (code, out, _) = weir(["probe", "--check"].iter().chain(arguments));
-        assert_eq!(code, 0);
+        let out = success(["probe", "--check"].iter().chain(arguments));
         assert!(out.contains(cores), "{arguments:?}: {out}");
     }
 }
@@ -61,8 +59,7 @@ fn check_prints_the_cores_and_their_reason() {
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn a_build_without_dpdk_names_the_cargo_feature() {
-    let (code, _, err) = weir(["probe", "-i", "dpdk:net_null0"]);
-    assert_eq!(code, 1);
+    let err = failure(1, ["probe", "-i", "dpdk:net_null0"]);
     assert!(err.contains("built without DPDK") && err.contains("--features dpdk"), "{err}");
 }
 
@@ -74,8 +71,7 @@ fn missing_huge_pages_are_reported_with_advice() {
         eprintln!("SKIPPED: this machine has huge pages");
         return;
     }
-    let (code, _, err) = weir(["probe", "-i", "dpdk:net_null0,hugepages=on"]);
-    assert_eq!(code, 1);
+    let err = failure(1, ["probe", "-i", "dpdk:net_null0,hugepages=on"]);
     assert!(err.contains("nr_hugepages") && err.contains("hugepages=off"), "{err}");
 }
 
@@ -100,31 +96,24 @@ fn missing_capabilities_are_named() {
 
 #[test]
 fn flows_survive_a_link_that_goes_down_and_returns_with_another_mtu() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     for source in ["af_packet:right,queues=2", "af_xdp:right,attach=generic"] {
-        let output = JsonOutput::new();
-        let probe = Probe::start(source, &["-o", &output.sink]);
-        let mut sender = Sender::new(LEFT);
+        let probe = Running::probe(source, &[]);
         for round in 1..=3 {
             send_requests(&mut sender, 0..100);
-            until("the packets are metered", || probe.stderr().contains("flows 100 active"));
-            let times = |what: &str| probe.stderr().matches(what).count();
+            probe.wait_for("flows 100 active");
             ip("link set right down");
             until("the loss of link is logged", || {
-                times("interface is down or has no link, waiting for it interface=right") == round
+                probe.times("interface is down or has no link, waiting for it interface=right") == round
             });
             ip(&format!("link set right mtu {}", 1500 + round));
             ip("link set right up");
             until_wired();
-            until("the new link is logged", || times("interface has a link again interface=right") == round);
+            until("the new link is logged", || probe.times("interface has a link again interface=right") == round);
         }
         send_requests(&mut sender, 0..100);
-        let (code, err, ledger) = probe.stop();
-        assert_eq!(code, 0, "{err}");
+        let (_, flows, ledger) = probe.stop(0);
         assert_eq!(ledger["packets"]["received"], 800, "{source}: {ledger}");
-        let flows = output.flows();
         assert_eq!(flows.len(), 100, "{source}");
         assert!(flows.iter().all(|flow| flow["packets"] == 4 && flow["rev_packets"] == 4), "{source}");
     }
@@ -132,32 +121,26 @@ fn flows_survive_a_link_that_goes_down_and_returns_with_another_mtu() {
 
 #[test]
 fn removal_of_one_interface_is_logged_and_the_other_is_still_metered() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     add_second_wire();
-    let output = JsonOutput::new();
-    let probe = Probe::start("af_packet:right", &["-i", "af_packet:right2", "-o", &output.sink]);
+    let probe = Running::probe("af_packet:right", &["-i", "af_packet:right2"]);
     send_requests(&mut Sender::new("left2"), 0..50);
     ip("link delete right2");
-    until("the removal is logged", || probe.stderr().contains("af_packet:right2: the interface was removed"));
-    send_requests(&mut Sender::new(LEFT), 100..150);
-    let (code, err, ledger) = probe.stop();
-    assert_eq!((code, err.matches("was removed").count()), (2, 1), "{err}");
+    probe.wait_for("af_packet:right2: the interface was removed");
+    send_requests(&mut sender, 100..150);
+    let (err, flows, ledger) = probe.stop(2);
+    assert_eq!(err.matches("was removed").count(), 1, "{err}");
     assert_eq!(ledger["packets"]["metered"], 200, "{ledger}");
-    assert_eq!(output.flows().len(), 100);
+    assert_eq!(flows.len(), 100);
 }
 
 #[test]
 fn two_probes_on_one_interface_both_receive_every_packet() {
-    if !network() {
-        return;
-    }
-    let probes = [1, 2].map(|queues| Probe::start(&format!("af_packet:right,queues={queues}"), &[]));
-    send_requests(&mut Sender::new(LEFT), 0..500);
+    let Some(mut sender) = wire() else { return };
+    let probes = [1, 2].map(|queues| Running::probe(&format!("af_packet:right,queues={queues}"), &[]));
+    send_requests(&mut sender, 0..500);
     for probe in probes {
-        let (code, err, ledger) = probe.stop();
-        assert_eq!(code, 0, "{err}");
+        let (_, _, ledger) = probe.stop(0);
         assert_eq!(
             (&ledger["packets"]["metered"], &ledger["flows"]["created"]),
             (&1000.into(), &500.into()),
@@ -168,24 +151,18 @@ fn two_probes_on_one_interface_both_receive_every_packet() {
 
 #[test]
 fn a_second_af_xdp_probe_on_an_interface_is_refused_and_the_first_continues() {
-    if !network() {
-        return;
-    }
-    let first = Probe::start("af_xdp:right,attach=generic", &[]);
-    let (code, _, err) = weir(["probe", "-i", "af_xdp:right,attach=generic"]);
-    assert_eq!(code, 1);
+    let Some(mut sender) = wire() else { return };
+    let first = Running::probe("af_xdp:right,attach=generic", &[]);
+    let err = failure(1, ["probe", "-i", "af_xdp:right,attach=generic"]);
     assert!(err.contains("another XDP program is attached to it (ip link show dev right shows which)"), "{err}");
-    send_requests(&mut Sender::new(LEFT), 0..500);
-    let (code, err, ledger) = first.stop();
-    assert_eq!(code, 0, "{err}");
+    send_requests(&mut sender, 0..500);
+    let (_, _, ledger) = first.stop(0);
     assert_eq!(ledger["packets"]["metered"], 1000, "{ledger}");
 }
 
 #[test]
 fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
-    if !network() {
-        return;
-    }
+    let Some(mut sender) = wire() else { return };
     const FLOWS: u16 = 2000;
     let folder = tempfile::tempdir().unwrap();
     let [pipe, output] = ["pipe", "flows.json"].map(|name| folder.path().join(name));
@@ -193,11 +170,10 @@ fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
     // A reader that never reads.
     let _reader = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
     let sinks = [&pipe, &output].map(|path| format!("json:{}", path.display()));
-    let probe = Probe::start("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--idle", "300ms"]);
-    send_requests(&mut Sender::new(LEFT), 0..FLOWS);
+    let probe = Running::probe("af_packet:right", &["-o", &sinks[0], "-o", &sinks[1], "--idle", "300ms"]);
+    send_requests(&mut sender, 0..FLOWS);
     until("the other output has every flow", || read_flows(&output).len() == usize::from(FLOWS));
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 2, "{err}");
+    let (err, _, ledger) = probe.stop(2);
     assert!(err.contains("accepted no records for 10 s"), "{err}");
     let of = |sink: usize, what: &str| number(&ledger["sinks"][sink][what]["flows"]);
     let lost = ledger["sinks"][0]["lost"]["exporter_behind"]["flows"].as_u64().unwrap();
@@ -207,17 +183,14 @@ fn a_blocked_output_delays_no_other_and_is_abandoned_at_the_end() {
 
 #[test]
 fn the_ledger_balances_while_the_table_sink_holds_records() {
-    if !network() {
-        return;
-    }
-    let probe = Probe::start("af_packet:right", &["-o", "table:-", "--idle", "200ms"]);
-    send_requests(&mut Sender::new(LEFT), 0..100);
-    until("the flows end", || probe.stderr().contains("100 ended"));
+    let Some(mut sender) = wire() else { return };
+    let probe = Running::probe("af_packet:right", &["-o", "table:-", "--idle", "200ms"]);
+    send_requests(&mut sender, 0..100);
+    probe.wait_for("100 ended");
     let lines = probe.stderr().lines().count();
     until("two more statistics lines are printed", || probe.stderr().lines().count() > lines + 2);
     // `stop` also asserts that no imbalance was logged.
-    let (code, err, ledger) = probe.stop();
-    assert_eq!(code, 0, "{err}");
+    let (_, _, ledger) = probe.stop(0);
     assert_eq!(ledger["sinks"][0]["exported"]["flows"], 100, "{ledger}");
 }
 

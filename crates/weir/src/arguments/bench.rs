@@ -12,7 +12,7 @@ pub struct Bench {
     #[command(subcommand)]
     pub command: Option<BenchCommand>,
 
-    /// Tables to measure, from --list [default: all; takes half an hour]
+    /// Tables to measure (--list shows their names) [default: all; takes half an hour]
     #[arg(value_name = "TABLE")]
     pub tables: Vec<String>,
 
@@ -24,7 +24,7 @@ pub struct Bench {
     #[arg(long)]
     pub quick: bool,
 
-    /// Write figures and conditions as JSON. - writes them to standard output in place of the text
+    /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
@@ -58,8 +58,8 @@ pub enum BenchCommand {
 
 /// Benchmark live sources: loss-free rate, Weir's share of the cost, idle cost, long runs
 ///
-/// Sends traffic over a pair of virtual interfaces in a network namespace of its own, which ends with the program. Needs root. The
-/// source dpdk replays frames from memory instead and needs no privileges.
+/// Sends traffic over a pair of virtual interfaces in a network namespace of its own, which ends with the program.
+/// Needs root. The source dpdk replays frames from memory instead and needs no privileges.
 #[derive(Debug, Args)]
 #[command(after_help = LIVE_EXAMPLES)]
 pub struct BenchLive {
@@ -67,7 +67,7 @@ pub struct BenchLive {
     #[arg(value_name = "SOURCE")]
     pub sources: Vec<String>,
 
-    /// Number of measured rounds; also the number of single flows sent over the idle link
+    /// Number of measured rounds, and of single flows sent over the idle link
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: u16,
 
@@ -91,7 +91,7 @@ pub struct BenchLive {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub interval: u64,
 
-    /// Write figures and conditions as JSON. - writes them to standard output in place of the text
+    /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -1,14 +1,11 @@
 //! The command line: commands, options and their help texts.
 //!
-//! The doc comments of the structures in this module are the help texts. One file per command;
-//! options that several commands share are in `metering.rs`, option values that need parsing in
-//! `values.rs`.
+//! The doc comments of the structures in this module are the help texts. Options that several
+//! commands share are in `groups.rs`, option values that need parsing in `values.rs`.
 
 mod bench;
-mod doctor;
-mod metering;
-mod pages;
-mod plan;
+mod groups;
+mod machine;
 mod probe;
 mod read;
 mod synth;
@@ -16,10 +13,8 @@ mod tcp;
 mod values;
 
 pub use bench::{Bench, BenchCommand, BenchLive};
-pub use doctor::Doctor;
-pub use metering::{FullPolicy, KeyField, Metering, Sinks};
-pub use pages::{Completions, Fields, Man};
-pub use plan::Plan;
+pub use groups::{FullPolicy, KeyField, Metering, Reporting, Selection, Sinks};
+pub use machine::{Doctor, Plan};
 pub use probe::{Layout, ProbeOptions};
 pub use read::Read;
 pub use synth::Synth;
@@ -28,6 +23,7 @@ pub use values::Cores;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 use tracing::level_filters::LevelFilter;
 
 /// Headings of option groups in help texts.
@@ -59,14 +55,15 @@ Examples:
   weir read capture.pcap -v                 also print where each packet went
   weir tcp capture.pcap                     find retransmissions, losses and delays per connection
   weir probe -i af_packet:eth0              run as a probe, with statistics every second
-  weir doctor                               check this machine for settings that cost packets
+  weir doctor                               check this machine for settings that lose packets
 
 'weir COMMAND --help' describes a command, its options and its exit codes.
 
 Exit codes:
   0  success
   1  usage error, or input that cannot be opened; nothing was metered
-  2  finished, but some input was malformed or some records were not delivered (see the counters)";
+  2  finished, but some input was malformed or some records were not delivered; the summary has
+     the counts";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -86,9 +83,9 @@ impl Command {
     /// Whether the user wants no more than warnings and errors.
     pub fn is_quiet(&self) -> bool {
         match self {
-            Self::Read(read) => read.quiet,
-            Self::Probe(probe) => probe.quiet,
-            Self::Tcp(tcp) => tcp.quiet,
+            Self::Read(read) => read.reporting.quiet,
+            Self::Probe(probe) => probe.reporting.quiet,
+            Self::Tcp(tcp) => tcp.reporting.quiet,
             Self::Synth(synth) => synth.quiet,
             _ => false,
         }
@@ -108,6 +105,13 @@ pub struct Logging {
     pub log_format: LogFormat,
 }
 
+impl Logging {
+    /// The level in effect.
+    pub fn level(&self, quiet: bool) -> LevelFilter {
+        self.log_level.unwrap_or(if quiet { LevelFilter::WARN } else { LevelFilter::INFO })
+    }
+}
+
 fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
     PossibleValuesParser::new(["error", "warn", "info", "debug"]).map(|name| name.parse().expect("a level's name"))
 }
@@ -117,4 +121,31 @@ fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+/// List all fields of a flow record
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weir fields | less")]
+pub struct Fields {}
+
+/// Print completions for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  weir completions bash > /etc/bash_completion.d/weir
+  weir completions zsh > /usr/share/zsh/site-functions/_weir
+  weir completions fish > ~/.config/fish/completions/weir.fish")]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Print or install the manual pages
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  weir man | man -l -                       show the manual page of weir
+  weir man -o /usr/local/share/man/man1     write the pages of all commands")]
+pub struct Man {
+    /// Write the pages of all commands into this directory [default: print the page of weir]
+    #[arg(short = 'o', long = "output", value_name = "DIRECTORY")]
+    pub output: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! Options of `weir probe`. `probe::config` offers the same options in a file.
 
 use super::values::{parse_cores, parse_overload, parse_sample};
-use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Sinks};
+use super::{Cores, INPUT, METERING, Metering, OPERATION, OUTPUT, OVERLOAD, PERFORMANCE, Reporting, Sinks};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub struct ProbeOptions {
     pub batch: u8,
 
     /// Before metering, measure alternative layouts, core assignments, ring block sizes, batch sizes and polling modes with
-    /// the actual traffic, each for TIME (--autotune alone: 1s). Then meter with the fastest
+    /// the actual traffic, each for TIME (--autotune without TIME: 1s). Then meter with the fastest
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration, help_heading = PERFORMANCE)]
     pub autotune: Option<u64>,
 
@@ -67,8 +67,8 @@ pub struct ProbeOptions {
     #[arg(long, help_heading = PERFORMANCE)]
     pub busy_poll: bool,
 
-    /// Cores for capture and metering threads, as in 2,3,4 or 2-4; one thread per core, in turn [default: cores on the NUMA
-    /// node of the NIC if there are enough]
+    /// Cores for capture and metering threads, as in 2,3,4 or 2-4. Each thread takes the next core of the list [default:
+    /// cores on the NUMA node of the NIC if there are enough]
     #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]
     pub cores: Option<Cores>,
 
@@ -76,7 +76,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]
     pub export_cores: Option<Cores>,
 
-    /// If started as root: drop to this user (name or number) after opening sources and sinks; root keeps all privileges
+    /// If started as root: drop to this user (name or number) after opening sources and sinks. With 'root', keep all
+    /// privileges
     #[arg(long, value_name = "USER", default_value = "nobody", help_heading = OPERATION)]
     pub user: String,
 
@@ -88,18 +89,8 @@ pub struct ProbeOptions {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
     pub duration: Option<u64>,
 
-    /// At the end, write the ledger (the packet, byte and record counters) as JSON. - writes it to standard output in place
-    /// of the table
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    pub stats: Option<PathBuf>,
-
-    /// At the end, print the ledger: how many packets were received, refused, dropped and metered, and where the records went
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub verbose: bool,
-
-    /// Print no statistics and no summary; log only warnings and errors
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub reporting: Reporting,
 }
 
 impl ProbeOptions {

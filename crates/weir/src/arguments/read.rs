@@ -1,9 +1,8 @@
 //! Options of `weir read`.
 
-use super::{INPUT, Metering, OUTPUT, Sinks};
+use super::{INPUT, Metering, Reporting, Sinks};
 use clap::Args;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// Meter captures and write flow records to a table, files or collectors
 #[derive(Debug, Args)]
@@ -24,17 +23,8 @@ pub struct Read {
     #[command(flatten)]
     pub metering: Metering,
 
-    /// Write the ledger (the packet, byte and record counters) as JSON. - writes it to standard output in place of the table
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    pub stats: Option<PathBuf>,
-
-    /// Print the ledger: how many packets were received, refused, dropped and metered, and where the records went
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub verbose: bool,
-
-    /// Print no summary and no progress; log only warnings and errors
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub reporting: Reporting,
 }
 
 const EXAMPLES: &str = "\
@@ -52,7 +42,7 @@ Examples:
   weir read capture.pcap -v --stats ledger.json       the ledger, as text and as JSON
 
 Live interfaces (KEY=VALUE settings follow the name, separated by commas):
-  af_packet:INTERFACE    packets that the interface receives and sends (on lo: receives)
+  af_packet:INTERFACE    packets that the interface receives and sends (on lo, only received ones)
     block=256KiB           size of a block of the receive ring; longer frames are truncated
     blocks=256             number of blocks; the ring is locked in memory
     snap=BYTES             truncate frames to this length [default: whole frames]
@@ -60,8 +50,8 @@ Live interfaces (KEY=VALUE settings follow the name, separated by commas):
     timestamps=kernel      time stamps of the kernel, or of the NIC: hardware
     fanout=NUMBER          share the traffic with other programs that use the same number; all
                            packets of a flow, fragments included, go to the same program
-  af_xdp:INTERFACE       packets that the interface receives, taken before the network stack,
-                         which then does not see them: for mirror ports only
+  af_xdp:INTERFACE       packets that the interface receives. The network stack of this host does
+                         not see them, so use it on mirror ports only
     queues=0-3             receive queues: one, or a range [default: all]
     mode=auto              auto, copy or zerocopy
     attach=auto            auto, native or generic

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Synth {
-    /// Traffic profile (velan, mix or lossy) and its settings (see below), separated by commas: velan,flows=131072,size=64,packets=8M,seed=1
+    /// Traffic profile (velan, mix or lossy) and its settings (see below), separated by commas:
+    /// velan,flows=131072,size=64,packets=8M,seed=1
     #[arg(value_name = "SPEC")]
     pub spec: String,
 
-    /// Capture file to write (pcap with nanosecond time stamps); - is standard output
+    /// Capture file to write (pcap with nanosecond time stamps). Use - for standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Also write the true flows as CSV, for lossy with their true TCP events. Keeps all flows in memory
+    /// Also write the true flows as CSV, for the profile lossy with their true TCP events. Keeps all flows in memory
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
 

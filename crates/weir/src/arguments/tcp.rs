@@ -1,7 +1,7 @@
 //! Options of `weir tcp`.
 
-use super::{INPUT, OUTPUT};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use super::{OUTPUT, Reporting, Selection};
+use clap::builder::{NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,16 +20,10 @@ pub struct Tcp {
     #[arg(value_name = "FILE")]
     pub files: Vec<OsString>,
 
-    /// Analyse only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the outer
-    /// headers; packets that do not match are counted as filtered. Needs libpcap
-    #[arg(short = 'f', long, value_name = "EXPRESSION", help_heading = INPUT)]
-    pub filter: Option<String>,
+    #[command(flatten)]
+    pub selection: Selection,
 
-    /// Decapsulate tunnels and analyse the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
-    #[arg(long, help_heading = ANALYSIS)]
-    pub decap: bool,
-
-    /// Where the analysis runs [default: auto]. With --engine auto, the reason is logged if no GPU is used
+    /// Where the analysis runs [default: auto]. --verbose logs the engine in use; --engine auto logs why no GPU is used
     #[arg(long, value_name = "ENGINE", help_heading = ANALYSIS)]
     pub engine: Option<EngineChoice>,
 
@@ -37,8 +31,8 @@ pub struct Tcp {
     #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length, help_heading = LIST)]
     pub top: usize,
 
-    /// Most connections to analyse; suffixes k, M and G. Packets of further connections are counted and left out. A
-    /// connection needs about 600 bytes of memory [default: what fits into half of the free memory]
+    /// Maximum number of connections to analyse; suffixes k, M and G. Packets of further connections are counted and left
+    /// out. A connection needs about 600 bytes of memory [default: as many as fit into half of the free memory]
     #[arg(long, value_name = "N", value_parser = parse_flows, help_heading = ANALYSIS)]
     pub connections: Option<u32>,
 
@@ -46,13 +40,14 @@ pub struct Tcp {
     #[arg(long, value_name = "PROPERTY", default_value = "retransmitted", value_parser = sort_order(), help_heading = LIST)]
     pub sort: SortOrder,
 
-    /// List connections with fewer packets than this last; suffixes k, M and G [default: 20 with --sort retransmitted, else 1]
+    /// List connections with fewer than N packets after all others; suffixes k, M and G [default: 20 with --sort
+    /// retransmitted, else 1]
     #[arg(long, value_name = "N", value_parser = parse_number, help_heading = LIST)]
     pub min_packets: Option<u64>,
 
     /// Explain one connection segment by segment. CONNECTION is its number in the list (#3), both endpoints
     /// (192.0.2.1:80-192.0.2.2:4000), or a part that identifies it (:4000). Reads the capture more than once
-    #[arg(long, value_name = "CONNECTION", conflicts_with_all = ["json", "csv", "html", "svg", "compare"], help_heading = ANALYSIS)]
+    #[arg(long, value_name = "CONNECTION", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["json", "csv", "html", "svg", "compare"], help_heading = ANALYSIS)]
     pub explain: Option<String>,
 
     /// Also count retransmissions by the simple rule "same addresses, ports and sequence number as before", and list the
@@ -60,11 +55,11 @@ pub struct Tcp {
     #[arg(long, help_heading = ANALYSIS)]
     pub compare: bool,
 
-    /// Write totals and all connections as one JSON object. - writes it to standard output in place of the report
+    /// Write totals and all connections as one JSON object. Use - for standard output, where it replaces the report
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 
-    /// Write all connections as CSV. - writes it to standard output in place of the report
+    /// Write all connections as CSV. Use - for standard output, where it replaces the report
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub csv: Option<PathBuf>,
 
@@ -76,17 +71,8 @@ pub struct Tcp {
     #[arg(long, value_name = "DIRECTORY", help_heading = OUTPUT)]
     pub svg: Option<PathBuf>,
 
-    /// Write the ledger (the packet and byte counters) as JSON
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    pub stats: Option<PathBuf>,
-
-    /// Also print the ledger and the engine in use
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub verbose: bool,
-
-    /// Print no report and no progress; log only warnings and errors
-    #[arg(short, long, help_heading = OUTPUT)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub reporting: Reporting,
 }
 
 /// Where the TCP analysis runs.

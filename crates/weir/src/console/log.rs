@@ -2,9 +2,10 @@
 //!
 //! Text lines are for people: `weir: warning: MESSAGE: ERROR FIELD=VALUE ...`; those of `weir probe`
 //! begin with the time (UTC) instead of the program's name. JSON lines have the fields `timestamp`,
-//! `level`, `message` and those of the event. Without `init` nothing is logged.
+//! `level`, `message` and those of the event. Nothing is logged before `init`.
 
 use crate::arguments::{LogFormat, Logging};
+use serde_json::Value;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,19 +30,33 @@ pub enum Prefix {
 
 /// Starts the log. Later calls have no effect. `quiet` lowers the default level to warnings.
 pub fn init(logging: Logging, quiet: bool, prefix: Prefix) {
-    let default = if quiet { LevelFilter::WARN } else { LevelFilter::INFO };
-    let level = logging.log_level.unwrap_or(default);
-    IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(|| Stderr);
-    let _ = match logging.log_format {
+    let builder = tracing_subscriber::fmt().with_max_level(logging.level(quiet)).with_writer(|| Stderr);
+    let started = match logging.log_format {
         LogFormat::Text => builder.event_format(TextFormat(prefix)).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).try_init(),
     };
+    if started.is_ok() {
+        IS_JSON.store(logging.log_format == LogFormat::Json, Ordering::Relaxed);
+    }
 }
 
 /// Whether the log is JSON. Then other text for people stays off standard error.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Logs an event of the JSON format whose fields are a JSON object. Fields of `tracing` events cannot be objects or lists.
+pub fn json_event(level: Level, message: &str, fields: &Value) {
+    if level > LevelFilter::current() {
+        return;
+    }
+    let mut timestamp = String::new();
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    let fields = fields.to_string();
+    let fields = fields.trim_start_matches('{');
+    super::eprint(&format!(
+        "{{\"timestamp\":\"{timestamp}\",\"level\":\"{level}\",\"message\":\"{message}\",{fields}\n"
+    ));
 }
 
 /// Standard error. Each write is a whole line.

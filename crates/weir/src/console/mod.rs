@@ -8,9 +8,6 @@
 
 pub mod log;
 pub mod progress;
-mod rate_limit;
-
-pub use rate_limit::RateLimit;
 
 use crate::error::advice;
 use crate::run_status::RunStatus;
@@ -37,12 +34,6 @@ pub fn print_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> RunSt
 /// Logs that standard output cannot be written, and what the user can do.
 pub fn log_output_error(error: &io::Error) {
     error!("cannot write to standard output: {error}{}", advice(error));
-}
-
-/// Prints an error message on standard error: each line of it behind `weir: `.
-pub fn print_error(message: &str) {
-    let lines: String = message.lines().map(|line| format!("weir: {line}\n")).collect();
-    eprint(&lines);
 }
 
 /// Writes text for people to standard error. Failures are ignored: the exit code carries the result.

@@ -2,7 +2,7 @@
 
 use super::overload;
 use super::placement::{self, Placement};
-use crate::arguments::{Layout, ProbeOptions};
+use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
 use crate::error::Error;
 use crate::outputs::Outputs;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub fn duplicate_sources(inputs: &[&OsStr]) -> Result<(), Error> {
 }
 
 /// Describes what the probe would do: one fact per line.
-pub fn describe(probe: &ProbeOptions, outputs: &Outputs, settings: &Settings) -> String {
+pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, settings: &Settings) -> String {
     let mut text = String::new();
     let mut fact = |name: &str, value: String| text.push_str(&format!("{name:<10} {value}\n"));
     for input in &probe.inputs {
@@ -52,13 +52,16 @@ pub fn describe(probe: &ProbeOptions, outputs: &Outputs, settings: &Settings) ->
             probe.metering_threads()
         ),
     };
-    fact("pipelines", format!("{pipelines}, on cores: {}", placement.text(&placement.threads)));
-    fact("export", format!("on cores: {}", placement.text(&placement.export)));
+    fact("pipelines", pipelines);
+    fact("cores", placement.text());
     let meter = settings.meter;
     let per = if probe.layout == Layout::Spread { "metering thread" } else { "pipeline" };
-    fact("flows", format!("{} per {per}", meter.flows));
-    if let Some(expression) = &probe.metering.filter {
+    fact("flow cache", format!("{} slots per {per}", meter.flows));
+    if let Some(expression) = &probe.metering.selection.filter {
         fact("filter", expression.clone());
+    }
+    if settings.sample_one_in > 1 {
+        fact("sampling", format!("meter one packet in {}", settings.sample_one_in));
     }
     let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
     fact("timeouts", format!("idle {idle}, active {active}"));
@@ -66,9 +69,15 @@ pub fn describe(probe: &ProbeOptions, outputs: &Outputs, settings: &Settings) ->
         let trial = units::span(ns);
         fact("autotune", format!("first, {trial} per trial; may change layout, cores, batch size and polling"));
     }
-    fact("polling", if probe.busy_poll { "busy".into() } else { "sleep while there are no packets".into() });
+    fact("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" }.into());
     fact("batch", format!("{} packets", probe.batch));
     fact("overload", overload::policy_text(settings.overload, settings.sample_one_in));
-    fact("user", format!("{} after sources and sinks are open, if started as root", probe.user));
+    let user = match probe.user.as_str() {
+        "root" | "0" => "keep all privileges".into(),
+        user => format!("if started as root, drop to {user} after opening sources and sinks"),
+    };
+    fact("user", user);
+    let format = if logging.log_format == LogFormat::Json { "JSON" } else { "text" };
+    fact("log", format!("{} and above, as {format}", logging.level(probe.reporting.quiet)));
     text
 }

@@ -20,8 +20,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// # Errors
 /// The file cannot be read, is longer than 1 MiB or is not TOML; or a key or value is invalid, with its line.
 fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
-    let text = read(path).map_err(|error| Error::file(path, error))?;
     let name = path.display().to_string();
+    let text = read(path).map_err(|error| Error::ConfigFile { path: name.clone(), error })?;
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
     let command = probe_command();
     let matches = probe_matches(arguments)?;

@@ -6,11 +6,11 @@
 mod autotune;
 mod check;
 mod config;
-mod links;
 mod monitor;
 mod overload;
 mod placement;
 mod privileges;
+mod rate_limit;
 mod reload;
 mod service;
 mod start;
@@ -20,14 +20,14 @@ use crate::arguments::{Layout, ProbeOptions};
 use crate::console::log::{self, Prefix};
 use crate::console::print;
 use crate::error::Error;
-use crate::outputs::{Outputs, ReportOptions};
+use crate::outputs::Outputs;
 use crate::run_status::RunStatus;
 use crate::settings::settings;
 use crate::signals::stop_signal;
 use crate::{files, input};
 use monitor::Monitor;
 use reload::Reloader;
-use service::ServiceManager;
+use service::{NotifyState, Watchdog, notify};
 use start::Running;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -46,13 +46,14 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let merged = config::merge(given, &arguments)?;
     let (probe, logging) = config::parse(&merged)?;
+    log::init(logging, probe.reporting.quiet, Prefix::Time);
     if probe.print_config {
         return Ok(print(config::to_file(&merged)?.as_bytes()));
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     input::check_sources(&inputs, "probe")?;
     check::duplicate_sources(&inputs)?;
-    let outputs = Outputs::new(&probe.sinks.outputs, probe.stats.as_deref());
+    let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings = Settings { overload: probe.overload, sample_one_in: probe.sample, ..settings(&probe.metering)? };
     if probe.meters.is_some() && probe.layout != Layout::Spread {
@@ -61,10 +62,9 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     placement::check_cores("--cores", probe.cores.as_ref())?;
     placement::check_cores("--export-cores", probe.export_cores.as_ref())?;
     if probe.check {
-        return Ok(print(check::describe(&probe, &outputs, &settings).as_bytes()));
+        return Ok(print(check::describe(&probe, logging, &outputs, &settings).as_bytes()));
     }
 
-    log::init(logging, probe.quiet, Prefix::Time);
     let stop = stop_signal()?;
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
@@ -75,22 +75,21 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     };
     let groups = start::open_worker_groups(&probe, &stop)?;
     let mut open = outputs.open(&probe.sinks, &stop)?;
-    let mut service = ServiceManager::from_environment();
+    let mut watchdog = Watchdog::from_environment();
     privileges::raise_priority();
     privileges::drop_to(&probe.user)?;
     let placement = &groups.placement;
     if !(placement.threads.is_empty() || placement.reason.is_empty()) {
-        let (cores, export_cores) = (placement.text(&placement.threads), placement::list(&placement.export));
-        info!(cores, export_cores, "cores assigned");
+        let [cores, export_cores] = [&placement.threads, &placement.export].map(|cores| placement::list(cores));
+        info!(cores, export_cores, reason = placement.reason, "cores assigned");
     }
     let mut running = start::start(&probe, &settings, groups, std::mem::take(&mut open.sinks))?;
     privileges::reset_priority();
 
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
-    service.ready();
-    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed())
-    {
+    notify(NotifyState::Ready);
+    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed()) {
         if probe.duration.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
             break;
         }
@@ -99,19 +98,17 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
             reloader.reload(&mut running.probe, &open.summary);
         }
         if let Some(status) = monitor.update(&running.probe) {
-            service.status(&status);
+            notify(NotifyState::Status(&status));
         }
-        service.keep_alive();
+        watchdog.iter_mut().for_each(Watchdog::keep_alive);
     }
-    service.stopping();
+    notify(NotifyState::Stopping);
     let no_sink_left = running.probe.exporter().all_sinks_failed();
     let ledger = finish(running, &mut monitor);
-    if no_sink_left {
+    if no_sink_left && monitor.has_failed_sinks() {
         error!("all outputs have failed");
     }
-    let options = ReportOptions { quiet: probe.quiet, verbose: probe.verbose };
-    let status = RunStatus::from_problems(monitor.has_problems() || no_sink_left);
-    Ok(outputs.report(&ledger, open, &options, status))
+    Ok(outputs.report(&ledger, open, &probe.reporting, RunStatus::from_problems(monitor.has_problems())))
 }
 
 /// Stops receiving, ends and exports all flows, and waits for the sinks.

@@ -1,13 +1,13 @@
 //! Observes the running probe: prints the statistics of each interval, and logs what changes.
 
-use super::links::LinkMonitor;
 use super::overload;
+use super::rate_limit::RateLimit;
 use super::statistics::{Statistics, status};
 use crate::arguments::ProbeOptions;
-use crate::console::RateLimit;
 use crate::read::log_sink_failure;
+use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use weir_ledger::Ledger;
 use weir_probe::GroupStatus;
 
@@ -18,7 +18,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Monitor<'a> {
     probe: &'a ProbeOptions,
     statistics: Statistics,
-    links: LinkMonitor,
+    /// The interfaces of all sources and whether they had a link.
+    links: Vec<(String, bool)>,
     last_update: Instant,
     /// Last known overload level of each pipeline.
     levels: Vec<u8>,
@@ -27,6 +28,7 @@ pub struct Monitor<'a> {
     loss_limit: RateLimit,
     imbalance_limit: RateLimit,
     has_problems: bool,
+    has_failed_sinks: bool,
 }
 
 impl<'a> Monitor<'a> {
@@ -34,19 +36,25 @@ impl<'a> Monitor<'a> {
         Self {
             probe,
             statistics: Statistics::default(),
-            links: LinkMonitor::new(&probe.inputs),
+            links: links(&probe.inputs),
             last_update: Instant::now(),
             levels: Vec::new(),
             lost_records: 0,
             loss_limit: RateLimit::new(LOG_INTERVAL),
             imbalance_limit: RateLimit::new(LOG_INTERVAL),
             has_problems: false,
+            has_failed_sinks: false,
         }
     }
 
     /// Whether a source or sink has failed, or the ledger did not balance.
     pub fn has_problems(&self) -> bool {
-        self.has_problems
+        self.has_problems || self.has_failed_sinks
+    }
+
+    /// Whether a sink has failed. A sink whose reader has closed the pipe has not.
+    pub fn has_failed_sinks(&self) -> bool {
+        self.has_failed_sinks
     }
 
     /// At the end of an interval, prints statistics, logs changes, and returns a status line.
@@ -58,7 +66,7 @@ impl<'a> Monitor<'a> {
         self.last_update = Instant::now();
         let (ledger, pipelines) = running.status();
         pipelines.iter().for_each(|pipeline| self.log_source_errors(pipeline));
-        self.links.log_changes();
+        self.log_link_changes();
         overload::log_changes(&mut self.levels, &pipelines, self.probe.sample);
         running.exporter().take_errors().iter().for_each(|error| self.log_sink_error(error));
         self.log_lost_records(&ledger);
@@ -66,7 +74,7 @@ impl<'a> Monitor<'a> {
         if !pipelines.iter().any(|pipeline| pipeline.timed_out) {
             self.log_imbalances(&ledger);
         }
-        if !self.probe.quiet {
+        if !self.probe.reporting.quiet {
             let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
             self.statistics.print(now_ns, elapsed.as_secs_f64(), &ledger, &pipelines, running.exporter().cpu_time_ns());
         }
@@ -87,7 +95,7 @@ impl<'a> Monitor<'a> {
     /// Logs the error of a sink. A closed pipe is no error.
     pub fn log_sink_error(&mut self, error: &weir_export::Error) {
         if !error.is_closed_pipe() {
-            self.has_problems = true;
+            self.has_failed_sinks = true;
             log_sink_failure(error);
         }
     }
@@ -109,6 +117,23 @@ impl<'a> Monitor<'a> {
         }
     }
 
+    /// Logs which interfaces lost their link or have it again. A source waits for an interface without a link, and itself
+    /// reports an interface that is removed.
+    fn log_link_changes(&mut self) {
+        for (device, had_link) in &mut self.links {
+            let Some(has_link) = weir_capture::has_link(device).filter(|has_link| has_link != had_link) else {
+                continue;
+            };
+            *had_link = has_link;
+            let interface = device.split_once(':').map_or(device.as_str(), |(_, interface)| interface);
+            if has_link {
+                info!(interface, "interface has a link again");
+            } else {
+                warn!(interface, "interface is down or has no link, waiting for it");
+            }
+        }
+    }
+
     fn log_imbalances(&mut self, ledger: &Ledger) {
         let imbalances = ledger.check();
         if imbalances.is_empty() {
@@ -121,4 +146,14 @@ impl<'a> Monitor<'a> {
             error!(equation, left, right, suppressed, "THE LEDGER DOES NOT BALANCE, please report this");
         }
     }
+}
+
+/// The interfaces of live sources, and whether they have a link.
+fn links(inputs: &[OsString]) -> Vec<(String, bool)> {
+    let live = inputs.iter().map(|input| input.to_string_lossy()).filter(|input| weir_capture::is_live(input));
+    let mut devices: Vec<String> = live.flat_map(|input| weir_capture::devices(&input)).collect();
+    devices.sort();
+    devices.dedup();
+    let link = |device: String| weir_capture::has_link(&device).map(|has_link| (device, has_link));
+    devices.into_iter().filter_map(link).collect()
 }

@@ -5,17 +5,13 @@ use weir_ledger as ledger;
 use weir_probe::{GroupStatus, LevelSettings, OverloadPolicy};
 use weir_text::units;
 
-/// What `--overload` and `--sample` select, for `--check`.
+/// What `--overload` selects, for `--check`.
 pub fn policy_text(overload: OverloadPolicy, sample: u32) -> String {
-    let mut text = match overload {
+    match overload {
         OverloadPolicy::Shed => "live sources: reduce detail level by level (docs/overload.md)".into(),
         OverloadPolicy::Lose => "keep full detail, count lost packets".into(),
         OverloadPolicy::Level(level) => format!("stay at level {level}: {}", level_effect(level, sample)),
-    };
-    if sample > 1 {
-        text.push_str(&format!("; always meter one packet in {sample}"));
     }
-    text
 }
 
 /// `level 3 since 12:00:05`

@@ -21,8 +21,8 @@ pub struct Placement {
 /// Why no cores are assigned.
 #[derive(Debug, thiserror::Error)]
 enum NoAssignment {
-    #[error("a source is not a NIC")]
-    NotNic,
+    #[error("{0} is not a NIC")]
+    NotNic(String),
     #[error(transparent)]
     Affinity(#[from] rustix::io::Errno),
     #[error(transparent)]
@@ -44,7 +44,8 @@ impl Placement {
     pub fn undecided(probe: &ProbeOptions) -> Self {
         match Self::choose(probe, &[]) {
             undecided if probe.cores.is_none() && probe.export_cores.is_none() => Self {
-                reason: "or on the NUMA node of the NIC, if it has enough cores for all queues".into(),
+                reason: "until the number of queues is known; then those of the NIC's NUMA node if there are enough"
+                    .into(),
                 ..undecided
             },
             named => named,
@@ -59,7 +60,7 @@ impl Placement {
         let sources = probe.inputs.iter().zip(queues).enumerate().map(|(number, (input, queues))| {
             let devices = devices(input);
             if devices.is_empty() {
-                Err(NoAssignment::NotNic)
+                Err(NoAssignment::NotNic(input.to_string_lossy().into_owned()))
             } else {
                 let meters = if number == 0 { meters } else { 0 };
                 Ok(SourceThreads { devices, threads: threads_per_queue * queues + meters })
@@ -70,8 +71,9 @@ impl Placement {
         let chosen = weir_host::assign_cpus(root, &sources, |cpu| allowed.is_set(cpu as usize))?;
         let as_cores = |cpus: &[u32]| cpus.iter().map(|&cpu| cpu as usize).collect::<Vec<_>>();
         let nodes = chosen.sources.iter().zip(&sources);
-        let reason: Vec<String> =
-            nodes.map(|((node, _), source)| format!("{} is on node {node}", source.devices.join(" and "))).collect();
+        let reason: Vec<String> = nodes
+            .map(|((node, _), source)| format!("{} is on NUMA node {node}", source.devices.join(" and ")))
+            .collect();
         let mut threads: Vec<usize> = chosen.sources.iter().flat_map(|(_, cpus)| as_cores(cpus)).collect();
         if let (Some(&readers), 1..) = (queues.first(), meters) {
             // The capture threads of all sources come first.
@@ -80,10 +82,14 @@ impl Placement {
         Ok(Self { threads, export: as_cores(&chosen.export), reason: reason.join(", ") })
     }
 
-    /// Some of these cores as text, with the reason.
-    pub fn text(&self, cores: &[usize]) -> String {
-        let list = list(cores);
-        if self.reason.is_empty() { list } else { format!("{list} ({})", self.reason) }
+    /// The cores of all threads and the reason, for `--check`.
+    pub fn text(&self) -> String {
+        let reason = &self.reason;
+        if self.threads.is_empty() && self.export.is_empty() {
+            return format!("not assigned: {reason}");
+        }
+        let cores = format!("capture and metering {}; export {}", list(&self.threads), list(&self.export));
+        if reason.is_empty() { cores } else { format!("{cores} ({reason})") }
     }
 }
 

@@ -58,8 +58,8 @@ impl Reloader {
         let Some(path) = &self.current.config else { return Err(Error::ReloadWithoutConfig) };
         let merged = config::merge(&self.current, &self.arguments)?;
         let (probe, _) = config::parse(&merged)?;
-        let outputs = Outputs::new(&probe.sinks.outputs, probe.stats.as_deref());
-        let before = Outputs::new(&self.current.sinks.outputs, self.current.stats.as_deref());
+        let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
+        let before = Outputs::new(&self.current.sinks.outputs, self.current.reporting.stats.as_deref());
         let settings = settings(&probe.metering)?;
         let meter = settings.meter;
         let same_options =

@@ -4,8 +4,9 @@
 
 use super::overload;
 use crate::console::{self, log};
+use serde_json::json;
 use std::fmt::Write;
-use tracing::info;
+use tracing::Level;
 use weir_ledger::Ledger;
 use weir_probe::GroupStatus;
 use weir_text::units;
@@ -33,8 +34,12 @@ struct Line<'a> {
     interval: Counters,
     ledger: &'a Ledger,
     lost_records: u64,
-    /// Load of the threads, or why it is unknown; and how the load is balanced.
-    state: String,
+    /// `None` in the sum line.
+    pipeline: Option<&'a GroupStatus>,
+    /// Load of each capture and metering thread, in percent.
+    thread_loads: Vec<f64>,
+    /// Load of each export thread, in percent; only in the last line.
+    sink_loads: Vec<f64>,
 }
 
 impl Statistics {
@@ -70,7 +75,7 @@ impl Statistics {
         // After a reload other export threads may be at the same index. They start at 0.
         self.last_export_ns.resize(export_ns.len(), 0);
         let interval_ns = export_ns.iter().zip(&self.last_export_ns).map(|(now, last)| now.saturating_sub(*last));
-        let export_load = loads(&interval_ns.collect::<Vec<_>>(), seconds);
+        let sink_loads = loads(interval_ns, seconds);
         self.last_export_ns = export_ns;
         self.last.resize(pipelines.len(), Counters::default());
         let (mut lines, mut sum) = (Vec::new(), Counters::default());
@@ -85,18 +90,30 @@ impl Statistics {
             let interval = now.since(last);
             *last = now;
             sum.add(&interval);
-            let mut state = state(pipeline, &interval, seconds);
-            if pipelines.len() == 1 {
-                state = format!("{state}, sinks {export_load}");
-            }
-            let (name, lost_records) = (pipeline.name.as_str(), account.lost.flows);
-            lines.push(Line { name, interval, ledger: &account.ledger, lost_records, state });
+            lines.push(Line {
+                name: &pipeline.name,
+                ledger: &account.ledger,
+                lost_records: account.lost.flows,
+                pipeline: Some(pipeline),
+                thread_loads: loads(interval.cpu_ns.iter().copied(), seconds),
+                sink_loads: Vec::new(),
+                interval,
+            });
         }
         if pipelines.len() > 1 {
-            let lost_records = pipelines.iter().map(|pipeline| pipeline.account.lost.flows).sum();
-            let state = format!("sinks {export_load}");
-            lines.push(Line { name: "all", interval: sum, ledger, lost_records, state });
+            let lost_records = lines.iter().map(|line| line.lost_records).sum();
+            let (thread_loads, sink_loads) = (Vec::new(), Vec::new());
+            lines.push(Line {
+                name: "all",
+                interval: sum,
+                ledger,
+                lost_records,
+                pipeline: None,
+                thread_loads,
+                sink_loads,
+            });
         }
+        lines.last_mut().into_iter().for_each(|line| line.sink_loads.clone_from(&sink_loads));
         lines
     }
 }
@@ -110,24 +127,14 @@ pub fn status(ledger: &Ledger) -> String {
     format!("{received} packets received, {dropped} of them dropped; {active} flows active, {lost} records lost")
 }
 
-fn state(pipeline: &GroupStatus, interval: &Counters, seconds: f64) -> String {
-    let mut state = match (pipeline.finished, pipeline.timed_out) {
-        (true, _) => return "ended".into(),
-        (_, true) => "no response: waiting for a pipe, or blocked".into(),
-        _ => format!("load {}", loads(&interval.cpu_ns, seconds)),
-    };
-    if let Some(balance) = pipeline.balance {
-        let percent = balance.imbalance_permille as f64 / 10.0;
-        let moved = balance.moved_buckets;
-        let _ = write!(state, ", busiest meter {percent:.1} % above its share, {moved} buckets moved");
-    }
-    state
+/// Load of each thread in percent with one decimal, from its CPU time.
+fn loads(cpu_ns: impl Iterator<Item = u64>, seconds: f64) -> Vec<f64> {
+    cpu_ns.map(|ns| (1000.0 * ns as f64 / 1e9 / seconds).round() / 10.0).collect()
 }
 
-/// Load of each thread: `43 % and 2 %`.
-fn loads(cpu_ns: &[u64], seconds: f64) -> String {
-    let load = |ns: &u64| format!("{:.0} %", 100.0 * *ns as f64 / 1e9 / seconds);
-    cpu_ns.iter().map(load).collect::<Vec<_>>().join(" and ")
+/// `43 % and 2 %`
+fn loads_text(loads: &[f64]) -> String {
+    loads.iter().map(|load| format!("{load:.0} %")).collect::<Vec<_>>().join(" and ")
 }
 
 impl Counters {
@@ -171,25 +178,63 @@ impl Line<'_> {
         if self.ledger.overload.level > 0 {
             let _ = write!(text, " | {}", overload::level_text(&self.ledger.overload));
         }
-        let _ = writeln!(text, " | {}", self.state);
+        let mut parts = Vec::new();
+        match self.state() {
+            Some("ended") => parts.push("ended".into()),
+            Some("no_response") => parts.push("no response: waiting for a pipe, or blocked".into()),
+            Some(_) => parts.push(format!("load {}", loads_text(&self.thread_loads))),
+            None => {}
+        }
+        if let Some((percent, moved)) = self.balance() {
+            parts.push(format!("busiest meter {percent:.1} % above its share, {moved} buckets moved"));
+        }
+        if !self.sink_loads.is_empty() {
+            parts.push(format!("sinks {}", loads_text(&self.sink_loads)));
+        }
+        let _ = writeln!(text, " | {}", parts.join(", "));
     }
 
     fn log(&self, seconds: f64) {
         let counters = &self.ledger.packets;
-        info!(
-            pipeline = self.name,
-            packets_per_second = self.interval.packets as f64 / seconds,
-            bits_per_second = 8.0 * self.interval.bytes as f64 / seconds,
-            active_flows = self.ledger.live.flows,
-            ended_flows = self.interval.ended_flows,
-            lost_records = self.lost_records,
-            dropped_nic = counters.dropped_nic,
-            dropped_kernel = counters.dropped_kernel,
-            dropped_ring = counters.dropped_ring,
-            dropped_table_full = counters.dropped_table_full,
-            overload_level = self.ledger.overload.level,
-            state = self.state,
-            "statistics"
-        );
+        let mut fields = json!({
+            "pipeline": self.name,
+            "packets_per_second": self.interval.packets as f64 / seconds,
+            "bits_per_second": 8.0 * self.interval.bytes as f64 / seconds,
+            "active_flows": self.ledger.live.flows,
+            "ended_flows": self.interval.ended_flows,
+            "lost_records": self.lost_records,
+            "dropped_nic": counters.dropped_nic,
+            "dropped_kernel": counters.dropped_kernel,
+            "dropped_ring": counters.dropped_ring,
+            "dropped_table_full": counters.dropped_table_full,
+            "overload_level": self.ledger.overload.level,
+        });
+        if let Some(state) = self.state() {
+            fields["state"] = state.into();
+            fields["thread_load_percent"] = self.thread_loads.clone().into();
+        }
+        if !self.sink_loads.is_empty() {
+            fields["sink_load_percent"] = self.sink_loads.clone().into();
+        }
+        if let Some((percent, moved)) = self.balance() {
+            fields["busiest_meter_above_share_percent"] = percent.into();
+            fields["moved_buckets"] = moved.into();
+        }
+        log::json_event(Level::INFO, "statistics", &fields);
+    }
+
+    /// `running`, `ended` or `no_response`; `None` in the sum line.
+    fn state(&self) -> Option<&'static str> {
+        self.pipeline.map(|pipeline| match (pipeline.finished, pipeline.timed_out) {
+            (true, _) => "ended",
+            (_, true) => "no_response",
+            _ => "running",
+        })
+    }
+
+    /// By how many percent the busiest meter is above its share, and the number of moved buckets.
+    fn balance(&self) -> Option<(f64, u64)> {
+        let balance = self.pipeline.filter(|pipeline| !pipeline.finished)?.balance?;
+        Some((balance.imbalance_permille as f64 / 10.0, balance.moved_buckets))
     }
 }

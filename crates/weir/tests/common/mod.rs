@@ -58,6 +58,36 @@ impl Pcap {
         std::fs::write(&path, &self.0).unwrap();
         path
     }
+
+    /// Writes the file `test.pcap` to a folder of its own.
+    pub fn saved(&self) -> SavedCapture {
+        let folder = tempfile::tempdir().unwrap();
+        let path = self.save(folder.path(), "test.pcap");
+        SavedCapture { folder, path }
+    }
+}
+
+/// A capture file in a folder of its own.
+pub struct SavedCapture {
+    pub folder: tempfile::TempDir,
+    pub path: PathBuf,
+}
+
+impl SavedCapture {
+    pub fn name(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    /// Path of another file in the folder.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl AsRef<OsStr> for SavedCapture {
+    fn as_ref(&self) -> &OsStr {
+        self.path.as_os_str()
+    }
 }
 
 /// An Ethernet frame with an IPv4 packet.
@@ -169,6 +199,45 @@ pub fn command() -> Command {
 /// Runs the binary: exit code, standard output and standard error.
 pub fn weir<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> (i32, String, String) {
     text_of(&command().args(arguments).output().unwrap())
+}
+
+/// Runs the binary, which succeeds and logs nothing: standard output.
+pub fn success<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> String {
+    let (code, out, err) = weir(arguments);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    out
+}
+
+/// Runs the binary, which fails with this exit code and prints no result: standard error.
+pub fn failure<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(expected: i32, arguments: I) -> String {
+    let (code, out, err) = weir(arguments);
+    assert_eq!((code, out.as_str()), (expected, ""), "{err}");
+    err
+}
+
+/// Runs the binary with each of these arguments. It has exit code 1, and its error names the reason.
+pub fn assert_usage_errors(cases: &[(&[&str], &str)]) {
+    for (arguments, reason) in cases {
+        let err = failure(1, *arguments);
+        assert!(err.contains(reason), "{arguments:?}: {err}");
+    }
+}
+
+/// Runs a command with `--stats`: exit code, standard error, and the ledger, which balances.
+pub fn ledger_of<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> (i32, String, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("ledger.json");
+    let output = command().args(arguments).arg("--stats").arg(&stats).output().unwrap();
+    let (code, _, err) = text_of(&output);
+    assert!(stats.exists(), "{code}: {err}");
+    (code, err, read_ledger(&stats))
+}
+
+/// Runs `weir read` or `weir probe` with a JSON sink: exit code, standard error, flow records and ledger.
+pub fn metered(arguments: &[&str]) -> (i32, String, Vec<Value>, Value) {
+    let output = JsonOutput::new();
+    let (code, err, ledger) = ledger_of(arguments.iter().chain(&["-o", &output.sink]));
+    (code, err, output.flows(), ledger)
 }
 
 /// Runs the binary with standard input: exit code, standard output and standard error.

@@ -1,44 +1,82 @@
-//! Helpers for tests on network interfaces: a running `weir probe`, traffic for it, and comparable
+//! Helpers for tests on network interfaces: a running `weir`, traffic for it, and comparable
 //! flow records.
 #![allow(dead_code)]
 
-use crate::common::{JsonOutput, Pcap, captures, command, read_ledger, request_and_response, signal, weir};
-use crate::network::{Sender, ip, until};
+use crate::common::{JsonOutput, Pcap, captures, command, metered, read_ledger, request_and_response, signal};
+use crate::network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Stdio};
 
-/// A running `weir probe`. It is killed on drop.
-pub struct Probe {
-    pub child: Child,
-    folder: tempfile::TempDir,
+/// Takes the test into a network namespace: a sender of frames that arrive at interface `right`. Prints the reason and
+/// returns `None` where that is not permitted.
+pub fn wire() -> Option<Sender> {
+    network().then(|| Sender::new(LEFT))
 }
 
-impl Probe {
-    /// Starts `weir probe` on a source, and waits until it receives.
-    pub fn start(source: &str, options: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+/// A running `weir` on a live source. It is killed on drop.
+pub struct Running {
+    pub child: Child,
+    output: JsonOutput,
+}
+
+impl Running {
+    /// Starts `weir probe` on a source, and waits until it receives. If no option names a sink, it writes JSON.
+    pub fn probe(source: &str, options: &[&str]) -> Self {
+        let flows = if options.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] };
+        let running = Self::start(&[&["probe", "-i", source, "--interval", "200ms"], flows, options].concat());
+        running.wait_for("packets/s");
+        running
+    }
+
+    /// Starts `weir read` on a source, and waits until it receives.
+    pub fn read(source: &str, options: &[&str]) -> Self {
+        let running = Self::start(&[&["read", "-i", source, "-v", "--layer2"], options].concat());
+        until("weir receives", || {
+            assert_ne!(running.status("State:"), "Z", "weir has exited: {}", running.stderr());
+            is_captured(RIGHT)
+        });
+        running
+    }
+
+    fn start(arguments: &[&str]) -> Self {
+        let output = JsonOutput::new();
+        let has_sinks = arguments.contains(&"-o") || arguments.contains(&"--config");
         let child = command()
-            .args(["probe", "-i", source, "--interval", "200ms"])
-            .args(if options.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] })
+            .args(arguments)
+            .args(if has_sinks { vec![] } else { vec!["-o", &output.sink] })
             .arg("--stats")
-            .arg(folder.path().join("ledger.json"))
-            .args(options)
+            .arg(output.folder.path().join("ledger.json"))
             .stdout(Stdio::piped())
-            .stderr(fs::File::create(folder.path().join("stderr")).unwrap())
+            .stderr(fs::File::create(output.folder.path().join("stderr")).unwrap())
             .spawn()
             .unwrap();
-        let mut probe = Self { child, folder };
-        until("the probe prints its first statistics line", || {
-            assert!(probe.child.try_wait().unwrap().is_none(), "the probe has exited: {}", probe.stderr());
-            probe.stderr().contains("packets/s")
-        });
-        probe
+        Self { child, output }
     }
 
     /// Standard error so far.
     pub fn stderr(&self) -> String {
-        fs::read_to_string(self.folder.path().join("stderr")).unwrap()
+        fs::read_to_string(self.output.folder.path().join("stderr")).unwrap()
+    }
+
+    /// Waits until standard error has a text.
+    pub fn wait_for(&self, text: &str) {
+        until(text, || {
+            let has_exited = self.status("State:") == "Z";
+            let err = self.stderr();
+            assert!(!has_exited || err.contains(text), "weir has exited before {text:?}: {err}");
+            err.contains(text)
+        });
+    }
+
+    /// How often standard error has a text.
+    pub fn times(&self, text: &str) -> usize {
+        self.stderr().matches(text).count()
+    }
+
+    /// Flow records of the JSON sink so far.
+    pub fn flows(&self) -> Vec<Value> {
+        self.output.flows()
     }
 
     pub fn signal(&self, number: i32) {
@@ -52,18 +90,25 @@ impl Probe {
         line.split_whitespace().nth(1).unwrap().into()
     }
 
-    /// Stops the probe with SIGTERM: exit code, standard error and ledger, which balances.
-    pub fn stop(mut self) -> (i32, String, Value) {
+    /// Stops with SIGTERM and asserts the exit code: standard error, flow records and ledger.
+    pub fn stop(self, expected: i32) -> (String, Vec<Value>, Value) {
         self.signal(libc::SIGTERM);
+        let (code, err, flows, ledger) = self.wait();
+        assert_eq!(code, expected, "{err}");
+        (err, flows, ledger)
+    }
+
+    /// Waits for the end: exit code, standard error, flow records, and the ledger, which balances.
+    pub fn wait(mut self) -> (i32, String, Vec<Value>, Value) {
         let code = self.child.wait().unwrap().code();
         let err = self.stderr();
         assert!(!err.contains("panicked") && !err.contains("NOT BALANCE"), "{err}");
-        let ledger = read_ledger(&self.folder.path().join("ledger.json"));
-        (code.unwrap_or_else(|| panic!("ended by a signal: {err}")), err, ledger)
+        let ledger = read_ledger(&self.output.folder.path().join("ledger.json"));
+        (code.unwrap_or_else(|| panic!("ended by a signal: {err}")), err, self.flows(), ledger)
     }
 }
 
-impl Drop for Probe {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -97,40 +142,20 @@ pub fn frames(name: &str) -> Vec<Vec<u8>> {
 
 /// Flow records of `weir read` for a capture of these frames, as [`without_times`] gives them.
 pub fn flows_of_file(frames: &[Vec<u8>], options: &[&str]) -> Vec<String> {
-    let output = JsonOutput::new();
-    let capture = Pcap::of(frames).save(output.folder.path(), "sent.pcap");
-    let fixed = ["read", capture.to_str().unwrap(), "-q", "-o", &output.sink];
-    let (code, _, err) = weir(fixed.iter().chain(options));
+    let capture = Pcap::of(frames).saved();
+    let (code, err, flows, _) = metered(&[&["read", capture.name(), "-q"], options].concat());
     assert_eq!(code, 0, "{err}");
-    without_times(&output.flows())
+    without_times(&flows)
 }
 
 /// Fields of flow records that do not depend on timestamps, sorted.
 pub fn without_times(flows: &[Value]) -> Vec<String> {
-    const FIELDS: [&str; 19] = [
-        "src_ip",
-        "dst_ip",
-        "src_port",
-        "dst_port",
-        "src_mac",
-        "dst_mac",
-        "ethertype",
-        "protocol",
-        "packets",
-        "bytes",
-        "l2_bytes",
-        "tcp_flags",
-        "ttl_min",
-        "packet_size_max",
-        "vlan_id",
-        "inner_vlan_id",
-        "mpls_label",
-        "icmp_type",
-        "tunnel_id",
-    ];
+    const FIELDS: &str = "src_ip dst_ip src_port dst_port src_mac dst_mac ethertype protocol packets bytes l2_bytes \
+                          tcp_flags ttl_min packet_size_max vlan_id inner_vlan_id mpls_label icmp_type tunnel_id";
+    let field = |flow: &Value, name| format!("{name} {} {}", flow[name], flow[format!("rev_{name}")]);
     let mut lines: Vec<String> = flows
         .iter()
-        .map(|flow| FIELDS.map(|field| format!("{field} {} {}", flow[field], flow[format!("rev_{field}")])).join(", "))
+        .map(|flow| FIELDS.split(' ').map(|name| field(flow, name)).collect::<Vec<_>>().join(", "))
         .collect();
     lines.sort();
     lines

@@ -10,6 +10,7 @@ mod trial;
 use super::placement::available_cores;
 use super::start::{open_worker_groups, start};
 use crate::arguments::{Cores, Layout, ProbeOptions};
+use crate::console::log;
 use crate::error::Error;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use trial::{Measurement, choose, measure, median};
 use weir_probe::{OverloadPolicy, Settings};
-use weir_text::units;
+use weir_text::columns::{Column, rows};
 
 /// Turns of each candidate.
 const TURNS: u32 = 3;
@@ -43,7 +44,7 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
     let settings = &Settings { overload: OverloadPolicy::Lose, ..settings.clone() };
     let is_live = probe.inputs.iter().any(is_live);
     let note = if is_live { "packets of the trials are in no record" } else { "metering starts afterwards" };
-    info!(trial = units::span(trial_ns), turns = TURNS, note, "autotune: start");
+    info!(trial_seconds = trial_ns as f64 / 1e9, turns = TURNS, note, "autotune: start");
     let mut best = probe.clone();
     for dimension in [layouts, pinning, block_sizes, batch_sizes, polling] {
         let candidates = dimension(&best);
@@ -51,9 +52,7 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
             continue;
         }
         let trials = measure_all(&candidates, settings, turn, stop)?;
-        for (candidate, trial) in candidates.iter().zip(&trials) {
-            log_trial(&candidate.name, trial);
-        }
+        log_trials(&candidates, &trials);
         let (chosen, reason) = choose(&trials);
         let Some(candidate) = candidates.into_iter().nth(chosen) else { continue };
         info!(candidate = candidate.name, reason = reason.to_string(), "autotune: chosen");
@@ -163,12 +162,32 @@ fn measure_all(
     Ok(turns.into_iter().map(median).collect())
 }
 
-fn log_trial(candidate: &str, trial: &Measurement) {
-    let rate = units::rate(trial.packets as f64 / trial.seconds.max(1e-9), "packets/s");
-    let lost = format!("{:.2} %", trial.lost_ppm() as f64 / 10_000.0);
-    let cpu_ns_per_packet = (1e9 * trial.cpu_seconds / trial.packets.max(1) as f64).round();
-    let capacity = units::rate(trial.capacity(), "packets/s");
-    info!(candidate, rate, lost, cpu_ns_per_packet, capacity, "autotune: measured");
+/// Logs what was measured: as text in aligned columns, as JSON one event per candidate.
+fn log_trials(candidates: &[Candidate], trials: &[Measurement]) {
+    if log::is_json() {
+        for (candidate, trial) in candidates.iter().zip(trials) {
+            info!(
+                candidate = candidate.name,
+                packets_per_second = trial.packets_per_second(),
+                capacity_packets_per_second = trial.capacity(),
+                lost_percent = trial.lost_percent(),
+                cpu_ns_per_packet = trial.cpu_ns_per_packet(),
+                "autotune: measured"
+            );
+        }
+        return;
+    }
+    let column = |heading: &str, digits: usize, figure: fn(&Measurement) -> f64| {
+        Column::new(heading, true, trials.iter().map(|trial| format!("{:.digits$}", figure(trial))))
+    };
+    let table = [
+        Column::new("candidate", false, candidates.iter().map(|candidate| candidate.name.clone())),
+        column("Mpackets/s", 3, |trial| trial.packets_per_second() / 1e6),
+        column("capacity Mpackets/s", 3, |trial| trial.capacity() / 1e6),
+        column("lost %", 2, Measurement::lost_percent),
+        column("CPU ns/packet", 0, Measurement::cpu_ns_per_packet),
+    ];
+    rows(&table, 1, None).iter().for_each(|row| info!("autotune: {}", row.trim_end()));
 }
 
 /// The options in which `best` differs from `before`.

@@ -55,6 +55,19 @@ impl Measurement {
         self.lost * 1_000_000 / (self.packets + self.lost).max(1)
     }
 
+    pub fn lost_percent(&self) -> f64 {
+        self.lost_ppm() as f64 / 10_000.0
+    }
+
+    pub fn packets_per_second(&self) -> f64 {
+        self.packets as f64 / self.seconds.max(1e-9)
+    }
+
+    /// CPU time of all threads.
+    pub fn cpu_ns_per_packet(&self) -> f64 {
+        1e9 * self.cpu_seconds / self.packets.max(1) as f64
+    }
+
     /// Whether the turn is too small to compare: too few live packets, or a short capture.
     pub fn is_too_small(&self, turn: Duration) -> bool {
         if self.is_live {

@@ -1,19 +1,21 @@
-//! Options that `weir read` and `weir probe` share: what a flow record is, and where records go.
+//! Options that several commands share.
 
 use super::{INPUT, METERING, OUTPUT};
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
+use std::path::PathBuf;
 use weir_text::units::{parse_duration, parse_flows, parse_length};
 
-/// Where flow records go.
+/// Where flow records go: `weir read` and `weir probe`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = OUTPUT)]
 pub struct Sinks {
-    /// Sink for flow records; may be repeated. table:PATH, json:PATH, csv:PATH, ipfix:PATH (PATH - is standard output),
-    /// ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT [default: table:-]
-    #[arg(short = 'o', long = "output", value_name = "SINK")]
+    /// Sink for flow records; may be repeated. table:PATH, json:PATH, csv:PATH, ipfix:PATH (use - as PATH for standard
+    /// output), ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT or netflow5+udp://HOST:PORT [default: table:-]
+    #[arg(short = 'o', long = "output", value_name = "SINK", value_parser = NonEmptyStringValueParser::new())]
     pub outputs: Vec<String>,
 
-    /// Number of flows in the table, the largest by IP bytes of both directions; suffixes k, M and G. 0 lists all flows
+    /// List the N largest flows in the table, by IP bytes of both directions; suffixes k, M and G. 0 lists all flows
     /// and keeps all of them in memory
     #[arg(long, value_name = "N", default_value = "20", value_parser = parse_length)]
     pub top: usize,
@@ -27,18 +29,26 @@ pub struct Sinks {
     pub domain: u32,
 }
 
-/// What a flow record is.
+/// Which packets are processed: `weir read`, `weir probe` and `weir tcp`.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = INPUT)]
+pub struct Selection {
+    /// Process only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the
+    /// outer headers. Packets that do not match are counted as filtered. Needs libpcap
+    #[arg(short = 'f', long, value_name = "EXPRESSION")]
+    pub filter: Option<String>,
+
+    /// Decapsulate tunnels and process the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
+    #[arg(long)]
+    pub decap: bool,
+}
+
+/// What a flow record is: `weir read` and `weir probe`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = METERING)]
 pub struct Metering {
-    /// Meter only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the outer
-    /// headers; packets that do not match are counted as filtered. Needs libpcap
-    #[arg(short = 'f', long, value_name = "EXPRESSION", help_heading = INPUT)]
-    pub filter: Option<String>,
-
-    /// Decapsulate tunnels and meter the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
-    #[arg(long)]
-    pub decap: bool,
+    #[command(flatten)]
+    pub selection: Selection,
 
     /// Also meter frames without IP, as flows of MAC addresses and EtherType
     #[arg(long)]
@@ -56,11 +66,11 @@ pub struct Metering {
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
     pub idle: u64,
 
-    /// Active timeout: write a record of a flow that has lasted this long; the flow continues in a new record
+    /// Active timeout: after this time write a record of a flow that still lasts, and continue it in a new record
     #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
     pub active: u64,
 
-    /// Size of the flow cache: flows active at the same time; suffixes k, M and G [default: 1048576]
+    /// Slots of the flow cache: how many flows can be active at the same time; suffixes k, M and G [default: 1048576]
     #[arg(long, value_name = "N", value_parser = parse_flows)]
     pub flows: Option<u32>,
 
@@ -89,4 +99,23 @@ pub enum FullPolicy {
     EvictOldestIdle,
     /// Drop and count them
     Drop,
+}
+
+/// What is reported: `weir read`, `weir probe` and `weir tcp`.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = OUTPUT)]
+pub struct Reporting {
+    /// At the end, write the ledger (the counters of packets, bytes and records) as JSON. Use - for standard output,
+    /// where it replaces the table or report
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+
+    /// At the end, print the ledger: how many packets were received, refused, dropped and metered, and where the
+    /// records went
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Print no report, summary, statistics or progress; log only warnings and errors
+    #[arg(short, long)]
+    pub quiet: bool,
 }
