@@ -158,7 +158,7 @@ fn the_ledger_has_no_ethertype_for_control_frames_without_one() {
         let (_, out, err) = weir(arguments!["read", path, "--stats", stats]);
         let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
         assert_eq!(ledger["ethertypes"], ethertypes, "link type {link_type}");
-        assert!((out + &err).contains("(no EtherType "), "{err}");
+        assert!((out + &err).contains("(no EtherType: "), "{err}");
     }
 }
 
