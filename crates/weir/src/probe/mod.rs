@@ -89,7 +89,8 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let mut monitor = Monitor::new(&probe);
     let started = Instant::now();
     notify(NotifyState::Ready);
-    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed()) {
+    while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed())
+    {
         if probe.duration.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
             break;
         }
