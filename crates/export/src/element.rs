@@ -120,6 +120,11 @@ impl Element {
         }
     }
 
+    /// An element of the IANA registry that NetFlow v9 has too, with the same number.
+    pub const fn common(number: u16, name: &'static str, data_type: DataType) -> Self {
+        Self { in_netflow9: true, ..Self::iana(number, name, data_type) }
+    }
+
     /// An element of ntop, which has one number per direction.
     pub const fn ntop(number: u16, reverse: u16, name: &'static str, data_type: DataType) -> Self {
         Self { ntop_reverse: Some(reverse), ..Self::iana(number, name, data_type) }
@@ -139,11 +144,6 @@ impl Element {
         units: Units,
     ) -> Self {
         Self { weir: Some((semantics, units)), ..Self::iana(number, name, data_type) }
-    }
-
-    /// In NetFlow v9 too, with the same number.
-    pub const fn also_netflow9(self) -> Self {
-        Self { in_netflow9: true, ..self }
     }
 
     /// In NetFlow v9 only.
@@ -204,7 +204,7 @@ impl Element {
     /// Appends a value for which [`Self::applies`]. `boot_ms` is the boot time of the exporter, ms
     /// since 1970-01-01 UTC.
     #[inline(always)]
-    pub fn write(&self, value: &FieldValue, boot_ms: u64, out: &mut RecordBuffer) {
+    pub fn write(&self, value: &FieldValue, boot_ms: u64, out: &mut Vec<u8>) {
         let number = match *value {
             // Label, traffic class and bottom-of-stack bit. A flow record only has the label.
             FieldValue::Unsigned(label) if self.data_type == DataType::OctetArray => label << 4,
@@ -224,10 +224,10 @@ impl Element {
             FieldValue::Words(set) => u64::from(set.0),
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
-            FieldValue::Ip(IpAddr::V6(address)) => return out.append_address(address.octets()),
+            FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
             FieldValue::Text(_) | FieldValue::NotApplicable => unreachable!("no element applies to such a value"),
         };
-        out.append(number, self.octets);
+        append_number(number, self.octets, out);
     }
 }
 
@@ -235,43 +235,13 @@ impl Element {
 /// one flow, and is the UDP payload of a packet of the minimum IPv6 MTU (RFC 8200 section 5).
 pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 
-/// A buffer for the records of one flow. Its size is fixed, because the longest record is known.
-#[derive(Default)]
-pub(crate) struct RecordBuffer {
-    octets: Vec<u8>,
-    length: usize,
-}
-
-impl RecordBuffer {
-    /// The longest records of one flow, and 8 octets because `append` always writes 8.
-    const CAPACITY: usize = MIN_MESSAGE_BYTES + 8;
-
-    pub fn new() -> Self {
-        Self { octets: vec![0; Self::CAPACITY], length: 0 }
-    }
-
-    pub fn clear(&mut self) {
-        self.length = 0;
-    }
-
-    pub fn octets(&self) -> &[u8] {
-        &self.octets[..self.length]
-    }
-
-    /// Appends the low `octets` octets (1 to 8) of a number in network byte order.
-    #[inline(always)]
-    fn append(&mut self, number: u64, octets: u16) {
-        // All eight octets are written; the next number overwrites the surplus.
-        let shifted = number << (64 - 8 * octets);
-        self.octets[self.length..self.length + 8].copy_from_slice(&shifted.to_be_bytes());
-        self.length += usize::from(octets);
-    }
-
-    #[inline(always)]
-    fn append_address(&mut self, octets: [u8; 16]) {
-        self.octets[self.length..self.length + 16].copy_from_slice(&octets);
-        self.length += 16;
-    }
+/// Appends the low `octets` octets (1 to 8) of a number in network byte order.
+#[inline(always)]
+fn append_number(number: u64, octets: u16, out: &mut Vec<u8>) {
+    // Eight octets in any case, because a copy of constant length is cheap; then the surplus goes.
+    let shifted = number << (64 - 8 * octets);
+    out.extend_from_slice(&shifted.to_be_bytes());
+    out.truncate(out.len() - 8 + usize::from(octets));
 }
 
 /// The NTP time format of RFC 7011 section 6.1.10: seconds since 1900 modulo 2^32, and fractions of

@@ -129,57 +129,52 @@ fields! {
     FIELDS, visit_fields:
     flow "start", "time", "", "Time of the earliest packet of both directions, UTC, ns resolution.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
-         Element::iana(152, "flowStartMilliseconds", DateTimeMilliseconds).also_netflow9(),
+         Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.start_ns());
     flow "end", "time", "", "Time of the latest packet of both directions, UTC, ns resolution.",
         [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9(),
-         Element::iana(153, "flowEndMilliseconds", DateTimeMilliseconds).also_netflow9(),
+         Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
     flow "duration_ns", "integer", "ns", "Time from start to end.",
         [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
     flow "src_ip", "address", "", "Source address: that of the initiator, which sent the SYN or, without a SYN, the first packet.",
-        [Element::iana(8, "sourceIPv4Address", Ipv4Address).also_netflow9(),
-         Element::iana(27, "sourceIPv6Address", Ipv6Address).also_netflow9()],
+        [Element::common(8, "sourceIPv4Address", Ipv4Address), Element::common(27, "sourceIPv6Address", Ipv6Address)],
         |r| optional(r.flow.source_ip(), FieldValue::Ip);
     flow "dst_ip", "address", "", "Destination address: that of the responder.",
-        [Element::iana(12, "destinationIPv4Address", Ipv4Address).also_netflow9(),
-         Element::iana(28, "destinationIPv6Address", Ipv6Address).also_netflow9()],
+        [Element::common(12, "destinationIPv4Address", Ipv4Address),
+         Element::common(28, "destinationIPv6Address", Ipv6Address)],
         |r| optional(r.flow.destination_ip(), FieldValue::Ip);
     flow "src_port", "integer", "", "Source port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
-        [Element::iana(7, "sourceTransportPort", Unsigned16).also_netflow9()],
-        |r| when(r.flow.has_ports(), r.flow.source_port);
+        [Element::common(7, "sourceTransportPort", Unsigned16)], |r| when(r.flow.has_ports(), r.flow.source_port);
     flow "dst_port", "integer", "", "Destination port (TCP, UDP, UDP-Lite, SCTP, DCCP).",
-        [Element::iana(11, "destinationTransportPort", Unsigned16).also_netflow9()],
+        [Element::common(11, "destinationTransportPort", Unsigned16)],
         |r| when(r.flow.has_ports(), r.flow.destination_port);
     flow "protocol", "integer", "", "IP protocol number, after IPv6 extension headers.",
-        [Element::iana(4, "protocolIdentifier", Unsigned8).also_netflow9()], |r| when(is_ip(r), r.flow.protocol);
+        [Element::common(4, "protocolIdentifier", Unsigned8)], |r| when(is_ip(r), r.flow.protocol);
     each "packets", "integer", "packets", "Number of packets.",
-        [Element::iana(2, "packetDeltaCount", Unsigned64).also_netflow9()],
-        |r| FieldValue::Unsigned(r.direction.packets);
+        [Element::common(2, "packetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.packets);
     each "bytes", "integer", "octets", "Sum of the IP packet lengths, headers included; 0 in layer-2 flows.",
-        [Element::iana(1, "octetDeltaCount", Unsigned64).also_netflow9()], |r| FieldValue::Unsigned(r.direction.bytes);
+        [Element::common(1, "octetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.frame_bytes);
     each "tcp_flags", "integer", "", "TCP control bits of all packets, combined with OR; 12 bits as in the header.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
-        [Element::iana(6, "tcpControlBits", Unsigned16).in_octets(1).also_netflow9(),
-         Element::iana(6, "tcpControlBits", Unsigned16).only_if_longer_than(1).also_netflow9()],
+        [Element::common(6, "tcpControlBits", Unsigned16).in_octets(1),
+         Element::common(6, "tcpControlBits", Unsigned16).only_if_longer_than(1)],
         |r| number(r, is_ip(r) && r.flow.protocol == 6, |d| d.tcp_flags);
     each "tos", "integer", "", "Type of service or traffic class of the first packet.",
-        [Element::iana(5, "ipClassOfService", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.tos);
+        [Element::common(5, "ipClassOfService", Unsigned8)], |r| number(r, is_ip(r), |d| d.tos);
     each "ttl_min", "integer", "hops", "Smallest TTL or hop limit.",
-        [Element::iana(52, "minimumTTL", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.ttl_min);
+        [Element::common(52, "minimumTTL", Unsigned8)], |r| number(r, is_ip(r), |d| d.ttl_min);
     each "ttl_max", "integer", "hops", "Largest TTL or hop limit.",
-        [Element::iana(53, "maximumTTL", Unsigned8).also_netflow9()], |r| number(r, is_ip(r), |d| d.ttl_max);
+        [Element::common(53, "maximumTTL", Unsigned8)], |r| number(r, is_ip(r), |d| d.ttl_max);
     each "packet_size_min", "integer", "octets", "Length of the shortest IP packet.",
-        [Element::iana(25, "minimumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| number(r, is_ip(r), |d| d.size_min);
+        [Element::common(25, "minimumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_min);
     each "packet_size_max", "integer", "octets", "Length of the longest IP packet.",
-        [Element::iana(26, "maximumIpTotalLength", Unsigned64).in_octets(4).also_netflow9()],
-        |r| number(r, is_ip(r), |d| d.size_max);
+        [Element::common(26, "maximumIpTotalLength", Unsigned64).in_octets(4)], |r| number(r, is_ip(r), |d| d.size_max);
     each "packet_size_mean", "number", "octets", "Mean length of the IP packets.",
         [quantity(1, "packetSizeMean", Float64, Units::Octets).with_anomalies_only()],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_mean()));
@@ -199,14 +194,13 @@ fields! {
         [quantity(6, "interArrivalTimeStandardDeviation", Float64, Units::Nanoseconds)],
         |r| optional(r.direction.iat_std_ns(), FieldValue::Float);
     each "vlan_id", "integer", "", "VLAN identifier of the outermost tag of the first packet.",
-        [Element::iana(58, "vlanId", Unsigned16).also_netflow9(),
-         Element::iana(243, "dot1qVlanId", Unsigned16).also_netflow9()],
+        [Element::common(58, "vlanId", Unsigned16), Element::common(243, "dot1qVlanId", Unsigned16)],
         |r| number(r, r.direction.vlan != NO_VLAN, |d| d.vlan);
     each "inner_vlan_id", "integer", "", "VLAN identifier of the second tag of the first packet.",
-        [Element::iana(245, "dot1qCustomerVlanId", Unsigned16).also_netflow9()],
+        [Element::common(245, "dot1qCustomerVlanId", Unsigned16)],
         |r| number(r, r.direction.inner_vlan != NO_VLAN, |d| d.inner_vlan);
     each "mpls_label", "integer", "", "Top label of the outermost MPLS label stack of the first packet.",
-        [Element::iana(70, "mplsTopLabelStackSection", OctetArray).also_netflow9()],
+        [Element::common(70, "mplsTopLabelStackSection", OctetArray)],
         |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
     each "tunnel_type", "word", "", "Innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
@@ -223,12 +217,12 @@ fields! {
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
         |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
     each "icmp_type", "integer", "", "ICMP or ICMPv6 type of the first packet.",
-        [Element::iana(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
-         Element::iana(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
+        [Element::common(176, "icmpTypeIPv4", Unsigned8).only_for(Network::Ipv4),
+         Element::common(178, "icmpTypeIPv6", Unsigned8).only_for(Network::Ipv6)],
         |r| number(r, has_icmp(r), |d| d.icmp[0]);
     each "icmp_code", "integer", "", "ICMP or ICMPv6 code of the first packet.",
-        [Element::iana(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4).also_netflow9(),
-         Element::iana(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6).also_netflow9()],
+        [Element::common(177, "icmpCodeIPv4", Unsigned8).only_for(Network::Ipv4),
+         Element::common(179, "icmpCodeIPv6", Unsigned8).only_for(Network::Ipv6)],
         |r| number(r, has_icmp(r), |d| d.icmp[1]);
     tcp "tcp_syn_count", "integer", "packets", "Segments with SYN, including retransmitted segments, without duplicates. tcp.md defines all TCP fields.",
         [Element::iana(218, "tcpSynTotalCount", Unsigned64)],
@@ -329,8 +323,7 @@ fields! {
         [Element::weir(43, "tcpDegraded", Unsigned8, Semantics::Flags, Units::None).with_anomalies_only()],
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
-        [Element::iana(10, "ingressInterface", Unsigned32).also_netflow9()],
-        |r| FieldValue::Unsigned(r.flow.interface.into());
+        [Element::common(10, "ingressInterface", Unsigned32)], |r| FieldValue::Unsigned(r.flow.interface.into());
     flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
@@ -342,7 +335,7 @@ fields! {
          Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, most]| FieldValue::Unsigned(most.into()));
     flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
-        [Element::iana(136, "flowEndReason", Unsigned8).also_netflow9()],
+        [Element::common(136, "flowEndReason", Unsigned8)],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
         [], |r| optional(community_id(r.flow), FieldValue::Text);
@@ -350,14 +343,14 @@ fields! {
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Words(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
-        [Element::iana(256, "ethernetType", Unsigned16).also_netflow9()],
+        [Element::common(256, "ethernetType", Unsigned16)],
         // The other port is 0 in an overflow record, which aggregates flows by one port.
         |r| when(!is_ip(r), r.flow.source_port.max(r.flow.destination_port));
     flow "src_mac", "mac", "", "Source MAC address of a layer-2 flow.",
-        [Element::iana(56, "sourceMacAddress", MacAddress).also_netflow9()],
+        [Element::common(56, "sourceMacAddress", MacAddress)],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.source)) };
     flow "dst_mac", "mac", "", "Destination MAC address of a layer-2 flow.",
-        [Element::iana(80, "destinationMacAddress", MacAddress).also_netflow9()],
+        [Element::common(80, "destinationMacAddress", MacAddress)],
         |r| if is_ip(r) { FieldValue::NotApplicable } else { FieldValue::Mac(mac(r.flow.destination)) };
 }
 
@@ -366,8 +359,8 @@ fields! {
     /// Fields of templates only: the fields above in other encodings that collectors expect.
     TEMPLATE_FIELDS, visit_template_fields:
     each "icmp_type, icmp_code", "integer", "", "ICMP type * 256 + code.",
-        [Element::iana(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4).also_netflow9(),
-         Element::iana(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6).also_netflow9()],
+        [Element::common(32, "icmpTypeCodeIPv4", Unsigned16).only_for(Network::Ipv4),
+         Element::common(139, "icmpTypeCodeIPv6", Unsigned16).only_for(Network::Ipv6)],
         type_and_code;
     each "tunnel_id", "integer", "", "VXLAN network identifier, with the octet 1 (VXLAN) before it.",
         [Element::iana(351, "layer2SegmentId", Unsigned64)],

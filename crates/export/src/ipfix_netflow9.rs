@@ -10,7 +10,7 @@
 //! soon after a message was lost. Sets are padded to 4 octets, which is less than the shortest
 //! record.
 
-use crate::element::{Format, RecordBuffer};
+use crate::element::Format;
 use crate::fields::unidirectional;
 use crate::file_output::{FileOutput, RecordBoundary};
 use crate::pending_records::PendingRecords;
@@ -79,7 +79,6 @@ pub(crate) struct TemplateSink {
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
     sequence: u32,
     templates: HashMap<ElementSet, u16>,
-    /// The template of the last record.
     last_template: Option<(ElementSet, u16)>,
     /// Sets in the order of their template IDs.
     template_order: Vec<ElementSet>,
@@ -90,7 +89,7 @@ pub(crate) struct TemplateSink {
     lost_since_templates: bool,
     uptime: SysUptime,
     /// Records of the current flow.
-    buffer: RecordBuffer,
+    buffer: Vec<u8>,
     /// The elements of each record in the buffer, and the offset at which it ends.
     records: Vec<(ElementSet, usize)>,
     counters: SinkCounters,
@@ -132,7 +131,7 @@ impl TemplateSink {
             messages_since_templates: 0,
             lost_since_templates: false,
             uptime: SysUptime::default(),
-            buffer: RecordBuffer::new(),
+            buffer: Vec::new(),
             records: Vec::new(),
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
         }
@@ -155,7 +154,7 @@ impl TemplateSink {
             }
         }
         // Each record may begin a set after a padded one, and the last set is padded too.
-        let needed = self.buffer.octets().len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
+        let needed = self.buffer.len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
         if self.message.octets.len() + needed > self.max_message_bytes {
             self.send();
         }
@@ -164,7 +163,7 @@ impl TemplateSink {
         let mut from = 0;
         for &(elements, end) in &records {
             let template = self.template(elements).expect("the template was added above");
-            self.append_record(template, &buffer.octets()[from..end]);
+            self.append_record(template, &buffer[from..end]);
             from = end;
         }
         self.message.pending.merge(PendingRecords::of_flow(flow, records.len() as u64));
@@ -181,14 +180,14 @@ impl TemplateSink {
             let elements = self.encoder.encode(flow, false, boot_ms, &mut self.buffer);
             let has_template = self.template(elements).is_some();
             if !has_reverse || has_template || self.template_order.len() < MAX_BIFLOW_TEMPLATES {
-                self.records.push((elements, self.buffer.octets().len()));
+                self.records.push((elements, self.buffer.len()));
                 return;
             }
             self.buffer.clear();
         }
         for (part, from_responder) in unidirectional(flow) {
             let elements = self.encoder.encode(&part, from_responder, boot_ms, &mut self.buffer);
-            self.records.push((elements, self.buffer.octets().len()));
+            self.records.push((elements, self.buffer.len()));
         }
     }
 
@@ -296,22 +295,13 @@ impl TemplateSink {
             Format::Ipfix => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
                 let length = u16::try_from(octets.len()).expect("the limit is below 65536");
-                octets[0..2].copy_from_slice(&10u16.to_be_bytes());
-                octets[2..4].copy_from_slice(&length.to_be_bytes());
-                octets[4..8].copy_from_slice(&(now as u32).to_be_bytes());
-                octets[8..12].copy_from_slice(&self.sequence.to_be_bytes());
-                octets[12..16].copy_from_slice(&self.domain.to_be_bytes());
+                write_header(10, length, &[now as u32, self.sequence, self.domain], octets);
                 self.sequence = self.sequence.wrapping_add(message.data_records);
             }
             Format::Netflow9 => {
                 let (up_ms, seconds) = self.uptime.header();
                 let count = u16::try_from(message.records).expect("records are longer than an octet");
-                octets[0..2].copy_from_slice(&9u16.to_be_bytes());
-                octets[2..4].copy_from_slice(&count.to_be_bytes());
-                octets[4..8].copy_from_slice(&up_ms.to_be_bytes());
-                octets[8..12].copy_from_slice(&seconds.to_be_bytes());
-                octets[12..16].copy_from_slice(&self.sequence.to_be_bytes());
-                octets[16..20].copy_from_slice(&self.domain.to_be_bytes());
+                write_header(9, count, &[up_ms, seconds, self.sequence, self.domain], octets);
                 self.sequence = self.sequence.wrapping_add(1);
             }
         }
@@ -375,6 +365,15 @@ impl Sink for TemplateSink {
             Transport::Udp(udp) => udp.endpoints(),
             Transport::File(_) => None,
         }
+    }
+}
+
+/// Writes the header of a message: version, length or number of records, and further words.
+pub(crate) fn write_header(version: u16, length_or_count: u16, words: &[u32], octets: &mut [u8]) {
+    octets[..2].copy_from_slice(&version.to_be_bytes());
+    octets[2..4].copy_from_slice(&length_or_count.to_be_bytes());
+    for (octets, word) in octets[4..].chunks_exact_mut(4).zip(words) {
+        octets.copy_from_slice(&word.to_be_bytes());
     }
 }
 

@@ -18,7 +18,6 @@ use weir_ledger::SinkCounters;
 /// Octets that are buffered before a write.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// JSON or CSV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextFormat {
     Json,

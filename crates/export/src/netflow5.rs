@@ -8,6 +8,7 @@
 
 use crate::field_value::FieldValue;
 use crate::fields::{DirectionView, type_and_code, unidirectional};
+use crate::ipfix_netflow9::write_header;
 use crate::pending_records::{PendingRecords, totals};
 use crate::sink::{Error, ExportOptions, Sink};
 use crate::udp::{SendOutcome, UdpOutput};
@@ -145,14 +146,10 @@ impl Netflow5Sink {
             return SendOutcome { accepted: true, refused_before: false };
         }
         let (up_ms, seconds) = self.uptime.header();
-        let header = &mut self.octets[..HEADER_BYTES];
-        header[0..2].copy_from_slice(&5u16.to_be_bytes());
-        header[2..4].copy_from_slice(&(records as u16).to_be_bytes());
-        header[4..8].copy_from_slice(&up_ms.to_be_bytes());
-        header[8..12].copy_from_slice(&seconds.to_be_bytes());
-        header[16..20].copy_from_slice(&self.sequence.to_be_bytes());
-        header[21] = self.engine;
-        header[22..24].copy_from_slice(&self.sampling.to_be_bytes());
+        // The 0 is the nanoseconds of the time; the upper octet of the last word is the engine type.
+        let engine_and_sampling = u32::from(self.engine) << 16 | u32::from(self.sampling);
+        let words = [up_ms, seconds, 0, self.sequence, engine_and_sampling];
+        write_header(5, records as u16, &words, &mut self.octets);
         self.sequence = self.sequence.wrapping_add(records as u32);
         let pending = std::mem::take(&mut self.pending);
         let sent = self.udp.send(&self.octets, pending, &mut self.counters);

@@ -45,7 +45,6 @@ impl PendingRecords {
     }
 }
 
-/// The totals of one flow record.
 pub(crate) fn totals(flow: &FlowRecord) -> RecordTotals {
     let mut totals = RecordTotals::default();
     totals.add(flow.packets(), flow.frame_bytes());

@@ -8,7 +8,6 @@ use std::net::Ipv6Addr;
 const DEFAULT_MTU: usize = 1420;
 /// Longest UDP payload over IPv4, octets.
 const MAX_MTU: usize = 65_507;
-/// Default number of datagrams per second.
 const DEFAULT_RATE: u32 = 10_000;
 
 /// Destination and limits of datagrams.
@@ -31,30 +30,12 @@ pub enum InvalidSink {
          or netflow5+udp://HOST:PORT"
     )]
     Scheme,
-    /// A file scheme has no path.
-    #[error("the file name is missing; use - for standard output")]
-    NoPath,
-    /// A collector scheme is not followed by `//`.
-    #[error("//HOST:PORT must follow the scheme")]
-    NoSlashes,
-    /// The host is empty.
-    #[error("the host is missing after //")]
-    NoHost,
-    /// An opening bracket has no closing one.
-    #[error("the bracket of the IPv6 address is not closed")]
-    OpenBracket,
+    /// Something is missing, or stands where it must not.
+    #[error("{0}")]
+    Syntax(&'static str),
     /// The text in brackets is not an address.
     #[error("{0} is not an IPv6 address")]
     NotIpv6(String),
-    /// Something other than `:PORT` follows the closing bracket.
-    #[error("after the bracket, :PORT or ?mtu=N&rate=N must follow")]
-    AfterBracket,
-    /// An IPv6 address has no brackets.
-    #[error("an IPv6 address needs brackets: [::1]:4739")]
-    NoBrackets,
-    /// A path follows host or port.
-    #[error("only ?mtu=N&rate=N may follow host and port")]
-    Path,
     /// The port is not a number, or 0.
     #[error("the port must be a number from 1 to 65535, not {0:?}")]
     Port(String),
@@ -75,10 +56,10 @@ impl Collector {
         let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
         let (host, port) = split_port(endpoint)?;
         if host.is_empty() {
-            return Err(InvalidSink::NoHost);
+            return Err(InvalidSink::Syntax("the host is missing after //"));
         }
         if host.contains('/') || port.is_some_and(|port| port.contains('/')) {
-            return Err(InvalidSink::Path);
+            return Err(InvalidSink::Syntax("only ?mtu=N&rate=N may follow host and port"));
         }
         let port = match port {
             None => default_port,
@@ -107,17 +88,19 @@ impl Collector {
 /// Splits `HOST[:PORT]`, where an IPv6 address has brackets.
 fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
     if let Some(bracketed) = endpoint.strip_prefix('[') {
-        let (host, rest) = bracketed.split_once(']').ok_or(InvalidSink::OpenBracket)?;
+        let (host, rest) =
+            bracketed.split_once(']').ok_or(InvalidSink::Syntax("the bracket of the IPv6 address is not closed"))?;
         if host.parse::<Ipv6Addr>().is_err() {
             return Err(InvalidSink::NotIpv6(host.into()));
         }
+        let after_bracket = InvalidSink::Syntax("after the bracket, :PORT or ?mtu=N&rate=N must follow");
         return match rest {
             "" => Ok((host, None)),
-            rest => Ok((host, Some(rest.strip_prefix(':').ok_or(InvalidSink::AfterBracket)?))),
+            rest => Ok((host, Some(rest.strip_prefix(':').ok_or(after_bracket)?))),
         };
     }
     match endpoint.split_once(':') {
-        Some((_, port)) if port.contains(':') => Err(InvalidSink::NoBrackets),
+        Some((_, port)) if port.contains(':') => Err(InvalidSink::Syntax("an IPv6 address needs brackets: [::1]:4739")),
         Some((host, port)) => Ok((host, Some(port))),
         None => Ok((endpoint, None)),
     }
@@ -141,27 +124,27 @@ mod tests {
 
     #[test]
     fn invalid_collectors_are_rejected() {
-        use InvalidSink::*;
         for (text, expected) in [
-            ("", NoHost),
-            (":4739", NoHost),
-            ("host:", Port("".into())),
-            ("host:0", Port("0".into())),
-            ("host:65536", Port("65536".into())),
-            ("host:4739/", Path),
-            ("host/path", Path),
-            ("::1", NoBrackets),
-            ("[::1", OpenBracket),
-            ("[::1]4739", AfterBracket),
-            ("[host]:4739", NotIpv6("host".into())),
-            ("host?mtu=1231", Mtu("1231".into())),
-            ("host?mtu=65508", Mtu("65508".into())),
-            ("host?rate=fast", Rate("fast".into())),
-            ("host?rate=-1", Rate("-1".into())),
-            ("host?color=red", Setting("color=red".into())),
-            ("host?mtu", Setting("mtu".into())),
+            ("", "the host is missing"),
+            (":4739", "the host is missing"),
+            ("host:", "the port must be a number from 1 to 65535, not \"\""),
+            ("host:0", "the port must be a number from 1 to 65535, not \"0\""),
+            ("host:65536", "the port must be a number from 1 to 65535, not \"65536\""),
+            ("host:4739/", "only ?mtu=N&rate=N may follow"),
+            ("host/path", "only ?mtu=N&rate=N may follow"),
+            ("::1", "an IPv6 address needs brackets"),
+            ("[::1", "the bracket of the IPv6 address is not closed"),
+            ("[::1]4739", "after the bracket"),
+            ("[host]:4739", "host is not an IPv6 address"),
+            ("host?mtu=1231", "mtu must be a number of octets from 1232 to 65507, not \"1231\""),
+            ("host?mtu=65508", "mtu must be a number of octets from 1232 to 65507, not \"65508\""),
+            ("host?rate=fast", "rate must be a number of datagrams per second, not \"fast\""),
+            ("host?rate=-1", "rate must be a number of datagrams per second, not \"-1\""),
+            ("host?color=red", "\"color=red\" is not a setting"),
+            ("host?mtu", "\"mtu\" is not a setting"),
         ] {
-            assert_eq!(parse(text), Err(expected), "{text}");
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
         }
     }
 }

@@ -82,7 +82,6 @@ pub fn decode_general(
     Ok(anomalies)
 }
 
-/// Fills a packet of a frame without IP.
 fn fill_layer2(ethertype: u16, headers: &LinkHeaders, packet: &mut Packet) {
     packet.source = mac(headers.source);
     packet.destination = mac(headers.destination);

@@ -105,6 +105,7 @@ fn every_flow_to_a_closed_port_is_refused() {
         sink.finish().unwrap();
         assert_eq!(sink.counters().exported, RecordTotals::default(), "{scheme}");
         assert_eq!(lost(&*sink, ExportLossReason::CollectorRefused), sum(&flows), "{scheme}");
+        assert_eq!(sink.counters().wire_records, 0);
         assert!(sink.counters().messages > 0);
     }
 }

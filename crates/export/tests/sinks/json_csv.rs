@@ -144,37 +144,6 @@ fn a_json_record_has_this_text() {
 }
 
 #[test]
-fn field_names_are_stable() {
-    const OF_THE_FLOW: &str = "\
-        start end duration_ns src_ip dst_ip src_port dst_port protocol interface queue_lost \
-        sampling_min sampling_max end_reason community_id approximate ethertype src_mac dst_mac";
-    const OF_EACH_DIRECTION: &str = "\
-        packets bytes l2_bytes tcp_flags tos ttl_min ttl_max packet_size_min packet_size_max \
-        packet_size_mean packet_size_std iat_min_ns iat_max_ns iat_mean_ns iat_std_ns vlan_id \
-        inner_vlan_id mpls_label tunnel_type tunnel_id outer_src_ip outer_dst_ip icmp_type \
-        icmp_code tcp_syn_count tcp_syn_bytes tcp_syn_retransmitted tcp_syn_retransmitted_bytes \
-        tcp_fin_count tcp_rst_count tcp_rst_bytes tcp_payload_bytes tcp_unique_bytes \
-        tcp_in_order_packets tcp_in_order_bytes tcp_acknowledgments tcp_duplicate_acks \
-        tcp_retransmitted_packets tcp_retransmitted_bytes tcp_retransmitted_payload_bytes \
-        tcp_retransmitted_partial tcp_retransmitted_spurious tcp_retransmitted_unseen \
-        tcp_retransmitted_unseen_bytes tcp_out_of_order tcp_out_of_order_bytes tcp_duplicates \
-        tcp_routed_duplicates tcp_duplicate_bytes tcp_routed_duplicate_bytes tcp_keepalives \
-        tcp_keepalive_bytes tcp_zero_window_probes tcp_zero_window_probe_bytes tcp_zero_window \
-        tcp_out_of_window tcp_out_of_window_bytes tcp_unread tcp_missing_bytes tcp_largest_hole \
-        tcp_handshake_rtt_ns tcp_syn_window tcp_mss tcp_window_scale tcp_size_by_sequence \
-        tcp_duration_by_sequence_ns tcp_degraded";
-    let (_, csv) = file("csv", &ExportOptions::default(), &[]);
-    let names: Vec<&str> = csv.trim_end().split(',').collect();
-    for name in OF_THE_FLOW.split(' ') {
-        assert!(names.contains(&name) && !names.contains(&format!("rev_{name}").as_str()), "{name}");
-    }
-    for name in OF_EACH_DIRECTION.split(' ') {
-        assert!(names.contains(&name) && names.contains(&format!("rev_{name}").as_str()), "{name}");
-    }
-    assert_eq!(names.len(), 18 + 2 * (24 + 43));
-}
-
-#[test]
 fn uniflow_writes_each_direction_with_its_own_times() {
     let mut flow = answered(1, 2);
     flow.reverse.first_ns += 1000;

@@ -9,6 +9,8 @@ mod json_csv;
 mod netflow5;
 mod netflow9;
 
+use netflow_parser::variable_versions::{ipfix as parsed_ipfix, v9 as parsed_v9};
+use netflow_parser::{NetflowPacket, NetflowParser};
 use std::net::UdpSocket;
 use std::time::Duration;
 use weir_export::{ExportOptions, open};
@@ -52,6 +54,38 @@ fn send(scheme: &str, settings: &str, options: &ExportOptions, flows: &[FlowReco
     assert!(receive().is_empty(), "no datagram but those counted");
     assert_eq!(counters.octets, datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>());
     (counters, datagrams)
+}
+
+/// The number of data records that an independent parser finds in messages.
+fn parsed_records(messages: &[Vec<u8>]) -> u64 {
+    let mut parser = NetflowParser::default();
+    let mut records = 0;
+    for message in messages {
+        let parsed = parser.parse_bytes(message);
+        assert!(parsed.error.is_none(), "{:?}", parsed.error);
+        for packet in parsed.packets {
+            records += match packet {
+                NetflowPacket::IPFix(message) => message
+                    .flowsets
+                    .iter()
+                    .map(|set| match &set.body {
+                        parsed_ipfix::FlowSetBody::Data(data) => data.fields.len(),
+                        _ => 0,
+                    })
+                    .sum::<usize>(),
+                NetflowPacket::V9(message) => message
+                    .flowsets
+                    .iter()
+                    .map(|set| match &set.body {
+                        parsed_v9::FlowSetBody::Data(data) => data.fields.len(),
+                        _ => 0,
+                    })
+                    .sum(),
+                other => panic!("{other:?}"),
+            };
+        }
+    }
+    records as u64
 }
 
 fn sum<'a>(flows: impl IntoIterator<Item = &'a FlowRecord>) -> RecordTotals {

@@ -2,8 +2,7 @@
 
 use crate::decode::{Decoder, Record, Value};
 use crate::flows::{answered, flow, within_uptime};
-use crate::{expected, send, sum};
-use netflow_parser::{NetflowPacket, NetflowParser};
+use crate::{expected, parsed_records, send, sum};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
 use weir_flow::FlowRecord;
@@ -51,21 +50,7 @@ proptest! {
         for (number, message) in decoder.messages.iter().enumerate() {
             prop_assert_eq!((message.sequence, message.domain), (number as u32, 5), "sequence counts messages");
         }
-        let mut parser = NetflowParser::default();
-        let mut found = 0;
-        for datagram in &datagrams {
-            let parsed = parser.parse_bytes(datagram);
-            prop_assert!(parsed.error.is_none(), "{:?}", parsed.error);
-            for packet in &parsed.packets {
-                let NetflowPacket::V9(message) = packet else { panic!("{packet:?}") };
-                for set in &message.flowsets {
-                    if let netflow_parser::variable_versions::v9::FlowSetBody::Data(data) = &set.body {
-                        found += data.fields.len() as u64;
-                    }
-                }
-            }
-        }
-        prop_assert_eq!(found, counters.wire_records);
+        prop_assert_eq!(parsed_records(&datagrams), counters.wire_records);
     }
 }
 

@@ -22,9 +22,7 @@ fn is_extension(protocol: u8) -> bool {
 }
 
 /// Why the chain of extension headers ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The next header is not an extension header.
     Transport,
     /// The packet is a later fragment: what follows is payload of the original packet.
     LaterFragment,
@@ -32,8 +30,6 @@ pub(super) enum End {
     Malformed,
 }
 
-/// The result of skipping a chain of extension headers.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Chain<'a> {
     /// The last protocol number that was read.
     pub protocol: u8,
@@ -72,7 +68,6 @@ pub(super) fn skip_extensions(first: u8, slice: FrameSlice<'_>) -> Chain<'_> {
 }
 
 /// An extension header.
-#[derive(Clone, Copy, Debug)]
 struct Extension {
     /// Protocol number of the header that follows.
     next_header: u8,

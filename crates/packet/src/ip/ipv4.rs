@@ -115,16 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn padding_of_short_frames_is_not_counted() {
-        let mut frame = ethernet(0x0800, &udp_in_v4(5, 6, b"x"));
-        let short = decoded(&frame).0;
-        frame.resize(60, 0xee);
-        let packet = without_anomalies(decoded(&frame));
-        assert_eq!(packet, Packet { frame_bytes: 60, ..short });
-        assert_eq!((packet.ip_bytes, packet.payload_bytes), (29, 1));
-    }
-
-    #[test]
     fn options_are_skipped_and_truncated_options_are_an_anomaly() {
         let mut ip = udp_in_v4(5, 6, b"x");
         ip.splice(20..20, [1; 40]);

@@ -6,9 +6,10 @@ mod ipv6;
 
 use crate::frame_slice::FrameSlice;
 use crate::packet::{AnomalySet, Packet};
-use ipv4::Ipv4;
-use ipv6::Ipv6;
 use weir_ledger::RefusalReason;
+
+pub(crate) use ipv4::Ipv4;
+pub(crate) use ipv6::Ipv6;
 
 /// A whole IP header. Its packet can be metered whatever follows.
 #[derive(Clone, Copy, Debug)]
@@ -26,22 +27,10 @@ impl<'a> Ip<'a> {
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
         match slice.captured().first().ok_or(RefusalReason::LinkTruncated)? >> 4 {
-            4 => Self::split_v4(slice),
-            6 => Self::split_v6(slice),
+            4 => Ipv4::split(slice).map(Self::V4),
+            6 => Ipv6::split(slice).map(Self::V6),
             _ => Err(RefusalReason::IpVersion),
         }
-    }
-
-    /// See [`Ipv4::split`].
-    #[inline]
-    pub fn split_v4(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
-        Ipv4::split(slice).map(Self::V4)
-    }
-
-    /// See [`Ipv6::split`].
-    #[inline]
-    pub fn split_v6(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
-        Ipv6::split(slice).map(Self::V6)
     }
 
     /// Fills the IP fields of `packet`; `payload_bytes` counts the octets after the IP headers.

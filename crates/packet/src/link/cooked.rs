@@ -4,42 +4,40 @@
 //! (2). Version 2: protocol, reserved (2 each), interface (4), hardware type (2), packet type,
 //! address length (1 each), address (8).
 
+use super::link_headers::LinkHeaders;
 use super::next_header::NextHeader;
 use crate::frame_slice::{FrameSlice, array, be16};
 
 /// Protocol number of IEEE 802.2 frames (`ETH_P_802_2` of Linux). It is not an EtherType.
 const LLC: u16 = 0x0004;
 
-/// A cooked header of either version.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cooked {
-    /// The source MAC address; 0 if the address has another length.
-    pub source: [u8; 6],
-    pub next: NextHeader,
+/// Splits a header of version 1 from its payload; `None` if the capture ends inside it.
+#[inline]
+pub(crate) fn split_v1<'a>(frame: FrameSlice<'a>, headers: &mut LinkHeaders) -> Option<(NextHeader, FrameSlice<'a>)> {
+    let (header, rest) = frame.split::<16>()?;
+    set_source(be16(header, 4), array(header, 6), headers);
+    Some((next_header(be16(header, 14)), rest))
 }
 
-impl Cooked {
-    /// Splits a header of version 1 from its payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split_v1(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let (header, rest) = frame.split::<16>()?;
-        Some((Self::new(be16(header, 14), be16(header, 4), array(header, 6)), rest))
-    }
+/// Splits a header of version 2 from its payload; `None` if the capture ends inside it.
+#[inline]
+pub(crate) fn split_v2<'a>(frame: FrameSlice<'a>, headers: &mut LinkHeaders) -> Option<(NextHeader, FrameSlice<'a>)> {
+    let (header, rest) = frame.split::<20>()?;
+    set_source(header[11].into(), array(header, 12), headers);
+    Some((next_header(be16(header, 0)), rest))
+}
 
-    /// Splits a header of version 2 from its payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split_v2(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let (header, rest) = frame.split::<20>()?;
-        Some((Self::new(be16(header, 0), header[11].into(), array(header, 12)), rest))
+/// An address of another length than 6 octets is not a MAC address.
+#[inline]
+fn set_source(address_bytes: u16, address: [u8; 6], headers: &mut LinkHeaders) {
+    if address_bytes == 6 {
+        headers.source = address;
     }
+}
 
-    #[inline]
-    fn new(protocol: u16, address_bytes: u16, address: [u8; 6]) -> Self {
-        Self {
-            source: if address_bytes == 6 { address } else { [0; 6] },
-            next: if protocol == LLC { NextHeader::Llc } else { NextHeader::of_ethertype(protocol) },
-        }
-    }
+#[inline]
+fn next_header(protocol: u16) -> NextHeader {
+    if protocol == LLC { NextHeader::Llc } else { NextHeader::of_ethertype(protocol) }
 }
 
 #[cfg(test)]

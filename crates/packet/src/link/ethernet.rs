@@ -1,24 +1,16 @@
 //! Ethernet (IEEE 802.3 clause 3): two MAC addresses, then an EtherType or a length.
 
+use super::link_headers::LinkHeaders;
 use super::next_header::NextHeader;
 use crate::frame_slice::{FrameSlice, array, be16};
 
-/// An Ethernet header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ethernet {
-    pub destination: [u8; 6],
-    pub source: [u8; 6],
-    pub next: NextHeader,
-}
-
-impl Ethernet {
-    /// Splits the header from its payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let (header, rest) = frame.split::<14>()?;
-        let next = NextHeader::of_ethertype_or_length(be16(header, 12));
-        Some((Self { destination: array(header, 0), source: array(header, 6), next }, rest))
-    }
+/// Splits the header from its payload; `None` if the capture ends inside it.
+#[inline]
+pub(crate) fn split<'a>(frame: FrameSlice<'a>, headers: &mut LinkHeaders) -> Option<(NextHeader, FrameSlice<'a>)> {
+    let (header, rest) = frame.split::<14>()?;
+    headers.destination = array(header, 0);
+    headers.source = array(header, 6);
+    Some((NextHeader::of_ethertype_or_length(be16(header, 12)), rest))
 }
 
 #[cfg(test)]

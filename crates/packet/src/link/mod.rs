@@ -6,6 +6,7 @@ mod atm;
 mod cisco_hdlc;
 mod cooked;
 mod ethernet;
+mod link_headers;
 mod link_type;
 mod llc;
 mod loopback;
@@ -17,14 +18,10 @@ mod pppoe;
 mod vlan;
 
 use crate::frame_slice::FrameSlice;
-use crate::ip::Ip;
-use crate::packet::{NO_LABEL, NO_VLAN};
-use cooked::Cooked;
-use ethernet::Ethernet;
-use mpls::LabelStack;
-use vlan::Vlan;
+use crate::ip::{Ip, Ipv4, Ipv6};
 use weir_ledger::RefusalReason;
 
+pub(crate) use link_headers::LinkHeaders;
 pub(crate) use link_type::ETHERNET;
 pub use link_type::link_type_name;
 pub(crate) use next_header::{IPV4, IPV6, NO_ETHERTYPE, NextHeader, is_mpls, is_vlan};
@@ -33,37 +30,7 @@ pub(crate) use ppp::skip_address_and_control;
 /// Largest number of VLAN tags, label stacks, PPPoE and LLC headers before IP, in total.
 const MAX_HEADERS: u32 = 16;
 
-/// Fields of the headers before IP.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkHeaders {
-    /// Source MAC address; 0 where the link type has none.
-    pub source: [u8; 6],
-    /// Destination MAC address; 0 where the link type has none.
-    pub destination: [u8; 6],
-    /// VLAN identifier of the outermost tag, or [`NO_VLAN`].
-    pub vlan: u16,
-    /// VLAN identifier of the second tag, or [`NO_VLAN`].
-    pub inner_vlan: u16,
-    /// Top label of the outermost label stack, or [`NO_LABEL`].
-    pub mpls_label: u32,
-}
-
-impl LinkHeaders {
-    /// No header was read.
-    pub const EMPTY: Self =
-        Self { source: [0; 6], destination: [0; 6], vlan: NO_VLAN, inner_vlan: NO_VLAN, mpls_label: NO_LABEL };
-
-    fn add_vlan(&mut self, vlan: u16) {
-        if self.vlan == NO_VLAN {
-            self.vlan = vlan;
-        } else if self.inner_vlan == NO_VLAN {
-            self.inner_vlan = vlan;
-        }
-    }
-}
-
 /// What the headers lead to.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum LinkPayload<'a> {
     Ip(Ip<'a>),
     /// Not IP: the EtherType, or [`NO_ETHERTYPE`].
@@ -87,12 +54,8 @@ pub(crate) fn parse<'a>(
         link_type::IPV4 => (NextHeader::Ipv4, frame),
         link_type::IPV6 => (NextHeader::Ipv6, frame),
         link_type::NULL | link_type::LOOP => loopback::split(frame).ok_or(truncated)?,
-        link_type::LINUX_SLL | link_type::LINUX_SLL2 => {
-            let split = if link_type == link_type::LINUX_SLL { Cooked::split_v1 } else { Cooked::split_v2 };
-            let (cooked, rest) = split(frame).ok_or(truncated)?;
-            headers.source = cooked.source;
-            (cooked.next, rest)
-        }
+        link_type::LINUX_SLL => cooked::split_v1(frame, headers).ok_or(truncated)?,
+        link_type::LINUX_SLL2 => cooked::split_v2(frame, headers).ok_or(truncated)?,
         link_type::PPP_HDLC if cisco_hdlc::is_announced_by(frame) => cisco_hdlc::split(frame).ok_or(truncated)?,
         link_type::PPP | link_type::PPP_HDLC => {
             (NextHeader::Ppp(NO_ETHERTYPE), skip_address_and_control(frame).ok_or(truncated)?)
@@ -121,32 +84,20 @@ pub(crate) fn parse_from<'a>(
         // Ethernet and PPP headers are not counted: each is the first, or follows a header that is
         // counted.
         match next {
-            NextHeader::Ipv4 => return Ip::split_v4(rest).map(LinkPayload::Ip),
-            NextHeader::Ipv6 => return Ip::split_v6(rest).map(LinkPayload::Ip),
+            NextHeader::Ipv4 => return Ok(LinkPayload::Ip(Ip::V4(Ipv4::split(rest)?))),
+            NextHeader::Ipv6 => return Ok(LinkPayload::Ip(Ip::V6(Ipv6::split(rest)?))),
             NextHeader::AnyIp => return Ip::split(rest).map(LinkPayload::Ip),
             NextHeader::Other(ethertype) => return Ok(LinkPayload::Other(ethertype)),
             NextHeader::Ethernet => {
-                let (ethernet, payload) = Ethernet::split(rest).ok_or(truncated)?;
-                (headers.destination, headers.source) = (ethernet.destination, ethernet.source);
-                (next, rest) = (ethernet.next, payload);
+                (next, rest) = ethernet::split(rest, headers).ok_or(truncated)?;
                 continue;
             }
             NextHeader::Ppp(ethertype) => {
                 (next, rest) = ppp::split(rest, ethertype).ok_or(truncated)?;
                 continue;
             }
-            NextHeader::Vlan => {
-                let (vlan, payload) = Vlan::split(rest).ok_or(truncated)?;
-                headers.add_vlan(vlan.identifier);
-                (next, rest) = (vlan.next, payload);
-            }
-            NextHeader::Mpls => {
-                let (stack, payload) = LabelStack::split(rest)?;
-                if headers.mpls_label == NO_LABEL {
-                    headers.mpls_label = stack.top_label;
-                }
-                (next, rest) = (stack.next, payload);
-            }
+            NextHeader::Vlan => (next, rest) = vlan::split(rest, headers).ok_or(truncated)?,
+            NextHeader::Mpls => (next, rest) = mpls::split(rest, headers)?,
             NextHeader::Pppoe => (next, rest) = pppoe::split(rest).ok_or(truncated)?,
             NextHeader::Llc => {
                 let (header, payload) = llc::split(rest).ok_or(truncated)?;

@@ -3,8 +3,10 @@
 //! A label stack does not identify its payload. The first four bits after it are used instead (RFC
 //! 4928): 4 and 6 are IP, 0 is a control word followed by Ethernet, any other value is Ethernet.
 
+use super::link_headers::LinkHeaders;
 use super::next_header::NextHeader;
 use crate::frame_slice::FrameSlice;
+use crate::packet::NO_LABEL;
 use weir_ledger::RefusalReason;
 
 /// Largest number of labels in a stack.
@@ -12,45 +14,41 @@ const MAX_LABELS: usize = 16;
 /// Octets of the pseudowire control word.
 const CONTROL_WORD_BYTES: usize = 4;
 
-/// A label stack.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LabelStack {
-    /// The top label, 20 bits.
-    pub top_label: u32,
-    pub next: NextHeader,
-}
-
-impl LabelStack {
-    /// Splits the stack, and the control word if there is one, from the payload.
-    ///
-    /// # Errors
-    /// `MplsTruncated` if the capture ends before the octet after the bottom label;
-    /// `TooManyHeaders` if the stack has no bottom within 16 labels; `LinkTruncated` if the capture
-    /// ends inside the control word.
-    #[inline]
-    pub fn split(frame: FrameSlice<'_>) -> Result<(Self, FrameSlice<'_>), RefusalReason> {
-        let (top, mut rest) = frame.split().ok_or(RefusalReason::MplsTruncated)?;
-        let mut entry: &[u8; 4] = top;
-        for _ in 1..MAX_LABELS {
-            if is_bottom(entry) {
-                break;
-            }
-            (entry, rest) = rest.split().ok_or(RefusalReason::MplsTruncated)?;
+/// Splits a stack, and the control word if there is one, from the payload.
+///
+/// # Errors
+/// `MplsTruncated` if the capture ends before the octet after the bottom label; `TooManyHeaders` if
+/// the stack has no bottom within 16 labels; `LinkTruncated` if the capture ends inside the control
+/// word.
+#[inline]
+pub(crate) fn split<'a>(
+    frame: FrameSlice<'a>,
+    headers: &mut LinkHeaders,
+) -> Result<(NextHeader, FrameSlice<'a>), RefusalReason> {
+    let (top, mut rest) = frame.split().ok_or(RefusalReason::MplsTruncated)?;
+    let mut entry: &[u8; 4] = top;
+    for _ in 1..MAX_LABELS {
+        if is_bottom(entry) {
+            break;
         }
-        if !is_bottom(entry) {
-            return Err(RefusalReason::TooManyHeaders);
-        }
-        let next = match rest.captured().first().ok_or(RefusalReason::MplsTruncated)? >> 4 {
-            4 => NextHeader::Ipv4,
-            6 => NextHeader::Ipv6,
-            0 => {
-                rest = rest.skip(CONTROL_WORD_BYTES).ok_or(RefusalReason::LinkTruncated)?;
-                NextHeader::Ethernet
-            }
-            _ => NextHeader::Ethernet,
-        };
-        Ok((Self { top_label: u32::from_be_bytes(*top) >> 12, next }, rest))
+        (entry, rest) = rest.split().ok_or(RefusalReason::MplsTruncated)?;
     }
+    if !is_bottom(entry) {
+        return Err(RefusalReason::TooManyHeaders);
+    }
+    let next = match rest.captured().first().ok_or(RefusalReason::MplsTruncated)? >> 4 {
+        4 => NextHeader::Ipv4,
+        6 => NextHeader::Ipv6,
+        0 => {
+            rest = rest.skip(CONTROL_WORD_BYTES).ok_or(RefusalReason::LinkTruncated)?;
+            NextHeader::Ethernet
+        }
+        _ => NextHeader::Ethernet,
+    };
+    if headers.mpls_label == NO_LABEL {
+        headers.mpls_label = u32::from_be_bytes(*top) >> 12;
+    }
+    Ok((next, rest))
 }
 
 /// Whether a label stack entry is the last of its stack.

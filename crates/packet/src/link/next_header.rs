@@ -2,11 +2,9 @@
 
 /// Stands for the EtherType of a frame that has none.
 pub(crate) const NO_ETHERTYPE: u16 = 0;
-/// EtherType of IPv4.
+// EtherTypes.
 pub(crate) const IPV4: u16 = 0x0800;
-/// EtherType of IPv6.
 pub(crate) const IPV6: u16 = 0x86dd;
-/// EtherType of a PPPoE session (RFC 2516).
 pub(super) const PPPOE_SESSION: u16 = 0x8864;
 
 /// The header that comes next on the way to IP.

@@ -1,24 +1,17 @@
 //! VLAN tags (IEEE 802.1Q clause 9): priority and identifier, then an EtherType or a length.
 
+use super::link_headers::LinkHeaders;
 use super::next_header::NextHeader;
 use crate::frame_slice::{FrameSlice, be16};
 
-/// A VLAN tag, without the EtherType that announced it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Vlan {
-    /// VLAN identifier, 12 bits; 0 in a priority tag.
-    pub identifier: u16,
-    pub next: NextHeader,
-}
-
-impl Vlan {
-    /// Splits the tag from its payload; `None` if the capture ends inside it.
-    #[inline]
-    pub fn split(frame: FrameSlice<'_>) -> Option<(Self, FrameSlice<'_>)> {
-        let (tag, rest) = frame.split::<4>()?;
-        let next = NextHeader::of_ethertype_or_length(be16(tag, 2));
-        Some((Self { identifier: be16(tag, 0) & 0x0fff, next }, rest))
-    }
+/// Splits a tag, without the EtherType that announced it, from its payload; `None` if the capture
+/// ends inside it.
+#[inline]
+pub(crate) fn split<'a>(frame: FrameSlice<'a>, headers: &mut LinkHeaders) -> Option<(NextHeader, FrameSlice<'a>)> {
+    let (tag, rest) = frame.split::<4>()?;
+    // 12 bits; 0 in a priority tag.
+    headers.add_vlan(be16(tag, 0) & 0x0fff);
+    Some((NextHeader::of_ethertype_or_length(be16(tag, 2)), rest))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! fields.
 
 use super::frames::*;
-use super::tunnels::wrap;
+use super::tunnels::{KINDS, wrap};
 use crate::{NO_LABEL, NO_VLAN, TunnelType};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -120,8 +120,7 @@ pub(super) fn ip_packet() -> impl Strategy<Value = IpPacket> {
 
 /// Kinds of tunnels to wrap a packet in, innermost first.
 pub(super) fn tunnels() -> impl Strategy<Value = Vec<TunnelType>> {
-    use TunnelType::*;
-    vec(prop::sample::select(vec![Gre, Ipip, SixInFour, FourInSix, SixInSix, Vxlan, Geneve, Gtpu]), 0..=8)
+    vec(prop::sample::select(KINDS), 0..=8)
 }
 
 /// Wraps a packet in those of the tunnels that can carry it. Returns the innermost tunnel as well.

@@ -7,7 +7,6 @@ use crate::link::NextHeader;
 pub(super) const ETHERNET: u16 = 0x6558;
 
 /// A tunnel header, and the payload after it.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct TunnelHeader<'a> {
     /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.
     pub identifier: Option<u32>,

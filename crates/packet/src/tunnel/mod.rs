@@ -25,11 +25,9 @@ const IPV6_IN_IP: u8 = 41;
 const UDP_BYTES: usize = 8;
 
 /// A tunnel header, or the IP header inside the tunnel, is truncated or impossible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
 /// A tunnel that carries IP.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel<'a> {
     pub kind: TunnelType,
     /// See [`TunnelHeader::identifier`].
