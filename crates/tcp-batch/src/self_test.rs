@@ -112,21 +112,28 @@ pub(crate) fn packets() -> Vec<Packet> {
     packets
 }
 
+/// A segment between two hosts of 192.0.2.0/24, without payload.
+fn segment([source, destination]: [u8; 2], after_ns: u64) -> Packet {
+    Packet {
+        source: ipv4_mapped([192, 0, 2, source]),
+        destination: ipv4_mapped([192, 0, 2, destination]),
+        time_ns: (1 << 60) + after_ns,
+        protocol: 6,
+        control: Packet::ACK,
+        flags: Flags(Flags::PORTS | Flags::TCP),
+        window: 500,
+        ..Packet::default()
+    }
+}
+
 /// A connection with more holes than are recorded. They are filled just before, at and just after
 /// the reordering limit.
 fn holes() -> impl Iterator<Item = Packet> {
     const REORDERING_NS: u64 = 3_000_000;
     let segment = |sequence: u64, after_ns: u64| Packet {
-        source: ipv4_mapped([192, 0, 2, 3]),
-        destination: ipv4_mapped([192, 0, 2, 4]),
-        time_ns: (1 << 60) + after_ns,
-        protocol: 6,
-        control: Packet::ACK,
-        flags: Flags(Flags::PORTS | Flags::TCP),
         sequence: sequence as u32,
         payload_bytes: 1000,
-        window: 500,
-        ..Packet::default()
+        ..segment([3, 4], after_ns)
     };
     let every_second = (0..40).map(move |number| segment(2000 * number, 10_000 * number));
     let opened_ns = |number: u64| 10_000 * (number + 1);
@@ -140,18 +147,11 @@ fn holes() -> impl Iterator<Item = Packet> {
 fn duplicates() -> impl Iterator<Item = Packet> {
     let connection = |(number, (between, clears)): (u16, (u32, u32))| {
         let segment = move |at: u32, sequence: u32| Packet {
-            source: ipv4_mapped([192, 0, 2, 5]),
-            destination: ipv4_mapped([192, 0, 2, 6]),
             source_port: 40_000 + number,
-            time_ns: (1 << 60) + u64::from(at) * 1000,
-            protocol: 6,
-            control: Packet::ACK,
-            flags: Flags(Flags::PORTS | Flags::TCP),
             sequence,
             payload_bytes: 10,
             identification: at + 1,
-            window: 500,
-            ..Packet::default()
+            ..segment([5, 6], u64::from(at) * 1000)
         };
         let duplicate = |original: Packet, ttl: u8| Packet { time_ns: original.time_ns + 500_000, ttl, ..original };
         let (first, original) = (segment(0, 0), segment(1, 10));

@@ -109,8 +109,8 @@ impl Shard {
         }
     }
 
-    /// Ends the capture: appends the records of all connections that are left.
-    pub fn finish(&mut self, done: &mut Vec<ConnectionRecord>) {
+    /// Has all batches processed.
+    pub fn finish_batches(&mut self, done: &mut Vec<ConnectionRecord>) {
         for which in 0..2 {
             if self.filling[which].count > 0 {
                 self.flush(which, done);
@@ -122,6 +122,11 @@ impl Shard {
                 Err(failed) => self.fall_back(failed, done),
             }
         }
+    }
+
+    /// Ends the capture: appends the records of all connections that are left.
+    pub fn finish(&mut self, done: &mut Vec<ConnectionRecord>) {
+        self.finish_batches(done);
         // Table entries are freed while their records are created.
         self.table.index = Vec::new();
         while let Some(entry) = self.table.entries.pop() {

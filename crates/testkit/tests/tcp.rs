@@ -1,9 +1,9 @@
-//! What [`TcpReference`] says of TCP in real captures against an exact count by other rules: every segment of which the two
-//! say different things follows from a rule of `docs/tcp.md`.
+//! Compares the classes of [`TcpReference`] with an exact count of octets, segment by segment, in
+//! real captures. Each difference follows from a rule of `docs/tcp.md`.
 //!
-//! The other count is a list of octets that were seen, by sequence numbers alone: it knows no copies, no keep-alives, no
-//! positions of FIN and no windows. It is made here segment by segment, and its sums are those of the tool whose figures
-//! lie beside the captures.
+//! The exact count keeps the octets that were seen, by sequence number alone: it has no duplicates,
+//! keep-alives, windows and positions of FIN. Its sums are those of the tool whose figures are
+//! beside the captures.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ struct Theirs {
     sums: Sums,
 }
 
-/// What the exact count says of a direction: `data` are segments with payload, `overlap` those of them with an octet seen
-/// before, `ooo` those below the highest octet without one.
+/// The exact counts of a direction: `data` are segments with payload, `overlap` those with an octet
+/// seen before, `ooo` those below the highest octet without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct Sums {
@@ -48,31 +48,31 @@ struct Sums {
     new_isn: u64,
 }
 
-/// The exact count of a direction, on its way.
+/// The exact count of a direction so far.
 #[derive(Default)]
 struct Exact {
     sums: Sums,
     syn: Option<u32>,
-    /// Sequence number of the first octet, and how far the highest lies behind it.
+    /// Sequence number of the first octet, and the distance of the highest from it.
     base: Option<u32>,
     highest: i64,
-    /// Start and end, apart from each other.
+    /// Start and end of each range that was seen. They do not touch.
     ranges: BTreeMap<i64, i64>,
-    /// Payload came that is not taken by the rules of the page.
-    strays: bool,
+    /// There was payload that the page ignores.
+    has_ignored: bool,
     fins: Vec<u32>,
 }
 
-/// What became of the payload of a segment.
+/// Which octets a segment brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Octets {
     New,
     Fills,
     Repeats(u64),
 }
 
 impl Exact {
-    fn enter(&mut self, packet: &Packet) -> Option<Fate> {
+    fn enter(&mut self, packet: &Packet) -> Option<Octets> {
         let has = |bit| packet.control & bit != 0;
         let sums = &mut self.sums;
         sums.packets += 1;
@@ -99,19 +99,19 @@ impl Exact {
         let (start, end) =
             (self.highest + i64::from(apart), self.highest + i64::from(apart) + i64::from(packet.payload_bytes));
         let known = self.add(start, end);
-        let fate = match known {
-            0 if start < self.highest => Fate::Fills,
-            0 => Fate::New,
-            _ => Fate::Repeats(known),
+        let octets = match known {
+            0 if start < self.highest => Octets::Fills,
+            0 => Octets::New,
+            _ => Octets::Repeats(known),
         };
         self.highest = self.highest.max(end);
         self.sums.overlap += u64::from(known > 0);
         self.sums.overlap_bytes += known;
-        self.sums.ooo += u64::from(fate == Fate::Fills);
-        Some(fate)
+        self.sums.ooo += u64::from(octets == Octets::Fills);
+        Some(octets)
     }
 
-    /// Adds a range, and says how much of it was there.
+    /// Adds a range, and returns how many of its octets were seen before.
     fn add(&mut self, mut start: i64, mut end: i64) -> u64 {
         let mut known = 0;
         while let Some((&from, &to)) = self.ranges.range(..=end).next_back()
@@ -126,30 +126,28 @@ impl Exact {
     }
 }
 
-/// Why the page says something else of a segment, if it does: a rule of it.
-fn rule(exact: &Exact, packet: &Packet, class: SegmentClass, ours: Option<Fate>, theirs: Fate) -> Option<&'static str> {
-    let Some(ours) = ours else {
-        return Some(match class {
-            SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a copy",
-            SegmentClass::KeepAlive => "a keep-alive",
-            SegmentClass::OutOfWindow => "out of window",
-            SegmentClass::Reset => "payload of a RST",
-            _ => return None,
-        });
-    };
+/// The rule by which Weir's result for a segment differs from the exact one, if it does.
+fn rule(
+    exact: &Exact,
+    packet: &Packet,
+    class: SegmentClass,
+    ours: Option<Octets>,
+    theirs: Octets,
+) -> Option<&'static str> {
     let reaches = |&fin: &u32| fin.wrapping_sub(packet.sequence) <= packet.payload_bytes;
-    if ours == theirs {
-        None
-    } else if exact.fins.iter().any(reaches) {
-        Some("a FIN has a position")
-    } else if exact.strays {
-        Some("behind what was not taken")
-    } else {
-        None
-    }
+    Some(match class {
+        SegmentClass::Duplicate | SegmentClass::RoutedDuplicate => "a duplicate",
+        SegmentClass::KeepAlive => "a keep-alive",
+        SegmentClass::OutOfWindow => "out of window",
+        SegmentClass::Reset => "payload of a RST",
+        _ if ours.is_none_or(|ours| ours == theirs) => return None,
+        _ if exact.fins.iter().any(reaches) => "a FIN has a position",
+        _ if exact.has_ignored => "behind an ignored segment",
+        _ => return None,
+    })
 }
 
-/// What was found in a capture: exact counts of its directions, and segments by rule that are judged otherwise here.
+/// The exact counts of a capture, and its segments by class and by the rule that makes a difference.
 #[derive(Default)]
 struct Found {
     directions: BTreeMap<(End, End), Exact>,
@@ -175,8 +173,8 @@ fn found(path: &Path) -> Found {
                 | SegmentClass::Syn
                 | SegmentClass::SynRetransmission
                 | SegmentClass::ZeroWindowProbe
-                | SegmentClass::Retransmission => Some(if known > 0 { Fate::Repeats(known) } else { Fate::New }),
-                SegmentClass::OutOfOrder | SegmentClass::UnseenRetransmission => Some(Fate::Fills),
+                | SegmentClass::Retransmission => Some(if known > 0 { Octets::Repeats(known) } else { Octets::New }),
+                SegmentClass::OutOfOrder | SegmentClass::UnseenRetransmission => Some(Octets::Fills),
                 _ => None,
             };
             match rule(exact, &packet, class, ours, theirs) {
@@ -184,7 +182,7 @@ fn found(path: &Path) -> Found {
                 None if ours == Some(theirs) => {}
                 None => found.unexplained.push(format!("{class:?} is {theirs:?}: {packet:?}")),
             }
-            exact.strays |= ours.is_none() && matches!(class, SegmentClass::OutOfWindow | SegmentClass::Reset);
+            exact.has_ignored |= ours.is_none() && matches!(class, SegmentClass::OutOfWindow | SegmentClass::Reset);
         }
         if packet.control & Packet::FIN != 0 {
             exact.fins.push(packet.sequence.wrapping_add(packet.payload_bytes));
@@ -193,9 +191,9 @@ fn found(path: &Path) -> Found {
     found
 }
 
-/// A capture on both sides of a loaded router: 887 of its segments equal another one within 2 ms, in all but the TTL. Those
-/// that are behind 64 others are missed, and the first of each direction behind four.
-const COPIED: (&str, [Option<u64>; 2]) = ("ndpi_fix2.pcap", [None, Some(770)]);
+/// A capture on both sides of a loaded router: 887 of its segments equal another one within 2 ms, in
+/// all but the TTL. Those behind 64 others are missed, and the first of each direction behind four.
+const ROUTED_DUPLICATES: (&str, [Option<u64>; 2]) = ("ndpi_fix2.pcap", [None, Some(770)]);
 
 #[test]
 fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_rule() {
@@ -208,12 +206,12 @@ fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_ru
         let truth = std::fs::read_to_string(truth).expect("a truth can be read");
         let truth: Truth = serde_json::from_str(&truth).expect("a truth");
         let mut found = found(capture);
-        if file == COPIED.0 {
-            let copies = [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate]
+        if file == ROUTED_DUPLICATES.0 {
+            let duplicates = [SegmentClass::Duplicate, SegmentClass::RoutedDuplicate]
                 .map(|class| found.classes.get(&class).copied());
-            assert_eq!(copies, COPIED.1, "duplicates and routed duplicates in {file}");
+            assert_eq!(duplicates, ROUTED_DUPLICATES.1, "duplicates and routed duplicates in {file}");
         }
-        println!("{file}: {:?}, judged otherwise: {:?}", found.classes, found.rules);
+        println!("{file}: {:?}, differences: {:?}", found.classes, found.rules);
         wrong.append(&mut found.unexplained);
         for (rule, segments) in &found.rules {
             *rules.entry(rule).or_default() += segments;
@@ -223,14 +221,14 @@ fn every_segment_of_every_capture_is_that_of_an_exact_count_or_follows_from_a_ru
             let ours = found.directions.remove(&(end(src, *sport), end(dst, *dport)));
             let ours = ours.map(|exact| exact.sums).unwrap_or_default();
             if ours != *sums {
-                wrong.push(format!("{file} {src} {sport} {dst} {dport}: {ours:?} here, {sums:?} there"));
+                wrong.push(format!("{file} {src} {sport} {dst} {dport}: {ours:?} here, {sums:?} by the tool"));
             }
             directions += 1;
             segments += sums.packets;
         }
-        wrong.extend(found.directions.keys().map(|ends| format!("{file} {ends:?} is not there")));
+        wrong.extend(found.directions.keys().map(|ends| format!("{file} {ends:?} is unknown to the tool")));
     }
     println!("{} captures, {directions} directions, {segments} segments", captures.len());
-    println!("judged otherwise: {rules:?}");
+    println!("differences: {rules:?}");
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
 }

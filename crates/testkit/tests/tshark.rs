@@ -1,8 +1,9 @@
-//! What [`TcpReference`] says of each TCP segment of real captures against what tshark says of the same frame: where the two
-//! say different things, a rule of the table in `docs/tcp.md` section 7 holds, and each holds as often as is written there.
+//! Compares the class of each TCP segment of real captures by [`TcpReference`] with what tshark says
+//! of the same frame. Each difference follows from a rule of the table in `docs/tcp.md` section 7,
+//! as often as the table says.
 //!
-//! A rule speaks of what both knew when the segment came. What tshark knew is followed here by a program of its own, and
-//! what that concludes is what tshark says of every frame.
+//! A rule refers to what both knew when the segment came. A model of tshark's stream state
+//! ([`Stream`]) arrives at its fields in every frame.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +44,7 @@ const HOLE: u16 = 1 << 10;
 const UNSEEN_ACKNOWLEDGED: u16 = 1 << 11;
 const REUSED: u16 = 1 << 12;
 
-/// What the two can agree on; answers and what is acknowledged unseen are no classes here.
+/// The bits that Weir has a class for.
 const COMMON: u16 =
     RETRANSMISSION | SPURIOUS | OUT_OF_ORDER | DUPLICATE | KEEP_ALIVE | PROBE | ZERO_WINDOW | HOLE | REUSED;
 
@@ -54,10 +55,10 @@ struct Theirs {
     verdict: u16,
 }
 
-/// Its name stands in two places below.
+/// A rule that is used twice.
 const NO_OCTET: &str = "a number without an octet";
 
-/// What tshark prints, if it is there.
+/// The output of tshark, if it is installed.
 fn tshark(arguments: &[&str]) -> Option<String> {
     let output = Command::new("tshark").args(arguments).output().ok()?;
     String::from_utf8(output.stdout).ok()
@@ -80,7 +81,7 @@ fn frames(capture: &Path) -> BTreeMap<u64, Theirs> {
     text.lines().filter_map(line).collect()
 }
 
-/// A connection as tshark sees it: what is followed of each side is its last segment and one number, the next.
+/// The state of a connection in tshark: of each side its last segment and the next sequence number.
 #[derive(Clone, Copy, Default)]
 struct Stream {
     sides: [Side; 2],
@@ -99,7 +100,8 @@ struct Side {
     together: Option<u32>,
     last: Option<Packet>,
     verdict: u16,
-    /// Duplicate acknowledgments in a row; the greatest number if octets were acknowledged that were not seen.
+    /// Duplicate acknowledgments in a row; the greatest number after an acknowledgment of octets that
+    /// were not seen.
     duplicates: u32,
 }
 
@@ -284,7 +286,7 @@ struct Before {
 }
 
 impl Before {
-    /// What Weir says, in tshark's words.
+    /// The result of Weir as tshark's bits.
     fn ours(&self, packet: &Packet, class: SegmentClass, closed: bool, spurious: bool) -> u16 {
         let own = self.known[self.side].next;
         let word = match class {
@@ -302,7 +304,7 @@ impl Before {
         word | if closed { ZERO_WINDOW } else { 0 } | if spurious { SPURIOUS } else { 0 }
     }
 
-    /// Why they say different things.
+    /// The rule by which the results differ.
     fn rule(&self, packet: &Packet, class: SegmentClass, ours: u16, theirs: u16) -> Option<&'static str> {
         let (own, peer) = (&self.known[self.side], &self.known[1 - self.side]);
         let (side, other) = (&self.stream.sides[self.side], &self.stream.sides[1 - self.side]);
