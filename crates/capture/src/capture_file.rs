@@ -23,7 +23,6 @@ pub(crate) const MAX_CAPTURED: u32 = 256 * 1024 * 1024;
 /// merging copies little.
 const BURST_BYTES: usize = 256 * 1024;
 
-/// The result of reading at the cursor.
 pub(crate) enum Step<'a> {
     /// A packet, and the length of its record in bytes.
     Frame(Frame<'a>, usize),
@@ -31,16 +30,13 @@ pub(crate) enum Step<'a> {
     Skip(usize),
     /// The window ends before the record does.
     More,
-    /// Damage.
     Damaged {
-        /// What is wrong.
         cause: Damage,
         /// Distance in bytes to the next record, if that can be known.
         skip: Option<usize>,
     },
 }
 
-/// A capture format.
 pub(crate) trait Format {
     /// Fast path: reads frames from the start of `rest`, which has at most [`BURST_BYTES`], up to the
     /// first that is not of the most common form. Returns the length of their records in bytes.
@@ -56,14 +52,12 @@ pub(crate) trait Format {
     fn truncation(&self, rest: &[u8]) -> Damage;
 }
 
-/// A capture file of format `F`.
 pub(crate) struct CaptureFile<F> {
     path: PathBuf,
     window: Window,
     format: F,
     /// Start of the next record in the window.
     cursor: usize,
-    /// Packets delivered.
     packets: u64,
     /// Damage behind the frames of the last burst.
     pending: Option<Error>,

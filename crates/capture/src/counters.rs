@@ -25,10 +25,8 @@ const RX_MISSED_ERRORS: usize = 15;
 /// Bytes before the attributes of a reply: message header and interface.
 const HEADER_BYTES: usize = 16 + 12;
 
-/// Packets that an interface lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InterfaceLosses {
-    /// By the NIC.
     pub nic: u64,
     /// By the kernel (`rx_dropped`).
     pub kernel: u64,
@@ -38,7 +36,6 @@ pub(crate) struct InterfaceLosses {
 pub(crate) struct InterfaceCounters {
     netlink: File,
     index: u32,
-    /// Counters at the last query.
     last: InterfaceLosses,
     lost: InterfaceLosses,
     frozen: bool,

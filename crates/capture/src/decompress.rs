@@ -21,25 +21,18 @@ pub enum Compression {
 /// What is wrong with a compressed stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// It ends inside a member or frame.
     #[error("the {0} stream is cut")]
     Cut(&'static str),
-    /// The gzip decoder refuses it.
     #[error("the gzip stream is damaged: {0}")]
     Gzip(io::Error),
-    /// The Zstandard decoder refuses it.
     #[error("the zstd stream is damaged: {0}")]
     Zstd(FrameDecoderError),
-    /// A Zstandard frame has a wrong checksum.
     #[error("the zstd stream is damaged: wrong checksum")]
     Checksum,
-    /// Something else follows a Zstandard frame.
     #[error("the zstd stream is damaged: other data follows a frame")]
     NotAFrame,
-    /// A Zstandard frame needs a dictionary.
     #[error("the zstd stream needs a dictionary, which is not supported")]
     Dictionary,
-    /// A Zstandard frame needs too large a window.
     #[error(
         "the zstd stream needs a window of {0} bytes, more than the limit of {MAX_WINDOW_BYTES}: \
          decompress it with `zstd -dc --long=31` and read it from `-`"
@@ -72,7 +65,6 @@ impl Compression {
         }
     }
 
-    /// Returns a reader of the decompressed content.
     pub(crate) fn reader(self, source: impl BufRead + Send + 'static) -> Box<dyn Read + Send> {
         match self {
             Self::Gzip => Box::new(Gzip(MultiGzDecoder::new(source))),
@@ -81,7 +73,6 @@ impl Compression {
     }
 }
 
-/// Reader of consecutive gzip members.
 struct Gzip<R>(MultiGzDecoder<R>);
 
 impl<R: BufRead> Read for Gzip<R> {
@@ -100,7 +91,6 @@ const MAX_WINDOW_BYTES: u64 = 128 * 1024 * 1024;
 /// Size of a Zstandard frame header: magic number, descriptor, window, dictionary and content size.
 const MAX_HEADER_BYTES: usize = 18;
 
-/// Reader of consecutive Zstandard frames.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,

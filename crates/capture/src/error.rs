@@ -58,31 +58,22 @@ const SUPPORTED: &str = "Weir reads pcap and pcapng, plain or compressed with gz
 /// Why a file is not read as a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
-    /// The path names a directory.
     #[error("this is a directory; name the capture files in it")]
     Directory,
-    /// The file has no content.
     #[error("it is empty. {SUPPORTED}")]
     Empty,
-    /// The file is shorter than a magic number.
     #[error("it has only {0} bytes. {SUPPORTED}")]
     Short(usize),
-    /// The file has another format, which is known by its first bytes.
     #[error("it looks like {0}. {SUPPORTED}")]
     Other(&'static str),
-    /// The first bytes are those of no known format.
     #[error("it begins with {:02x} {:02x} {:02x} {:02x}, which is no capture. {SUPPORTED}", .0[0], .0[1], .0[2], .0[3])]
     Unknown([u8; 4]),
-    /// A pcap file ends inside its file header, after the first of these numbers of bytes.
     #[error("it looks like a pcap file that was cut in its file header, after {0} of {1} bytes. {SUPPORTED}")]
     PcapHeaderCut(usize, usize),
-    /// A pcap file of an unknown version: major, minor.
     #[error("it looks like a pcap file of version {0}.{1}; only version 2 is supported. {SUPPORTED}")]
     PcapVersion(u16, u16),
-    /// The first block of a pcapng file is damaged.
     #[error("it begins like a pcapng file, but: {0}. {SUPPORTED}")]
     Pcapng(Damage),
-    /// A pcapng file ends inside its first block, after this number of bytes.
     #[error("it looks like a pcapng file that was cut in its first block, after {0} bytes. {SUPPORTED}")]
     PcapngCut(usize),
     /// A compressed stream is damaged before the first packet.
@@ -93,40 +84,28 @@ pub enum FormatError {
 /// What is wrong at a damaged place of a capture file.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// A length field exceeds the size of any packet, which is the second number.
     #[error("the record claims {0} captured bytes, more than any packet has ({1})")]
     CapturedLength(u32, u32),
-    /// The file ends inside this part, after this number of its bytes.
     #[error("the file is cut in {0}, after {1}{of} bytes", of = .2.map_or_else(String::new, |all| format!(" of {all}")))]
     Cut(&'static str, usize, Option<usize>),
-    /// A section header without the byte-order magic.
     #[error("the section header has no valid byte-order magic")]
     ByteOrder,
-    /// A block length that is impossible, and the shortest and longest possible ones.
     #[error("the block claims a length of {0} bytes, which must be a multiple of 4 from {1} to {2}")]
     BlockLength(u32, u32, u32),
-    /// The two length fields of a block differ.
     #[error("the block's length is {0} at its start and {1} at its end")]
     BlockLengths(usize, usize),
-    /// A block shorter than its fixed fields.
     #[error("the {0} block is too short")]
     BlockShort(&'static str),
-    /// A section of an unknown version: major, minor.
     #[error("the section has version {0}.{1}; only version 1 is supported, so it is skipped")]
     SectionVersion(u16, u16),
-    /// A section describes more than this number of interfaces.
     #[error("the section describes more than {0} interfaces")]
     Interfaces(usize),
-    /// An option of an interface is cut or has a wrong length.
     #[error("{0}")]
     InterfaceOption(&'static str),
-    /// A packet of an interface whose description is damaged.
     #[error("the packet is from interface {0}, whose description is damaged")]
     DamagedInterface(u32),
-    /// A packet of an interface that is not among those that the section has described so far.
     #[error("the packet is from interface {0}, but the section has described {1}")]
     UnknownInterface(u32, usize),
-    /// The captured length exceeds the bytes in the block.
     #[error("the packet claims {0} captured bytes, but its block holds only {1}")]
     BlockCapturedLength(u32, usize),
     /// The compressed stream around the capture is damaged.

@@ -3,7 +3,6 @@
 use crate::live_error::LiveError;
 use crate::system;
 
-/// A network interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub name: String,

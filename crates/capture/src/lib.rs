@@ -28,15 +28,11 @@ mod tap;
 mod window;
 mod write;
 
-pub use decompress::{Compression, StreamError};
-#[cfg(feature = "dpdk")]
-pub use dpdk::error::{DeviceCause, DpdkError};
-pub use error::{Damage, Error, FormatError};
-pub use filter::{FilterError, InstructionError, PacketFilter, ProgramError};
+pub use error::Error;
+pub use filter::{FilterError, PacketFilter};
 pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};
-pub use live_error::LiveError;
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
-pub use settings::{SettingsError, SourceSettings, closest_name};
+pub use settings::{SettingsError, SourceSettings};
 pub use source::{BURST, Burst, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 pub use write::PcapWriter;

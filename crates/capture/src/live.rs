@@ -71,7 +71,6 @@ pub fn has_link(device: &str) -> Option<bool> {
     }
 }
 
-/// Opens a single interface.
 fn open_interface(source: &str) -> Result<Queues, Error> {
     if source.starts_with(af_packet::SCHEME) {
         return boxed(source, af_packet::open(source));

@@ -6,124 +6,98 @@ use std::io;
 /// Why a live source cannot be opened, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The name begins with no scheme of a live source.
     #[error("not live traffic; live sources begin with {}", .0.join(", "))]
     UnknownScheme(&'static [&'static str]),
     /// A setting is wrong.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A tap names an interface twice.
     #[error("an interface is named twice, so each of its packets would count twice")]
     DuplicateInterface,
-    /// A tap names more interfaces than a burst has frames.
     #[error("more than {} interfaces cannot share one source", crate::BURST)]
     TooManyInterfaces,
-    /// The interfaces of a tap have different numbers of queues.
     #[error("the interfaces have different numbers of queues; set queues=")]
     QueueCountsDiffer,
-    /// A system call for this action failed.
     #[error("cannot {0}: {1}")]
     Io(String, io::Error),
-    /// There is no interface of this name, but those of other names.
     #[error("there is no interface '{0}'; there are: {existing}", existing = .1.join(", "))]
     NoInterface(String, Vec<String>),
-    /// The interface is down.
     #[error("the interface is down; as root: ip link set dev {0} up")]
     InterfaceDown(String),
-    /// The interface was removed while it was read.
     #[error("the interface was removed; the packets before that were read")]
     InterfaceRemoved,
-    /// AF_PACKET: interfaces of this kind are not supported.
+
+    // AF_PACKET.
     #[error("interfaces of its kind (hardware type {0}) are not supported; Ethernet, loopback and IP tunnels are")]
     HardwareType(u16),
-    /// AF_PACKET: a capability is missing.
     #[error(
         "not permitted: capturing needs CAP_NET_RAW; run as root, or once as root: setcap cap_net_raw+ep {}",
         std::env::current_exe().map_or_else(|_| "weir".into(), |path| path.display().to_string())
     )]
     CapturePermission,
-    /// AF_PACKET: the rings exceed the memory.
     #[error(
         "queues={0}, blocks={1}, block={2} take {mib} MiB of memory, more than is available; make one of them smaller",
         mib = (u64::from(*.0) * u64::from(*.1) * u64::from(*.2)).div_ceil(1 << 20)
     )]
     RingMemory(u16, u32, u32),
-    /// AF_PACKET: the fanout group has no place for another socket.
     #[error("fanout={0}: the group is full; choose another number")]
     FanoutFull(u16),
-    /// AF_PACKET: the fanout group belongs to another program.
     #[error(
         "fanout={0}: another program has a group of that number on another interface or with another mode; \
          choose another number"
     )]
     FanoutInUse(u16),
-    /// AF_PACKET: a capability to configure the NIC is missing.
     #[error("timestamps=hardware: not permitted: configuring the NIC needs CAP_NET_ADMIN, and capturing CAP_NET_RAW")]
     TimestampPermission,
-    /// AF_PACKET: the NIC does not time-stamp every frame.
     #[error(
         "timestamps=hardware: the NIC cannot time-stamp every frame (ethtool -T {0} shows what it can); leave it out"
     )]
     HardwareTimestamps(String),
-    /// AF_PACKET: the ring does not deliver all packets.
     #[error("the kernel counted {0} packets that it did not deliver")]
     Undelivered(u64),
-    /// AF_XDP: the interface is not Ethernet.
+
+    // AF_XDP.
     #[error("it is not Ethernet (hardware type {0}), and af_xdp reads nothing else; af_packet: may read it")]
     NotEthernet(u16),
-    /// AF_XDP: this interface does not have these queues, but only this number.
     #[error(
         "queues={1}: {0} has {existing}; ethtool -l {0} shows how many it can have",
         existing = if *.2 == 1 { "only queue 0".into() } else { format!("queues 0-{}", .2 - 1) }
     )]
     NoQueue(String, String, u32),
-    /// AF_XDP: a capability is missing.
     #[error("not permitted: it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or root")]
     XdpPermission,
-    /// AF_XDP: the kernel does not support it.
     #[error("the kernel has no AF_XDP (CONFIG_XDP_SOCKETS)")]
     NoXdpSockets,
-    /// AF_XDP: the kernel refuses the map of sockets.
     #[error("the kernel refuses the map of sockets (it must be 5.9 or newer, with CONFIG_XDP_SOCKETS): {0}")]
     SocketMap(io::Error),
-    /// AF_XDP: the kernel refuses the program, which needs this version; with the last lines of the
-    /// verifier's log.
     #[error("the kernel refuses the program (it must be {0} or newer): {1}; {2}")]
     XdpProgram(&'static str, io::Error, String),
-    /// AF_XDP: another program is attached to the interface.
     #[error(
         "another XDP program is attached to it (ip link show dev {0} shows which): end the process that attached it, \
          or: ip link set dev {0} xdp off"
     )]
     XdpInUse(String),
-    /// AF_XDP: the driver has no native XDP.
     #[error("its driver has no native XDP; attach=generic works with every driver")]
     NoNativeXdp,
-    /// AF_XDP: the driver refuses a native program in its configuration.
     #[error(
         "its driver refuses a native XDP program in its configuration ({0}): often the MTU is too large for it, \
          or GRO in hardware (LRO) is on; attach=generic works with every driver"
     )]
     NativeXdp(io::Error),
-    /// AF_XDP: the kernel does not attach the program.
     #[error("the kernel does not attach the program (it must be 5.9 or newer): {0}")]
     XdpAttach(io::Error),
-    /// AF_XDP: the memory for frames exceeds the limit of locked memory.
     #[error(
         "frames={0}: this exceeds the limit of locked memory; raise the limit (ulimit -l), give CAP_IPC_LOCK, or \
          lower frames="
     )]
     LockedMemory(u32),
-    /// AF_XDP: another program has a socket on the queue.
     #[error("another program has an AF_XDP socket on queue {0}")]
     QueueInUse(u32),
-    /// AF_XDP: the driver has no zero copy for this queue.
     #[error("its driver has no zero copy for queue {0} ({1}); mode=copy works with every driver")]
     NoZeroCopy(u32, io::Error),
-    /// AF_XDP: the length of cut frames is unknown.
     #[error("the driver passes no metadata, so the length of frames that are cut is unknown; leave snap out")]
     NoMetadata,
-    /// DPDK is not part of this build.
+
+    // DPDK.
     #[error(
         "this weir was built without DPDK: `cargo build --release --features dpdk` builds it in, and needs DPDK \
          itself (on Debian 12, apt-get install libdpdk-dev pkg-config)"

@@ -30,7 +30,6 @@ pub fn merge(mut inputs: Vec<Box<dyn Source + Send>>) -> Box<dyn Source + Send> 
     }
 }
 
-/// Inputs, and the times of their next frames.
 struct Merge {
     inputs: Vec<BufferedInput>,
     /// Inputs whose next frame is not known, so that nothing may be delivered before they are read;
@@ -48,7 +47,6 @@ struct BufferedInput {
     bytes: Vec<u8>,
     /// The burst. `bytes` of a frame is empty here; the number is the end of its bytes in the copy.
     frames: Vec<(Frame<'static>, usize)>,
-    /// Index of the next frame.
     next: usize,
     /// Number of the last frame's interface, in the input and in the merged source.
     interface: Option<(u32, u32)>,

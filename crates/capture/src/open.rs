@@ -30,10 +30,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Source + Send>, Error> {
     let failed = |error| Error::Io { path: path.to_owned(), error };
     if path == Path::new("-") {
         // Not `Stdin` itself, which has a small buffer of its own.
-        #[cfg(unix)]
         let input = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned().map(File::from).map_err(failed)?;
-        #[cfg(not(unix))]
-        let input = io::stdin();
         return from_reader(path, Box::new(input));
     }
     let file = File::open(path).map_err(failed)?;
@@ -88,7 +85,6 @@ fn open_stream(path: &Path, stream: Stream) -> Result<Box<dyn Source + Send>, Er
     }
 }
 
-/// Opens the capture inside a compressed stream.
 fn open_compressed(
     path: &Path,
     compression: Compression,
@@ -125,7 +121,6 @@ fn open_window(
     Err(refuse(describe(&bytes[..bytes.len().min(SAMPLE_BYTES)])))
 }
 
-/// A read error before the format was known.
 fn read_error(path: &Path, error: ReadError) -> Error {
     let path = path.to_owned();
     match error {
@@ -136,7 +131,6 @@ fn read_error(path: &Path, error: ReadError) -> Error {
     }
 }
 
-/// Describes the content of a file that is no capture.
 fn describe(head: &[u8]) -> FormatError {
     /// First bytes, and the format that begins with them.
     const KNOWN: [(&[u8], &str); 17] = [

@@ -44,7 +44,6 @@ const MAX_BLOCK: u32 = MAX_CAPTURED + 64 * 1024;
 /// Largest number of interfaces in a section: bounds the memory that a stream can make us use.
 const MAX_INTERFACES: usize = 65_536;
 
-/// Time unit of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
     /// A unit is this number of nanoseconds.
@@ -83,7 +82,6 @@ impl Resolution {
     }
 }
 
-/// Content of an interface description block.
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_type: u16,
@@ -104,7 +102,6 @@ impl Interface {
     }
 }
 
-/// Byte order of a section.
 #[derive(Clone, Copy)]
 struct ByteOrder {
     swapped: bool,
@@ -134,7 +131,6 @@ impl ByteOrder {
     }
 }
 
-/// A pcapng file.
 pub(crate) struct Pcapng {
     order: ByteOrder,
     /// Interfaces of this section; `None` where the block was damaged.
@@ -165,7 +161,6 @@ impl Pcapng {
         Ok(head.len() >= length as usize)
     }
 
-    /// The state before the first section.
     pub(crate) fn new() -> Self {
         Self {
             order: ByteOrder { swapped: false },
@@ -176,7 +171,6 @@ impl Pcapng {
         }
     }
 
-    /// Begins a section.
     fn section(&mut self, order: ByteOrder, body: &[u8]) -> Result<(), Damage> {
         self.earlier = self.earlier.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
@@ -191,7 +185,6 @@ impl Pcapng {
         Ok(())
     }
 
-    /// Adds an interface.
     fn interface(&mut self, body: &[u8]) -> Result<(), Damage> {
         if self.interfaces.len() == MAX_INTERFACES {
             return Err(Damage::Interfaces(MAX_INTERFACES));
@@ -365,42 +358,36 @@ impl Format for Pcapng {
 mod tests {
     use super::*;
 
-    fn interface(resolution: u8, offset_s: i64) -> Interface {
-        Interface { link_type: 1, snap_bytes: 0, resolution: Resolution::new(resolution), offset_s }
-    }
-
     #[test]
-    fn decimal_resolutions_from_seconds_to_finer_than_nanoseconds() {
-        assert_eq!(interface(0, 0).time(7), (7_000_000_000, false));
-        assert_eq!(interface(6, 0).time(1_234_567), (1_234_567_000, false));
-        assert_eq!(interface(9, 0).time(u64::MAX), (u64::MAX, false));
-        assert_eq!(interface(12, 0).time(1_234_999), (1_234, false));
-        assert_eq!(interface(28, 0).time(u64::MAX), (1, false), "10^19 units are a nanosecond");
-        for resolution in 29..=127 {
-            assert_eq!(interface(resolution, 0).time(u64::MAX), (0, false));
+    fn times_follow_resolution_and_offset_and_are_clamped_to_64_bits() {
+        for (resolution, offset_s, units, expected) in [
+            // Decimal resolutions, from seconds to finer than nanoseconds.
+            (0, 0, 7, (7_000_000_000, false)),
+            (6, 0, 1_234_567, (1_234_567_000, false)),
+            (9, 0, u64::MAX, (u64::MAX, false)),
+            (12, 0, 1_234_999, (1_234, false)),
+            // 10^19 units are a nanosecond.
+            (28, 0, u64::MAX, (1, false)),
+            (29, 0, u64::MAX, (0, false)),
+            (127, 0, u64::MAX, (0, false)),
+            // Binary resolutions, up to the largest power.
+            (0x80, 0, 3, (3_000_000_000, false)),
+            (0x80 | 10, 0, 1536, (1_500_000_000, false)),
+            (0x80 | 64, 0, u64::MAX, (999_999_999, false)),
+            (0xff, 0, u64::MAX, (0, false)),
+            // An offset is added to the time; times outside 64 bits of nanoseconds are flagged.
+            (6, -3_600, 3_601_000_000, (1_000_000_000, false)),
+            (6, 0, u64::MAX, (u64::MAX, true)),
+            (9, -1, 999_999_999, (0, true)),
+            (9, -1, 1_000_000_000, (0, false)),
+            (0, i64::MIN, u64::MAX, (u64::MAX, true)),
+            (0, i64::MIN, 0, (0, true)),
+            (0, i64::MAX, u64::MAX, (u64::MAX, true)),
+        ] {
+            let resolution = Resolution::new(resolution);
+            let interface = Interface { link_type: 1, snap_bytes: 0, resolution, offset_s };
+            assert_eq!(interface.time(units), expected, "{interface:?}");
         }
-    }
-
-    #[test]
-    fn binary_resolutions_up_to_the_largest_power() {
-        assert_eq!(interface(0x80, 0).time(3), (3_000_000_000, false));
-        assert_eq!(interface(0x80 | 10, 0).time(1536), (1_500_000_000, false));
-        assert_eq!(interface(0x80 | 64, 0).time(u64::MAX), (999_999_999, false));
-        assert_eq!(interface(0xff, 0).time(u64::MAX), (0, false));
-    }
-
-    #[test]
-    fn times_outside_64_bits_of_nanoseconds_are_clamped_and_flagged() {
-        assert_eq!(interface(6, 0).time(u64::MAX), (u64::MAX, true));
-        assert_eq!(interface(9, -1).time(999_999_999), (0, true));
-        assert_eq!(interface(9, -1).time(1_000_000_000), (0, false));
-        assert_eq!(interface(0, i64::MIN).time(u64::MAX), (u64::MAX, true));
-        assert_eq!(interface(0, i64::MIN).time(0), (0, true));
-        assert_eq!(interface(0, i64::MAX).time(u64::MAX), (u64::MAX, true));
-    }
-
-    #[test]
-    fn negative_offset_is_added_to_the_time() {
-        assert_eq!(interface(6, -3_600).time(3_601_000_000), (1_000_000_000, false));
+        assert!((29..=127).all(|power| Resolution::new(power).nanoseconds(u64::MAX) == 0));
     }
 }

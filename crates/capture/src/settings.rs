@@ -4,48 +4,25 @@
 /// A wrong setting, with the possible ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The word before the first comma is no traffic profile.
-    #[error("there is no traffic profile '{name}'{}; the profiles are: {}", suggestion(near), known.join(", "))]
-    UnknownProfile {
-        /// The word.
-        name: String,
-        /// The most similar profile, if one is similar.
-        near: Option<&'static str>,
-        /// All profiles.
-        known: &'static [&'static str],
-    },
-    /// The source does not have this key.
-    #[error("{source_name} has no key '{key}'{}; its keys are: {}", suggestion(near), known.join(", "))]
-    UnknownKey {
-        /// Scheme or traffic profile.
-        source_name: &'static str,
-        /// The unknown key.
-        key: String,
-        /// The most similar key, if one is similar.
-        near: Option<&'static str>,
-        /// All keys of the source.
-        known: &'static [&'static str],
-    },
+    /// The word before the first comma is not one of the traffic profiles.
+    #[error("there is no traffic profile '{0}'{near}; the profiles are: {all}", near = near(.0, .1), all = .1.join(", "))]
+    UnknownProfile(String, &'static [&'static str]),
+    /// The source, named first, has other keys than this one.
+    #[error("{0} has no key '{1}'{near}; its keys are: {all}", near = near(.1, .2), all = .2.join(", "))]
+    UnknownKey(&'static str, String, &'static [&'static str]),
     /// The text between two commas is not `key=value`.
     #[error("'{0}' is not of the form key=value")]
     NotAPair(String),
     /// A key is given twice.
     #[error("{0} is given twice")]
     Duplicate(&'static str),
-    /// The key cannot have this value.
-    #[error("{key}={value}: {expected}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// What the value must be.
-        expected: String,
-    },
+    /// The key cannot have this value, but one that is described last.
+    #[error("{0}={1}: {2}")]
+    Value(&'static str, String, String),
 }
 
-fn suggestion(near: &Option<&'static str>) -> String {
-    near.map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
+fn near(written: &str, known: &[&'static str]) -> String {
+    closest_name(written, known).map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
 /// The settings of one source, unparsed.
@@ -69,12 +46,7 @@ impl<'a> SourceSettings<'a> {
             let not_a_pair = || SettingsError::NotAPair(part.into());
             let (key, value) = part.split_once('=').ok_or_else(not_a_pair)?;
             let Some(&key) = known.iter().find(|&&name| name == key) else {
-                return Err(SettingsError::UnknownKey {
-                    source_name,
-                    key: key.into(),
-                    near: closest_name(key, known),
-                    known,
-                });
+                return Err(SettingsError::UnknownKey(source_name, key.into(), known));
             };
             if values.get(key).is_some() {
                 return Err(SettingsError::Duplicate(key));
@@ -169,7 +141,7 @@ impl<'a> SourceSettings<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match read(value) {
             Some(meaning) => Ok(Some(meaning)),
-            None => Err(SettingsError::Value { key, value: value.into(), expected: expected.into() }),
+            None => Err(SettingsError::Value(key, value.into(), expected.into())),
         }
     }
 }
@@ -187,7 +159,7 @@ fn scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
 }
 
 /// Returns the known word with the smallest edit distance, if that is small.
-pub fn closest_name(written: &str, known: &[&'static str]) -> Option<&'static str> {
+fn closest_name(written: &str, known: &[&'static str]) -> Option<&'static str> {
     // The cost is the product of both lengths, so only the first characters are compared.
     let written: Vec<char> = written.chars().take(32).collect();
     let closest = known.iter().map(|&word| (edit_distance(&written, word), word)).min()?;

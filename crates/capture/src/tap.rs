@@ -15,14 +15,10 @@ use crate::live_error::LiveError;
 use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::time::Duration;
 
-/// The interfaces of a tap.
 pub(crate) struct Tap {
     sources: Vec<Box<dyn LiveSource + Send>>,
-    /// Whether each source has not ended.
     open: Vec<bool>,
-    /// Source that is polled next.
     next: usize,
-    /// Consecutive polls without a frame.
     empty_polls: u32,
     /// Longest sleep after no interface had a frame.
     poll_timeout: Duration,

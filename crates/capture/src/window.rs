@@ -22,7 +22,6 @@ pub(crate) enum ReadError {
 pub(crate) enum Window {
     /// The whole input: a mapped file, or memory.
     Whole(Whole),
-    /// Part of a stream.
     Stream(Stream),
 }
 
@@ -47,16 +46,13 @@ pub(crate) fn map(file: &File) -> io::Result<memmap2::Mmap> {
     // the copies, and take slices within the map's fixed length.
     let map = unsafe { memmap2::Mmap::map(file)? };
     // The advice only affects speed, so a refusal is ignored.
-    #[cfg(unix)]
     let _ = map.advise(memmap2::Advice::Sequential);
     Ok(map)
 }
 
 /// An input that is entirely in memory.
 pub(crate) enum Whole {
-    /// A mapped file.
     Mapped(memmap2::Mmap),
-    /// Owned memory.
     Owned(Vec<u8>),
 }
 
@@ -106,7 +102,6 @@ impl Stream {
         io::Cursor::new(self.buffer).chain(io::BufReader::with_capacity(WINDOW_BYTES, self.source))
     }
 
-    /// Length of the stream in bytes, if known.
     pub(crate) fn total_bytes(&self) -> Option<u64> {
         self.total_bytes
     }
@@ -143,7 +138,6 @@ impl Stream {
 }
 
 impl Window {
-    /// The bytes in the window.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Whole(whole) => whole.as_ref(),

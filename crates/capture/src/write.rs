@@ -67,7 +67,6 @@ impl<W: Write> PcapWriter<W> {
     }
 }
 
-/// Why a frame cannot be stored in a pcap file.
 #[derive(Debug, thiserror::Error)]
 enum RefusedFrame {
     #[error("a frame of link type {frame} in a pcap file of link type {file}")]

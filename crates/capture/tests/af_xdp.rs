@@ -95,9 +95,9 @@ impl Raw {
     }
 
     /// Receives until this number of frames has come here or through the queues.
-    fn receive_until(&self, frames: u64, numbers: &mut Vec<u64>, come: &Come) {
+    fn receive_until(&self, frames: u64, numbers: &mut Vec<u64>, received: &Received) {
         let started = Instant::now();
-        while come.frames() + (numbers.len() as u64) < frames {
+        while received.frames() + (numbers.len() as u64) < frames {
             self.receive(numbers);
             assert!(started.elapsed() < BOUND, "frames do not come");
         }
@@ -149,13 +149,13 @@ impl Seen {
 
 /// Counts of the frames received so far.
 #[derive(Default)]
-struct Come {
+struct Received {
     frames: AtomicU64,
     /// Frames reported as lost.
     lost: AtomicU64,
 }
 
-impl Come {
+impl Received {
     fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
@@ -172,14 +172,14 @@ impl Drop for Stop<'_> {
 
 /// Reads each queue on its own thread while `body` runs, which may read the counts so far; then
 /// stops all queues and reads them to the end.
-fn read(sources: Sources, body: impl FnOnce(&Come)) -> Seen {
-    let (come, stop) = (Come::default(), AtomicBool::new(false));
+fn read(sources: Sources, body: impl FnOnce(&Received)) -> Seen {
+    let (received, stop) = (Received::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let threads: Vec<_> =
-            sources.into_iter().map(|source| scope.spawn(|| read_queue(source, &come, &stop))).collect();
+            sources.into_iter().map(|source| scope.spawn(|| read_queue(source, &received, &stop))).collect();
         // Also if `body` panics, because the scope waits for the threads.
         let stopping = Stop(&stop);
-        body(&come);
+        body(&received);
         drop(stopping);
         let mut all = Seen::default();
         for thread in threads {
@@ -200,7 +200,7 @@ fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &AtomicBool) -> Seen {
+fn read_queue(mut source: Box<dyn LiveSource + Send>, received: &Received, stop: &AtomicBool) -> Seen {
     let mut seen = Seen { queues: vec![0], ..Seen::default() };
     let (mut stopped, mut last_ns, mut lost) = (false, now_ns(), 0);
     loop {
@@ -225,13 +225,13 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &Atomic
             entry.0 += 1;
         }
         seen.queues[0] += burst.len() as u64;
-        come.frames.fetch_add(burst.len() as u64, Ordering::Relaxed);
+        received.frames.fetch_add(burst.len() as u64, Ordering::Relaxed);
         let is_idle = burst.is_empty();
         drop(burst);
         if is_idle {
             let losses = source.losses();
             let now = losses.nic + losses.kernel + losses.ring;
-            come.lost.fetch_add(now - lost, Ordering::Relaxed);
+            received.lost.fetch_add(now - lost, Ordering::Relaxed);
             lost = now;
         }
     }
@@ -240,17 +240,17 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, come: &Come, stop: &Atomic
 }
 
 /// Sends frames with these sequence numbers, at the pace of the readers, so that none is lost.
-fn send_slowly(numbers: std::ops::Range<u64>, come: &Come) {
-    let (left, before) = (Raw::at(LEFT, 0), come.frames());
+fn send_slowly(numbers: std::ops::Range<u64>, received: &Received) {
+    let (left, before) = (Raw::at(LEFT, 0), received.frames());
     for number in numbers.clone() {
         let started = Instant::now();
-        while number - numbers.start > come.frames() - before + 100 {
+        while number - numbers.start > received.frames() - before + 100 {
             assert!(started.elapsed() < BOUND, "frames do not come");
             std::thread::yield_now();
         }
         assert!(left.send(&frame(number, octets_of(number))), "100 frames find room");
     }
-    until("frames come", || come.frames() >= before + numbers.end - numbers.start);
+    until("frames come", || received.frames() >= before + numbers.end - numbers.start);
 }
 
 fn once_each(seen: &Seen, frames: u64, snap: Option<usize>, case: &str) {
@@ -280,7 +280,7 @@ fn every_packet_of_four_queues_is_delivered_once() {
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,mode=copy,attach={place}"));
         assert_eq!(sources.len(), 4);
-        let seen = read(sources, |come| send_slowly(0..20_000, come));
+        let seen = read(sources, |received| send_slowly(0..20_000, received));
         once_each(&seen, 20_000, None, place);
         assert!(seen.queues.iter().filter(|&&frames| frames > 1000).count() >= 3, "{:?}", seen.queues);
     }
@@ -292,7 +292,7 @@ fn every_packet_of_one_queue_is_delivered_once() {
     for place in PLACES {
         let sources = open(&format!("af_xdp:right,attach={place},frames=256"));
         assert_eq!(sources.len(), 1);
-        once_each(&read(sources, |come| send_slowly(0..20_000, come)), 20_000, None, place);
+        once_each(&read(sources, |received| send_slowly(0..20_000, received)), 20_000, None, place);
     }
 }
 
@@ -302,7 +302,7 @@ fn cut_frames_keep_their_length_on_the_wire() {
     for place in PLACES {
         for snap in [64, 128, 1459] {
             let sources = open(&format!("af_xdp:right,attach={place},snap={snap}"));
-            let seen = read(sources, |come| send_slowly(0..5000, come));
+            let seen = read(sources, |received| send_slowly(0..5000, received));
             once_each(&seen, 5000, Some(snap), &format!("{place}, {snap}"));
         }
     }
@@ -316,13 +316,13 @@ fn frames_of_unselected_queues_reach_the_stack() {
         assert_eq!(sources.len(), 2);
         let stack = Raw::at(RIGHT, libc::ETH_P_IP);
         let mut passed = Vec::new();
-        let seen = read(sources, |come| {
+        let seen = read(sources, |received| {
             let left = Raw::at(LEFT, 0);
             for number in 0..4000_u64 {
-                stack.receive_until(number.saturating_sub(100), &mut passed, come);
+                stack.receive_until(number.saturating_sub(100), &mut passed, received);
                 assert!(left.send(&frame(number, octets_of(number))), "100 frames find room");
             }
-            stack.receive_until(4000, &mut passed, come);
+            stack.receive_until(4000, &mut passed, received);
         });
         each_went_one_way(&seen, &passed, 4000, place);
         assert!(seen.frames() > 0 && !passed.is_empty());
@@ -362,10 +362,10 @@ fn losses_under_overload_are_counted_exactly() {
             // program is full. The kernel counts these losses if the whole interface is read.
             let all = if place == "generic" && !one { sent + refused } else { sent };
             let mut passed = Vec::new();
-            let seen = read(sources, |come| {
+            let seen = read(sources, |received| {
                 until("all have come or are reported as lost", || {
                     stack.receive(&mut passed);
-                    come.frames() + come.lost.load(Ordering::Relaxed) + passed.len() as u64 >= all
+                    received.frames() + received.lost.load(Ordering::Relaxed) + passed.len() as u64 >= all
                 });
             });
             stack.receive(&mut passed);
@@ -404,7 +404,7 @@ fn program_is_detached_with_its_sources() {
         assert!(!attached());
         (100..200).for_each(|number| assert!(left.send(&frame(number, octets_of(number)))));
         let mut passed = Vec::new();
-        let seen = read(sources, |come| stack.receive_until(200, &mut passed, come));
+        let seen = read(sources, |received| stack.receive_until(200, &mut passed, received));
         assert!(seen.frames.keys().all(|&number| number < 100), "{place}");
         each_went_one_way(&seen, &passed, 200, place);
         assert_eq!((seen.losses, seen.errors), (Losses::default(), vec![]));
@@ -464,14 +464,14 @@ fn missing_capabilities_are_named_and_sufficient() {
 fn interface_that_goes_down_and_up_continues() {
     let Some(_alone) = network(4) else { return };
     for place in PLACES {
-        let seen = read(open(&format!("af_xdp:right,attach={place}")), |come| {
-            send_slowly(0..1000, come);
+        let seen = read(open(&format!("af_xdp:right,attach={place}")), |received| {
+            send_slowly(0..1000, received);
             ip("link set right down");
             std::thread::sleep(3 * weir_capture::POLL_TIMEOUT);
             ip("link set right mtu 1600");
             ip("link set right up");
             until_wired();
-            send_slowly(1000..2000, come);
+            send_slowly(1000..2000, received);
         });
         once_each(&seen, 2000, None, place);
     }
@@ -480,8 +480,8 @@ fn interface_that_goes_down_and_up_continues() {
 #[test]
 fn removed_interface_ends_its_sources_with_an_error() {
     let Some(_alone) = network(4) else { return };
-    let seen = read(open("af_xdp:right"), |come| {
-        send_slowly(0..1000, come);
+    let seen = read(open("af_xdp:right"), |received| {
+        send_slowly(0..1000, received);
         ip("link del right");
     });
     assert_eq!(seen.errors.len(), 4, "one for each queue: {:?}", seen.errors);

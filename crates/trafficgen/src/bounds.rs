@@ -7,7 +7,6 @@ pub(super) const SECOND_NS: u64 = 1_000_000_000;
 pub(super) const START_NS: u64 = 1_767_225_600 * SECOND_NS;
 /// Largest number of packets: up to this number, every conversation has its own 5-tuple.
 const MAX_PACKETS: u64 = 100_000_000_000;
-/// The end of the traffic.
 pub(super) struct Bounds {
     pub(super) packets: u64,
     /// First time after the end.

@@ -82,7 +82,6 @@ pub(super) struct ExpectedFlows {
 }
 
 impl ExpectedFlows {
-    /// Adds a flow and returns its index.
     pub(super) fn add(&mut self, flow: ExpectedFlow) -> usize {
         self.flows.push(flow);
         self.flows.len() - 1

@@ -39,12 +39,10 @@ pub(super) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 25 * 64);
 
-/// Memory for one burst.
 pub(super) fn slots() -> Box<[Slot]> {
     (0..BURST).map(|_| Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] }).collect()
 }
 
-/// Address and port of one side.
 #[derive(Clone, Copy)]
 pub(super) struct Endpoint {
     /// IPv4 in the first four octets.
@@ -61,7 +59,6 @@ impl Endpoint {
     }
 }
 
-/// Header fields of one packet.
 pub(super) struct Headers {
     pub(super) ipv6: bool,
     pub(super) source: Endpoint,
@@ -78,7 +75,6 @@ pub(super) struct Headers {
     pub(super) opening: [u8; 4],
 }
 
-/// Fields of the transport header.
 pub(super) enum Transport {
     Udp,
     Tcp { sequence: u32, acknowledgment: u32, flags: u8, window: u16 },

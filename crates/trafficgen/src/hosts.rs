@@ -12,7 +12,6 @@ const PORT_BITS: u32 = 15;
 const SERVERS: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const SERVER_BITS: u32 = 17;
 
-/// The clients and servers of a profile.
 pub(super) struct Hosts {
     /// Numbers of client and server addresses, as powers of two.
     client_bits: u32,

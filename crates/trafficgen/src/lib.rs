@@ -43,17 +43,15 @@ use frame::Slot;
 use lossy::Lossy;
 use mix::Mix;
 use velan::Velan;
-use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source, closest_name};
+use weir_capture::{Burst, Error, Frame, Progress, SettingsError, Source};
 
 const PROFILES: &[&str] = &["velan", "mix", "lossy"];
 
-/// LINKTYPE_ETHERNET.
 const ETHERNET_LINK_TYPE: u16 = 1;
 
 /// A source of synthetic traffic.
 pub struct TrafficGenerator {
     profile: Profile,
-    /// Snap length in bytes.
     snap: u32,
     slots: Box<[Slot]>,
     expected: Option<ExpectedFlows>,
@@ -75,18 +73,13 @@ impl TrafficGenerator {
     /// # Errors
     /// An unknown profile or key, or a wrong value.
     pub fn new(specification: &str) -> Result<Self, SettingsError> {
-        let (kind, rest) = match specification.split_once(',') {
-            Some((kind, rest)) => (kind, Some(rest)),
-            None => (specification, None),
-        };
+        let (kind, rest) =
+            specification.split_once(',').map_or((specification, None), |(kind, rest)| (kind, Some(rest)));
         let (profile, snap) = match kind {
             "velan" => Velan::new(rest).map(|(velan, snap)| (Profile::Velan(velan), snap))?,
             "mix" => Mix::new(rest).map(|(mix, snap)| (Profile::Mix(mix), snap))?,
             "lossy" => Lossy::new(rest).map(|(lossy, snap)| (Profile::Lossy(lossy), snap))?,
-            _ => {
-                let near = closest_name(kind, PROFILES);
-                return Err(SettingsError::UnknownProfile { name: kind.into(), near, known: PROFILES });
-            }
+            _ => return Err(SettingsError::UnknownProfile(kind.into(), PROFILES)),
         };
         Ok(Self { profile, snap, slots: frame::slots(), expected: None, done_bytes: 0 })
     }

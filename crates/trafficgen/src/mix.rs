@@ -109,7 +109,6 @@ const SERVICES: [Service; 10] = [
     Service { port: 3478, weight: 10, request: [160, 180], last: [160, 1000], segments: [10, 400], ..NAMES },
 ];
 
-/// The next step of a conversation.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     /// It has ended; another one begins in its place.
@@ -158,14 +157,12 @@ struct Conversation {
     talker: u8,
     /// Side that closes the connection.
     closer: u8,
-    /// It ends with RST.
     resets: bool,
     /// The peer answers a FIN with one segment: acknowledgment and FIN.
     combines_fin: bool,
     ttl: [u8; 2],
 }
 
-/// A packet that a conversation sends.
 struct Segment {
     side: u8,
     flags: u8,
@@ -255,7 +252,6 @@ impl Mix {
         slots.len()
     }
 
-    /// Creates a random conversation.
     fn open(&mut self, now_ns: u64) -> Conversation {
         let number = self.opened;
         self.opened += 1;

@@ -14,7 +14,6 @@ use std::collections::BinaryHeap;
 const WINDOW: u32 = 13;
 /// Windows with their own list; a later window shares the list of an earlier one.
 const WINDOWS: usize = 1 << 10;
-/// End of a list.
 const END: u32 = u32::MAX;
 
 pub(super) struct Schedule {

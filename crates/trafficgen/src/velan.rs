@@ -79,7 +79,6 @@ pub(super) struct Velan {
     clock: Clock,
     window: Window,
     bounds: Bounds,
-    /// Packets so far.
     sent: u64,
     /// Headers of both directions, without the lower halves of the addresses and the checksums.
     templates: [[u8; HEADERS]; 2],

@@ -25,7 +25,6 @@ pub(super) struct FrameProperties {
     pub interface: u32,
 }
 
-/// A position in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BlockCursor {
     /// Frames that are not read yet.

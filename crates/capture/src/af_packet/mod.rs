@@ -2,21 +2,7 @@
 //! `af_packet:eth0`.
 //!
 //! In: every frame that the interface receives and sends. Out: a [`Queue`] per receive queue.
-//!
-//! ```text
-//! af_packet:IFACE[,queues=N][,block=SIZE][,blocks=N][,snap=N][,promisc=on|off]
-//!     [,timestamps=kernel|hardware][,fanout=ID]
-//! ```
-//!
-//! | key | default | |
-//! |---|---|---|
-//! | `queues` | 1 | sources that share the traffic, each with its own ring, 1 to 256 |
-//! | `block` | 256KiB | size of a block of the ring, which the kernel delivers as a whole; a multiple of the page size. A larger frame is cut |
-//! | `blocks` | 256 | blocks of the ring. `block` times `blocks` is the memory of a queue, which is never swapped out |
-//! | `snap` | | snap length in bytes; default: whole frames |
-//! | `promisc` | on | promiscuous mode while the source is open |
-//! | `timestamps` | kernel | `hardware`: receive time stamps of the NIC |
-//! | `fanout` | | fanout group, 0 to 65535: programs that name the same group share the traffic of the interface |
+//! `docs/af_packet.md` describes the settings.
 //!
 //! Invariants:
 //! * When the source has ended, the packets that the kernel counted are exactly those that were
@@ -62,7 +48,6 @@ use socket::Socket;
 use std::io::{self, ErrorKind};
 pub(crate) use tap::Tap;
 
-/// The scheme of these sources.
 pub(crate) const SCHEME: &str = "af_packet:";
 /// Bytes reserved before each frame for a VLAN tag; 16, so that IP headers stay aligned.
 const HEADROOM: u32 = 16;
@@ -149,14 +134,12 @@ fn share(sockets: &[&Socket], link_type: u16, settings: &Settings) -> Result<(),
     sockets[0].set_fanout_program(&steering).map_err(LiveError::io("share the traffic between the queues"))
 }
 
-/// Returns the available memory in bytes, if the system reports it.
 fn available_bytes() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Returns the LINKTYPE number for a hardware type.
 fn link_type(hardware_type: u16) -> Option<u16> {
     match hardware_type {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(ETHERNET),
@@ -167,7 +150,6 @@ fn link_type(hardware_type: u16) -> Option<u16> {
     }
 }
 
-/// Makes the NIC time-stamp every frame that it receives.
 fn enable_hardware_timestamps(interface: &str) -> Result<(), LiveError> {
     system::enable_hardware_timestamps(interface).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => LiveError::TimestampPermission,

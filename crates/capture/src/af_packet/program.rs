@@ -13,11 +13,9 @@ pub(super) const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u
 /// Packet type of a frame that the host sends.
 pub(super) const OUTGOING: u32 = libc::PACKET_OUTGOING as u32;
 
-/// A target of jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
-/// A program under construction.
 #[derive(Default)]
 pub(super) struct Program {
     instructions: Vec<Instruction>,
@@ -44,7 +42,6 @@ impl Program {
         self.instructions.push(Instruction { code, jump_true: 0, jump_false: 0, constant });
     }
 
-    /// Appends a jump.
     pub fn jump(&mut self, to: Label) {
         self.jumps.push((self.instructions.len(), to));
         self.add(JUMP, 0);
@@ -68,7 +65,6 @@ impl Program {
     }
 }
 
-/// Returns a filter that drops every frame.
 pub(super) fn drop_filter() -> Vec<Instruction> {
     let mut program = Program::default();
     program.add(RETURN_CONSTANT, 0);

@@ -28,7 +28,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// With a poll timeout of 0: time between two checks whether the interface exists.
 const INTERFACE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One queue.
 pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,
@@ -45,16 +44,13 @@ pub(crate) struct Queue {
     state: State,
     kernel: KernelCounts,
     poll_timeout: Duration,
-    /// Time of the last check whether the interface exists.
     interface_checked: Instant,
 }
 
 /// Frames delivered, and the times of their clock.
 #[derive(Clone, Copy, Debug)]
 struct Delivered {
-    /// Frames have time stamps of the NIC, not of the kernel.
     has_nic_timestamps: bool,
-    /// Time of the last frame.
     last_ns: u64,
     /// System time at delivery minus time stamp of the last frame; 0 for time stamps of the kernel.
     delay_ns: u64,
@@ -103,14 +99,11 @@ pub(super) enum Next {
     Frames(u64),
     /// No frame at the moment, and none with a time before this one, ns.
     NoneBefore(u64),
-    /// Nothing more.
     Ended,
 }
 
-/// Life cycle of a queue.
 #[derive(Debug)]
 enum State {
-    /// It receives.
     Live,
     /// It delivers what the kernel has already received.
     Draining {
@@ -119,7 +112,6 @@ enum State {
         /// Why it ends, if it was not stopped.
         error: Option<LiveError>,
     },
-    /// It delivers nothing more.
     Ended,
 }
 
@@ -151,7 +143,6 @@ impl Queue {
         }
     }
 
-    /// Returns whether a frame can be read without waiting.
     fn has_frame(&mut self) -> bool {
         loop {
             match self.cursor {
@@ -196,7 +187,6 @@ impl Queue {
         }
     }
 
-    /// Begins to drain the queue if the interface was removed.
     fn check_interface(&mut self) {
         self.interface_checked = Instant::now();
         if matches!(self.state, State::Live) && matches!(self.socket.is_bound(), Ok(false)) {

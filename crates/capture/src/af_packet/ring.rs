@@ -30,7 +30,6 @@ const KERNEL: u32 = libc::TP_STATUS_KERNEL;
 /// quiet link a reader may pause for this times the number of blocks.
 const RETIRE_MS: u32 = 20;
 
-/// The mapped ring of one socket.
 pub(super) struct Ring {
     memory: Mapping,
     block_bytes: usize,
@@ -53,12 +52,10 @@ impl Ring {
         Ok(Self { memory: Mapping::new(bytes, socket.map(|socket| (socket, 0)))?, block_bytes, blocks })
     }
 
-    /// Returns the number of the next block.
     pub fn after(&self, block: usize) -> usize {
         (block + 1) % self.blocks
     }
 
-    /// Returns the number of the block half a ring later.
     pub fn half_after(&self, block: usize) -> usize {
         (block + self.blocks / 2) % self.blocks
     }

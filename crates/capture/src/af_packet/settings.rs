@@ -9,24 +9,17 @@ const PAGE_BYTES: u64 = 4096;
 const KIB: u64 = 1024;
 const GIB: u64 = KIB * KIB * KIB;
 
-/// Valid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Name of the interface.
     pub interface: String,
-    /// Number of queues.
     pub queues: u16,
-    /// Size of a block.
     pub block_bytes: u32,
-    /// Blocks of each queue's ring.
     pub blocks: u32,
     /// Snap length in bytes.
     pub snap: Option<u32>,
-    /// Promiscuous mode.
     pub promiscuous: bool,
     /// Time stamps of the NIC.
     pub hardware: bool,
-    /// Number of the fanout group.
     pub fanout: Option<u16>,
 }
 
@@ -41,7 +34,7 @@ impl Settings {
         let block_bytes = values.size_bytes("block", [PAGE_BYTES, GIB])?.unwrap_or(256 * KIB);
         if block_bytes % PAGE_BYTES != 0 {
             let expected = format!("must be a multiple of {PAGE_BYTES}, the page size");
-            return Err(SettingsError::Value { key: "block", value: block_bytes.to_string(), expected });
+            return Err(SettingsError::Value("block", block_bytes.to_string(), expected));
         }
         let on_or_off = [("on", true), ("off", false)];
         Ok(Self {
@@ -69,7 +62,6 @@ impl Settings {
         }
     }
 
-    /// The error for rings that exceed the memory.
     pub fn memory_error(&self) -> LiveError {
         LiveError::RingMemory(self.queues, self.blocks, self.block_bytes)
     }

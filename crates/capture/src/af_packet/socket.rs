@@ -54,7 +54,6 @@ impl Socket {
         self.set(libc::PACKET_RX_RING, &request)
     }
 
-    /// Replaces the filter.
     pub fn set_filter(&self, program: &[Instruction]) -> io::Result<()> {
         self.set_program(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program)
     }

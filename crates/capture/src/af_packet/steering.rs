@@ -68,7 +68,6 @@ struct Ends {
     other: Label,
 }
 
-/// Skips the headers from Ethernet to IP.
 fn from_ethernet(program: &mut Program, ends: &Ends) {
     let steps: Vec<[Label; 2]> = (0..=HEADERS).map(|_| [program.label(), program.label()]).collect();
     // The kernel passes sent frames from the Ethernet header on, and received frames from behind

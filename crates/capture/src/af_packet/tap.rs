@@ -19,12 +19,10 @@ use std::time::{Duration, Instant};
 /// forever.
 const LONGEST_WAIT: Duration = Duration::from_millis(300);
 
-/// The interfaces of a tap.
 pub(crate) struct Tap {
     queues: Vec<Queue>,
     /// Time since which frames have been waiting.
     waiting: Option<Instant>,
-    /// Consecutive calls that delivered nothing.
     empty_calls: u32,
     /// Longest sleep of a call that delivers nothing.
     poll_timeout: Duration,

@@ -33,7 +33,6 @@ pub(super) enum AttachMode {
 /// A map of sockets by queue (`BPF_MAP_TYPE_XSKMAP`).
 pub(super) struct SocketMap(OwnedFd);
 
-/// A program loaded into the kernel.
 pub(super) struct LoadedProgram(OwnedFd);
 
 /// A program attached to an interface until this is dropped.
@@ -162,7 +161,6 @@ impl LoadedProgram {
     }
 }
 
-/// Returns the last lines of a log.
 fn last_lines(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default());
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();

@@ -36,7 +36,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, io};
 
-/// Scheme of these sources.
 pub(crate) const SCHEME: &str = "af_xdp:";
 
 /// Warning for users that open such a source.
@@ -117,7 +116,6 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
         .collect())
 }
 
-/// Returns the number of receive queues of an interface.
 fn count_queues(interface: &str) -> Result<u32, LiveError> {
     let reported = system::receive_queues(interface).map_err(LiveError::query(interface))?;
     // Some drivers do not report it.
@@ -178,7 +176,6 @@ fn is_in_use(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
 
-/// Explains why a queue's socket cannot be opened.
 fn socket_error(step: &Step, error: io::Error, queue: u32, settings: &Settings) -> LiveError {
     let frames = settings.frames;
     match (step, error.raw_os_error()) {
@@ -207,7 +204,6 @@ struct Attachment {
     _promiscuous: OwnedFd,
 }
 
-/// Life cycle of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Receiving,
@@ -216,7 +212,6 @@ enum State {
     Ended,
 }
 
-/// One receive queue.
 pub(crate) struct Queue {
     /// The source as the user wrote it.
     name: String,

@@ -70,12 +70,10 @@ const fn add(register: u8, constant: i32) -> Instruction {
     op(0x07, register, 0, 0, constant)
 }
 
-/// Loads 32 bits from memory.
 const fn load(register: u8, from: u8, offset: i16) -> Instruction {
     op(0x61, register, from, offset, 0)
 }
 
-/// Stores 32 bits to memory.
 const fn store(to: u8, offset: i16, register: u8) -> Instruction {
     op(0x63, to, register, offset, 0)
 }

@@ -15,25 +15,20 @@ pub(super) enum Mode {
     Auto,
     /// Copy, which every driver supports.
     Copy,
-    /// Zero copy only.
     Zerocopy,
 }
 
-/// Where the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attach {
     /// In the driver if it supports it, otherwise after the driver.
     Auto,
-    /// In the driver only.
     Native,
     /// After the driver, which works with every driver and is slower.
     Generic,
 }
 
-/// Valid settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Name of the interface.
     pub interface: String,
     /// First and last queue; `None` for all queues of the interface.
     pub queues: Option<(u32, u32)>,
@@ -54,11 +49,7 @@ impl Settings {
     pub fn parse(text: &str, max_frame_bytes: u32) -> Result<Self, SettingsError> {
         let (interface, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let values = SourceSettings::parse("af_xdp", KEYS, rest)?;
-        let refuse = |key: &'static str, value: &str, expected: &str| SettingsError::Value {
-            key,
-            value: value.into(),
-            expected: expected.into(),
-        };
+        let refuse = |key, value: &str, expected: &str| SettingsError::Value(key, value.into(), expected.into());
         let queues = match values.get("queues") {
             None => None,
             Some(text) => {
@@ -97,31 +88,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_alone_selects_all_queues_and_automatic_modes() {
-        let settings = Settings::parse("eth0", 3840).unwrap();
-        let expected = Settings {
-            interface: "eth0".into(),
-            queues: None,
-            mode: Mode::Auto,
-            attach: Attach::Auto,
-            snap: None,
-            frames: 4096,
-        };
-        assert_eq!(settings, expected);
-    }
-
-    #[test]
-    fn every_key_is_parsed() {
-        let settings = Settings::parse("eth0,queues=1-3,mode=copy,attach=generic,snap=128,frames=256", 3840).unwrap();
-        let expected = Settings {
-            interface: "eth0".into(),
-            queues: Some((1, 3)),
-            mode: Mode::Copy,
-            attach: Attach::Generic,
-            snap: Some(128),
-            frames: 256,
-        };
-        assert_eq!(settings, expected);
+    fn name_alone_has_defaults_and_every_key_is_parsed() {
+        let (interface, mode, attach) = ("eth0".to_string(), Mode::Auto, Attach::Auto);
+        let plain = Settings { interface, queues: None, mode, attach, snap: None, frames: 4096 };
+        assert_eq!(Settings::parse("eth0", 3840), Ok(plain.clone()));
+        let (queues, mode, attach, snap) = (Some((1, 3)), Mode::Copy, Attach::Generic, Some(128));
+        let expected = Settings { queues, mode, attach, snap, frames: 256, ..plain };
+        let all = "eth0,queues=1-3,mode=copy,attach=generic,snap=128,frames=256";
+        assert_eq!(Settings::parse(all, 3840), Ok(expected));
         assert_eq!(Settings::parse("eth0,queues=2", 3840).unwrap().queues, Some((2, 2)));
     }
 

@@ -52,14 +52,12 @@ struct Ring<T> {
     _entries: std::marker::PhantomData<T>,
 }
 
-/// A received frame in its chunk.
 pub(super) struct ReceivedFrame<'a> {
     pub bytes: &'a [u8],
     /// Original length that the program stored before the frame, if it did.
     pub wire_bytes: Option<u32>,
 }
 
-/// A socket of one queue.
 pub(super) struct Socket {
     descriptor: OwnedFd,
     umem: Mapping,
@@ -77,7 +75,6 @@ impl<T: Copy> Ring<T> {
         Self::new(Mapping::new(bytes, Some((socket, offset)))?, parts, entries)
     }
 
-    /// Makes a ring in mapped memory.
     fn new(memory: Mapping, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
         let [producer, consumer, flags, start] =
             [parts.producer, parts.consumer, parts.flags, parts.desc].map(|part| part as usize);
@@ -146,11 +143,9 @@ impl<T: Copy> Ring<T> {
 
 /// The step of opening a socket that failed.
 pub(super) enum Step {
-    /// Opening the socket.
     Open,
     /// Mapping and registering the UMEM and the rings.
     Memory,
-    /// Binding the socket to the queue.
     Bind,
 }
 
@@ -217,7 +212,6 @@ impl Socket {
         }
     }
 
-    /// Returns the number of frames that can be received.
     pub fn ready(&self) -> u32 {
         self.received.ready()
     }
@@ -257,7 +251,6 @@ impl Socket {
         system::poll(&self.descriptor, timeout_ms).map(drop)
     }
 
-    /// Takes the pending error of the socket.
     pub fn take_error(&self) -> io::Result<()> {
         system::take_error(&self.descriptor)
     }

@@ -6,7 +6,6 @@
 
 use std::time::{Duration, Instant};
 
-/// Duration of the first measurement.
 const FIRST: Duration = Duration::from_millis(50);
 /// Interval between comparisons of the clocks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -14,7 +13,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Simultaneous readings: ticks, monotonic clock, nanoseconds since 1970 UTC.
 pub(super) type Reading = (u64, Instant, u64);
 
-/// A conversion from ticks to time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     first: Reading,

@@ -99,7 +99,6 @@ static OUTCOME: Mutex<Outcome> = Mutex::new(None);
 pub(super) struct Environment(MutexGuard<'static, Outcome>);
 
 impl Environment {
-    /// Locks the environment.
     pub(super) fn lock() -> Self {
         // A panic leaves it consistent, because it is one value.
         Self(OUTCOME.lock().unwrap_or_else(PoisonError::into_inner))
@@ -196,7 +195,6 @@ impl Environment {
     }
 }
 
-/// Why a device was not opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
     /// The device does not exist or cannot be opened.
@@ -207,7 +205,6 @@ pub(super) enum OpenError {
     Port(Failure),
 }
 
-/// Returns whether this thread may run on a core.
 #[allow(unsafe_code)]
 pub(super) fn may_run_on(core: u32) -> bool {
     // SAFETY: it takes a number.
@@ -235,7 +232,6 @@ fn c_string(text: &str) -> CString {
     CString::new(text.split('\0').next().unwrap_or_default()).expect("no zero is left")
 }
 
-/// Reads a port's clock and the system's clocks.
 #[allow(unsafe_code)]
 fn read_clocks(port: u16) -> Option<(u64, Instant, u64)> {
     let mut ticks = 0;
@@ -256,7 +252,6 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Returns its number.
     pub(super) fn number(&self) -> u32 {
         self.id.into()
     }
@@ -316,7 +311,6 @@ impl Receiver {
         &self.port
     }
 
-    /// Returns the number of the queue.
     pub(super) fn queue(&self) -> u16 {
         self.queue
     }
@@ -368,7 +362,6 @@ impl Drop for Receiver {
     }
 }
 
-/// A received packet.
 pub(super) struct Packet<'a> {
     /// Its bytes; of a packet in several segments, those of the first one.
     pub bytes: &'a [u8],
@@ -423,7 +416,6 @@ pub(super) mod inject {
         queues
     }
 
-    /// Returns the hash key of a port.
     #[allow(unsafe_code)]
     pub(in crate::dpdk) fn key(device: &str) -> Vec<u8> {
         let _environment = Environment::lock();

@@ -6,59 +6,45 @@ use std::io;
 /// Why DPDK does not open a device.
 #[derive(Debug, thiserror::Error)]
 pub enum DpdkError {
-    /// No device is named.
     #[error("no device is named; name a PCI address as in dpdk:0000:17:00.0, or a virtual device as in dpdk:net_null0")]
     NoDevice,
-    /// The name is no valid PCI address.
     #[error("{0} is no PCI address; it must have the form 0000:17:00.0 (domain, bus, device, function)")]
     PciAddress(String),
     /// A setting is wrong.
     #[error("{0}; arguments for DPDK follow the device, each after a semicolon")]
     Settings(#[from] SettingsError),
-    /// There are fewer packet buffers than the descriptors and the last number of others need.
     #[error("mbufs={0} is too few for descriptors={1}: each descriptor holds one, and {2} more are in use")]
     Mbufs(u32, u32, u32),
-    /// No NIC has this PCI address.
     #[error("no PCI device has the address {0}: `lspci -D` lists them, `dpdk-devbind.py --status` the NICs")]
     NoPciDevice(String),
-    /// DPDK could not be started before.
     #[error("DPDK could not be started in this process: {0}")]
     NotStarted(String),
-    /// DPDK cannot be started.
     #[error("DPDK does not start{hint}: {0}", hint = if .0.errno == libc::EACCES { " (not permitted: is this root?)" } else { "" })]
     Start(Failure),
-    /// DPDK was started with the first setting of huge pages, not with the second.
     #[error("DPDK runs in this process with hugepages={0}: a second source cannot have hugepages={1}")]
     HugePages(&'static str, &'static str),
-    /// DPDK was started on another core.
     #[error("DPDK already runs in this process: a second source cannot have core={0}, give it to the first")]
     CoreInUse(u32),
-    /// The process may not run on this core.
     #[error("core={0}: this process may not run on this core, or it does not exist")]
     NoCore(u32),
-    /// No huge page is free.
     #[error(
         "no huge page is free: as root, `echo 512 > /proc/sys/vm/nr_hugepages` reserves 512 pages of 2 MB (best after boot, \
          before memory is fragmented); hugepages=off works without them, more slowly"
     )]
     NoHugePages,
-    /// The port does not have the requested number of queues, but only the second number.
     #[error(
         "{}",
         if *.1 == 0 { "this device has no receive queue".into() }
         else { format!("queues={}: the port has {} at most", .0, .1) }
     )]
     Queues(u16, u16),
-    /// The port changes the requested number of descriptors to the second number.
     #[error("descriptors={0} is not possible with this port: the nearest is descriptors={1}")]
     Descriptors(u16, u16),
-    /// This process has already opened the device.
     #[error("this process already has the device, for another source")]
     DeviceInUse,
     /// DPDK cannot open the device, with the likely cause.
     #[error("DPDK cannot open this device: {0} DPDK reports: {1}")]
     Device(DeviceCause, Failure),
-    /// The port refuses the hash key.
     #[error(
         "the port refuses the hash key that keeps both directions of a flow on one queue; symmetric=off accepts its own \
          key; then queues=1 or --uniflow-key keeps flow records correct"
@@ -80,7 +66,6 @@ pub enum DpdkError {
         /// DPDK's error.
         failure: Failure,
     },
-    /// The port refuses the configuration.
     #[error("the port refuses this configuration: {0}")]
     Port(Failure),
 }
@@ -88,22 +73,16 @@ pub enum DpdkError {
 /// Why DPDK probably cannot open a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceCause {
-    /// A virtual device with an unknown name or argument.
     #[error("the name must be a driver and a number, such as net_pcap0, with arguments of that driver.")]
     Virtual,
-    /// No permission.
     #[error("not permitted: run as root, or give this user /dev/vfio and enough locked memory (ulimit -l).")]
     Permission,
-    /// Another process uses it.
     #[error("another process uses it.")]
     OtherProcess,
-    /// No kernel driver is bound.
     #[error("no kernel driver is bound to it; `dpdk-devbind.py --bind=vfio-pci {0}` binds it for DPDK.")]
     Unbound(String),
-    /// It is bound for DPDK, but cannot be used.
     #[error("it is bound for DPDK; either another process uses it, or DPDK has no driver for it.")]
     Bound,
-    /// This kernel driver is bound to this PCI address.
     #[error(
         "the kernel driver {0} is bound to it; `dpdk-devbind.py --bind=vfio-pci {1}` binds it for DPDK (the system \
          then loses it; NICs of Mellanox and NVIDIA keep mlx5_core)."

@@ -102,7 +102,6 @@ fn core_argument(core: u32) -> String {
     format!("--lcores=0@{core}")
 }
 
-/// Returns the number of free huge pages of any size.
 fn free_huge_pages(sysfs: &Path) -> u64 {
     let sizes = fs::read_dir(sysfs.join("kernel/mm/hugepages")).into_iter().flatten().flatten();
     sizes
@@ -111,7 +110,6 @@ fn free_huge_pages(sysfs: &Path) -> u64 {
         .sum()
 }
 
-/// Checks that a PCI device has this address.
 fn check_pci_device(sysfs: &Path, address: &str) -> Result<(), DpdkError> {
     let exists = sysfs.join("bus/pci/devices").join(address).exists();
     if exists { Ok(()) } else { Err(DpdkError::NoPciDevice(address.into())) }
@@ -123,7 +121,6 @@ fn kernel_driver(sysfs: &Path, address: &str) -> Option<String> {
     Some(link.file_name()?.to_str()?.into())
 }
 
-/// Explains why a device was not opened.
 fn open_error(error: OpenError, sysfs: &Path, settings: &Settings) -> DpdkError {
     let queues = settings.queues;
     match error {
@@ -146,7 +143,6 @@ fn open_error(error: OpenError, sysfs: &Path, settings: &Settings) -> DpdkError 
     }
 }
 
-/// Explains why DPDK cannot open a NIC.
 fn pci_cause(sysfs: &Path, address: &str, errno: i32) -> DeviceCause {
     match errno {
         libc::EACCES => return DeviceCause::Permission,

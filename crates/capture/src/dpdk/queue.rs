@@ -22,7 +22,6 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// count as losses.
 pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
-/// One queue of a port.
 pub(crate) struct Queue {
     receiver: Receiver,
     losses_at_stop: LossesAtStop,
@@ -55,7 +54,6 @@ impl Queue {
         }
     }
 
-    /// Returns the counters of its port.
     #[cfg(test)]
     pub(super) fn counts(&self) -> PortCounts {
         self.receiver.port().counts().expect("a port of the tests can count")
@@ -167,7 +165,6 @@ impl LiveSource for Queue {
     }
 }
 
-/// Access to the losses at stop, for tests.
 #[cfg(test)]
 pub(super) fn losses_at_stop(queue: &Queue) -> std::sync::MutexGuard<'_, Option<Losses>> {
     queue.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner)

@@ -20,7 +20,6 @@ const DESCRIPTORS: u16 = 4096;
 /// more.
 const SPARE: u32 = 2 * BURST as u32;
 
-/// A device to open.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Device {
     /// A NIC: its PCI address, `0000:17:00.0`, and DPDK's arguments after it.
@@ -43,11 +42,9 @@ impl Device {
     }
 }
 
-/// Valid settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub device: Device,
-    /// Receive queues.
     pub queues: u16,
     /// Descriptors of each queue, if given.
     pub descriptors: Option<u16>,
@@ -64,7 +61,6 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Descriptors of each queue.
     pub(super) fn descriptors(&self) -> u16 {
         self.descriptors.unwrap_or(DESCRIPTORS)
     }

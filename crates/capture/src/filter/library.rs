@@ -30,15 +30,12 @@ type GetError = unsafe extern "C" fn(*mut c_void) -> *mut c_char;
 type FreeCode = unsafe extern "C" fn(*mut Compiled);
 type Close = unsafe extern "C" fn(*mut c_void);
 
-/// Why an expression was not compiled.
 pub(super) enum CompileError {
-    /// libpcap cannot be loaded.
     Library(&'static libloading::Error),
     /// libpcap refuses the expression, with this message.
     Expression(String),
 }
 
-/// Functions of libpcap.
 struct Pcap {
     open_dead: OpenDead,
     compile: Compile,

@@ -12,8 +12,8 @@ mod tests;
 
 use crate::Frame;
 use library::CompileError;
+use program::ProgramError;
 pub(crate) use program::{Instruction, Program, opcode};
-pub use program::{InstructionError, ProgramError};
 use std::sync::Arc;
 
 /// Link types for which a new expression is tried, in this order, until libpcap accepts it.
@@ -28,22 +28,12 @@ pub enum FilterError {
     /// libpcap cannot be loaded.
     #[error("filters need libpcap, which is not installed (Debian: libpcap0.8): {0}")]
     NoLibrary(&'static libloading::Error),
-    /// libpcap refuses the expression.
-    #[error("filter \"{expression}\": {message}")]
-    Expression {
-        /// The expression.
-        expression: String,
-        /// Error message of libpcap.
-        message: String,
-    },
-    /// libpcap compiles it to a program that is not supported.
-    #[error("filter \"{expression}\" compiles to a program that is not supported: {error} (protochain makes loops)")]
-    Program {
-        /// The expression.
-        expression: String,
-        /// What is wrong with the program.
-        error: ProgramError,
-    },
+    /// libpcap refuses the expression, with this message.
+    #[error("filter \"{0}\": {1}")]
+    Expression(String, String),
+    /// libpcap compiles the expression to a program that is not supported.
+    #[error("filter \"{0}\" compiles to a program that is not supported: {1} (protochain makes loops)")]
+    Program(String, ProgramError),
     /// libpcap refuses the expression for frames of a link type.
     #[error("filter \"{expression}\" has no meaning for link type {link_type}, so it drops these frames: {message}")]
     LinkType {
@@ -68,9 +58,9 @@ fn compile(expression: &str, link_type: u16) -> Result<Program, FilterError> {
     };
     let instructions = library::compile(expression, link_type.into(), WHOLE).map_err(|error| match error {
         CompileError::Library(error) => FilterError::NoLibrary(error),
-        CompileError::Expression(message) => FilterError::Expression { expression: expression.into(), message },
+        CompileError::Expression(message) => FilterError::Expression(expression.into(), message),
     })?;
-    Program::new(&instructions).map_err(|error| FilterError::Program { expression: expression.into(), error })
+    Program::new(&instructions).map_err(|error| FilterError::Program(expression.into(), error))
 }
 
 /// A filter for frames of any link type: compiled for each link type when its first frame arrives.
@@ -80,7 +70,6 @@ pub struct PacketFilter {
     /// Programs by link type, that of the last frame first; `None` where libpcap refuses the
     /// expression.
     filters: Vec<(u16, Option<Program>)>,
-    /// Errors that were not taken yet.
     errors: Vec<FilterError>,
 }
 
@@ -115,7 +104,7 @@ impl PacketFilter {
         let known = self.filters.iter().position(|&(other, _)| other == link_type);
         let at = known.unwrap_or_else(|| {
             let program = compile(&self.expression, link_type).map_err(|error| match error {
-                FilterError::Expression { expression, message } => {
+                FilterError::Expression(expression, message) => {
                     FilterError::LinkType { expression, link_type, message }
                 }
                 other => other,

@@ -16,7 +16,6 @@ use std::sync::Arc;
 
 /// Largest number of instructions, as in the kernel.
 const MAX_INSTRUCTIONS: usize = 4096;
-/// Number of scratch words.
 const WORDS: usize = 16;
 
 /// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
@@ -99,38 +98,25 @@ fn class(code: u16) -> u16 {
 /// Why instructions are no valid program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
-    /// It is too long.
     #[error("it has {0} instructions, more than {MAX_INSTRUCTIONS}")]
     Length(usize),
-    /// It is empty, or its last instruction does not return.
     #[error("it does not end with a return")]
     NoReturn,
-    /// An instruction is invalid.
-    #[error("instruction {at}: {error}")]
-    Instruction {
-        /// Index of the instruction.
-        at: usize,
-        /// What is wrong with it.
-        error: InstructionError,
-    },
+    #[error("instruction {0}: {1}")]
+    Instruction(usize, InstructionError),
 }
 
 /// Why an instruction is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstructionError {
-    /// The opcode does not exist.
     #[error("{0:#04x} is no opcode")]
     Opcode(u16),
-    /// The scratch word does not exist.
     #[error("there is no scratch word {0}")]
     Scratch(u32),
-    /// It divides by the constant 0.
     #[error("it divides by 0")]
     Division,
-    /// It shifts by more than 31 bits.
     #[error("it shifts 32 bits by {0}")]
     Shift(u32),
-    /// It jumps backwards or out of the program.
     #[error("it jumps back, or out of the program")]
     Jump,
 }
@@ -150,7 +136,7 @@ impl Program {
         }
         for (at, instruction) in instructions.iter().enumerate() {
             let following = instructions.len() - at - 1;
-            check(instruction, following).map_err(|error| ProgramError::Instruction { at, error })?;
+            check(instruction, following).map_err(|error| ProgramError::Instruction(at, error))?;
         }
         Ok(Self(instructions.into()))
     }

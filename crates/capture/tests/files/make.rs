@@ -38,7 +38,7 @@ fn read_in_order(source: &mut dyn Source) -> Vec<Result<Kept, Error>> {
 }
 
 /// The same, with the messages of the errors.
-pub fn tell(source: &mut dyn Source) -> Vec<Result<Kept, String>> {
+pub fn read_as_text(source: &mut dyn Source) -> Vec<Result<Kept, String>> {
     read_in_order(source).into_iter().map(|item| item.map_err(|error| error.to_string())).collect()
 }
 
@@ -89,7 +89,7 @@ pub fn same_either_way(bytes: &[u8]) -> (Vec<Kept>, Vec<Error>) {
         match (&whole, try_stream(bytes.to_vec(), octets)) {
             (Ok(_), Ok(mut stream)) => {
                 let mut again = from_bytes(Path::new("input"), bytes.to_vec()).unwrap();
-                assert_eq!(tell(&mut *stream), tell(&mut *again));
+                assert_eq!(read_as_text(&mut *stream), read_as_text(&mut *again));
             }
             (Err(whole), Err(stream)) => assert_eq!(whole.to_string(), stream.to_string()),
             _ => panic!("a capture in one way alone"),

@@ -7,7 +7,6 @@ use super::octets::Octets;
 use crate::expected_tcp::ExpectedTcp;
 use crate::frame::{ACK, FIN, RST, SYN};
 
-/// Kind of a segment, by its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Syn,
@@ -56,7 +55,6 @@ pub(super) struct Segment {
     pub(super) acknowledgment: u64,
 }
 
-/// Captured state of one side.
 struct CapturedSide {
     octets: Octets,
     syn: bool,
@@ -95,14 +93,11 @@ impl CapturePoint {
         let length = u64::from(segment.length);
         expected.segments += 1;
         expected.payload_octets += length;
-        match segment.duplication {
-            Duplication::Original => {}
-            Duplication::Switched | Duplication::Routed => {
-                expected.switched_copies += u64::from(segment.duplication == Duplication::Switched);
-                expected.routed_copies += u64::from(segment.duplication == Duplication::Routed);
-                expected.copied_octets += length;
-                return;
-            }
+        if segment.duplication != Duplication::Original {
+            expected.switched_copies += u64::from(segment.duplication == Duplication::Switched);
+            expected.routed_copies += u64::from(segment.duplication == Duplication::Routed);
+            expected.copied_octets += length;
+            return;
         }
         if flags & RST != 0 {
             expected.rst += 1;

@@ -4,7 +4,6 @@ use crate::random::{Fraction, Random};
 
 pub(super) const MILLISECOND_NS: u64 = 1_000_000;
 
-/// The random generator and the probabilities of events.
 pub(super) struct Chance<'a> {
     pub(super) random: &'a mut Random,
     pub(super) probabilities: &'a Probabilities,
@@ -24,7 +23,6 @@ impl Chance<'_> {
     }
 }
 
-/// Probabilities of the events.
 pub(super) struct Probabilities {
     pub(super) ipv6: Fraction,
     pub(super) rst: Fraction,

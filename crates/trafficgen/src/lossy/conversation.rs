@@ -26,7 +26,6 @@ struct Duplicate {
     segment: Segment,
 }
 
-/// Random properties of a conversation.
 pub(super) struct Properties {
     pub(super) ends: [Endpoint; 2],
     pub(super) ipv6: bool,
@@ -73,7 +72,6 @@ pub(super) struct Conversation {
     duplicate: Option<Duplicate>,
     step: Step,
     step_ns: u64,
-    /// SYNs sent.
     syns: u32,
     established: bool,
     rounds_left: u32,
@@ -105,7 +103,6 @@ impl Conversation {
         self.step == Step::Ended && self.step_ns != NEVER
     }
 
-    /// Returns the time of the next event.
     pub(super) fn next_ns(&self) -> u64 {
         let duplicate_ns = self.duplicate.as_ref().map_or(NEVER, |duplicate| duplicate.due_ns);
         self.exchange
@@ -192,7 +189,6 @@ impl Conversation {
         });
     }
 
-    /// Returns the next step and the time until then.
     fn next_step(&mut self, now_ns: u64, chance: &mut Chance<'_>) -> (Step, u64) {
         if !self.established {
             return (Step::Syn, SYN_TIMEOUT_NS << (self.syns - 1).min(5));
@@ -227,7 +223,6 @@ impl Conversation {
         (Step::Round, chance.random.around(pause_ns).max(MILLISECOND_NS))
     }
 
-    /// Executes the current step.
     fn execute_step(&mut self, now_ns: u64, chance: &mut Chance<'_>) {
         let Properties { talker, closer, .. } = self.properties;
         let requester = 1 - talker;
@@ -274,7 +269,6 @@ impl Conversation {
         }
     }
 
-    /// Processes a segment that reaches its receiver.
     fn receive(&mut self, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
         let side = 1 - segment.side;
         match segment.kind {

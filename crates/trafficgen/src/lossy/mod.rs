@@ -41,7 +41,6 @@ const EVENTS_PER_FLOW: u64 = 150;
 /// Full segments in a conversation, with a bounded Pareto distribution.
 const SHAPE: f64 = 1.1;
 const SEGMENTS: [u32; 2] = [4, 3_000];
-/// Round-trip time between the endpoints.
 const ROUND_TRIP_US: [u32; 2] = [10_000, 200_000];
 /// Transmission time of a segment.
 const PACE_NS: [u32; 2] = [12_000, 60_000];
@@ -151,7 +150,6 @@ impl Lossy {
         filled
     }
 
-    /// Creates a random conversation.
     fn open(&mut self, now_ns: u64) -> Conversation {
         let number = self.opened;
         self.opened += 1;
@@ -213,7 +211,6 @@ impl Lossy {
         Conversation::new(properties, exchange, now_ns)
     }
 
-    /// Returns whether a host's IPv4 packets have no identification.
     fn has_no_identification(&self, address: &[u8; 16]) -> bool {
         let host = u64::from(u32::from_be_bytes([address[0], address[1], address[2], address[3]]));
         Random::new(mix64(host ^ self.seed)).chance(self.probabilities.noid)

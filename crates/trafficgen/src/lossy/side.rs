@@ -36,9 +36,7 @@ struct SentSegment {
     start: u64,
     /// Position after its octets and its FIN.
     end: u64,
-    /// Time of its last transmission.
     time_ns: u64,
-    /// The capture point captures it.
     captured: bool,
 }
 
@@ -67,7 +65,6 @@ pub(super) struct Side {
     /// First unsent position when the last retransmission began; recovery lasts until it is
     /// acknowledged.
     recover: u64,
-    /// End of the last transmission.
     departed_ns: u64,
     pub(super) retransmit_ns: u64,
     pub(super) timeout_ns: u64,
@@ -119,7 +116,6 @@ impl Side {
         }
     }
 
-    /// Returns the time of the next timer.
     pub(super) fn next_ns(&self) -> u64 {
         self.retransmit_ns.min(self.timeout_ns).min(self.acknowledge_ns)
     }
@@ -187,7 +183,6 @@ impl Side {
     }
 }
 
-/// The next hop of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hop {
     CapturePoint,
@@ -212,7 +207,6 @@ impl InFlight {
     }
 }
 
-/// Both endpoints and the segments in flight.
 pub(super) struct Exchange {
     pub(super) sides: [Side; 2],
     pub(super) in_flight: InFlight,
@@ -348,7 +342,6 @@ impl Exchange {
         }
     }
 
-    /// Processes an acknowledgment.
     pub(super) fn process_acknowledgment(&mut self, side: u8, segment: &Segment, now_ns: u64, chance: &mut Chance<'_>) {
         let round_trip_ns = self.round_trip_ns;
         let at = &mut self.sides[usize::from(side)];
@@ -407,7 +400,6 @@ impl Exchange {
         }
     }
 
-    /// Sends a pure acknowledgment.
     pub(super) fn acknowledge(&mut self, side: u8, kind: Kind, now_ns: u64) {
         let at = &mut self.sides[usize::from(side)];
         (at.unacknowledged, at.acknowledge_ns) = (0, NEVER);

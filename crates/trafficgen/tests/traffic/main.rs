@@ -481,7 +481,7 @@ fn wrong_specification_is_refused_with_the_right_ones() {
         "lossy,flows=1M",
         "lossy,flows=10,new=11",
     ] {
-        assert!(matches!(TrafficGenerator::new(spec), Err(SettingsError::Value { .. })), "{spec}");
+        assert!(matches!(TrafficGenerator::new(spec), Err(SettingsError::Value(..))), "{spec}");
     }
     assert!(matches!(TrafficGenerator::new("mix,"), Err(SettingsError::NotAPair(_))));
     assert!(matches!(TrafficGenerator::new("mix,seed=1,seed=2"), Err(SettingsError::Duplicate("seed"))));
