@@ -31,13 +31,8 @@ pub enum Error {
     #[error(transparent)]
     Sink(#[from] weir_export::Error),
     /// Not enough memory.
-    #[error("cannot allocate {bytes} bytes: {error}")]
-    Memory {
-        /// Requested size.
-        bytes: usize,
-        /// Error of the operating system.
-        error: io::Error,
-    },
+    #[error("cannot allocate {0} bytes: {1}")]
+    Memory(usize, io::Error),
     /// Packets or octets that went in did not come out: the figures are invalid.
     #[error("{case}: the counters do not add up: {what}")]
     LostCount {
@@ -53,35 +48,20 @@ pub enum Error {
     #[error("{0}: expected one receive queue")]
     SeveralQueues(String),
     /// The frames to send contain no usable one.
-    #[error("{source_name}: no Ethernet frame of 14 to {max_bytes} bytes to send")]
-    NoFrames {
-        /// The capture or specification.
-        source_name: String,
-        /// Largest frame that can be sent, bytes.
-        max_bytes: usize,
-    },
+    #[error("{0}: no Ethernet frame of 14 to {1} bytes to send")]
+    NoFrames(String, usize),
     /// The network namespace for the veth pair cannot be created.
     #[error("cannot create a network namespace: {0}{advice}", advice = namespace_advice(.0))]
     Namespace(io::Error),
-    /// A command of iproute2 failed.
-    #[error("ip {arguments}: {output}")]
-    Ip {
-        /// Its arguments.
-        arguments: String,
-        /// Its output, or why it did not run.
-        output: String,
-    },
+    /// A command of iproute2 failed: its arguments, and its output or why it did not run.
+    #[error("ip {0}: {1}")]
+    Ip(String, String),
     /// The veth pair did not come up in time.
     #[error("the veth pair does not come up")]
     LinkDown,
-    /// A system call failed.
-    #[error("{what}: {error}")]
-    Io {
-        /// What failed.
-        what: &'static str,
-        /// Error of the operating system.
-        error: io::Error,
-    },
+    /// A call of the operating system failed.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
     /// The consumer of a live source failed or does not answer.
     #[error("{0}")]
     Consumer(String),
@@ -96,7 +76,7 @@ pub enum Error {
 impl Error {
     /// Returns a function that adds what failed to an error of the operating system.
     pub(crate) fn io(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |error| Self::Io { what, error }
+        move |error| Self::Io(what, error)
     }
 }
 

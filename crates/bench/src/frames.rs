@@ -73,7 +73,6 @@ impl Frames {
         Ok(Self { refilled: true, ..Self::new(specification, packets)? })
     }
 
-    /// Loads the next frames.
     fn fill(&mut self) -> Result<(), Error> {
         (self.packets, self.wire_bytes) = (0, 0);
         let mut rest = &mut self.octets[..];
@@ -96,7 +95,6 @@ impl Frames {
         Ok(())
     }
 
-    /// Advances to the next round.
     pub fn next_round(&mut self) -> Result<(), Error> {
         if self.refilled {
             return self.fill();
@@ -105,12 +103,10 @@ impl Frames {
         Ok(())
     }
 
-    /// Returns the capture time of a round, ns.
     pub fn span_ns(&self) -> u64 {
         self.span_ns
     }
 
-    /// Iterates over the frames.
     #[inline(always)]
     pub fn iter(&self) -> FrameIter<'_> {
         let descriptors = &self.descriptors[..self.packets as usize];

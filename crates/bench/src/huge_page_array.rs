@@ -14,10 +14,9 @@ pub struct HugePageArray<T> {
 }
 
 impl<T: Pod> HugePageArray<T> {
-    /// Allocates `length` values.
     pub fn new(length: usize) -> Result<Self, Error> {
         let bytes = length.max(1) * size_of::<T>();
-        let map = MmapMut::map_anon(bytes).map_err(|error| Error::Memory { bytes, error })?;
+        let map = MmapMut::map_anon(bytes).map_err(|error| Error::Memory(bytes, error))?;
         // Affects speed only, so errors are ignored.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);

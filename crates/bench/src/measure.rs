@@ -10,9 +10,7 @@ const WARM_UP_ROUNDS: usize = 1;
 
 /// Settings of a run, common to all tables.
 pub struct Bench<'a> {
-    /// Number of measured rounds.
     pub rounds: usize,
-    /// Use small loads.
     pub quick: bool,
     /// Receives progress messages.
     pub say: &'a mut dyn FnMut(&str),
@@ -68,7 +66,6 @@ impl Run {
 
 /// A case: work that is measured on a load of type `L`.
 pub trait Work<L> {
-    /// Runs one round.
     fn run(&mut self, load: &mut L) -> Result<Run, Error>;
 
     /// Checks the counters after the last round. Returns further figures.
@@ -126,7 +123,6 @@ impl<'a, L> Group<'a, L> {
         Self { row: row.into(), x, cases: Vec::new() }
     }
 
-    /// Adds a case.
     pub fn case(mut self, series: impl Into<String>, work: impl Work<L> + 'a) -> Self {
         self.cases.push((series.into(), Box::new(work)));
         self

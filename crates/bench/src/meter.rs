@@ -12,13 +12,12 @@ use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
-/// Packets per burst.
 const BURST: usize = weir_capture::BURST;
 /// Records that are counted together.
 const BATCH: usize = 128;
 
 fn no_memory(config: Config, error: std::io::Error) -> Error {
-    Error::Memory { bytes: Meter::memory_bytes_for(&config), error }
+    Error::Memory(Meter::memory_bytes_for(&config), error)
 }
 
 /// One pipeline from frames to records, which are counted and discarded.
@@ -142,14 +141,12 @@ impl Metering {
         })
     }
 
-    /// Without TCP analysis.
     pub fn without_tcp_analysis(config: Config) -> Result<Self, Error> {
         let mut metering = Self::new(config)?;
         metering.meter.set_detail(Detail { tcp_analysis: false, ..Detail::ALL });
         Ok(metering)
     }
 
-    /// Decodes and meters.
     fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
         let (mut burst, mut filled) = ([Packet::default(); BURST], 0);
         for frame in frames {
@@ -203,7 +200,6 @@ impl Metering {
         Ok(())
     }
 
-    /// One timed round.
     fn round(&mut self, packets: u64, work: impl FnOnce(&mut Self)) -> Result<Run, Error> {
         let ((), seconds) = timed(|| work(self));
         self.check().map_err(|mismatch| mismatch.in_case("a round"))?;

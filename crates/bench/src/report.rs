@@ -22,7 +22,6 @@ pub struct Report {
     pub(crate) balanced: bool,
 }
 
-/// One table.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
     pub name: &'static str,
@@ -53,7 +52,6 @@ pub struct Figure {
     pub mpps: Spread,
     /// Ratios to other series of the same row, within one round.
     pub of: BTreeMap<String, Spread>,
-    /// Further figures by name.
     pub facts: BTreeMap<String, f64>,
 }
 

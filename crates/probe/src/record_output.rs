@@ -58,7 +58,7 @@ impl RecordOutput {
         self.is_overdue = now - self.exported >= EXPORT_INTERVAL;
     }
 
-    /// Whether so many records wait that they must be exported now.
+    /// Whether the waiting records must be exported now because of their number.
     pub fn limit_reached(&self) -> bool {
         self.records.len() >= MAX_WAITING
     }

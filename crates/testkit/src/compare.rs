@@ -1,7 +1,7 @@
 //! Compares decoder and meter with the reference: records as multisets, differences by field.
 
 use crate::{RawFrame, real, reference};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{Debug, Write as _};
 use weir_flow::{Config, Direction, FlowRecord};
 use weir_ledger::RecordTotals;
@@ -10,7 +10,7 @@ use weir_probe::Settings;
 
 /// A record as names and values, without values that have no meaning (those of a direction without
 /// packets, gaps of one packet).
-type Fields = Vec<(String, String)>;
+type Fields = BTreeMap<String, String>;
 
 /// Checks that both lists hold the same records, in any order.
 ///
@@ -26,15 +26,11 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     }
     let mut left: Vec<(&Fields, i64)> = balance.iter().map(|(fields, &count)| (fields, count)).collect();
     left.sort();
-    let apart = |one: &Fields, other: &Fields| {
-        let all = one.iter().chain(other.iter().filter(|(name, _)| value(one, name).is_none()));
-        all.filter(|(name, _)| value(one, name) != value(other, name)).map(|(name, _)| name.clone()).collect::<Vec<_>>()
-    };
-    let mut nearest: Option<(Vec<String>, &Fields, &Fields)> = None;
+    let mut nearest: Option<(Vec<&String>, &Fields, &Fields)> = None;
     // Enough of each side; all pairs of a long list would take minutes.
     for &(our, _) in left.iter().filter(|(_, count)| *count > 0).take(100) {
         for &(their, _) in left.iter().filter(|(_, count)| *count < 0).take(100) {
-            let names = apart(our, their);
+            let names = different_names(our, their);
             if nearest.as_ref().is_none_or(|(fewest, _, _)| names.len() < fewest.len()) {
                 nearest = Some((names, our, their));
             }
@@ -45,7 +41,7 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
         Some((names, our, their)) => {
             let _ = writeln!(text, "; the most similar pair: {}", title(our));
             for name in names {
-                let show = |side| value(side, &name).unwrap_or("nothing");
+                let show = |side: &Fields| side.get(name).cloned().unwrap_or("nothing".into());
                 let _ = writeln!(text, "  {name}: {} against {}", show(our), show(their));
             }
         }
@@ -137,13 +133,13 @@ pub fn same<T: PartialEq + Debug>(what: &str, real: T, reference: T) -> Result<(
     if real == reference { Ok(()) } else { Err(format!("{what}: {real:?} against {reference:?} by the reference")) }
 }
 
-fn value<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
-    fields.iter().find(|(other, _)| other == name).map(|(_, value)| &value[..])
+fn different_names<'a>(one: &'a Fields, other: &'a Fields) -> Vec<&'a String> {
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|&name| one.get(name) != other.get(name)).collect()
 }
 
 fn title(fields: &Fields) -> String {
-    let of = |name| value(fields, name).unwrap_or_default();
-    format!("protocol {}, {} to {}", of("protocol"), of("source"), of("destination"))
+    format!("protocol {}, {} to {}", fields["protocol"], fields["source"], fields["destination"])
 }
 
 fn address(network: Network, octets: [u8; 16]) -> String {
@@ -155,7 +151,7 @@ fn address(network: Network, octets: [u8; 16]) -> String {
 
 fn fields(flow: &FlowRecord) -> Fields {
     let mut fields = Fields::new();
-    let mut add = |name: &str, value: String| fields.push((name.to_string(), value));
+    let mut add = |name: &str, value: String| drop(fields.insert(name.into(), value));
     add("network", format!("{:?}", flow.network));
     add("protocol", flow.protocol.to_string());
     add("source", format!("{} port {}", address(flow.network, flow.source), flow.source_port));

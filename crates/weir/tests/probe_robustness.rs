@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Number of the user and group nobody.
-const NOBODY: u32 = 65534;
+const NOBODY_ID: u32 = 65534;
 
 #[test]
 fn sources_that_cannot_be_opened_are_refused_with_advice() {
@@ -84,7 +84,7 @@ fn missing_capabilities_are_named() {
         ("af_packet:right", &["CAP_NET_RAW", "setcap"][..]),
         ("af_xdp:right", &["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF"]),
     ] {
-        let output = match command().args(["probe", "-i", source]).uid(NOBODY).gid(NOBODY).output() {
+        let output = match command().args(["probe", "-i", source]).uid(NOBODY_ID).gid(NOBODY_ID).output() {
             Ok(output) => output,
             Err(error) => return eprintln!("SKIPPED: user nobody cannot execute the binary: {error}"),
         };

@@ -36,7 +36,6 @@ pub enum ConsumerKind {
 }
 
 impl ConsumerKind {
-    /// Name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Null => "null consumer",
@@ -51,7 +50,6 @@ impl ConsumerKind {
 
 /// A running consumer.
 pub enum Consumer {
-    /// Without the probe.
     Null(NullConsumer),
     /// The probe, and when its sink last received records, if it only counts them.
     Probe(Box<Probe>, LastWrite),
@@ -91,7 +89,6 @@ impl Consumer {
         Ok(Self::Probe(Box::new(probe), last_write))
     }
 
-    /// Returns the counters so far.
     pub fn status(&self) -> Result<ConsumerStatus, Error> {
         match self {
             Self::Null(null) => null.status(),

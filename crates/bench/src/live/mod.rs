@@ -12,7 +12,6 @@
 //! packets metered + packets lost, by place of the loss, exactly; otherwise there is no report.
 
 mod consumer;
-mod cores;
 mod dpdk_device;
 mod idle_link;
 mod measure;
@@ -29,14 +28,13 @@ pub use report::LiveReport;
 use crate::conditions::{self, Conditions};
 use crate::error::Error;
 use crate::measure::choose;
-use cores::CoreAssignment;
 use dpdk_device::DpdkDevice;
 use report::{Balance, Environment, SourceReport};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use traffic::Traffic;
-use trial::{Setup, TrafficFeed};
+use trial::{CoreAssignment, Setup, TrafficFeed};
 use veth::VethPair;
 
 /// The sources that can be measured.

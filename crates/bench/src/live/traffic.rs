@@ -46,7 +46,7 @@ impl Traffic {
             }
         }
         if ends.is_empty() {
-            return Err(Error::NoFrames { source_name: source.into(), max_bytes: MAX_FRAME_BYTES });
+            return Err(Error::NoFrames(source.into(), MAX_FRAME_BYTES));
         }
         let mean = octets.len() / ends.len();
         let mut description = format!("{} frames of {source}, {mean} octets on average, repeated", ends.len());

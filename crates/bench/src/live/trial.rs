@@ -3,7 +3,6 @@
 
 use crate::error::Error;
 use crate::live::consumer::{Consumer, ConsumerKind};
-use crate::live::cores::CoreAssignment;
 use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::Balance;
 use crate::live::status::ConsumerStatus;
@@ -13,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weir_capture::LiveSource;
+use weir_probe::CpuAffinity;
 
 /// Idle timeout during trials. Conversations last fractions of a second here; the short timeout lets
 /// them end as often as they begin.
@@ -21,6 +21,8 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_millis(200);
 const WARM_UP_SHARE: f64 = 0.25;
 /// Time after which packets that were sent but not received count as lost without a counter.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Nice value of pipeline threads, as in `weir probe`.
+const NICE: i32 = -10;
 /// Interval between two status queries.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -30,6 +32,41 @@ pub enum TrafficFeed {
     Veth(Box<VethPair>),
     /// A DPDK virtual device that generates packets itself.
     Dpdk(DpdkDevice),
+}
+
+/// CPU cores of the sender and of the receiving threads.
+#[derive(Clone, Debug)]
+pub struct CoreAssignment {
+    pub sender: usize,
+    /// Cores of the receiving threads: all other cores, or the sender's if it is the only one.
+    pub receivers: Vec<usize>,
+}
+
+impl CoreAssignment {
+    /// Reads the affinity mask of this process and gives its first core to the sender.
+    pub fn read() -> Self {
+        let mask = rustix::thread::sched_getaffinity(None);
+        let in_mask = |core: &usize| mask.as_ref().is_ok_and(|mask| mask.is_set(*core));
+        let mut cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(in_mask);
+        let sender = cores.next().unwrap_or(0);
+        let mut receivers: Vec<_> = cores.collect();
+        if receivers.is_empty() {
+            receivers.push(sender);
+        }
+        Self { sender, receivers }
+    }
+
+    pub fn sender_affinity(&self) -> CpuAffinity {
+        CpuAffinity { cores: vec![self.sender], nice: NICE }
+    }
+
+    /// Affinities of a pipeline's capture and meter threads.
+    pub fn pipeline_affinities(&self, pinned: bool) -> [CpuAffinity; 2] {
+        [0, 1].map(|thread| {
+            let core = self.receivers[thread % self.receivers.len()];
+            CpuAffinity { cores: if pinned { vec![core] } else { Vec::new() }, nice: NICE }
+        })
+    }
 }
 
 /// A source under test and its traffic.
@@ -42,7 +79,6 @@ pub struct Setup<'a> {
     pub balance: Balance,
 }
 
-/// Result of one trial.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Frames offered per second.
@@ -69,7 +105,6 @@ impl Trial {
 }
 
 impl Setup<'_> {
-    /// Opens the source.
     pub fn open(&mut self) -> Result<Box<dyn LiveSource + Send>, Error> {
         let name = match &mut self.feed {
             TrafficFeed::Veth(_) => format!("{}:{RECEIVING_END}", self.scheme),

@@ -100,7 +100,6 @@ impl VethPair {
         })
     }
 
-    /// Sends a single frame.
     pub fn send_one(&mut self, frame: &[u8]) -> Result<(), Error> {
         match self.sender.send(&[frame]).map_err(Error::io(SEND))? {
             1 => Ok(()),
@@ -174,7 +173,7 @@ pub fn lost() -> Result<u64, Error> {
 
 /// Runs `ip` in this thread's network namespace and returns its output.
 fn ip(arguments: &str) -> Result<String, Error> {
-    let failed = |output: String| Error::Ip { arguments: arguments.into(), output };
+    let failed = |output: String| Error::Ip(arguments.into(), output);
     let output = Command::new("ip").args(arguments.split(' ')).output();
     let output = output.map_err(|error| failed(format!("{error}; install iproute2")))?;
     if output.status.success() {

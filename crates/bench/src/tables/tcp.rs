@@ -89,7 +89,6 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
 /// Faults of the segments.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// None.
     Clean,
     /// One segment in a hundred is lost, before or after the probe, and retransmitted by the next
     /// packet of its connection.
@@ -127,7 +126,6 @@ impl Segments {
         OwnLoad { load: self, work, next }
     }
 
-    /// Generates the segments of the next round.
     fn refill(&mut self) {
         for packet in &mut self.packets {
             self.random ^= self.random << 13;
@@ -192,7 +190,6 @@ impl AsRef<[Packet]> for Segments {
     }
 }
 
-/// The batch engine as a case.
 struct Batches {
     engine: Engine,
     given: u64,
