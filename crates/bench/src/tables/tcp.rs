@@ -9,7 +9,7 @@ use crate::meter::Metering;
 use crate::report::{DECODED, NULL, PIPELINE, Table};
 use weir_flow::Config;
 use weir_packet::{Flags, Packet, ipv4_mapped};
-use weir_tcp_batch::{Backend, Engine, EngineOptions};
+use weir_tcp_batch::{Backend, DeviceError, Engine, EngineOptions};
 
 const WITHOUT: &str = "no TCP analysis";
 
@@ -76,13 +76,20 @@ fn segments(bench: &mut Bench<'_>, table: &mut Table, flows: usize) -> Result<()
     }
     let config = Config { idle_timeout_ns: u64::MAX / 4, active_timeout_ns: u64::MAX / 4, ..config(flows) };
     let with = |kind| Ok::<_, Error>(Segments::new(flows, packets, kind).case(Metering::new(config)?));
-    let group = Group::new(row, 0.0)
+    let batches = |backend| {
+        let engine = Engine::open(EngineOptions { backend, ..EngineOptions::default() })?;
+        Ok::<_, DeviceError>(Segments::new(flows, packets, Kind::Lost).case(Batches { engine, given: 0 }))
+    };
+    let mut group = Group::new(row, 0.0)
         .case(WITHOUT, Segments::new(flows, packets, Kind::Clean).case(Metering::without_tcp_analysis(config)?))
         .case("in order", with(Kind::Clean)?)
         .case("1 % lost", with(Kind::Lost)?)
         .case("each overlaps the last", with(Kind::Overlapping)?)
         .case("each opens a hole", with(Kind::Holes)?)
-        .case("batch engine on the CPU, 1 % lost", Segments::new(flows, packets, Kind::Lost).case(Batches::new()));
+        .case("batch engine on the CPU, 1 % lost", batches(Backend::Cpu).expect("the CPU engine always opens"));
+    if let Ok(on_gpu) = batches(Backend::Gpu) {
+        group = group.case("batch engine on the GPU, 1 % lost", on_gpu);
+    }
     group.measure(bench, table, &mut (), |()| Ok(()))
 }
 
@@ -193,13 +200,6 @@ impl AsRef<[Packet]> for Segments {
 struct Batches {
     engine: Engine,
     given: u64,
-}
-
-impl Batches {
-    fn new() -> Self {
-        let options = EngineOptions { backend: Backend::Cpu, ..EngineOptions::default() };
-        Self { engine: Engine::open(options).expect("the CPU engine always opens"), given: 0 }
-    }
 }
 
 impl<L: AsRef<[Packet]>> Work<L> for Batches {
