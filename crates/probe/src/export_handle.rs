@@ -48,7 +48,7 @@ impl ExportHandle {
 
     fn send_to_all(&mut self, records: Vec<FlowRecord>) -> bool {
         let totals = totals(&records);
-        let batch = Arc::new(RecordBatch::new(records, self.recycle.clone()));
+        let batch = Arc::new(RecordBatch { records, recycle: self.recycle.clone() });
         let mut sinks = lock(&self.sinks);
         let offers: Vec<_> = sinks.open.iter().map(|sink| sink.offer(&batch)).collect();
         let waits = self.back_pressure == BackPressure::Block || self.draining_since.is_some();

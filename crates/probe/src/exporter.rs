@@ -128,8 +128,9 @@ impl Exporter {
     /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that no
     /// record is counted as taken before it is counted as sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
-        let (taken, counters) = lock(&self.sinks).counters();
-        let mut ledger = Ledger { sinks: counters, ..Ledger::default() };
+        let sinks = lock(&self.sinks);
+        let (taken, mut ledger) = (sinks.taken, Ledger { sinks: sinks.counters(), ..Ledger::default() });
+        drop(sinks);
         let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
         for account in accounts {
             ledger.merge(&account.ledger);

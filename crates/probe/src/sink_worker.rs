@@ -53,8 +53,8 @@ pub(crate) struct SinkState {
 
 /// Records on their way to several sinks. The last sink returns their memory to the pipeline.
 pub(crate) struct RecordBatch {
-    records: Vec<FlowRecord>,
-    recycle: SyncSender<Vec<FlowRecord>>,
+    pub records: Vec<FlowRecord>,
+    pub recycle: SyncSender<Vec<FlowRecord>>,
 }
 
 pub(crate) enum Offer {
@@ -70,20 +70,30 @@ impl SinkWorkers {
         self.closed.iter_mut().chain(&mut self.open)
     }
 
-    /// Records handed over, and the counters of every sink that was ever open.
-    pub fn counters(&self) -> (RecordTotals, Vec<SinkCounters>) {
+    /// The counters of every sink that was ever open.
+    pub fn counters(&self) -> Vec<SinkCounters> {
         let counters = |worker: &SinkWorker| SinkCounters {
             not_open: self.taken.saturating_sub(worker.offered),
             ..worker.counters()
         };
-        (self.taken, self.closed.iter().chain(&self.open).map(counters).collect())
+        self.closed.iter().chain(&self.open).map(counters).collect()
     }
 }
 
 impl SinkWorker {
     pub fn start(mut sink: Box<dyn Sink + Send>, affinity: CpuAffinity, queue_batches: usize) -> io::Result<Self> {
         let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
-        let state = Arc::new(Mutex::new(SinkState::new(sink.counters().clone())));
+        let state = SinkState {
+            counters: sink.counters().clone(),
+            given: RecordTotals::default(),
+            last_progress: Instant::now(),
+            cpu_time_ns: 0,
+            is_finished: false,
+            has_failed: false,
+            is_abandoned: false,
+            error: None,
+        };
+        let state = Arc::new(Mutex::new(state));
         let shared = state.clone();
         let run = move || {
             affinity.apply();
@@ -133,19 +143,6 @@ impl SinkWorker {
 }
 
 impl SinkState {
-    fn new(counters: SinkCounters) -> Self {
-        Self {
-            counters,
-            given: RecordTotals::default(),
-            last_progress: Instant::now(),
-            cpu_time_ns: 0,
-            is_finished: false,
-            has_failed: false,
-            is_abandoned: false,
-            error: None,
-        }
-    }
-
     fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, given: RecordTotals) {
         (self.last_progress, self.cpu_time_ns) = (Instant::now(), cpu_time_ns());
         if self.is_abandoned {
@@ -170,12 +167,6 @@ impl SinkState {
             self.error.get_or_insert(Error::Io { sink: self.counters.sink.clone(), error });
         }
         self.is_abandoned
-    }
-}
-
-impl RecordBatch {
-    pub fn new(records: Vec<FlowRecord>, recycle: SyncSender<Vec<FlowRecord>>) -> Self {
-        Self { records, recycle }
     }
 }
 

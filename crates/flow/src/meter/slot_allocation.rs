@@ -8,7 +8,7 @@ use weir_ledger::PacketAnomaly;
 use weir_packet::Packet;
 
 /// Slots among which a full cache chooses one to reuse.
-const CHOICE: usize = 16;
+const EVICTION_CANDIDATES: usize = 16;
 
 /// Ranks of flows that may be evicted; the lowest goes first.
 const CLOSING: u8 = 0;
@@ -16,7 +16,7 @@ const NOT_CLOSING: u8 = 1;
 
 impl Meter {
     /// Opens the record of a new flow. `None` if the cache has no slot for it.
-    pub(super) fn admit(
+    pub(super) fn open_record(
         &mut self,
         key: &Key,
         hash: u64,
@@ -41,7 +41,7 @@ impl Meter {
             return Some(slot);
         }
         let mut best: Option<((u8, u64, bool), u32)> = None;
-        for _ in 0..CHOICE.min(self.config.flows as usize) {
+        for _ in 0..EVICTION_CANDIDATES.min(self.config.flows as usize) {
             let slot = self.cache.schedule.advance_cursor(self.cache.used);
             let due = self.cache.schedule.is_due(slot, self.clock.now_ns);
             if due && self.expire(slot, self.cache.hash_of(slot), out) {

@@ -45,7 +45,7 @@ impl Meter {
                     approximate |= Approximate::AGGREGATED;
                     return None;
                 }
-                self.admit(&key, hash, endpoint, packet, out)
+                self.open_record(&key, hash, endpoint, packet, out)
             })
         };
         match slot {

@@ -50,7 +50,7 @@ pub(crate) struct ReaderState {
 #[repr(align(128))]
 pub(crate) struct MeterState {
     pub last_task: AtomicU64,
-    pub task: Mutex<TaskSlot>,
+    pub next_task: Mutex<NextTask>,
     /// The last generation that the meter is ready for.
     pub ready_generation: AtomicU64,
     /// The last generation for which the meter has done its task.
@@ -61,7 +61,7 @@ pub(crate) struct MeterState {
 
 /// The next task of a meter.
 #[derive(Default)]
-pub(crate) struct TaskSlot {
+pub(crate) struct NextTask {
     pub task: Option<MigrationTask>,
     /// The meter has finished and accepts no more tasks.
     pub is_closed: bool,
@@ -142,11 +142,11 @@ impl GroupState {
 
     pub fn assign(&self, meter: usize, task: MigrationTask) -> Result<(), MeterFinished> {
         let state = &self.meters[meter];
-        let mut slot = lock(&state.task);
-        if slot.is_closed {
+        let mut next = lock(&state.next_task);
+        if next.is_closed {
             return Err(MeterFinished);
         }
-        slot.task = Some(task);
+        next.task = Some(task);
         state.last_task.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl GroupState {
         let state = &self.meters[meter];
         let has_reached = || step(state).load(Ordering::Acquire) >= generation;
         // The meter may have finished after it reached this step: check again.
-        if !has_reached() && lock(&state.task).is_closed && !has_reached() {
+        if !has_reached() && lock(&state.next_task).is_closed && !has_reached() {
             Err(MeterFinished)
         } else {
             Ok(has_reached())

@@ -131,9 +131,9 @@ impl MeterInput {
     #[cold]
     fn take_task(&mut self, metering: &mut MeteringStage) {
         let state = &self.group.meters[self.number];
-        let mut slot = lock(&state.task);
+        let mut next = lock(&state.next_task);
         self.seen_task = state.last_task.load(Ordering::Relaxed);
-        match slot.task.take() {
+        match next.task.take() {
             Some(MigrationTask::MigrateOut(handoff)) => {
                 metering.meter.start_migration(handoff.buckets);
                 self.migration = MigrationState::Collecting(handoff);
@@ -209,14 +209,14 @@ impl MeterInput {
         if self.queues.iter().any(|queue| queue.packets.slots() > 0) {
             return false;
         }
-        let mut slot = lock(&self.group.meters[self.number].task);
-        slot.is_closed = matches!(self.migration, MigrationState::None) && slot.task.is_none();
-        slot.is_closed
+        let mut next = lock(&self.group.meters[self.number].next_task);
+        next.is_closed = matches!(self.migration, MigrationState::None) && next.task.is_none();
+        next.is_closed
     }
 }
 
 impl Drop for MeterInput {
     fn drop(&mut self) {
-        lock(&self.group.meters[self.number].task).is_closed = true;
+        lock(&self.group.meters[self.number].next_task).is_closed = true;
     }
 }
