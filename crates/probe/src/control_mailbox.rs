@@ -25,7 +25,7 @@ pub(crate) struct ControlMailbox {
 
 #[derive(Default)]
 pub(crate) struct Contents {
-    answered: u64,
+    answered_request: u64,
     report: WorkerReport,
     /// Settings that the worker is to apply.
     settings: Option<Settings>,
@@ -70,7 +70,7 @@ impl ControlMailbox {
     /// Waits for the reply to a request, no longer than to a deadline.
     pub fn wait_for_reply(&self, request: u64, deadline: Instant) -> MutexGuard<'_, Contents> {
         let mut contents = lock(&self.contents);
-        while contents.answered < request && !contents.report.is_finished {
+        while contents.answered_request < request && !contents.report.is_finished {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -83,7 +83,7 @@ impl ControlMailbox {
     /// The report for a request; after the deadline, an earlier one. Each error appears once.
     pub fn report(&self, request: u64, deadline: Instant) -> WorkerReport {
         let mut contents = self.wait_for_reply(request, deadline);
-        let timed_out = contents.answered < request && !contents.report.is_finished;
+        let timed_out = contents.answered_request < request && !contents.report.is_finished;
         let report = &mut contents.report;
         let (errors, more_errors) = (std::mem::take(&mut report.errors), std::mem::take(&mut report.more_errors));
         WorkerReport { account: report.account.clone(), errors, more_errors, timed_out, ..*report }
@@ -103,7 +103,7 @@ impl ControlMailbox {
         let (account, errors) = reply(settings);
         (contents.report.account, contents.report.cpu_time_ns) = (account, cpu_time_ns());
         contents.report.errors.extend(errors.into_iter().map(PipelineError::from));
-        contents.answered = request;
+        contents.answered_request = request;
         self.replied.notify_all();
     }
 
