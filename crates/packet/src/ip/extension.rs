@@ -2,7 +2,8 @@
 //! options, authentication (RFC 4302), mobility (RFC 6275), HIP (RFC 7401) and shim6 (RFC 5533).
 
 use crate::frame_slice::{FrameSlice, be16, be32};
-use crate::packet::Flags;
+use crate::packet::{AnomalySet, Flags, Packet};
+use weir_ledger::PacketAnomaly;
 
 /// Largest number of extension headers of one packet.
 const MAX_HEADERS: usize = 16;
@@ -21,50 +22,36 @@ fn is_extension(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | 43 | FRAGMENT | AUTHENTICATION | 60 | 135 | 139 | 140)
 }
 
-/// Why the chain of extension headers ends.
-pub(super) enum End {
-    Transport,
-    /// The packet is a later fragment: what follows is payload of the original packet.
-    LaterFragment,
-    /// A header is truncated or impossible, or there are too many.
-    Malformed,
-}
-
-pub(super) struct Chain<'a> {
-    /// The last protocol number that was read.
-    pub protocol: u8,
-    /// What follows the skipped headers.
-    pub rest: FrameSlice<'a>,
-    /// Identification of the fragment header; 0 without one.
-    pub identification: u32,
-    /// First or later fragment; 0 if the packet is not fragmented.
-    pub fragment: Flags,
-    pub end: End,
-}
-
-/// Skips the extension headers, the first of which has protocol number `first`.
+/// Skips the extension headers at the start of `rest` and fills in what they say. `packet` has the
+/// protocol number of the first of them, and counts all of `rest` as payload. Returns the payload
+/// after them, or `None` if it has no transport header (later fragment, malformed headers).
 #[inline]
-pub(super) fn skip_extensions(first: u8, slice: FrameSlice<'_>) -> Chain<'_> {
-    let mut chain = Chain { protocol: first, rest: slice, identification: 0, fragment: Flags(0), end: End::Transport };
-    for _ in 0..MAX_HEADERS {
-        if !is_extension(chain.protocol) {
-            return chain;
-        }
-        let Some((extension, rest)) = Extension::split(chain.protocol, chain.rest) else {
-            return Chain { end: End::Malformed, ..chain };
+pub(super) fn fill<'a>(
+    mut rest: FrameSlice<'a>,
+    packet: &mut Packet,
+    anomalies: &mut AnomalySet,
+) -> Option<FrameSlice<'a>> {
+    let mut headers = 0;
+    while is_extension(packet.protocol) {
+        let extension = if headers < MAX_HEADERS { Extension::split(packet.protocol, rest) } else { None };
+        let Some((extension, payload)) = extension else {
+            anomalies.add(PacketAnomaly::ExtensionMalformed);
+            return None;
         };
-        chain.protocol = extension.next_header;
-        chain.rest = rest;
+        packet.protocol = extension.next_header;
+        packet.payload_bytes -= rest.wire_bytes() - payload.wire_bytes();
         if let Some((flags, identification)) = extension.fragment {
-            chain.identification = identification;
+            packet.identification = identification;
             if flags.has(Flags::FRAGMENT_LATER) {
-                return Chain { fragment: flags, end: End::LaterFragment, ..chain };
+                packet.flags = flags;
+                return None;
             }
-            chain.fragment.0 |= flags.0;
+            packet.flags.0 |= flags.0;
         }
+        rest = payload;
+        headers += 1;
     }
-    let end = if is_extension(chain.protocol) { End::Malformed } else { End::Transport };
-    Chain { end, ..chain }
+    Some(rest)
 }
 
 /// An extension header.
@@ -123,7 +110,6 @@ pub(super) fn jumbo_length(slice: FrameSlice<'_>) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::tests::frames::*;
-    use weir_ledger::PacketAnomaly;
 
     fn fragment(next_header: u8, field: u16) -> Vec<u8> {
         let [high, low] = field.to_be_bytes();

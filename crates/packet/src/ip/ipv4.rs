@@ -11,6 +11,11 @@ const FIXED_BYTES: u32 = 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ipv4<'a> {
     fixed: &'a [u8; 20],
+    /// Length of the header with its options, octets.
+    header_bytes: u32,
+    /// Length of the packet, octets: the total length, or what is left of the frame if segmentation
+    /// offload left that at 0.
+    ip_bytes: u32,
     /// What follows the fixed header, options first.
     rest: FrameSlice<'a>,
 }
@@ -24,71 +29,46 @@ impl<'a> Ipv4<'a> {
     #[inline]
     pub fn split(slice: FrameSlice<'a>) -> Result<Self, RefusalReason> {
         let (fixed, rest) = slice.split::<20>().ok_or(RefusalReason::Ipv4Truncated)?;
-        let header = Self { fixed, rest };
         if fixed[0] >> 4 != 4 {
             return Err(RefusalReason::IpVersion);
         }
-        if header.header_bytes() < FIXED_BYTES {
+        let header_bytes = u32::from(fixed[0] & 0x0f) * 4;
+        if header_bytes < FIXED_BYTES {
             return Err(RefusalReason::Ipv4HeaderLength);
         }
-        if header.ip_bytes() < header.header_bytes() {
+        let ip_bytes = match be16(fixed, 2) {
+            0 => slice.wire_bytes(),
+            total_length => total_length.into(),
+        };
+        if ip_bytes < header_bytes {
             return Err(RefusalReason::Ipv4TotalLength);
         }
-        Ok(header)
-    }
-
-    /// Length of the header with its options, octets.
-    #[inline]
-    fn header_bytes(self) -> u32 {
-        u32::from(self.fixed[0] & 0x0f) * 4
-    }
-
-    /// Total length field, octets; 0 if segmentation offload left it empty.
-    #[inline]
-    fn total_length(self) -> u32 {
-        be16(self.fixed, 2).into()
-    }
-
-    /// Length of the packet, octets: the total length, or what is left of the frame if that is 0.
-    #[inline]
-    fn ip_bytes(self) -> u32 {
-        match self.total_length() {
-            0 => self.wire_bytes(),
-            length => length,
-        }
-    }
-
-    /// Octets on the wire from the start of this header on.
-    #[inline]
-    fn wire_bytes(self) -> u32 {
-        // The fixed header was split from that many octets, so the sum does not overflow.
-        FIXED_BYTES + self.rest.wire_bytes()
+        Ok(Self { fixed, header_bytes, ip_bytes, rest })
     }
 
     /// See [`super::Ip::fill`].
     #[inline]
     pub fn fill(self, packet: &mut Packet, anomalies: &mut AnomalySet) -> Option<FrameSlice<'a>> {
-        let ip_bytes = self.ip_bytes();
-        if self.total_length() == 0 {
+        let Self { fixed, header_bytes, ip_bytes, rest } = self;
+        if be16(fixed, 2) == 0 {
             anomalies.add(PacketAnomaly::LengthFromFrame);
         }
-        if ip_bytes > self.wire_bytes() {
+        if ip_bytes - FIXED_BYTES > rest.wire_bytes() {
             anomalies.add(PacketAnomaly::LengthBeyondFrame);
         }
-        let fixed = self.fixed;
         packet.source = ipv4_mapped(array(fixed, 12));
         packet.destination = ipv4_mapped(array(fixed, 16));
         packet.network = Network::Ipv4;
         packet.ip_bytes = ip_bytes;
-        packet.payload_bytes = ip_bytes - self.header_bytes();
+        packet.payload_bytes = ip_bytes - header_bytes;
         packet.tos = fixed[1];
         packet.ttl = fixed[8];
         packet.protocol = fixed[9];
         packet.identification = be16(fixed, 4).into();
         let fragment = be16(fixed, 6);
         packet.flags = Flags::of_fragment(fragment & 0x1fff, fragment & 0x2000 != 0);
-        let options_bytes = self.header_bytes() - FIXED_BYTES;
-        let Some(payload) = self.rest.limit(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
+        let options_bytes = header_bytes - FIXED_BYTES;
+        let Some(payload) = rest.limit(ip_bytes - FIXED_BYTES).skip(options_bytes as usize) else {
             anomalies.add(PacketAnomaly::ExtensionMalformed);
             return None;
         };

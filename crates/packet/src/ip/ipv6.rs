@@ -1,8 +1,8 @@
 //! IPv6 (RFC 8200), including jumbogram lengths (RFC 2675).
 
-use super::extension::{self, End, HOP_BY_HOP};
+use super::extension::{self, HOP_BY_HOP};
 use crate::frame_slice::{FrameSlice, array, be16};
-use crate::packet::{AnomalySet, Network, Packet};
+use crate::packet::{AnomalySet, Flags, Network, Packet};
 use weir_ledger::{PacketAnomaly, RefusalReason};
 
 /// Length of the fixed header, octets.
@@ -30,12 +30,6 @@ impl<'a> Ipv6<'a> {
         Ok(Self { fixed, rest })
     }
 
-    /// Protocol number of the header after the fixed header.
-    #[inline]
-    fn next_header(self) -> u8 {
-        self.fixed[6]
-    }
-
     /// Octets after the fixed header, and whether they were taken from the frame length.
     #[inline]
     fn rest_bytes(self) -> (u32, bool) {
@@ -44,7 +38,8 @@ impl<'a> Ipv6<'a> {
         if length > 0 {
             return (length, false);
         }
-        let jumbo = if self.next_header() == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
+        let next_header = self.fixed[6];
+        let jumbo = if next_header == HOP_BY_HOP { extension::jumbo_length(self.rest) } else { None };
         match jumbo {
             // The largest jumbogram with its header is longer than 32 bits can count.
             Some(length) => (length.min(u32::MAX - FIXED_BYTES), false),
@@ -62,33 +57,23 @@ impl<'a> Ipv6<'a> {
         if rest_bytes > self.rest.wire_bytes() {
             anomalies.add(PacketAnomaly::LengthBeyondFrame);
         }
-        let rest = self.rest.limit(rest_bytes);
-        let chain = extension::skip_extensions(self.next_header(), rest);
         packet.source = array(self.fixed, 8);
         packet.destination = array(self.fixed, 24);
         packet.network = Network::Ipv6;
         packet.ip_bytes = FIXED_BYTES + rest_bytes;
-        packet.payload_bytes = rest_bytes - (rest.wire_bytes() - chain.rest.wire_bytes());
+        packet.payload_bytes = rest_bytes;
         packet.tos = self.fixed[0] << 4 | self.fixed[1] >> 4;
         packet.ttl = self.fixed[7];
-        packet.protocol = chain.protocol;
-        packet.identification = chain.identification;
-        packet.flags = chain.fragment;
-        match chain.end {
-            End::Transport => Some(chain.rest),
-            End::LaterFragment => None,
-            End::Malformed => {
-                anomalies.add(PacketAnomaly::ExtensionMalformed);
-                None
-            }
-        }
+        packet.protocol = self.fixed[6];
+        packet.identification = 0;
+        packet.flags = Flags(0);
+        extension::fill(self.rest.limit(rest_bytes), packet, anomalies)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Flags;
     use crate::tests::frames::*;
 
     #[test]
