@@ -76,7 +76,6 @@ pub(crate) enum Format {
     Netflow9,
 }
 
-/// An information element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
     /// Number in the IANA registry, or among the elements of the enterprise.

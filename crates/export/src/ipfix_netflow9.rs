@@ -52,6 +52,14 @@ impl Format {
         }
     }
 
+    /// IPFIX has the type information under the first template ID.
+    const fn first_data_template_id(self) -> u16 {
+        match self {
+            Self::Ipfix => FIRST_TEMPLATE_ID + 1,
+            Self::Netflow9 => FIRST_TEMPLATE_ID,
+        }
+    }
+
     const fn template_set(self) -> u16 {
         match self {
             Self::Ipfix => 2,
@@ -60,7 +68,6 @@ impl Format {
     }
 }
 
-/// The destination of messages.
 pub(crate) enum Transport {
     Udp(UdpOutput),
     File(FileOutput),
@@ -73,7 +80,6 @@ pub(crate) struct TemplateSink {
     uniflow: bool,
     domain: u32,
     transport: Transport,
-    /// Longest message, octets.
     max_message_bytes: usize,
     message: Message,
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
@@ -205,18 +211,11 @@ impl TemplateSink {
 
     /// Adds a template for a set and sends it.
     fn add_template(&mut self, elements: ElementSet) {
-        let id = self.first_data_template_id() as usize + self.template_order.len();
+        let id = self.format.first_data_template_id() as usize + self.template_order.len();
         let id = u16::try_from(id).expect("sets of unidirectional flows are fewer than template IDs");
         self.templates.insert(elements, id);
         self.template_order.push(elements);
         self.append_record(self.format.template_set(), &self.encoder.template(id, elements));
-    }
-
-    const fn first_data_template_id(&self) -> u16 {
-        match self.format {
-            Format::Ipfix => FIRST_TEMPLATE_ID + 1,
-            Format::Netflow9 => FIRST_TEMPLATE_ID,
-        }
     }
 
     /// Sends templates and type information at the start, and regularly over UDP. They begin a
@@ -243,7 +242,8 @@ impl TemplateSink {
         }
         self.messages_since_templates = 0;
         for at in 0..self.template_order.len() {
-            let template = self.encoder.template(self.first_data_template_id() + at as u16, self.template_order[at]);
+            let template =
+                self.encoder.template(self.format.first_data_template_id() + at as u16, self.template_order[at]);
             self.append_record(self.format.template_set(), &template);
         }
     }

@@ -24,7 +24,6 @@ pub(crate) enum TextFormat {
     Csv,
 }
 
-/// A sink that writes lines of text.
 pub(crate) struct TextSink {
     format: TextFormat,
     uniflow: bool,

@@ -22,12 +22,10 @@ mod open;
 mod pending_records;
 mod record_encoder;
 mod sink;
-mod sink_spec;
 mod udp;
 mod uptime;
 
 pub use fields_page::fields_text;
 pub use json_csv::{append_tcp_csv, append_tcp_json, tcp_columns};
 pub use open::open;
-pub use sink::{Error, ExportOptions, Sink};
-pub use sink_spec::InvalidSink;
+pub use sink::{Error, ExportOptions, InvalidSink, Sink};

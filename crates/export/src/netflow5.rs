@@ -23,10 +23,8 @@ const RECORD_BYTES: usize = 48;
 const MAX_RECORDS: usize = 30;
 const MAX_COUNTER: u64 = u32::MAX as u64;
 
-/// A sink that sends NetFlow v5.
 pub(crate) struct Netflow5Sink {
     udp: UdpOutput,
-    /// Largest number of records in a datagram.
     max_records: usize,
     engine: u8,
     /// Space for the header, then records.

@@ -1,13 +1,18 @@
-//! Opens a sink from its specification.
+//! Opens a sink from its specification: a scheme, then a path or `//HOST[:PORT][?mtu=N&rate=N]`.
 
-use crate::element::Format;
+use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::file_output::FileOutput;
 use crate::ipfix_netflow9::{MAX_FILE_MESSAGE_BYTES, TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
 use crate::netflow5::Netflow5Sink;
-use crate::sink::{Error, ExportOptions, Sink};
-use crate::sink_spec::{Collector, InvalidSink};
+use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
 use crate::udp::UdpOutput;
+use std::net::Ipv6Addr;
+
+/// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
+/// Ethernet path.
+const DEFAULT_MTU: usize = 1420;
+const DEFAULT_RATE: u32 = 10_000;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
 /// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
@@ -58,6 +63,72 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
     })
 }
 
+/// Destination and limits of datagrams.
+struct Collector {
+    host: String,
+    port: u16,
+    /// Longest UDP payload, octets.
+    mtu: usize,
+    /// Datagrams per second; 0 for no limit.
+    rate: u32,
+}
+
+impl Collector {
+    /// Parses `HOST[:PORT][?mtu=N&rate=N]`. An IPv6 address has brackets.
+    fn parse(text: &str, default_port: u16) -> Result<Self, InvalidSink> {
+        let (endpoint, settings) = text.split_once('?').unwrap_or((text, ""));
+        let (host, port) = split_port(endpoint)?;
+        if host.is_empty() {
+            return Err(InvalidSink::Syntax("the host is missing after //"));
+        }
+        if host.contains('/') || port.is_some_and(|port| port.contains('/')) {
+            return Err(InvalidSink::Syntax("only ?mtu=N&rate=N may follow host and port"));
+        }
+        let port = match port {
+            None => default_port,
+            Some(port) => match port.parse() {
+                Ok(number) if number > 0 => number,
+                _ => return Err(InvalidSink::Port(port.into())),
+            },
+        };
+        let mut collector = Self { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_RATE };
+        for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
+            match setting.split_once('=') {
+                Some(("mtu", octets)) => match octets.parse() {
+                    Ok(number) if (MIN_MESSAGE_BYTES..=MAX_MTU).contains(&number) => collector.mtu = number,
+                    _ => return Err(InvalidSink::Mtu(octets.into())),
+                },
+                Some(("rate", rate)) => {
+                    collector.rate = rate.parse().map_err(|_| InvalidSink::Rate(rate.into()))?;
+                }
+                _ => return Err(InvalidSink::Setting(setting.into())),
+            }
+        }
+        Ok(collector)
+    }
+}
+
+/// Splits `HOST[:PORT]`, where an IPv6 address has brackets.
+fn split_port(endpoint: &str) -> Result<(&str, Option<&str>), InvalidSink> {
+    if let Some(bracketed) = endpoint.strip_prefix('[') {
+        let (host, rest) =
+            bracketed.split_once(']').ok_or(InvalidSink::Syntax("the bracket of the IPv6 address is not closed"))?;
+        if host.parse::<Ipv6Addr>().is_err() {
+            return Err(InvalidSink::NotIpv6(host.into()));
+        }
+        let after_bracket = InvalidSink::Syntax("after the bracket, :PORT or ?mtu=N&rate=N must follow");
+        return match rest {
+            "" => Ok((host, None)),
+            rest => Ok((host, Some(rest.strip_prefix(':').ok_or(after_bracket)?))),
+        };
+    }
+    match endpoint.split_once(':') {
+        Some((_, port)) if port.contains(':') => Err(InvalidSink::Syntax("an IPv6 address needs brackets: [::1]:4739")),
+        Some((host, port)) => Ok((host, Some(port))),
+        None => Ok((endpoint, None)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +146,44 @@ mod tests {
         ] {
             let error = open(spec, &ExportOptions::default()).err().expect("the sink is invalid").to_string();
             assert!(error.starts_with(&format!("{spec}: {expected}")), "{error}");
+        }
+    }
+
+    fn parse(text: &str) -> Result<(String, u16, usize, u32), InvalidSink> {
+        Collector::parse(text, 4739).map(|c| (c.host, c.port, c.mtu, c.rate))
+    }
+
+    #[test]
+    fn collectors_are_parsed() {
+        assert_eq!(parse("host"), Ok(("host".into(), 4739, 1420, 10_000)));
+        assert_eq!(parse("192.0.2.1:2055?mtu=9000"), Ok(("192.0.2.1".into(), 2055, 9000, 10_000)));
+        assert_eq!(parse("[2001:db8::1]"), Ok(("2001:db8::1".into(), 4739, 1420, 10_000)));
+        assert_eq!(parse("[::1]:9?rate=0&mtu=1232"), Ok(("::1".into(), 9, 1232, 0)));
+    }
+
+    #[test]
+    fn invalid_collectors_are_rejected() {
+        for (text, expected) in [
+            ("", "the host is missing"),
+            (":4739", "the host is missing"),
+            ("host:", "the port must be a number from 1 to 65535, not \"\""),
+            ("host:0", "the port must be a number from 1 to 65535, not \"0\""),
+            ("host:65536", "the port must be a number from 1 to 65535, not \"65536\""),
+            ("host:4739/", "only ?mtu=N&rate=N may follow"),
+            ("host/path", "only ?mtu=N&rate=N may follow"),
+            ("::1", "an IPv6 address needs brackets"),
+            ("[::1", "the bracket of the IPv6 address is not closed"),
+            ("[::1]4739", "after the bracket"),
+            ("[host]:4739", "host is not an IPv6 address"),
+            ("host?mtu=1231", "mtu must be a number of octets from 1232 to 65507, not \"1231\""),
+            ("host?mtu=65508", "mtu must be a number of octets from 1232 to 65507, not \"65508\""),
+            ("host?rate=fast", "rate must be a number of datagrams per second, not \"fast\""),
+            ("host?rate=-1", "rate must be a number of datagrams per second, not \"-1\""),
+            ("host?color=red", "\"color=red\" is not a setting"),
+            ("host?mtu", "\"mtu\" is not a setting"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
         }
     }
 }

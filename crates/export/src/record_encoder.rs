@@ -34,7 +34,6 @@ pub(crate) struct RecordEncoder {
     positions: Vec<ElementPosition>,
 }
 
-/// One element of one direction.
 struct ElementPosition {
     element: &'static Element,
     reverse: bool,

@@ -1,9 +1,12 @@
 //! The interface of all sinks, their options and errors.
 
-use crate::sink_spec::InvalidSink;
+use crate::element::MIN_MESSAGE_BYTES;
 use std::net::SocketAddr;
 use weir_flow::FlowRecord;
 use weir_ledger::SinkCounters;
+
+/// Longest UDP payload over IPv4, octets.
+pub(crate) const MAX_MTU: usize = 65_507;
 
 /// A destination of flow records.
 pub trait Sink {
@@ -73,4 +76,33 @@ impl Error {
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == std::io::ErrorKind::BrokenPipe)
     }
+}
+
+/// Why a sink specification is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSink {
+    /// The scheme is missing or unknown.
+    #[error(
+        "not a sink; use json:PATH, csv:PATH, ipfix:PATH, ipfix+udp://HOST:PORT, netflow9+udp://HOST:PORT \
+         or netflow5+udp://HOST:PORT"
+    )]
+    Scheme,
+    /// Something is missing, or stands where it must not.
+    #[error("{0}")]
+    Syntax(&'static str),
+    /// The text in brackets is not an address.
+    #[error("{0} is not an IPv6 address")]
+    NotIpv6(String),
+    /// The port is not a number, or 0.
+    #[error("the port must be a number from 1 to 65535, not {0:?}")]
+    Port(String),
+    /// The MTU is not a number, or out of range.
+    #[error("mtu must be a number of octets from {MIN_MESSAGE_BYTES} to {MAX_MTU}, not {0:?}")]
+    Mtu(String),
+    /// The rate is not a number.
+    #[error("rate must be a number of datagrams per second, not {0:?}")]
+    Rate(String),
+    /// The setting is unknown.
+    #[error("{0:?} is not a setting; use mtu=N and rate=N")]
+    Setting(String),
 }

@@ -29,7 +29,6 @@ pub(crate) struct UdpOutput {
     last: Option<PendingRecords>,
 }
 
-/// The outcome of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendOutcome {
     /// The operating system accepted the datagram.

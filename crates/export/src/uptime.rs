@@ -128,15 +128,14 @@ mod tests {
     #[test]
     fn boot_is_kept_while_records_fit() {
         let mut uptime = SysUptime::default();
-        uptime.include(&flow(1_000_000_000_000_000_000, 1_000_000_001_000_000_000), &mut SinkCounters::default());
-        let boot_ms = uptime.boot_ms();
-        uptime.include(
-            &flow(1_000_000_000_000_000_000 - 80_000_000_000_000, 1_000_000_000_000_000_000),
-            &mut SinkCounters::default(),
-        );
-        uptime.include(&flow(1_004_000_000_000_000_000, 1_004_000_000_000_000_000), &mut SinkCounters::default());
-        assert_eq!(uptime.boot_ms(), boot_ms);
-        uptime.include(&flow(1_005_000_000_000_000_000, 1_005_000_000_000_000_000), &mut SinkCounters::default());
-        assert_ne!(uptime.boot_ms(), boot_ms);
+        let mut boot_after = |first_s: u64, last_s: u64| {
+            let flow = flow(first_s * 1_000_000_000, last_s * 1_000_000_000);
+            uptime.include(&flow, &mut SinkCounters::default());
+            uptime.boot_ms()
+        };
+        let boot_ms = boot_after(1_000_000_000, 1_000_000_001);
+        assert_eq!(boot_after(999_920_000, 1_000_000_000), boot_ms);
+        assert_eq!(boot_after(1_004_000_000, 1_004_000_000), boot_ms);
+        assert_ne!(boot_after(1_005_000_000, 1_005_000_000), boot_ms);
     }
 }

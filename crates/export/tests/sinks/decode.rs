@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// The value of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Unsigned(u64),

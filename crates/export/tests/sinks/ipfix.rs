@@ -2,18 +2,10 @@
 
 use crate::decode::{Decoder, Header, Record};
 use crate::flows::{answered, flow, plain};
-use crate::{expected, export, parsed_records, send, sum};
+use crate::{expected, export_file, parsed_records, send, sum};
 use proptest::prelude::*;
 use weir_export::ExportOptions;
 use weir_flow::{Direction, FlowRecord};
-
-/// Exports to a file and returns its contents.
-fn file(options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, Vec<u8>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("flows.ipfix");
-    let counters = export(&format!("ipfix:{}", path.display()), options, flows);
-    (counters, std::fs::read(path).unwrap())
-}
 
 /// Checks that sequence numbers count the data records before each message.
 fn assert_sequence(messages: &[Header]) {
@@ -29,7 +21,7 @@ proptest! {
     #[test]
     fn every_field_of_every_flow_is_decoded(flows in prop::collection::vec(flow(), 1..60), uniflow: bool) {
         let options = ExportOptions { uniflow, observation_domain: 77 };
-        let (counters, octets) = file(&options, &flows);
+        let (counters, octets) = export_file("ipfix", &options, &flows);
         let mut decoder = Decoder::new();
         let records = decoder.file(&octets);
         let expected: Vec<Record> = flows.iter().flat_map(|flow| expected::ipfix(flow, uniflow)).collect();
@@ -44,7 +36,7 @@ proptest! {
 
     #[test]
     fn an_independent_parser_finds_every_record(flows in prop::collection::vec(flow(), 1..40)) {
-        let (counters, octets) = file(&ExportOptions::default(), &flows);
+        let (counters, octets) = export_file("ipfix", &ExportOptions::default(), &flows);
         prop_assert_eq!(parsed_records(&[octets]), counters.wire_records);
     }
 }
@@ -65,7 +57,7 @@ fn extreme_counters_are_decoded() {
         FlowRecord { reverse: extreme, ..FlowRecord::default() },
         FlowRecord::default(),
     ] {
-        let (counters, octets) = file(&ExportOptions::default(), &[flow]);
+        let (counters, octets) = export_file("ipfix", &ExportOptions::default(), &[flow]);
         assert_eq!(Decoder::new().file(&octets), expected::ipfix(&flow, false));
         assert_eq!(counters.exported, sum([&flow]));
     }
@@ -74,13 +66,9 @@ fn extreme_counters_are_decoded() {
 #[test]
 fn messages_of_a_file_are_filled_up_to_65535_octets() {
     let flows: Vec<FlowRecord> = (0..20_000).map(|number| plain(number, 1)).collect();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("flows.ipfix");
-    let mut sink = weir_export::open(&format!("ipfix:{}", path.display()), &ExportOptions::default()).unwrap();
-    sink.write(&flows).unwrap();
-    sink.finish().unwrap();
+    let (_, octets) = export_file("ipfix", &ExportOptions::default(), &flows);
     let mut decoder = Decoder::new();
-    assert_eq!(decoder.file(&std::fs::read(path).unwrap()).len(), flows.len());
+    assert_eq!(decoder.file(&octets).len(), flows.len());
     let (last, full) = decoder.messages.split_last().unwrap();
     assert!(full.len() > 10 && last.octets <= 65_535);
     assert!(full[1..].iter().all(|message| (65_000..=65_535).contains(&message.octets)));
@@ -91,7 +79,7 @@ fn messages_of_a_file_are_filled_up_to_65535_octets() {
 
 #[test]
 fn no_flows_make_an_empty_file() {
-    let (counters, octets) = file(&ExportOptions::default(), &[]);
+    let (counters, octets) = export_file("ipfix", &ExportOptions::default(), &[]);
     assert_eq!((octets.len(), counters.messages, counters.octets), (0, 0, 0));
 }
 

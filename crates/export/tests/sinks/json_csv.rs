@@ -1,7 +1,7 @@
 //! JSON and CSV.
 
 use crate::flows::{answered, flow, plain};
-use crate::{decode, expected, export, sum, uniflow};
+use crate::{decode, expected, export_file, sum};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use weir_export::ExportOptions;
@@ -9,10 +9,8 @@ use weir_flow::{Approximate, FlowRecord};
 use weir_packet::{NO_LABEL, Network};
 
 fn file(format: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (weir_ledger::SinkCounters, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("flows");
-    let counters = export(&format!("{format}:{}", path.display()), options, flows);
-    (counters, std::fs::read_to_string(path).unwrap())
+    let (counters, octets) = export_file(format, options, flows);
+    (counters, String::from_utf8(octets).unwrap())
 }
 
 fn objects(text: &str) -> Vec<Map<String, Value>> {
@@ -147,7 +145,8 @@ fn a_json_record_has_this_text() {
 fn uniflow_writes_each_direction_with_its_own_times() {
     let mut flow = answered(1, 2);
     flow.reverse.first_ns += 1000;
-    let (counters, text) = file("json", &uniflow(), &[flow, plain(2, 1)]);
+    let options = ExportOptions { uniflow: true, ..ExportOptions::default() };
+    let (counters, text) = file("json", &options, &[flow, plain(2, 1)]);
     let objects = objects(&text);
     assert_eq!((objects.len(), counters.exported.flows, counters.wire_records), (3, 2, 3));
     assert_eq!(objects[0]["src_ip"], objects[1]["dst_ip"]);

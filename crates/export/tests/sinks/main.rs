@@ -17,14 +17,14 @@ use weir_export::{ExportOptions, open};
 use weir_flow::FlowRecord;
 use weir_ledger::{RecordTotals, SinkCounters};
 
-/// Writes flows to a sink and finishes it.
-fn export(sink: &str, options: &ExportOptions, flows: &[FlowRecord]) -> SinkCounters {
-    let mut sink = open(sink, options).expect("the sink opens");
-    for batch in flows.chunks(100) {
-        sink.write(batch).expect("the sink accepts a batch");
-    }
+/// Writes flows to a file as one batch, and returns its contents.
+fn export_file(scheme: &str, options: &ExportOptions, flows: &[FlowRecord]) -> (SinkCounters, Vec<u8>) {
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let path = folder.path().join("flows");
+    let mut sink = open(&format!("{scheme}:{}", path.display()), options).expect("the sink opens");
+    sink.write(flows).expect("the sink accepts a batch");
     sink.finish().expect("the sink finishes");
-    sink.counters().clone()
+    (sink.counters().clone(), std::fs::read(path).expect("the file can be read"))
 }
 
 /// Writes flows to a sink that sends datagrams over loopback, and returns the datagrams received.
@@ -92,8 +92,4 @@ fn sum<'a>(flows: impl IntoIterator<Item = &'a FlowRecord>) -> RecordTotals {
     let mut records = RecordTotals::default();
     flows.into_iter().for_each(|flow| records.add(flow.packets(), flow.frame_bytes()));
     records
-}
-
-fn uniflow() -> ExportOptions {
-    ExportOptions { uniflow: true, ..ExportOptions::default() }
 }

@@ -54,7 +54,6 @@ pub(super) fn fill<'a>(
     Some(rest)
 }
 
-/// An extension header.
 struct Extension {
     /// Protocol number of the header that follows.
     next_header: u8,

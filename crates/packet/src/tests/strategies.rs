@@ -7,7 +7,6 @@ use crate::{NO_LABEL, NO_VLAN, TunnelType};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A whole IP packet.
 #[derive(Clone, Debug)]
 pub(super) struct IpPacket {
     pub octets: Vec<u8>,
