@@ -112,7 +112,6 @@ fn log_line(line: &str) {
     info!("{line}");
 }
 
-/// Date and time for the report.
 fn date() -> String {
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
     let (day, time) = units::utc(now_ns);

@@ -10,7 +10,6 @@ use std::path::Path;
 use tracing::info;
 use weir_host::{Finding, Machine, Severity, Sysroot, examine};
 
-/// Checks the machine and prints the findings; or records it; or applies the safe changes.
 pub fn run(doctor: &Doctor) -> Result<RunStatus, Error> {
     let root = open_root(doctor.machine.sysroot.as_deref())?;
     let machine = Machine::read(&root, &doctor.interfaces);
@@ -80,7 +79,7 @@ fn record(root: &Sysroot, path: &Path) -> Result<RunStatus, Error> {
     info!(
         file = path.display().to_string(),
         lines = text.lines().count(),
-        "machine recorded: what weir doctor and weir plan read; it has no addresses except those of PCI slots, and the NICs' RSS hash keys"
+        "machine recorded, for weir doctor and weir plan; the file has PCI addresses and RSS hash keys of NICs, but no MAC or IP addresses"
     );
     Ok(RunStatus::Success)
 }

@@ -4,7 +4,6 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Reason why a command ended before its work began.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     // Command line and configuration file.
@@ -115,7 +114,6 @@ pub enum Error {
     Tcp(#[from] TcpError),
 }
 
-/// Why `weir tcp` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpError {
     #[error("--explain {key} reads the capture more than once, which is impossible with {pipe}; save it to a file")]
@@ -128,13 +126,10 @@ pub enum TcpError {
     Memory(weir_tcp_report::MemoryError),
 }
 
-/// What is wrong with an entry of a configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigProblem {
-    #[error("unknown option")]
-    Unknown,
-    #[error("unknown option; did you mean {0}?")]
-    Misspelt(String),
+    #[error("unknown option{}", .0.as_ref().map_or_else(String::new, |name| format!("; did you mean {name}?")))]
+    Unknown(Option<String>),
     #[error("use true or false")]
     NotBoolean,
     #[error("{0} is not allowed here; use text or a number")]
@@ -156,7 +151,6 @@ pub enum BenchReportProblem {
     NoFigures,
 }
 
-/// Why one source of several cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("synth:{spec}: {error}")]

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 pub enum Target {
     StandardOutput,
     File(PathBuf),
-    /// A collector.
     Network,
 }
 
@@ -58,7 +57,6 @@ pub fn check_targets(sources: &[&OsStr], targets: &[(String, Target)]) -> Result
     Ok(())
 }
 
-/// Creates or empties a file.
 pub fn create(path: &Path) -> Result<File, Error> {
     File::create(path).map_err(|error| Error::file(path, error))
 }
@@ -77,13 +75,11 @@ pub fn truncated(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Decides whether two names are the same file.
 #[derive(Debug, PartialEq, Eq)]
 enum FileIdentity {
     StandardOutput,
     /// A regular file: device and inode.
     Existing(u64, u64),
-    /// Absolute path of a file that does not exist yet.
     New(PathBuf),
 }
 

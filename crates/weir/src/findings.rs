@@ -46,7 +46,6 @@ fn section(text: &mut String, findings: &[Finding], severity: Severity, heading:
     }
 }
 
-/// The machine in one line.
 pub fn describe_machine(machine: &Machine) -> String {
     let cores = machine.cores(None).len();
     let counts = [(machine.nodes.len(), "NUMA node"), (cores, "core"), (machine.cpus.len(), "CPU")];
@@ -57,7 +56,6 @@ pub fn describe_machine(machine: &Machine) -> String {
     format!("{name}; {}; {kernel}", counts.join(", "))
 }
 
-/// A NIC in one line.
 pub fn describe_nic(nic: &Nic) -> String {
     let speed = match nic.speed_mbps {
         Some(megabits) if megabits >= 1000 && megabits % 100 == 0 => format!("{} Gbit/s", megabits as f64 / 1000.0),

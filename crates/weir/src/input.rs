@@ -50,7 +50,6 @@ impl DamageLog {
         }
     }
 
-    /// Number of damaged places.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -118,7 +117,6 @@ pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<
     if errors.is_empty() { Ok(Input::File(weir_capture::merge(opened))) } else { Err(Error::Sources(errors)) }
 }
 
-/// Opens the receive queues of live traffic.
 pub fn open_queues(live: &str) -> Result<Vec<Box<dyn LiveSource + Send>>, Error> {
     let queues = weir_capture::open_live(live).map_err(Error::Live)?;
     if let Some(notice) = weir_capture::notice(live) {

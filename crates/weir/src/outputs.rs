@@ -30,9 +30,7 @@ pub struct Outputs {
     pub sinks: Vec<String>,
     /// All outputs: the option as the user wrote it, and its target.
     pub targets: Vec<(String, Target)>,
-    /// The sink on standard output.
     pub on_standard_output: Option<String>,
-    /// File of the ledger as JSON.
     stats: Option<PathBuf>,
 }
 
@@ -61,7 +59,6 @@ impl Outputs {
         Self { sinks, targets, on_standard_output, stats: stats.map(Path::to_path_buf) }
     }
 
-    /// Whether a table goes to standard output.
     pub fn table_on_standard_output(&self) -> bool {
         self.on_standard_output.as_ref().is_some_and(|sink| sink.starts_with("table:"))
     }

@@ -7,12 +7,10 @@ use crate::run_status::RunStatus;
 use clap::CommandFactory;
 use clap::builder::Resettable;
 
-/// Prints the table of fields.
 pub fn fields(_: &Fields) -> Result<RunStatus, Error> {
     Ok(print(weir_export::fields_text().as_bytes()))
 }
 
-/// Prints the completions for a shell.
 pub fn completions(completions: &Completions) -> Result<RunStatus, Error> {
     let mut text = Vec::new();
     clap_complete::generate(completions.shell, &mut Arguments::command(), "weir", &mut text);

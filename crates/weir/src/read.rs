@@ -17,7 +17,6 @@ use weir_capture::{Input, Source};
 use weir_ledger::Ledger;
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline};
 
-/// Opens sources and sinks, meters, and reports.
 pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = read.files.iter().chain(&read.inputs).map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "read")?;
@@ -104,7 +103,6 @@ fn meter(
     (ledger, RunStatus::from_problems(has_problems))
 }
 
-/// Logs that a sink has failed.
 pub fn log_sink_failure(error: &weir_export::Error) {
     error!(error = format_args!("{error}{}", sink_advice(error)), "sink failed, unwritten records are counted as lost");
 }

@@ -12,12 +12,10 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// `Success` if both are.
     pub fn and(self, other: Self) -> Self {
         if self == Self::Success { other } else { self }
     }
 
-    /// `Problems` if `problems` is true.
     pub fn from_problems(problems: bool) -> Self {
         if problems { Self::Problems } else { Self::Success }
     }

@@ -1,6 +1,7 @@
 //! The summary of a run: one fact per line.
 
 use crate::protocols;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -13,21 +14,17 @@ use weir_tcp::{SegmentClass, TcpReport};
 use weir_tcp_report::{duplicate_segments, retransmitted_segments, sequenced_segments};
 use weir_text::units;
 
-/// Sums over the records of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TrafficSummary {
     flows: u64,
     ip_bytes: u64,
     frame_bytes: u64,
     first_ns: u64,
     last_ns: u64,
-    /// Bytes on the wire by IP protocol; the last element is that of frames without IP.
-    protocol_bytes: [u64; LAYER2 + 1],
+    /// Bytes on the wire by IP protocol; `None` are frames without IP.
+    protocol_bytes: BTreeMap<Option<u8>, u64>,
     tcp: TcpSummary,
 }
-
-/// Index of frames without IP among the protocols.
-const LAYER2: usize = 256;
 
 /// Sums over the TCP analysis of all records (docs/tcp.md section 8).
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,29 +40,15 @@ struct TcpSummary {
     unread: u64,
 }
 
-impl Default for TrafficSummary {
-    fn default() -> Self {
-        Self {
-            flows: 0,
-            ip_bytes: 0,
-            frame_bytes: 0,
-            first_ns: u64::MAX,
-            last_ns: 0,
-            protocol_bytes: [0; LAYER2 + 1],
-            tcp: TcpSummary::default(),
-        }
-    }
-}
-
 impl TrafficSummary {
     fn add(&mut self, flow: &FlowRecord) {
+        self.first_ns = if self.flows == 0 { flow.start_ns() } else { self.first_ns.min(flow.start_ns()) };
         self.flows += 1;
         self.ip_bytes += flow.forward.bytes + flow.reverse.bytes;
         self.frame_bytes += flow.frame_bytes();
-        self.first_ns = self.first_ns.min(flow.start_ns());
         self.last_ns = self.last_ns.max(flow.end_ns());
-        let protocol = if flow.network == Network::Layer2 { LAYER2 } else { usize::from(flow.protocol) };
-        self.protocol_bytes[protocol] += flow.frame_bytes();
+        let protocol = (flow.network != Network::Layer2).then_some(flow.protocol);
+        *self.protocol_bytes.entry(protocol).or_default() += flow.frame_bytes();
         flow.tcp.iter().flatten().for_each(|report| self.tcp.add(report));
     }
 
@@ -202,16 +185,14 @@ fn mean_rate(summary: &TrafficSummary, packets: u64) -> Option<String> {
     })
 }
 
-/// The protocols with the most bytes on the wire, and their shares.
 fn protocol_shares(summary: &TrafficSummary) -> String {
     const LISTED: usize = 5;
-    let mut protocols: Vec<(usize, u64)> =
-        summary.protocol_bytes.iter().copied().enumerate().filter(|&(_, bytes)| bytes > 0).collect();
-    protocols.sort_by_key(|&(protocol, bytes)| (std::cmp::Reverse(bytes), protocol));
+    let mut protocols: Vec<_> = summary.protocol_bytes.iter().map(|(&protocol, &bytes)| (protocol, bytes)).collect();
+    protocols.sort_by_key(|&(protocol, bytes)| (Reverse(bytes), protocol.is_none(), protocol));
     let percent = |bytes: u64| 100.0 * bytes as f64 / summary.frame_bytes as f64;
     let mut shares: Vec<String> = Vec::new();
     for &(protocol, bytes) in protocols.iter().take(LISTED) {
-        let name = u8::try_from(protocol).map_or_else(|_| "layer 2".into(), protocols::ip_protocol);
+        let name = protocol.map_or_else(|| "layer 2".into(), protocols::ip_protocol);
         shares.push(format!("{name} {:.1} %", percent(bytes)));
     }
     let others: u64 = protocols.iter().skip(LISTED).map(|&(_, bytes)| bytes).sum();
@@ -225,7 +206,7 @@ fn protocol_shares(summary: &TrafficSummary) -> String {
 fn most_frequent(counts: &BTreeMap<u16, u64>, name: fn(u16) -> String) -> String {
     const LISTED: usize = 6;
     let mut types: Vec<(u16, u64)> = counts.iter().map(|(&number, &frames)| (number, frames)).collect();
-    types.sort_by_key(|&(number, frames)| (std::cmp::Reverse(frames), number));
+    types.sort_by_key(|&(number, frames)| (Reverse(frames), number));
     let mut listed: Vec<String> =
         types.iter().take(LISTED).map(|&(number, frames)| format!("{}: {frames}", name(number))).collect();
     if types.len() > LISTED {

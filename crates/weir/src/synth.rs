@@ -12,11 +12,9 @@ use weir_capture::{PcapWriter, Source};
 
 /// Bursts between two updates of the progress line.
 const BURSTS_BETWEEN_UPDATES: u64 = 64;
-/// LINKTYPE_ETHERNET.
-const ETHERNET_LINK: u16 = 1;
+const LINKTYPE_ETHERNET: u16 = 1;
 const SNAP_LENGTH: u32 = 65_535;
 
-/// Writes the capture and, on request, the true flows.
 pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
     let spec = synth.spec.strip_prefix("synth:").unwrap_or(&synth.spec);
     let mut source = weir_trafficgen::TrafficGenerator::new(spec)?;
@@ -61,7 +59,7 @@ pub fn run(synth: &Synth) -> Result<RunStatus, Error> {
 
 /// Copies the source to the capture file. Returns the number of packets.
 fn write_capture(source: &mut dyn Source, writer: Box<dyn Write>, progress: &mut Progress) -> io::Result<u64> {
-    let mut writer = PcapWriter::new(writer, ETHERNET_LINK, SNAP_LENGTH)?;
+    let mut writer = PcapWriter::new(writer, LINKTYPE_ETHERNET, SNAP_LENGTH)?;
     let mut packets = 0;
     for bursts in 1_u64.. {
         let Some(burst) = source.burst().map_err(|error| io::Error::other(error.to_string()))? else { break };

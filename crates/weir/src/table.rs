@@ -13,10 +13,8 @@ use weir_export::{Error, Sink};
 use weir_flow::FlowRecord;
 use weir_ledger::{ExportLossReason, RecordTotals, SinkCounters};
 
-/// Keeps the largest flows until the end.
 pub struct Table {
     largest: BTreeMap<Rank, FlowRecord>,
-    /// Number of records to keep.
     limit: usize,
     /// All records so far.
     received: RecordTotals,

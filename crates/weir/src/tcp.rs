@@ -26,7 +26,6 @@ use weir_tcp_report::{
 };
 use weir_text::units;
 
-/// Reads, analyses, and writes the report.
 pub fn run(tcp: &Tcp) -> Result<RunStatus, Error> {
     let sources: Vec<&OsStr> = tcp.files.iter().map(|source| source.as_os_str()).collect();
     input::check_sources(&sources, "tcp")?;

@@ -88,7 +88,7 @@ fn idle_flows_are_exported_without_another_packet() {
     {
         frames.iter().for_each(|frame| sender.send(frame));
         until("the flow record is exported", || live.flows().len() > number);
-        assert!(live.child.try_wait().unwrap().is_none(), "weir still runs");
+        assert!(live.process.0.try_wait().unwrap().is_none(), "weir still runs");
     }
     let (err, flows, ledger) = live.stop(0);
     assert_eq!(flows.len(), 3, "{err}");

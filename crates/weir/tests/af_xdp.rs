@@ -97,6 +97,6 @@ fn the_kernel_detaches_the_xdp_program_of_a_killed_probe() {
     let mut probe = Running::probe("af_xdp:right", &[]);
     assert!(ip("link show dev right").contains("xdp"));
     probe.signal(libc::SIGKILL);
-    probe.child.wait().unwrap();
+    probe.process.0.wait().unwrap();
     until("the XDP program is detached", || !ip("link show dev right").contains("xdp"));
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{captures, command, is_root, signal, text_of};
+use common::{assert_usage_errors, captures, command, is_root, signal, text_of};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -185,16 +185,12 @@ fn missing_privileges_are_named() {
 
 #[test]
 fn usage_errors_are_reported_before_any_measurement() {
-    for (arguments, reason) in [
-        (&["eth0"][..], "unknown live source 'eth0'; the sources are af_packet, af_xdp, dpdk"),
-        (&["--rounds", "0"], "--rounds"),
-        (&["--seconds", "0"], "use a number from 0.01"),
-        (&["--at", "101"], "101"),
-        (&["--frames", "/nonsense.pcap"], "/nonsense.pcap"),
-        (&["--frames", "synth:nonsense"], "nonsense"),
-    ] {
-        let (code, out, err) = text_of(&bench(arguments).output().unwrap());
-        assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
-        assert!(err.contains(reason), "{arguments:?}: {err}");
-    }
+    assert_usage_errors(&[
+        (&["bench", "live", "eth0"], "unknown live source 'eth0'; the sources are af_packet, af_xdp, dpdk"),
+        (&["bench", "live", "--rounds", "0"], "--rounds"),
+        (&["bench", "live", "--seconds", "0"], "use a number from 0.01"),
+        (&["bench", "live", "--at", "101"], "101"),
+        (&["bench", "live", "--frames", "/nonsense.pcap"], "/nonsense.pcap"),
+        (&["bench", "live", "--frames", "synth:nonsense"], "nonsense"),
+    ]);
 }

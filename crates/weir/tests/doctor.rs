@@ -42,6 +42,13 @@ fn exit_code(name: &str, kind: &str, arguments: &[&str]) -> i32 {
     code
 }
 
+/// Exit code and JSON of a command that finds problems (2) or none (0).
+fn json_of(arguments: &[&str]) -> (i32, Value) {
+    let (code, out, err) = weir(arguments);
+    assert!((code == 0 || code == 2) && err.is_empty(), "{code}: {err}");
+    (code, serde_json::from_str(&out).unwrap())
+}
+
 #[test]
 fn doctor_prints_the_expected_text_for_each_recorded_machine() {
     for (name, code, _) in MACHINES {
@@ -52,20 +59,16 @@ fn doctor_prints_the_expected_text_for_each_recorded_machine() {
 #[test]
 fn plan_prints_the_expected_text_for_each_recorded_machine() {
     for (name, _, code) in MACHINES {
-        assert_eq!(
-            exit_code(name, "plan", &["plan", "--link", "100G", "--packet", "700", "--flows", "2M"]),
-            code,
-            "{name}"
-        );
+        let plan = ["plan", "--link", "100G", "--packet", "700", "--flows", "2M"];
+        assert_eq!(exit_code(name, "plan", &plan), code, "{name}");
     }
 }
 
 #[test]
 fn json_contains_every_finding_with_its_commands() {
     let machine = fixture("asymmetric-rss.txt");
-    let (code, out, err) = weir(["doctor", "--json", "--sysroot", machine.to_str().unwrap()]);
-    assert_eq!((code, err.as_str()), (2, ""));
-    let report: Value = serde_json::from_str(&out).unwrap();
+    let (code, report) = json_of(&["doctor", "--json", "--sysroot", machine.to_str().unwrap()]);
+    assert_eq!(code, 2);
     assert_eq!((report["critical"].as_u64(), report["warning"].as_u64()), (Some(3), Some(1)));
     let findings = report["findings"].as_array().unwrap();
     let irq = findings.iter().find(|finding| finding["check"] == "irq").unwrap();
@@ -75,8 +78,7 @@ fn json_contains_every_finding_with_its_commands() {
     assert_eq!(report["machine"]["nics"][0]["ring"]["maximum"], 8192);
 
     let virtual_machine = fixture("virtual.txt");
-    let (_, out, _) = weir(["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]);
-    let report: Value = serde_json::from_str(&out).unwrap();
+    let (_, report) = json_of(&["doctor", "--json", "--sysroot", virtual_machine.to_str().unwrap()]);
     let ring = &report["machine"]["nics"][0]["ring"];
     assert_eq!(ring["unavailable"], "ethtool is not installed (apt install ethtool)", "{ring}");
 }
@@ -105,14 +107,8 @@ fn a_recording_of_this_machine_gives_the_same_findings() {
     let (code, out, err) = weir(["doctor", "--record", recording.to_str().unwrap()]);
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(err.contains("machine.txt"), "{err}");
-    let report = |arguments: &[&str]| {
-        let (code, out, err) = weir(arguments);
-        assert!(code == 0 || code == 2, "{code}: {err}");
-        assert_eq!(err, "");
-        serde_json::from_str::<Value>(&out).unwrap()
-    };
-    let live = report(&["doctor", "--json"]);
-    let recorded = report(&["doctor", "--json", "--sysroot", recording.to_str().unwrap()]);
+    let (_, live) = json_of(&["doctor", "--json"]);
+    let (_, recorded) = json_of(&["doctor", "--json", "--sysroot", recording.to_str().unwrap()]);
     assert_eq!(live["interfaces"], recorded["interfaces"]);
     let texts = |report: &Value| {
         let findings = report["findings"].as_array().unwrap();
@@ -122,7 +118,7 @@ fn a_recording_of_this_machine_gives_the_same_findings() {
     assert_eq!(texts(&live), texts(&recorded));
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert!(live["machine"]["cpus"].as_array().unwrap().len() >= cpus, "{live}");
-    report(&["plan", "--link", "10G", "--json"]);
+    json_of(&["plan", "--link", "10G", "--json"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `--filter`: the same packets as tcpdump, the counters, and errors.
 
 mod common;
-use common::{Pcap, START, arguments, captures, is_installed, read_ledger, small, tcp, udp, weir};
+use common::{Pcap, START, captures, failure, is_installed, ledger_of, small, success, tcp, udp};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -22,12 +22,8 @@ fn tcpdump(capture: &Path, expression: &str) -> Option<(u64, u64)> {
 }
 
 /// Exit code, standard error and ledger of a command with a filter.
-fn ledger(command: &str, capture: &Path, expression: &str) -> (i32, String, Value) {
-    let folder = tempfile::tempdir().unwrap();
-    let stats = folder.path().join("ledger.json");
-    let (code, _, err) = weir(arguments![command, capture, "-f", expression, "-q", "--stats", stats]);
-    let ledger = read_ledger(&stats);
-    (code, err, ledger)
+fn ledger(command: &str, capture: &str, expression: &str) -> (i32, String, Value) {
+    ledger_of([command, capture, "-f", expression, "-q"])
 }
 
 fn number(ledger: &Value, side: &str, line: &str) -> u64 {
@@ -39,24 +35,10 @@ fn filters_select_the_same_packets_as_tcpdump() {
     if !is_installed("tcpdump") {
         return;
     }
-    const EXPRESSIONS: [&str; 16] = [
-        "tcp",
-        "udp",
-        "icmp or icmp6",
-        "ip6",
-        "tcp port 80 or tcp port 443",
-        "host 192.0.2.1",
-        "net 192.0.2.0/24 and not tcp",
-        "greater 200",
-        "less 100",
-        "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
-        "ip[2:2] > 100",
-        "ip[6:2] & 0x1fff != 0",
-        "vlan",
-        "vlan and tcp",
-        "mpls and ip",
-        "ether multicast or arp",
-    ];
+    const EXPRESSIONS: &str = "tcp; udp; icmp or icmp6; ip6; tcp port 80 or tcp port 443; host 192.0.2.1; \
+                               net 192.0.2.0/24 and not tcp; greater 200; less 100; \
+                               tcp[tcpflags] & (tcp-syn|tcp-fin) != 0; ip[2:2] > 100; ip[6:2] & 0x1fff != 0; vlan; \
+                               vlan and tcp; mpls and ip; ether multicast or arp";
     let (mut compared, mut kept_some, mut filtered_some) = (0, 0, 0);
     for file in std::fs::read_dir(captures()).unwrap() {
         let path = file.unwrap().path();
@@ -65,9 +47,9 @@ fn filters_select_the_same_packets_as_tcpdump() {
             continue;
         }
         let Some(whole) = tcpdump(&path, "") else { continue };
-        for expression in EXPRESSIONS {
+        for expression in EXPRESSIONS.split("; ") {
             let Some((packets, octets)) = tcpdump(&path, expression) else { continue };
-            let (_, err, ledger) = ledger("read", &path, expression);
+            let (_, err, ledger) = ledger("read", path.to_str().unwrap(), expression);
             let kept = |side| number(&ledger, side, "received") - number(&ledger, side, "filtered");
             let case = format!("{}, {expression}: {err}", path.display());
             assert_eq!((number(&ledger, "packets", "received"), number(&ledger, "bytes", "received")), whole, "{case}");
@@ -82,41 +64,33 @@ fn filters_select_the_same_packets_as_tcpdump() {
 
 #[test]
 fn weir_tcp_applies_the_filter_and_counts_filtered_packets() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = small().save(folder.path(), "small.pcap");
-    let (code, err, ledger) = ledger("tcp", &path, "src host 192.0.2.10");
+    let capture = small().saved();
+    let (code, err, ledger) = ledger("tcp", capture.name(), "src host 192.0.2.10");
     assert_eq!((code, err.as_str()), (0, ""));
     // The client sends 1 packet to the name server, 1 ping and 5 packets to the server.
     let packets = |line| number(&ledger, "packets", line);
     assert_eq!((packets("received"), packets("filtered"), packets("metered")), (12, 5 + 2, 5));
-    let (code, out, err) = weir(arguments!["tcp", path, "--filter", "tcp"]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    let out = success(["tcp", capture.name(), "--filter", "tcp"]);
     assert!(out.contains("12 received, 8 analysed, 4 filtered"), "{out}");
     // Packet numbers are those of the whole capture.
-    let (code, out, err) = weir(arguments!["tcp", path, "-f", "tcp", "--explain", "#1"]);
-    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let out = success(["tcp", capture.name(), "-f", "tcp", "--explain", "#1"]);
     assert!(out.lines().any(|line| line.trim_start().starts_with("3 ")), "{out}");
 }
 
 #[test]
 fn the_summary_shows_the_number_of_filtered_packets() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = small().save(folder.path(), "small.pcap");
-    let (code, out, err) = weir(arguments!["read", path, "-f", "udp"]);
-    assert_eq!((code, err.as_str()), (0, ""));
+    let out = success(["read", small().saved().name(), "-f", "udp"]);
     assert!(out.contains("\npackets    12 received, 10 filtered, 2 metered\n"), "{out}");
 }
 
 #[test]
 fn a_filter_with_a_syntax_error_has_exit_code_1_and_opens_no_output() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = small().save(folder.path(), "small.pcap");
-    let output = folder.path().join("flows.csv");
+    let capture = small().saved();
+    let output = capture.beside("flows.csv");
     std::fs::write(&output, "precious").unwrap();
     let sink = format!("csv:{}", output.display());
     for command in [&["read", "-o", sink.as_str()][..], &["tcp", "--csv", output.to_str().unwrap()]] {
-        let (code, out, err) = weir([command, &[path.to_str().unwrap(), "-f", "tcp prot 80"]].concat());
-        assert_eq!((code, out.as_str()), (1, ""));
+        let err = failure(1, [command, &[capture.name(), "-f", "tcp prot 80"]].concat());
         assert!(err.contains("syntax error") && err.contains("tcp prot 80"), "{err}");
         assert_eq!(std::fs::read_to_string(&output).unwrap(), "precious");
     }
@@ -124,26 +98,21 @@ fn a_filter_with_a_syntax_error_has_exit_code_1_and_opens_no_output() {
 
 #[test]
 fn frames_of_a_link_type_without_the_filtered_field_are_filtered_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
     let frame = udp(([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2), 10);
     let mut raw = Pcap::new().frame(START, 0, &frame[14..]).frame(START, 1, &frame[14..]);
     raw.0[20..24].copy_from_slice(&101_u32.to_le_bytes());
-    let path = raw.save(folder.path(), "raw.pcap");
-    let (code, err, ledger) = ledger("read", &path, "vlan 7");
+    let (code, err, ledger) = ledger("read", raw.saved().name(), "vlan 7");
     assert_eq!((code, number(&ledger, "packets", "filtered")), (2, 2));
     assert_eq!(err.matches("link type 101 RAW").count(), 1, "{err}");
 }
 
 #[test]
 fn filters_apply_to_outer_headers_with_decapsulation() {
-    let folder = tempfile::tempdir().unwrap();
     let inner = tcp(([10, 0, 0, 1], 1000), ([10, 0, 0, 2], 80), 0x10, 10);
     let outer = common::ipv4(4, [192, 0, 2, 1], [192, 0, 2, 2], &inner[14..]);
-    let path = Pcap::new().frame(START, 0, &outer).save(folder.path(), "tunnel.pcap");
+    let capture = Pcap::new().frame(START, 0, &outer).saved();
     for (expression, kept) in [("host 192.0.2.1", 1), ("host 10.0.0.1", 0), ("tcp", 0), ("ip proto 4", 1)] {
-        let stats = folder.path().join("ledger.json");
-        assert_eq!(weir(arguments!["read", path, "--decap", "-qf", expression, "--stats", stats]).0, 0);
-        let ledger = read_ledger(&stats);
-        assert_eq!(number(&ledger, "packets", "metered"), kept, "{expression}");
+        let (code, _, ledger) = ledger_of(["read", capture.name(), "--decap", "-qf", expression]);
+        assert_eq!((code, number(&ledger, "packets", "metered")), (0, kept), "{expression}");
     }
 }

@@ -4,39 +4,16 @@
 //! Tests of a collector that is not installed are skipped; `make test` installs all of them.
 
 mod common;
-use common::{Nfcapd, capture_files, command, free_port, is_installed};
+use common::{Background, Nfcapd, capture_files, command, free_port, is_installed};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A flow record of a collector or of Weir: field names and values as text.
 type Row = BTreeMap<&'static str, String>;
-
-/// A process in the background. It is killed on drop.
-struct Background(Child);
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Background {
-    fn start(command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        Self(child.expect("the collector starts"))
-    }
-
-    /// Sends SIGINT and waits for the exit.
-    fn stop(mut self) {
-        common::signal(&self.0, libc::SIGINT);
-        wait_until("the collector exits", || self.0.try_wait().unwrap().is_some());
-    }
-}
 
 /// Receive queue in bytes and drops of the UDP socket bound to a port of loopback.
 fn socket(port: u16) -> Option<(u64, u64)> {
@@ -78,54 +55,43 @@ fn send(capture: &Path, domain: u32, sink: &str, port: u16, folder: &Path, optio
 }
 
 /// Milliseconds since 1970 of `2026-11-20T12:00:00.123456789Z`. nfdump leaves out the Z.
-fn milliseconds(text: &str) -> i64 {
-    let time: jiff::Timestamp = format!("{}Z", text.trim_end_matches('Z')).parse().unwrap();
-    time.as_millisecond()
+fn milliseconds(text: &Value) -> String {
+    let time: jiff::Timestamp = format!("{}Z", text.as_str().unwrap().trim_end_matches('Z')).parse().unwrap();
+    time.as_millisecond().to_string()
 }
 
-/// One-way records of Weir with the collectors' field names. An empty field is 0.
-fn own(records: &[Value]) -> Vec<Row> {
+/// Fields of a record as text. `names` has pairs `OURS:THEIRS`; an absent field is 0.
+fn row(record: &Value, names: &'static str) -> Row {
     let text = |value: &Value| match value {
         Value::Null => "0".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    records
-        .iter()
-        .filter(|record| !record["src_ip"].is_null())
-        .map(|record| {
-            let mut row: Row = [
-                ("src", "src_ip"),
-                ("dst", "dst_ip"),
-                ("src_port", "src_port"),
-                ("dst_port", "dst_port"),
-                ("protocol", "protocol"),
-                ("packets", "packets"),
-                ("bytes", "bytes"),
-                ("tcp_flags", "tcp_flags"),
-                ("tos", "tos"),
-                ("vlan", "vlan_id"),
-                ("icmp_type", "icmp_type"),
-                ("icmp_code", "icmp_code"),
-                ("rev_packets", "rev_packets"),
-                ("rev_bytes", "rev_bytes"),
-                ("syn", "tcp_syn_count"),
-                ("fin", "tcp_fin_count"),
-                ("rst", "tcp_rst_count"),
-                ("retransmitted", "tcp_retransmitted_packets"),
-                ("out_of_order", "tcp_out_of_order"),
-            ]
-            .into_iter()
-            .map(|(ours, field)| (ours, text(&record[field])))
-            .collect();
-            row.insert("start_ms", milliseconds(record["start"].as_str().unwrap()).to_string());
-            row.insert("end_ms", milliseconds(record["end"].as_str().unwrap()).to_string());
-            let reason = ["", "idle", "active", "end", "forced", "resources"];
-            let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();
-            row.insert("end_reason", number.to_string());
-            row
-        })
-        .collect()
+    let field = |pair: &'static str| {
+        let (ours, theirs) = pair.split_once(':').expect("a pair of names");
+        (ours, text(&record[theirs]))
+    };
+    names.split(' ').map(field).collect()
+}
+
+/// One-way records of Weir with the collectors' field names.
+fn own(records: &[Value]) -> Vec<Row> {
+    let own = |record: &Value| {
+        let mut row = row(
+            record,
+            "src:src_ip dst:dst_ip src_port:src_port dst_port:dst_port protocol:protocol packets:packets bytes:bytes \
+             tcp_flags:tcp_flags tos:tos vlan:vlan_id icmp_type:icmp_type icmp_code:icmp_code rev_packets:rev_packets \
+             rev_bytes:rev_bytes syn:tcp_syn_count fin:tcp_fin_count rst:tcp_rst_count \
+             retransmitted:tcp_retransmitted_packets out_of_order:tcp_out_of_order",
+        );
+        row.insert("start_ms", milliseconds(&record["start"]));
+        row.insert("end_ms", milliseconds(&record["end"]));
+        let reason = ["", "idle", "active", "end", "forced", "resources"];
+        let number = reason.iter().position(|&word| record["end_reason"] == word).unwrap();
+        row.insert("end_reason", number.to_string());
+        row
+    };
+    records.iter().filter(|record| !record["src_ip"].is_null()).map(own).collect()
 }
 
 /// Asserts that both lists hold the same records in these fields.
@@ -151,79 +117,50 @@ fn assert_same(what: &str, fields: &[&'static str], own: &[Row], theirs: &[Row])
 fn nfdump(text: &str) -> Vec<Row> {
     let list = format!("[{}]", text.trim().trim_start_matches('[').trim_end_matches(']').trim().trim_end_matches(','));
     let records: Vec<Value> = serde_json::from_str(&list).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let number = |value: &Value| value.as_u64().unwrap_or(0).to_string();
-    records
-        .iter()
-        .map(|record| {
-            let address = |four: &str, six: &str| {
-                let found = record.get(four).or_else(|| record.get(six)).and_then(Value::as_str);
-                found.unwrap_or_default().to_owned()
-            };
-            // One letter per control bit, highest first; a dot if the bit is clear.
-            let letters = record["tcp_flags"].as_str().unwrap_or_default();
-            let flags = letters.chars().fold(0u16, |bits, letter| bits << 1 | u16::from(letter != '.'));
-            let mut row: Row = [
-                ("src_port", "src_port"),
-                ("dst_port", "dst_port"),
-                ("protocol", "proto"),
-                ("packets", "in_packets"),
-                ("bytes", "in_bytes"),
-                ("tos", "src_tos"),
-                ("vlan", "src_vlan"),
-                ("icmp_type", "icmp_type"),
-                ("icmp_code", "icmp_code"),
-                ("rev_packets", "out_packets"),
-                ("rev_bytes", "out_bytes"),
-            ]
-            .into_iter()
-            .map(|(ours, field)| (ours, number(&record[field])))
-            .collect();
-            row.insert("src", address("src4_addr", "src6_addr"));
-            row.insert("dst", address("dst4_addr", "dst6_addr"));
-            row.insert("tcp_flags", flags.to_string());
-            row.insert("start_ms", milliseconds(record["first"].as_str().unwrap()).to_string());
-            row.insert("end_ms", milliseconds(record["last"].as_str().unwrap()).to_string());
-            row
-        })
-        .collect()
+    let nfdump = |record: &Value| {
+        let address = |four: &str, six: &str| {
+            let found = record.get(four).or_else(|| record.get(six)).and_then(Value::as_str);
+            found.unwrap_or_default().to_owned()
+        };
+        // One letter per control bit, highest first; a dot if the bit is clear.
+        let letters = record["tcp_flags"].as_str().unwrap_or_default();
+        let flags = letters.chars().fold(0u16, |bits, letter| bits << 1 | u16::from(letter != '.'));
+        let mut row = row(
+            record,
+            "src_port:src_port dst_port:dst_port protocol:proto packets:in_packets bytes:in_bytes tos:src_tos \
+             vlan:src_vlan icmp_type:icmp_type icmp_code:icmp_code rev_packets:out_packets rev_bytes:out_bytes",
+        );
+        row.insert("src", address("src4_addr", "src6_addr"));
+        row.insert("dst", address("dst4_addr", "dst6_addr"));
+        row.insert("tcp_flags", flags.to_string());
+        row.insert("start_ms", milliseconds(&record["first"]));
+        row.insert("end_ms", milliseconds(&record["last"]));
+        row
+    };
+    records.iter().map(nfdump).collect()
 }
 
 /// Reads a JSON file of nfacctd.
 fn nfacctd(path: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            // The last line may be incomplete.
-            let record: Value = serde_json::from_str(line).ok()?;
-            let field = |name: &str| match &record[name] {
-                Value::String(text) => text.clone(),
-                Value::Null => "0".to_owned(),
-                other => other.to_string(),
-            };
+    let nfacctd = |line: &str| {
+        // The last line may be incomplete.
+        let record: Value = serde_json::from_str(line).ok()?;
+        let mut row = row(
+            &record,
+            "src:ip_src dst:ip_dst src_port:port_src dst_port:port_dst protocol:ip_proto packets:packets bytes:bytes \
+             tcp_flags:tcp_flags tos:tos vlan:vlan start_ms:timestamp_start end_ms:timestamp_end",
+        );
+        for time in ["start_ms", "end_ms"] {
             // Seconds since 1970 with a fraction.
-            let time = |name: &str| {
-                let text = field(name);
-                let (seconds, fraction) = text.split_once('.').unwrap_or((&text, "0"));
-                let fraction = &format!("{fraction:0<3}")[..3];
-                (seconds.parse::<u64>().expect("seconds") * 1000 + fraction.parse::<u64>().expect("a fraction"))
-                    .to_string()
-            };
-            Some(Row::from([
-                ("src", field("ip_src")),
-                ("dst", field("ip_dst")),
-                ("src_port", field("port_src")),
-                ("dst_port", field("port_dst")),
-                ("protocol", field("ip_proto")),
-                ("packets", field("packets")),
-                ("bytes", field("bytes")),
-                ("tcp_flags", field("tcp_flags")),
-                ("tos", field("tos")),
-                ("vlan", field("vlan")),
-                ("start_ms", time("timestamp_start")),
-                ("end_ms", time("timestamp_end")),
-            ]))
-        })
-        .collect()
+            let (seconds, fraction) = row[time].split_once('.').unwrap_or((&row[time], "0"));
+            let milliseconds = &format!("{fraction:0<3}")[..3];
+            let milliseconds = seconds.parse::<u64>().unwrap() * 1000 + milliseconds.parse::<u64>().unwrap();
+            row.insert(time, milliseconds.to_string());
+        }
+        Some(row)
+    };
+    text.lines().filter_map(nfacctd).collect()
 }
 
 /// Fields that every collector knows in every format.
@@ -304,11 +241,11 @@ fn compare_with_nfacctd(sink: &str, times: bool, more: &[&'static str], selected
         ),
     )
     .unwrap();
-    let collector = Background::start(Command::new("nfacctd").arg("-f").arg(&settings));
+    let mut collector = Background::start(Command::new("nfacctd").arg("-f").arg(&settings));
     let own: Vec<Row> =
         own(&send_all(sink, port, folder.path(), &["--uniflow"])).into_iter().filter(selected).collect();
     // Its writing process exits later: the file is complete when it has all packets.
-    collector.stop();
+    collector.stop(libc::SIGINT);
     let known = COMMON.into_iter().filter(|field| times || !field.ends_with("_ms"));
     let fields: Vec<_> = known.chain(more.iter().copied()).collect();
     let only = |rows: Vec<Row>| {

@@ -2,9 +2,8 @@
 //! tshark reads in the same file, and names a link type that it does not decode.
 
 mod common;
-use common::{Pcap, START, arguments, is_installed, udp, weir};
+use common::{Pcap, START, SavedCapture, is_installed, ledger_of, success, udp, weir};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::Command;
 
 /// Source and destination address, ports, and length of the IP packet.
@@ -92,9 +91,8 @@ fn cases() -> Vec<(u32, Vec<Vec<u8>>)> {
     ]
 }
 
-fn weir_rows(capture: &Path) -> Vec<Row> {
-    let (code, out, err) = weir(arguments!["read", capture, "-o", "json:-"]);
-    assert_eq!(code, 0, "{err}");
+fn weir_rows(capture: &SavedCapture) -> Vec<Row> {
+    let out = success(["read", capture.name(), "-q", "-o", "json:-"]);
     let row = |line: &str| {
         let record: Value = serde_json::from_str(line).unwrap();
         let text = |name: &str| record[name].as_str().unwrap().to_owned();
@@ -107,7 +105,7 @@ fn weir_rows(capture: &Path) -> Vec<Row> {
     rows
 }
 
-fn tshark_rows(capture: &Path) -> Vec<Row> {
+fn tshark_rows(capture: &SavedCapture) -> Vec<Row> {
     const FIELDS: [&str; 8] =
         ["ip.src", "ipv6.src", "ip.dst", "ipv6.dst", "udp.srcport", "udp.dstport", "ip.len", "ipv6.plen"];
     let fields = FIELDS.iter().flat_map(|field| ["-e", field]);
@@ -132,12 +130,11 @@ fn tshark_rows(capture: &Path) -> Vec<Row> {
 fn records_of_every_link_type_equal_the_fields_that_tshark_reads() {
     let tshark = is_installed("tshark");
     for (link_type, frames) in cases() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = capture(link_type, &frames).save(folder.path(), "test.pcap");
-        let rows = weir_rows(&path);
+        let capture = capture(link_type, &frames).saved();
+        let rows = weir_rows(&capture);
         assert_eq!(rows.len(), frames.len(), "link type {link_type}: {rows:?}");
         if tshark {
-            assert_eq!(rows, tshark_rows(&path), "link type {link_type}");
+            assert_eq!(rows, tshark_rows(&capture), "link type {link_type}");
         }
     }
 }
@@ -152,21 +149,16 @@ fn the_ledger_has_no_ethertype_for_control_frames_without_one() {
         (50, vec![lcp, slarp.clone()], json!({"0x0000": 2})),
         (104, vec![slarp, osi, arp], json!({"0x0000": 2, "0x0806": 1})),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = capture(link_type, &frames).save(folder.path(), "test.pcap");
-        let stats = folder.path().join("ledger.json");
-        let (_, out, err) = weir(arguments!["read", path, "--stats", stats]);
-        let ledger: Value = serde_json::from_slice(&std::fs::read(stats).unwrap()).unwrap();
+        let capture = capture(link_type, &frames).saved();
+        let (_, err, ledger) = ledger_of(["read", capture.name(), "-o", "table:/dev/null"]);
         assert_eq!(ledger["ethertypes"], ethertypes, "link type {link_type}");
-        assert!((out + &err).contains("(no EtherType: "), "{err}");
+        assert!(err.contains("(no EtherType: "), "{err}");
     }
 }
 
 #[test]
 fn an_unsupported_link_type_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = capture(127, &[vec![0; 60], vec![0; 60]]).save(folder.path(), "test.pcap");
-    let (_, out, err) = weir(arguments!["read", path, "-v"]);
+    let (_, out, err) = weir(["read", capture(127, &[vec![0; 60], vec![0; 60]]).saved().name(), "-v"]);
     assert!((out + &err).contains("2 packets (link type 127 IEEE802_11_RADIOTAP: 2): Weir does not decode"), "{err}");
     assert!(err.contains("  refused, link type 127 IEEE802_11_RADIOTAP"), "{err}");
 }

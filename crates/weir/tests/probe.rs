@@ -138,17 +138,6 @@ fn both_directions_of_a_network_tap_are_one_flow() {
 }
 
 #[test]
-fn every_packet_that_af_xdp_receives_is_in_a_record() {
-    let Some(mut sender) = wire() else { return };
-    let probe = Running::probe("af_xdp:right,attach=generic", &[]);
-    assert!(probe.stderr().contains("do not reach this host's network stack"), "{}", probe.stderr());
-    send_requests(&mut sender, 0..500);
-    let (_, flows, ledger) = probe.stop(0);
-    assert_eq!(ledger["packets"]["received"], 1000, "{ledger}");
-    assert_eq!((flows.len(), packets(&flows)), (500, 1000));
-}
-
-#[test]
 fn idle_flows_of_a_quiet_link_are_exported_without_another_packet() {
     let Some(mut sender) = wire() else { return };
     for layout in LAYOUTS {
@@ -289,7 +278,7 @@ fn a_running_probe_has_no_privileges() {
     assert_eq!(probe.status("NoNewPrivs:"), "1");
     // Field 19 of a thread's stat file. The thread's name is in parentheses before it.
     let nice = |name: &str| {
-        let tasks = fs::read_dir(format!("/proc/{}/task", probe.child.id())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", probe.process.0.id())).unwrap();
         let stats = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("stat")).unwrap());
         let stat = stats.into_iter().find(|stat| stat.contains(&format!("({name})"))).unwrap();
         stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse::<i32>().unwrap()
@@ -303,23 +292,6 @@ fn a_running_probe_has_no_privileges() {
     send_requests(&mut sender, 1..2);
     probe.wait_for("flows 1 active");
     probe.stop(0);
-}
-
-#[test]
-fn packets_dropped_by_the_kernel_are_in_the_ledger() {
-    let Some(mut sender) = wire() else { return };
-    // The ring of two blocks overflows while the probe is stopped.
-    let probe = Running::probe("af_packet:right,block=4k,blocks=2", &[]);
-    probe.signal(libc::SIGSTOP);
-    send_requests(&mut sender, 0..2000);
-    probe.signal(libc::SIGCONT);
-    let (err, _, ledger) = probe.stop(2);
-    let line = &ledger["packets"];
-    let dropped = line["dropped_kernel"].as_u64().unwrap();
-    assert_eq!(line["received"], 4000, "{ledger}");
-    assert!(dropped > 3000, "{ledger}");
-    assert_eq!(line["metered"].as_u64().unwrap() + dropped, 4000, "{ledger}");
-    assert!(err.contains("dropped by the kernel"), "{err}");
 }
 
 #[test]
@@ -356,7 +328,8 @@ fn queue_lost_counts_the_packets_lost_during_a_flow() {
         let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
         assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
         let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_nic");
-        assert!(lost > 1000, "{ledger}");
+        assert!(lost > 1000 && err.contains("dropped by the kernel"), "{err}");
+        assert_eq!(of("metered") + lost, of("received"), "{ledger}");
         let queue_lost = |host: u64| {
             let of_host = |flow: &&Value| flow["src_ip"] == format!("10.0.0.{host}");
             flows.iter().find(of_host).unwrap()["queue_lost"].as_u64().unwrap()

@@ -531,7 +531,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// Limits of the address space that let large or small allocations fail.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_flow_table_that_does_not_fit_into_memory_is_refused_with_its_size() {
+fn a_flow_cache_that_does_not_fit_into_memory_is_refused_with_its_size() {
     let folder = tempfile::tempdir().unwrap();
     let capture = small().save(folder.path(), "small.pcap");
     for kilobytes in (60_000..180_000).step_by(10_000) {

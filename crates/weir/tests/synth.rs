@@ -1,7 +1,7 @@
 //! `weir synth`: synthetic captures and their ground truth.
 
 mod common;
-use common::{arguments, command, weir, weir_with_input};
+use common::{arguments, assert_usage_errors, command, failure, ledger_of, success, weir, weir_with_input};
 use serde_json::Value;
 
 #[test]
@@ -9,7 +9,7 @@ fn a_written_capture_and_the_synthetic_source_give_the_same_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let (capture, truth) = (folder.path().join("mix.pcap"), folder.path().join("truth.csv"));
     let (code, out, err) =
-        weir(arguments!["synth", "mix,flows=100,packets=20k,seed=7", "-o", capture, "--truth", truth,]);
+        weir(arguments!["synth", "mix,flows=100,packets=20k,seed=7", "-o", capture, "--truth", truth]);
     assert_eq!((code, out.as_str()), (0, ""), "{err}");
     assert!(err.contains("packets=20000"), "{err}");
     let from_file = ledger(&capture.display().to_string());
@@ -25,15 +25,8 @@ fn a_written_capture_and_the_synthetic_source_give_the_same_ledger() {
 fn the_ground_truth_of_a_lossy_network_counts_each_event() {
     let folder = tempfile::tempdir().unwrap();
     let truth = folder.path().join("truth.csv");
-    let (code, _, err) = weir(arguments![
-        "synth",
-        "lossy,flows=100,new=50,packets=20k,loss=5%,duplicate=5%",
-        "-o",
-        folder.path().join("lossy.pcap"),
-        "--truth",
-        truth,
-    ]);
-    assert_eq!(code, 0, "{err}");
+    let lossy = "lossy,flows=100,new=50,packets=20k,loss=5%,duplicate=5%";
+    success(arguments!["synth", lossy, "-q", "-o", folder.path().join("lossy.pcap"), "--truth", truth]);
     let truth = std::fs::read_to_string(truth).unwrap();
     let (names, flows) = truth.split_once('\n').unwrap();
     let names: Vec<&str> = names.split(',').collect();
@@ -60,23 +53,20 @@ fn a_capture_can_be_piped() {
 
 #[test]
 fn a_full_disk_has_exit_code_2_and_a_missing_folder_1() {
-    let (code, _, err) = weir(["synth", "velan,flows=10,size=64,packets=10k", "-o", "/dev/full"]);
-    assert_eq!(code, 2, "{err}");
+    let err = failure(2, ["synth", "velan,flows=10,size=64,packets=10k", "-o", "/dev/full"]);
     assert!(err.contains("No space left"), "{err}");
-    let (code, _, _) = weir(["synth", "velan,packets=10", "-o", "/nonexistent/folder/x.pcap"]);
-    assert_eq!(code, 1);
+    let nowhere = ["synth", "velan,packets=10", "-o", "/nonexistent/folder/x.pcap"];
+    assert_usage_errors(&[(&nowhere, "does its directory exist?")]);
 }
 
 #[test]
 fn an_unknown_parameter_is_refused_with_the_known_ones() {
-    let (code, _, err) = weir(["synth", "velan,flow=10", "-o", "/dev/null"]);
-    assert_eq!(code, 1);
-    assert!(err.contains("flows"), "{err}");
+    assert_usage_errors(&[(&["synth", "velan,flow=10", "-o", "/dev/null"], "flows")]);
 }
 
 /// The ledger of a run over a source.
 fn ledger(source: &str) -> Value {
-    let (code, out, err) = weir(["read", "-i", source, "--stats", "-", "-q"]);
+    let (code, err, ledger) = ledger_of(["read", "-i", source, "-q", "-o", "table:/dev/null"]);
     assert_eq!((code, err.as_str()), (0, ""));
-    serde_json::from_str(&out).unwrap()
+    ledger
 }

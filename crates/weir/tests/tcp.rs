@@ -163,11 +163,8 @@ fn the_text_report_of_a_small_capture_is_complete() {
 fn segment(from_client: bool, identification: u16, numbers: [u32; 2], control: u8, payload: usize) -> Vec<u8> {
     let (client, server) = (([192, 0, 2, 10], 40_000_u16), ([198, 51, 100, 20], 80_u16));
     let (from, to) = if from_client { (client, server) } else { (server, client) };
-    let mut segment = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
-    numbers.iter().for_each(|number| segment.extend(number.to_be_bytes()));
-    segment.extend([0x50, control, 0xff, 0xff, 0, 0, 0, 0]);
-    segment.resize(20 + payload, 0);
-    let mut frame = ipv4(6, from.0, to.0, &segment);
+    let mut frame = common::tcp(from, to, control, payload);
+    frame[38..46].copy_from_slice(&numbers.map(u32::to_be_bytes).concat());
     frame[18..20].copy_from_slice(&identification.to_be_bytes());
     frame
 }

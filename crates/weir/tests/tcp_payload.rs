@@ -6,7 +6,7 @@ mod common;
 #[path = "../../export/tests/sinks/decode.rs"]
 mod decode;
 
-use common::{Pcap, START, capture_files, ipv4, weir};
+use common::{Pcap, START, capture_files, tcp, weir};
 use decode::{Decoder, Value as Element};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -85,12 +85,9 @@ impl Segment {
     fn frame(&self, identification: u16, ttl: u8) -> Vec<u8> {
         let (client, server) = (([192, 0, 2, 10], self.port), ([198, 51, 100, 20], 80_u16));
         let (from, to) = if self.from_client { (client, server) } else { (server, client) };
-        let mut segment = [from.1.to_be_bytes(), to.1.to_be_bytes()].concat();
-        self.numbers.iter().for_each(|number| segment.extend(number.to_be_bytes()));
-        segment.extend([0x50, self.control]);
-        segment.extend(self.window.to_be_bytes());
-        segment.resize(20 + self.payload, 0);
-        let mut frame = ipv4(6, from.0, to.0, &segment);
+        let mut frame = tcp(from, to, self.control, self.payload);
+        frame[38..46].copy_from_slice(&self.numbers.map(u32::to_be_bytes).concat());
+        frame[48..50].copy_from_slice(&self.window.to_be_bytes());
         frame[18..20].copy_from_slice(&identification.to_be_bytes());
         frame[22] = ttl;
         frame
@@ -169,11 +166,10 @@ const FIELDS_AND_ELEMENTS: [(&str, &str); 10] = [
 
 #[test]
 fn json_csv_and_ipfix_carry_the_payload_octets_of_every_class() {
-    let folder = tempfile::tempdir().unwrap();
-    let capture = every_class().save(folder.path(), "classes.pcap");
-    let [csv, ipfix] = ["f.csv", "f.ipfix"].map(|name| folder.path().join(name));
+    let capture = every_class().saved();
+    let [csv, ipfix] = ["f.csv", "f.ipfix"].map(|name| capture.beside(name));
     let sinks = [format!("csv:{}", csv.display()), format!("ipfix:{}", ipfix.display())];
-    let records = read(capture.to_str().unwrap(), &["-o", &sinks[0], "-o", &sinks[1]]);
+    let records = read(capture.name(), &["-o", &sinks[0], "-o", &sinks[1]]);
     let csv = std::fs::read_to_string(csv).unwrap();
     let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let names = lines.next().unwrap();

@@ -52,7 +52,6 @@ impl Progress {
         bar.set_position(progress.done_bytes);
     }
 
-    /// Removes the line.
     pub fn clear(&mut self) {
         if let Some(bar) = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).take() {
             bar.finish_and_clear();

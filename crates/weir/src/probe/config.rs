@@ -184,10 +184,7 @@ fn line_of(text: &str, key: &str) -> usize {
 fn unknown_option(command: &Command, key: &str) -> ConfigProblem {
     let similarity = |name: &&str| (strsim::jaro_winkler(name, key) * 1000.0) as u32;
     let similar = options(command).filter_map(Arg::get_long).max_by_key(similarity);
-    match similar.filter(|name| similarity(name) > 800) {
-        Some(name) => ConfigProblem::Misspelt(name.into()),
-        None => ConfigProblem::Unknown,
-    }
+    ConfigProblem::Unknown(similar.filter(|name| similarity(name) > 800).map(str::to_owned))
 }
 
 #[cfg(test)]

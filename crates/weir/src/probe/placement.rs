@@ -7,7 +7,6 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use weir_host::{SourceThreads, Sysroot};
 
-/// Cores of capture, metering and export threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// One core per thread, in turn; empty: no assignment.
@@ -18,7 +17,6 @@ pub struct Placement {
     pub reason: String,
 }
 
-/// Why no cores are assigned.
 #[derive(Debug, thiserror::Error)]
 enum NoAssignment {
     #[error("{0} is not a NIC")]
@@ -52,7 +50,6 @@ impl Placement {
         }
     }
 
-    /// Assigns cores on the NUMA nodes of the NICs.
     fn near_nics(root: &Sysroot, probe: &ProbeOptions, queues: &[usize]) -> Result<Self, NoAssignment> {
         let threads_per_queue = if probe.layout == Layout::Split { 2 } else { 1 };
         // Metering threads for all queues are placed with the first NIC.
@@ -93,7 +90,6 @@ impl Placement {
     }
 }
 
-/// Core numbers as text.
 pub fn list(cores: &[usize]) -> String {
     match cores {
         [] => "any".into(),

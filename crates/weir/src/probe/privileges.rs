@@ -6,7 +6,6 @@ use rustix::process::{Gid, Uid, geteuid, setpriority_process};
 use rustix::thread::{set_no_new_privs, set_thread_gid, set_thread_groups, set_thread_uid};
 use std::fs;
 
-/// Default of `--user`.
 const DEFAULT_USER: &str = "nobody";
 /// Priority of the pipelines' threads, as a `nice` value.
 pub const PIPELINE_NICE: i32 = -10;
@@ -17,7 +16,6 @@ pub fn raise_priority() {
     let _ = setpriority_process(None, PIPELINE_NICE);
 }
 
-/// Resets this thread to the default priority.
 pub fn reset_priority() {
     let _ = setpriority_process(None, 0);
 }
@@ -44,7 +42,6 @@ pub fn drop_to(user: &str) -> Result<(), Error> {
     set_no_new_privs(true).map_err(|error| failed("set no_new_privs", error))
 }
 
-/// User ID and group ID of a user by name or number.
 fn lookup(user: &str) -> Result<(u32, u32), Error> {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut entries = users.lines().map(|line| line.split(':').collect::<Vec<_>>());

@@ -17,7 +17,6 @@ const RELOADABLE: [&str; 7] = ["idle", "active", "filter", "output", "top", "uni
 
 /// Reloads the configuration. Holds the options in effect.
 pub struct Reloader {
-    /// Arguments of the command line.
     arguments: Vec<OsString>,
     /// Arguments of the command line and of the file when the probe started.
     started_with: Vec<OsString>,

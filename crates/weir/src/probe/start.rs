@@ -15,7 +15,6 @@ use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupS
 /// Export threads give way to capture and metering.
 const EXPORT_NICE: i32 = 5;
 
-/// Worker groups with open sources.
 pub struct OpenGroups {
     pub groups: Vec<WorkerGroupSpec>,
     pub placement: Placement,
@@ -23,7 +22,6 @@ pub struct OpenGroups {
 
 pub struct Running {
     pub probe: weir_probe::Probe,
-    /// At least one source is live.
     pub is_live: bool,
 }
 
@@ -64,7 +62,6 @@ pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Resul
     Ok(OpenGroups { groups: queues.into_iter().map(group).collect(), placement })
 }
 
-/// Starts capture, metering and export threads.
 pub fn start(
     probe: &ProbeOptions,
     settings: &Settings,

@@ -25,7 +25,6 @@ struct Counters {
     packets: u64,
     bytes: u64,
     ended_flows: u64,
-    /// CPU time of each thread.
     cpu_ns: Vec<u64>,
 }
 
@@ -118,7 +117,6 @@ impl Statistics {
     }
 }
 
-/// A status line for the service manager.
 pub fn status(ledger: &Ledger) -> String {
     let packets = &ledger.packets;
     let dropped = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full;

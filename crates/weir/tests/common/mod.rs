@@ -341,40 +341,49 @@ impl JsonOutput {
     }
 }
 
+/// A process in the background. It is killed on drop.
+pub struct Background(pub Child);
+
+impl Background {
+    /// Starts a command without input and output.
+    pub fn start(command: &mut Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Sends a signal and waits for the exit.
+    pub fn stop(&mut self, number: i32) {
+        signal(&self.0, number);
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The collector nfcapd on a port of loopback, with its files in a folder of its own.
 pub struct Nfcapd {
-    child: Child,
+    process: Background,
     files: tempfile::TempDir,
 }
 
 impl Nfcapd {
     pub fn start(port: u16) -> Self {
         let files = tempfile::tempdir().unwrap();
-        let child = Command::new("nfcapd")
-            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"])
-            .arg(files.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { child, files }
+        let mut command = Command::new("nfcapd");
+        command.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-B", "4000000", "-w"]);
+        Self { process: Background::start(command.arg(files.path())), files }
     }
 
     /// Stops nfcapd, and returns the output of nfdump for its files.
     pub fn dump(mut self, options: &[&str]) -> String {
-        signal(&self.child, libc::SIGTERM);
-        self.child.wait().unwrap();
+        self.process.stop(libc::SIGTERM);
         let mut nfdump = Command::new("nfdump");
         nfdump.args(options).args(["-q", "-R"]).arg(self.files.path()).env("TZ", "UTC");
         String::from_utf8(nfdump.output().unwrap().stdout).unwrap()
-    }
-}
-
-impl Drop for Nfcapd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

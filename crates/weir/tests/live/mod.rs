@@ -2,11 +2,13 @@
 //! flow records.
 #![allow(dead_code)]
 
-use crate::common::{JsonOutput, Pcap, captures, command, metered, read_ledger, request_and_response, signal};
+use crate::common::{
+    Background, JsonOutput, Pcap, captures, command, metered, read_ledger, request_and_response, signal,
+};
 use crate::network::{LEFT, RIGHT, Sender, ip, is_captured, network, until};
 use serde_json::Value;
 use std::fs;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 /// Takes the test into a network namespace: a sender of frames that arrive at interface `right`. Prints the reason and
 /// returns `None` where that is not permitted.
@@ -16,7 +18,7 @@ pub fn wire() -> Option<Sender> {
 
 /// A running `weir` on a live source. It is killed on drop.
 pub struct Running {
-    pub child: Child,
+    pub process: Background,
     output: JsonOutput,
 }
 
@@ -51,7 +53,7 @@ impl Running {
             .stderr(fs::File::create(output.folder.path().join("stderr")).unwrap())
             .spawn()
             .unwrap();
-        Self { child, output }
+        Self { process: Background(child), output }
     }
 
     /// Standard error so far.
@@ -80,12 +82,12 @@ impl Running {
     }
 
     pub fn signal(&self, number: i32) {
-        signal(&self.child, number);
+        signal(&self.process.0, number);
     }
 
     /// First word of a line of `/proc/PID/status`.
     pub fn status(&self, name: &str) -> String {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.0.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().into()
     }
@@ -100,18 +102,11 @@ impl Running {
 
     /// Waits for the end: exit code, standard error, flow records, and the ledger, which balances.
     pub fn wait(mut self) -> (i32, String, Vec<Value>, Value) {
-        let code = self.child.wait().unwrap().code();
+        let code = self.process.0.wait().unwrap().code();
         let err = self.stderr();
         assert!(!err.contains("panicked") && !err.contains("NOT BALANCE"), "{err}");
         let ledger = read_ledger(&self.output.folder.path().join("ledger.json"));
         (code.unwrap_or_else(|| panic!("ended by a signal: {err}")), err, self.flows(), ledger)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -24,7 +24,6 @@ use weir_text::columns::{Column, rows};
 /// Turns of each candidate.
 const TURNS: u32 = 3;
 
-/// An alternative to measure.
 struct Candidate {
     name: String,
     probe: ProbeOptions,
@@ -128,7 +127,6 @@ fn batch_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
     [64, 32, 16].map(candidate).into()
 }
 
-/// Busy polling or sleeping.
 fn polling(probe: &ProbeOptions) -> Vec<Candidate> {
     if !probe.inputs.iter().any(is_live) {
         return Vec::new();
@@ -190,7 +188,6 @@ fn log_trials(candidates: &[Candidate], trials: &[Measurement]) {
     rows(&table, 1, None).iter().for_each(|row| info!("autotune: {}", row.trim_end()));
 }
 
-/// The options in which `best` differs from `before`.
 fn as_options(best: &ProbeOptions, before: &ProbeOptions) -> String {
     let mut options = Vec::new();
     let changed_inputs = best.inputs.iter().zip(&before.inputs).filter(|(new, old)| new != old);

@@ -30,7 +30,6 @@ pub struct Measurement {
     pub is_live: bool,
 }
 
-/// Why a candidate was chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reason {
     NothingBetter,
