@@ -133,7 +133,7 @@ pub struct Metering {
 impl Metering {
     pub fn new(config: Config) -> Result<Self, Error> {
         Ok(Self {
-            meter: Meter::try_new(config).map_err(|error| no_memory(config, error))?,
+            meter: Meter::new(config).map_err(|error| no_memory(config, error))?,
             out: Vec::with_capacity(2 * BATCH),
             received: 0,
             given: RecordTotals::default(),

@@ -18,7 +18,7 @@ pub(crate) struct EncapsulationTable {
     links: Memory<LinkEntry>,
     tunnels: Memory<[Tunnel; 2]>,
     /// The interface of the meter's first packet.
-    default_interface: u32,
+    pub default_interface: u32,
     /// Word of label and interface of a packet from that interface without a label.
     default_word: u64,
 }
@@ -220,10 +220,6 @@ impl EncapsulationTable {
             flags.0 |= SlotFlags::ENCAPSULATED;
             self.links[slot] = LinkEntry { endpoints: [LinkTags::NONE; 2], interface };
         }
-    }
-
-    pub fn default_interface(&self) -> u32 {
-        self.default_interface
     }
 
     pub fn interface(&self, slot: usize, flags: SlotFlags) -> u32 {

@@ -24,10 +24,6 @@ impl FullCounters {
         map_capacity(CAPACITY) * size_of::<((u32, u8), Direction)>()
     }
 
-    pub fn is_exhausted(&self) -> bool {
-        self.0.len() >= CAPACITY
-    }
-
     pub fn can_take(&self, directions: usize) -> bool {
         directions == 0 || self.0.len() + directions <= CAPACITY
     }
@@ -40,7 +36,7 @@ impl FullCounters {
     /// Returns false if there is no capacity for it.
     pub fn add(&mut self, slot: u32, endpoint: usize, compact: impl FnOnce() -> Direction, packet: &Packet) -> bool {
         let key = (slot, endpoint as u8);
-        if self.is_exhausted() && !self.0.contains_key(&key) {
+        if !self.can_take(1) && !self.0.contains_key(&key) {
             return false;
         }
         record::add(self.0.entry(key).or_insert_with(compact), packet);

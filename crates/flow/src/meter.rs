@@ -79,17 +79,9 @@ pub struct Meter {
 impl Meter {
     /// A meter with all the memory it will ever use; the system provides pages as they are touched.
     ///
-    /// # Panics
-    /// If the system has not that much memory, see [`Meter::try_new`].
-    pub fn new(config: Config) -> Self {
-        Self::try_new(config).unwrap_or_else(|error| panic!("no memory for {} flows: {error}", config.flows))
-    }
-
-    /// As [`Meter::new`].
-    ///
     /// # Errors
     /// The system has not that much memory.
-    pub fn try_new(config: Config) -> io::Result<Self> {
+    pub fn new(config: Config) -> io::Result<Self> {
         let config = within_limits(config);
         let (slots, clock) = (config.flows as usize, Clock::default());
         let cache = FlowCache::new(&config, clock.now_ns)?;
@@ -177,7 +169,7 @@ impl Meter {
         self.cache.index.longest_chain()
     }
 
-    /// Memory that [`Meter::try_new`] takes, bytes. The system provides what is touched: for TCP
+    /// Memory that [`Meter::new`] takes, bytes. The system provides what is touched: for TCP
     /// analysis 256 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
     /// migration what has any.
     pub fn memory_bytes_for(config: &Config) -> usize {
@@ -238,7 +230,7 @@ mod tests {
     fn memory_does_not_grow_after_the_start() {
         let flows = 14 << 10;
         let config = Config { flows, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() };
-        let mut meter = Meter::new(config);
+        let mut meter = Meter::new(config).unwrap();
         let taken = |meter: &Meter| {
             let lists = [meter.cache.scratch.capacity(), meter.cache.upcoming.capacity()];
             (meter.memory_bytes(), lists)
@@ -257,7 +249,7 @@ mod tests {
     fn packets_between_two_parts_of_a_drain_are_metered() {
         for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
             let config = Config { flows: 16, idle_timeout_ns: 1 << 30, policy, secret: Some(1), ..Config::default() };
-            let mut meter = Meter::new(config);
+            let mut meter = Meter::new(config).unwrap();
             let (mut out, mut sent) = (Vec::new(), 0);
             let mut send =
                 |meter: &mut Meter, out: &mut Vec<FlowRecord>, numbers: std::ops::Range<u32>, time_ns: u64| {
@@ -288,7 +280,7 @@ mod tests {
             for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
                 let config = Config { flows, policy, key, ..Config::default() };
-                let taken = Meter::new(config).memory_bytes().iter().sum();
+                let taken = Meter::new(config).unwrap().memory_bytes().iter().sum();
                 assert_eq!(Meter::memory_bytes_for(&config), taken, "{flows} {policy:?}");
             }
         }
@@ -297,7 +289,7 @@ mod tests {
     #[test]
     fn flow_takes_at_most_256_bytes() {
         for flows in [1 << 20, 10_000_000] {
-            let [cache, ..] = Meter::new(Config { flows, ..Config::default() }).memory_bytes();
+            let [cache, ..] = Meter::new(Config { flows, ..Config::default() }).unwrap().memory_bytes();
             let per_flow = cache as f64 / f64::from(flows);
             assert!(per_flow <= 256.0, "{per_flow} bytes per flow of {flows}");
         }

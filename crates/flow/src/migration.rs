@@ -111,7 +111,7 @@ impl MigrationSearch {
     pub fn new(slots: usize) -> io::Result<Self> {
         // Small pages: only those of slots that are found are touched.
         let next = Memory::with_small_pages(slots)?;
-        Ok(Self { active: false, buckets: BucketSet::new(), from: 0, until: 0, first: END, next })
+        Ok(Self { active: false, buckets: BucketSet::default(), from: 0, until: 0, first: END, next })
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {

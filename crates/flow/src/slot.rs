@@ -73,17 +73,13 @@ impl SlotFlags {
     const APPROXIMATE_SHIFT: u32 = 11;
 
     /// Flags of a flow whose packets need more than [`CompactCounters`] and take the slow path.
-    const SLOW_PATH: u16 = Self::CLOSING | Self::BETWEEN_RECORDS | Self::ENCAPSULATED | Self::FULL_COUNTERS;
+    pub const SLOW_PATH: u16 = Self::CLOSING | Self::BETWEEN_RECORDS | Self::ENCAPSULATED | Self::FULL_COUNTERS;
     /// Flags that stay when the next record of the flow starts.
     const OF_FLOW: u16 = 1 << Self::INITIATOR_SHIFT | 3 << Self::FIN_SHIFT | 3 << Self::SEEN_SHIFT;
 
     #[inline(always)]
     pub fn has(self, flag: u16) -> bool {
         self.0 & flag != 0
-    }
-
-    pub fn need_slow_path(self) -> bool {
-        self.has(Self::SLOW_PATH)
     }
 
     /// Whether the slot has a record that is neither ended nor closing.

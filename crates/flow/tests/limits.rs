@@ -22,7 +22,7 @@ fn udp(t: u64, host: u8) -> Packet {
 
 /// The records of packets that are metered in bursts of a length.
 fn records(config: Config, burst: usize, packets: &[Packet]) -> Vec<FlowRecord> {
-    let (mut meter, mut out) = (Meter::new(config), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config).unwrap(), Vec::new());
     packets.chunks(burst).for_each(|burst| meter.process(burst, &mut out));
     meter.drain(&mut out);
     out
@@ -89,7 +89,7 @@ fn reverse_direction_of_one_with_full_counters_needs_none() {
 #[test]
 fn slot_expires_at_its_due_tick() {
     let idle_timeout_ns = 128 << 24;
-    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns, ..without_timeouts() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns, ..without_timeouts() }).unwrap(), Vec::new());
     let packets: Vec<Packet> = (0..63).map(|n| Packet { ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
     meter.process(&[Packet { time_ns: idle_timeout_ns, ip_bytes: 40, ..jumbogram(100) }], &mut out);
@@ -126,7 +126,8 @@ fn ended_records_free_their_full_counters() {
 /// Expired records that the cursor has not reached end by their timeout at the end of input.
 #[test]
 fn drain_applies_the_timeouts() {
-    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 120 * S, ..without_timeouts() }), Vec::new());
+    let (mut meter, mut out) =
+        (Meter::new(Config { idle_timeout_ns: 120 * S, ..without_timeouts() }).unwrap(), Vec::new());
     let packets: Vec<Packet> = (0..600).map(|n| Packet { ip_bytes: 40, ..jumbogram(n) }).collect();
     meter.process(&packets, &mut out);
     meter.process(&[Packet { time_ns: 120 * S, ..jumbogram(5000) }], &mut out);
@@ -139,7 +140,7 @@ fn drain_applies_the_timeouts() {
 #[test]
 fn flows_with_equal_tags_are_distinguished_by_their_keys() {
     let key = KeyOptions { interface: true, ..KeyOptions::default() };
-    let (mut meter, mut out) = (Meter::new(Config { flows: 2, key, ..without_timeouts() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { flows: 2, key, ..without_timeouts() }).unwrap(), Vec::new());
     let of = |interface| Packet { interface, ..udp(0, 1) };
     let tag = |interface| KeyHasher::new(Some(1)).hash(&of(interface), key) as u16 | 1;
     let mut seen = std::collections::HashMap::new();

@@ -38,7 +38,7 @@ fn config() -> Config {
 
 /// Meters packets one burst each and checks the balance.
 fn meter(config: Config, packets: &[Packet]) -> (Vec<FlowRecord>, Meter) {
-    let (mut meter, mut out) = (Meter::new(config), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config).unwrap(), Vec::new());
     for packet in packets {
         meter.process(&[*packet], &mut out);
         let live = meter.open_records();
@@ -91,7 +91,7 @@ fn idle_flow_ends_at_the_timeout_and_not_before() {
 
 #[test]
 fn idle_flows_end_without_a_packet_of_their_own() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     meter.process(&[udp(0.0, 1, 100)], &mut out);
     meter.process(&[udp(121.0, 2, 100)], &mut out);
     assert_eq!((out.len(), meter.open_records().flows), (1, 1));
@@ -116,7 +116,7 @@ fn active_timeout_splits_records_and_keeps_the_initiator() {
 
 #[test]
 fn record_reaches_the_active_timeout_without_a_packet() {
-    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 1000 * S, ..config() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { idle_timeout_ns: 1000 * S, ..config() }).unwrap(), Vec::new());
     meter.process(&[udp(0.0, 1, 100)], &mut out);
     meter.process(&[udp(300.0, 2, 100)], &mut out);
     assert_eq!((out.len(), out[0].end_reason), (1, EndReason::Active));
@@ -248,7 +248,7 @@ fn after_a_backward_step_timeouts_go_on_from_there() {
 
 #[test]
 fn packet_from_the_future_does_not_delay_expiry() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     meter.process(&[udp(4_000_000_000.0, 9, 100)], &mut out);
     for second in 0..400 {
         meter.process(&[udp(f64::from(second), 1 + (second / 200) as u8, 100)], &mut out);
@@ -265,7 +265,7 @@ fn packets_between_equal_endpoints_are_all_forward() {
 
 #[test]
 fn jump_of_the_clock_ends_all_records_a_few_at_a_time() {
-    let (mut meter, mut out) = (Meter::new(Config { flows: 4096, ..config() }), Vec::new());
+    let (mut meter, mut out) = (Meter::new(Config { flows: 4096, ..config() }).unwrap(), Vec::new());
     for number in 0..4000u32 {
         let [_, _, c, d] = number.to_be_bytes();
         meter.process(&[Packet { source: ipv4_mapped([10, 1, c, d]), ..udp(0.0, 1, 100) }], &mut out);
@@ -322,7 +322,7 @@ fn records_do_not_depend_on_the_secret() {
 #[test]
 fn drain_in_steps_gives_the_same_records() {
     let packets: Vec<Packet> = (0..200).map(|i| udp(f64::from(i) * 3.0, i as u8 % 50, 100 + i as u8 % 2)).collect();
-    let [mut at_once, mut in_steps] = [(); 2].map(|()| Meter::new(config()));
+    let [mut at_once, mut in_steps] = [(); 2].map(|()| Meter::new(config()).unwrap());
     let (mut one, mut other) = (Vec::new(), Vec::new());
     at_once.process(&packets, &mut one);
     in_steps.process(&packets, &mut other);
@@ -442,7 +442,7 @@ fn timeouts_hold_after_years() {
     const YEAR_NS: u64 = 31_557_600 * 1_000_000_000;
     let packet = |time_ns: u64, host: u8| Packet { time_ns, ..udp(0., host, 100) };
     for step_ns in [YEAR_NS / 3, YEAR_NS, 3 * YEAR_NS] {
-        let mut meter = Meter::new(Config { idle_timeout_ns: 60_000_000_000, ..config() });
+        let mut meter = Meter::new(Config { idle_timeout_ns: 60_000_000_000, ..config() }).unwrap();
         let mut out = Vec::new();
         for number in 0..30 {
             // A flow of two packets, and another whose packets move the expiry cursor until the
@@ -460,7 +460,7 @@ fn timeouts_hold_after_years() {
 
 #[test]
 fn flow_ends_while_no_packets_arrive() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     meter.process(&[udp(1.0, 1, 100)], &mut out);
     for quarter in 0..8_u64 {
         meter.advance_time(500 * S + quarter, &mut out);

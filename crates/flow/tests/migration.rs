@@ -28,7 +28,7 @@ fn udp(time_ns: u64, host: u32) -> Packet {
 }
 
 fn all() -> BucketSet {
-    let mut buckets = BucketSet::new();
+    let mut buckets = BucketSet::default();
     (0..BUCKETS as u16).for_each(|bucket| buckets.insert(bucket));
     buckets
 }
@@ -60,7 +60,7 @@ fn flow_can_be_sent_to_another_thread() {
 
 #[test]
 fn search_covers_a_few_slots_per_group_of_packets() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     let packets: Vec<Packet> = (0..10_000).map(|host| udp(0, host)).collect();
     meter.process(&packets, &mut out);
     assert!(!meter.migration_ready(), "there is no search");
@@ -88,7 +88,7 @@ fn search_covers_a_few_slots_per_group_of_packets() {
 
 #[test]
 fn search_follows_flows_that_start_and_end_meanwhile() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     (0..100).for_each(|host| meter.process(&[udp(0, host)], &mut out));
     meter.start_migration(all());
     while !meter.migration_ready() {
@@ -104,9 +104,9 @@ fn search_follows_flows_that_start_and_end_meanwhile() {
 
 #[test]
 fn only_flows_of_the_buckets_migrate_and_none_after_a_cancelled_search() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     meter.process(&(0..5000).map(|host| udp(0, host)).collect::<Vec<_>>(), &mut out);
-    let mut some = BucketSet::new();
+    let mut some = BucketSet::default();
     (0..100).for_each(|bucket| some.insert(bucket));
     meter.start_migration(all());
     meter.advance_time(S, &mut out);
@@ -127,7 +127,7 @@ fn only_flows_of_the_buckets_migrate_and_none_after_a_cancelled_search() {
 #[test]
 fn meter_without_packets_takes_in_flows_and_ends_them_in_time() {
     for (time_ns, reason, records) in [(19 * S, EndReason::Forced, 1), (20 * S, EndReason::Idle, 2)] {
-        let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+        let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
         [0, 9, 10].into_iter().for_each(|second| one.process(&[udp(second * S, 1)], &mut out));
         migrate_all(&mut one, &mut other, &mut out);
         other.process(&[udp(time_ns, 1)], &mut out);
@@ -139,7 +139,7 @@ fn meter_without_packets_takes_in_flows_and_ends_them_in_time() {
 
 #[test]
 fn migrated_flow_ends_without_a_packet_of_its_own() {
-    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
     one.process(&[udp(100 * S, 1)], &mut out);
     other.process(&[udp(40 * S, 2)], &mut out);
     migrate_all(&mut one, &mut other, &mut out);
@@ -148,7 +148,7 @@ fn migrated_flow_ends_without_a_packet_of_its_own() {
     other.advance_time(110 * S, &mut out);
     assert_eq!((out.len(), other.open_records().flows), (2, 0));
     // Also in a meter that never had a packet.
-    let mut third = Meter::new(config());
+    let mut third = Meter::new(config()).unwrap();
     one.process(&[udp(100 * S, 1)], &mut out);
     migrate_all(&mut one, &mut third, &mut out);
     third.advance_time(110 * S, &mut out);
@@ -164,7 +164,7 @@ fn migrated_flow_ends_without_a_packet_of_its_own() {
 fn meter_that_is_behind_in_time_takes_in_a_flow_and_its_own_stay_exact() {
     // Its first packet may not have arrived yet.
     for first in [true, false] {
-        let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+        let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
         one.process(&[udp(95 * S, 1), udp(100 * S, 1)], &mut out);
         if first {
             other.process(&[udp(80 * S, 2)], &mut out);
@@ -190,7 +190,7 @@ fn meter_that_is_behind_in_time_takes_in_a_flow_and_its_own_stay_exact() {
 
 #[test]
 fn expired_flows_end_in_the_meter_they_migrated_to() {
-    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
     // More than the expiry cursor passes over with one packet.
     one.process(&(0..9000).map(|host| udp(0, host)).collect::<Vec<_>>(), &mut out);
     one.process(&[udp(10 * S, 10_000)], &mut out);
@@ -204,7 +204,7 @@ fn expired_flows_end_in_the_meter_they_migrated_to() {
 
 #[test]
 fn record_keeps_the_interface_of_the_meter_it_began_in() {
-    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
     let on = |interface, packet| Packet { interface, ..packet };
     one.process(&[on(1, udp(0, 1))], &mut out);
     other.process(&[on(2, udp(0, 2))], &mut out);
@@ -219,7 +219,7 @@ fn record_keeps_the_interface_of_the_meter_it_began_in() {
 
 #[test]
 fn search_finds_flows_that_migrate_in_meanwhile() {
-    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
     one.process(&[udp(0, 1)], &mut out);
     other.process(&[udp(0, 2)], &mut out);
     other.start_migration(all());
@@ -231,7 +231,7 @@ fn search_finds_flows_that_migrate_in_meanwhile() {
 #[test]
 fn flow_without_full_counters_ends_with_a_complete_record() {
     let jumbogram = |time_ns, host| Packet { ip_bytes: 70_000, frame_bytes: 70_014, ..udp(time_ns, host) };
-    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config())), Vec::new());
+    let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
     other.process(&(0..4096).map(|host| jumbogram(0, 100 + host)).collect::<Vec<_>>(), &mut out);
     let tagged = Packet { vlan: 7, interface: 3, ..jumbogram(1, 1) };
     one.process(&[udp(0, 2), tagged, jumbogram(2, 1)], &mut out);
@@ -252,7 +252,7 @@ fn flow_without_full_counters_ends_with_a_complete_record() {
 
 #[test]
 fn fragment_that_was_looked_up_is_not_looked_up_again() {
-    let (mut meter, mut out) = (Meter::new(config()), Vec::new());
+    let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     let fragment = |flags| Packet { flags: Flags(flags), identification: 5, ..udp(0, 1) };
     let later = |flags| Packet { source_port: 0, destination_port: 0, ..fragment(flags) };
     // The partitioner has looked up the last one and did not find it.
@@ -288,7 +288,7 @@ fn segment(time_ns: u64, number: u32) -> Packet {
 fn connection_that_was_not_analysed_stays_so_until_its_record_ends() {
     let marked = |flow: &FlowRecord| (flow.tcp.is_some(), flow.approximate.has(Approximate::UNANALYSED));
     for analysed in [true, false] {
-        let [mut one, mut other] = [(); 2].map(|()| Meter::new(config()));
+        let [mut one, mut other] = [(); 2].map(|()| Meter::new(config()).unwrap());
         let mut out = Vec::new();
         one.set_detail(Detail { tcp_analysis: analysed, ..Detail::ALL });
         one.process(&[segment(0, 1), segment(S, 2)], &mut out);

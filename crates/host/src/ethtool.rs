@@ -94,7 +94,7 @@ fn sections(text: &str) -> Option<(&str, &str)> {
 /// The number after a name and a colon.
 fn value(section: &str, name: &str) -> Option<u32> {
     let values = section.lines().filter_map(|line| line.trim().split_once(':'));
-    values.filter(|(key, _)| *key == name).find_map(|(_, value)| crate::lists::number(value))
+    values.filter(|(key, _)| *key == name).find_map(|(_, value)| value.trim().parse().ok())
 }
 
 /// Parses `ethtool -x`.

@@ -33,11 +33,6 @@ pub fn list(numbers: &[u32]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Parses a decimal number with optional white space around it.
-pub fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
-    text.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

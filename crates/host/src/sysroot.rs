@@ -125,7 +125,7 @@ impl Sysroot {
 
     /// The number in a file.
     pub(crate) fn number<T: std::str::FromStr>(&self, path: &str) -> Option<T> {
-        crate::lists::number(&self.text(path)?)
+        self.text(path)?.trim().parse().ok()
     }
 
     /// The list of numbers in a file.

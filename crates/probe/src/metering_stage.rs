@@ -27,7 +27,7 @@ impl MeteringStage {
     pub fn new(settings: &Settings, handle: ExportHandle, histories: LossHistories) -> io::Result<Self> {
         let annotator = RecordAnnotator::new(settings, histories);
         let (output, level) = (RecordOutput::new(handle), annotator.level());
-        let mut meter = Meter::try_new(settings.meter)?;
+        let mut meter = Meter::new(settings.meter)?;
         meter.set_detail(annotator.settings_of(level).detail);
         Ok(Self { meter, output, annotator, level, clock_advanced: Instant::now() })
     }

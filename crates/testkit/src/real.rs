@@ -29,7 +29,7 @@ pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
 
 /// Meters decoded packets, `burst` of them at a time.
 pub fn meter_packets(packets: &[Packet], burst: usize, config: weir_flow::Config) -> (Vec<FlowRecord>, Meter) {
-    let (mut meter, mut flows) = (Meter::new(config), Vec::new());
+    let (mut meter, mut flows) = (Meter::new(config).expect("there is memory for it"), Vec::new());
     packets.chunks(burst).for_each(|burst| meter.process(burst, &mut flows));
     meter.drain(&mut flows);
     (flows, meter)

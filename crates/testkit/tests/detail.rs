@@ -40,7 +40,7 @@ fn switching_analysis_off_and_on_reports_no_losses() {
         assert!(reports(&whole).iter().all(|report| loss_indications(report) == 0), "the load has no losses");
 
         for length in [300, 2000, 9000] {
-            let mut meter = Meter::new(config(active_timeout_ns));
+            let mut meter = Meter::new(config(active_timeout_ns)).unwrap();
             let (mut flows, mut given, mut before) = (Vec::new(), 0, Part::All);
             for (number, part) in packets.chunks(length).enumerate() {
                 let now = [Part::All, Part::Unanalysed, Part::All, Part::Sampled, Part::Sampled][number % 5];
@@ -76,7 +76,7 @@ fn switching_analysis_off_and_on_reports_no_losses() {
 fn small_new_flows_are_aggregated_and_existing_flows_stay_exact() {
     let packets = load("mix,flows=2000,packets=100k,seed=9");
     let (known, new) = packets.split_at(packets.len() / 3);
-    let mut meter = Meter::new(config(u64::MAX >> 1));
+    let mut meter = Meter::new(config(u64::MAX >> 1)).unwrap();
     let mut flows = Vec::new();
     known.chunks(64).for_each(|burst| meter.process(burst, &mut flows));
     meter.set_detail(Detail { tcp_analysis: false, small_flows: false });

@@ -64,7 +64,8 @@ struct Cluster {
 
 impl Cluster {
     fn new(config: Config, meters: usize, seed: u64) -> Self {
-        let queued = (0..meters).map(|_| Queued { meter: Meter::new(config), queue: VecDeque::new() }).collect();
+        let queued =
+            (0..meters).map(|_| Queued { meter: Meter::new(config).unwrap(), queue: VecDeque::new() }).collect();
         Self {
             partitioner: Partitioner::new(config.secret.expect("all meters share a secret"), config.key)
                 .expect("there is memory"),
@@ -111,7 +112,7 @@ impl Cluster {
                 let from = self.random.below(meters) as usize;
                 let to = (from + 1 + self.random.below(meters - 1) as usize) % self.meters.len();
                 let rarity = [1, 2, 20][self.random.below(3) as usize];
-                let mut buckets = BucketSet::new();
+                let mut buckets = BucketSet::default();
                 for bucket in 0..BUCKETS {
                     if self.random.below(rarity) == 0 && self.owners[bucket] == from {
                         buckets.insert(bucket as u16);
@@ -339,11 +340,11 @@ fn full_meter_exports_flows_that_it_cannot_take_in() {
     let packets = load("lossy,flows=500,new=500,packets=20k,loss=6%,duplicate=4%");
     for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::Drop, CacheFullPolicy::EvictOldestIdle] {
         let config = Config { secret: Some(3), policy, ..Config::default() };
-        let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }));
+        let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }).unwrap());
         let mut out = Vec::new();
         large.process(&packets, &mut out);
         let before = large.open_records();
-        let mut all = BucketSet::new();
+        let mut all = BucketSet::default();
         (0..BUCKETS as u16).for_each(|bucket| all.insert(bucket));
         let mut moved = Vec::new();
         large.start_migration(all);

@@ -26,7 +26,7 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     let config = settings.meter;
 
     // Before any output is opened: opening empties files.
-    <weir_flow::Meter>::try_new(config).map_err(|error| start_error(&config, error))?;
+    weir_flow::Meter::new(config).map_err(|error| start_error(&config, error))?;
     let stop = stop_signal()?;
     let mut source = input::open_sources(&sources, &stop)?;
     let mut open = outputs.open(&read.sinks, &stop)?;

@@ -134,7 +134,7 @@ impl Meter {
             unanalysed,
             extension: self.cache.extension(slot),
             clock: self.clock,
-            interface: self.encapsulation.default_interface(),
+            interface: self.encapsulation.default_interface,
             rare: is_rare.then(|| Box::new(RareState { encapsulation, counters })),
         };
         let RecordTotals { flows, packets, bytes } = migrated.totals();

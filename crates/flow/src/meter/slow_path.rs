@@ -35,7 +35,7 @@ impl Meter {
         // A packet that needs full counters opens no record if there are none left.
         let has_full_counters = |slot| self.full_counters.contains(slot, endpoint);
         let lacks_full_counters = !CompactCounters::can_start(packet)
-            && self.full_counters.is_exhausted()
+            && !self.full_counters.can_take(1)
             && !known.is_some_and(has_full_counters);
         let slot = if lacks_full_counters {
             None
@@ -66,7 +66,8 @@ impl Meter {
     #[inline(always)]
     fn count(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];
-        let simple = approximate == 0 && !flow.state.flags().need_slow_path() && self.encapsulation.is_default(packet);
+        let simple =
+            approximate == 0 && !flow.state.flags().has(SlotFlags::SLOW_PATH) && self.encapsulation.is_default(packet);
         if simple && flow.add(endpoint, packet) {
             flow.state.idle_since_ns = self.clock.now_ns;
             self.update_tcp_state(slot, endpoint, packet);
