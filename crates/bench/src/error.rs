@@ -7,17 +7,8 @@ use weir_ledger::Ledger;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No table, or no live source, of that name.
-    #[error("unknown {kind} '{name}'; the {kinds} are {}", known.join(", "))]
-    UnknownName {
-        /// What the name should be, singular.
-        kind: &'static str,
-        /// Plural.
-        kinds: &'static str,
-        /// The requested name.
-        name: String,
-        /// All names.
-        known: Vec<&'static str>,
-    },
+    #[error("{0}")]
+    UnknownName(String),
     /// Invalid specification of generated traffic.
     #[error(transparent)]
     Traffic(#[from] weir_capture::SettingsError),

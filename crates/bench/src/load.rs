@@ -1,6 +1,9 @@
-//! The stress load of most tables, and its memory requirements.
+//! The stress load of most tables with its memory requirements, and loads of decoded packets.
 
+use crate::error::Error;
+use crate::measure::OwnLoad;
 use weir_flow::Config;
+use weir_packet::Packet;
 
 /// Packets per second by capture time: about the rate of one core when a million new flows begin every
 /// second, so that a second of the load takes about a second.
@@ -29,4 +32,29 @@ pub fn capacity(flows: usize) -> usize {
 /// bytes.
 pub fn required_bytes(packets: usize, flows: usize) -> usize {
     76 * packets + 256 * capacity(flows) + 64 * flows
+}
+
+/// Packets that were decoded before. Each round repeats them at later times.
+pub struct DecodedPackets {
+    pub packets: Vec<Packet>,
+    /// Capture time that they span, including the gap to the next round, ns.
+    pub span_ns: u64,
+}
+
+impl DecodedPackets {
+    /// Returns a case that has these packets as its own load.
+    pub fn case<W>(self, work: W) -> OwnLoad<Self, W> {
+        OwnLoad { load: self, work, next: Self::next_round }
+    }
+
+    fn next_round(&mut self) -> Result<(), Error> {
+        self.packets.iter_mut().for_each(|packet| packet.time_ns += self.span_ns);
+        Ok(())
+    }
+}
+
+impl AsRef<[Packet]> for DecodedPackets {
+    fn as_ref(&self) -> &[Packet] {
+        &self.packets
+    }
 }

@@ -35,14 +35,13 @@ impl Bench<'_> {
 }
 
 /// Returns the indices of `names` in `known`, or all of them if no name is given.
-pub fn choose(names: &[String], known: &[&'static str], [kind, kinds]: [&'static str; 2]) -> Result<Vec<usize>, Error> {
+pub fn choose(names: &[String], known: &[&str], [kind, kinds]: [&str; 2]) -> Result<Vec<usize>, Error> {
     if names.is_empty() {
         return Ok((0..known.len()).collect());
     }
-    let find = |name: &String| {
-        let index = known.iter().position(|known| known == name);
-        index.ok_or_else(|| Error::UnknownName { kind, kinds, name: name.clone(), known: known.to_vec() })
-    };
+    let unknown =
+        |name: &str| Error::UnknownName(format!("unknown {kind} '{name}'; the {kinds} are {}", known.join(", ")));
+    let find = |name: &String| known.iter().position(|known| known == name).ok_or_else(|| unknown(name));
     names.iter().map(find).collect()
 }
 

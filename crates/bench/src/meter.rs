@@ -5,14 +5,13 @@ use crate::frames::Frames;
 use crate::measure::{Fact, Run, Work, timed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weir_capture::{Frame, Input};
+use weir_capture::{BURST, Frame, Input};
 use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
 use weir_packet::{Network, Packet};
 use weir_probe::{BackPressure, CpuAffinity, Exporter, Pipeline, Settings};
 
-const BURST: usize = weir_capture::BURST;
 /// Records that are counted together.
 const BATCH: usize = 128;
 
@@ -242,7 +241,7 @@ impl Work<Frames> for Metering {
     }
 }
 
-/// Packets that were decoded before.
+/// The meter alone: what a NIC that delivers parsed headers would leave to the CPU.
 impl<L: AsRef<[Packet]>> Work<L> for Metering {
     fn run(&mut self, load: &mut L) -> Result<Run, Error> {
         let packets = load.as_ref();
@@ -251,33 +250,5 @@ impl<L: AsRef<[Packet]>> Work<L> for Metering {
 
     fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
         self.close()
-    }
-}
-
-/// The meter alone, on frames that were decoded before: what a NIC that delivers headers would
-/// leave to the CPU.
-pub struct Preparsed {
-    metering: Metering,
-    packets: Vec<Packet>,
-}
-
-impl Preparsed {
-    pub fn new(config: Config) -> Result<Self, Error> {
-        Ok(Self { metering: Metering::new(config)?, packets: Vec::new() })
-    }
-}
-
-impl Work<Frames> for Preparsed {
-    fn run(&mut self, frames: &mut Frames) -> Result<Run, Error> {
-        self.packets.clear();
-        self.packets.extend(frames.iter().filter_map(|frame| {
-            let mut packet = Packet::default();
-            decode(&frame, &mut packet).then_some(packet)
-        }));
-        self.metering.round(frames.packets, |metering| metering.packets(&self.packets))
-    }
-
-    fn finish(self: Box<Self>) -> Result<Vec<Fact>, CountMismatch> {
-        self.metering.close()
     }
 }

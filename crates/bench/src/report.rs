@@ -73,6 +73,11 @@ impl Spread {
         let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
         Self { median: f64::midpoint(low, high), min: values[0], max: values[values.len() - 1] }
     }
+
+    /// Minimum and maximum in parentheses.
+    pub fn range(&self, decimals: usize) -> String {
+        format!("({:.decimals$}-{:.decimals$})", self.min, self.max)
+    }
 }
 
 impl Table {
@@ -113,13 +118,9 @@ impl fmt::Display for Table {
             for Figure { row, series, mpps, of, facts, .. } in &self.figures {
                 let label = if row == previous_row { "" } else { row };
                 previous_row = row;
-                let spread = format!("({:.2}-{:.2})", mpps.min, mpps.max);
-                write!(
-                    f,
-                    "{label:row_width$}  {series:width$} {:9.2} {spread:17} {:9.1}",
-                    mpps.median,
-                    1e3 / mpps.median
-                )?;
+                let Spread { median, .. } = mpps;
+                let (range, ns) = (mpps.range(2), 1e3 / median);
+                write!(f, "{label:row_width$}  {series:width$} {median:9.2} {range:17} {ns:9.1}")?;
                 for &against in against {
                     let width = against.len() + 5;
                     match of.get(against) {

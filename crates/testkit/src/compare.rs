@@ -2,7 +2,7 @@
 
 use crate::{RawFrame, real, reference};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use weir_flow::{Config, Direction, FlowRecord};
 use weir_ledger::RecordTotals;
 use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
@@ -39,19 +39,17 @@ pub fn flows(ours: &[FlowRecord], theirs: &[FlowRecord]) -> Result<(), String> {
     let mut text = format!("{} records against {}", ours.len(), theirs.len());
     match nearest {
         Some((names, our, their)) => {
-            let _ = writeln!(text, "; the most similar pair: {}", title(our));
+            text += &format!("; the most similar pair: {}\n", title(our));
             for name in names {
                 let show = |side: &Fields| side.get(name).cloned().unwrap_or("nothing".into());
-                let _ = writeln!(text, "  {name}: {} against {}", show(our), show(their));
+                text += &format!("  {name}: {} against {}\n", show(our), show(their));
             }
         }
         None => {
             let (fields, count) = left[0];
             let side = if count > 0 { "the first" } else { "the second" };
-            let _ = writeln!(text, "; only in {side} list: {}", title(fields));
-            fields.iter().for_each(|(name, value)| {
-                let _ = writeln!(text, "  {name}: {value}");
-            });
+            text += &format!("; only in {side} list: {}\n", title(fields));
+            fields.iter().for_each(|(name, value)| text += &format!("  {name}: {value}\n"));
         }
     }
     Err(text)

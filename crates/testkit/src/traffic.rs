@@ -8,7 +8,6 @@ use crate::RawFrame;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config as RunnerConfig, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use weir_flow::{CacheFullPolicy, Config, KeyOptions};
 use weir_packet::Packet;
@@ -386,11 +385,6 @@ fn conversation() -> impl Strategy<Value = Conversation> {
 
 // ---- Seeds ----
 
-/// The steps of a numbered seed.
-pub fn seeded<T>(seed: u64, strategy: &impl Strategy<Value = T>) -> T {
-    strategy.new_tree(&mut runner(seed)).expect("no strategy here refuses values").current()
-}
-
 /// The seeds to test: those from 0 to `count`, or those in the environment variable `WEIR_SEEDS`,
 /// which is a number or a range like `3..7`.
 ///
@@ -456,7 +450,6 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
                     shape.header.fragment = Some((number < 3, 2 * number as u16));
                     frames.push(packet(&shape, time_ns));
                 }
-                newest_ns = newest_ns.max(time_ns);
             }
             Event::Conversation(conversation) => {
                 let Conversation { path, ref script, gap_ns, pause_ns } = *conversation;
@@ -469,7 +462,6 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
                     time_ns = time_ns.saturating_add(wait_ns);
                     frames.push(packet(&segment(path, by_server, control, length), time_ns));
                 }
-                newest_ns = newest_ns.max(time_ns);
             }
             Event::Other(ethertype, outside) => frames.push(link(outside, *ethertype, vec![0x42; 46], time_ns)),
             Event::Noise(link, bytes) => frames.push(RawFrame {
@@ -480,6 +472,7 @@ pub fn frames(steps: &[Step]) -> Vec<RawFrame> {
                 bytes: bytes.clone(),
             }),
         }
+        newest_ns = newest_ns.max(time_ns);
     }
     frames
 }

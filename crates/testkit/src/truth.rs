@@ -18,21 +18,20 @@ pub struct Truth {
     pub exact: Exact,
     /// Counted by tshark.
     pub tshark: Tshark,
-    /// TCP conversations by tshark.
-    #[serde(default)]
-    pub tshark_conv_tcp: Vec<Conversation>,
-    /// UDP conversations by tshark.
-    #[serde(default)]
-    pub tshark_conv_udp: Vec<Conversation>,
-    /// SCTP conversations by tshark.
-    #[serde(default)]
-    pub tshark_conv_sctp: Vec<Conversation>,
-    /// Pairs of IPv4 addresses by tshark.
-    #[serde(default)]
-    pub tshark_conv_ipv4: Vec<Conversation>,
-    /// Pairs of IPv6 addresses by tshark.
-    #[serde(default)]
-    pub tshark_conv_ipv6: Vec<Conversation>,
+    /// Other lists, by name.
+    #[serde(flatten)]
+    lists: BTreeMap<String, serde_json::Value>,
+}
+
+impl Truth {
+    /// Conversations by tshark: `tcp`, `udp` or `sctp` with ports, `ipv4` or `ipv6` without.
+    ///
+    /// # Panics
+    /// The list is not one of conversations.
+    pub fn tshark_conversations(&self, kind: &str) -> Vec<Conversation> {
+        let list = self.lists.get(&format!("tshark_conv_{kind}"));
+        list.map_or_else(Vec::new, |list| Vec::deserialize(list).expect("a list of conversations"))
+    }
 }
 
 /// Counts of the outermost IP layer.

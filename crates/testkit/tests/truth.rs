@@ -145,15 +145,16 @@ fn compared(case: &Case) -> Differences {
         )
     };
     type Wanted<'a> = &'a dyn Fn(&&FlowRecord) -> bool;
-    let kinds: [(&str, bool, &[Conversation], Wanted<'_>); 5] = [
-        ("tcp", true, &truth.tshark_conv_tcp, &|flow| flow.protocol == 6),
-        ("udp", true, &truth.tshark_conv_udp, &|flow| flow.protocol == 17),
-        ("sctp", true, &truth.tshark_conv_sctp, &|flow| flow.protocol == 132),
-        ("ipv4", false, &truth.tshark_conv_ipv4, &|flow| flow.network == Network::Ipv4),
-        ("ipv6", false, &truth.tshark_conv_ipv6, &|flow| flow.network == Network::Ipv6),
+    let kinds: [(&str, bool, Wanted<'_>); 5] = [
+        ("tcp", true, &|flow| flow.protocol == 6),
+        ("udp", true, &|flow| flow.protocol == 17),
+        ("sctp", true, &|flow| flow.protocol == 132),
+        ("ipv4", false, &|flow| flow.network == Network::Ipv4),
+        ("ipv6", false, &|flow| flow.network == Network::Ipv6),
     ];
-    for (kind, with_ports, list, wanted) in kinds {
-        let (ours, theirs) = (ours(all().filter(wanted), with_ports), theirs(list, with_ports));
+    for (kind, with_ports, wanted) in kinds {
+        let ours = ours(all().filter(wanted), with_ports);
+        let theirs = theirs(&truth.tshark_conversations(kind), with_ports);
         let pairs: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         for pair in pairs {
             let show = |sums: &Sums| {
@@ -171,10 +172,6 @@ fn compared(case: &Case) -> Differences {
     differences
 }
 
-fn quoted(text: &str) -> String {
-    format!("\"{text}\"")
-}
-
 fn written(table: &Table) -> String {
     let mut text = String::from(
         "# Where Weir's figures differ from those of other tools, and why: each rule with its reason, then each\n\
@@ -182,12 +179,12 @@ fn written(table: &Table) -> String {
          # crates/testkit/tests/truth.rs fails on a difference that is missing here and on one that no longer exists.\n\n[rules]\n",
     );
     for (name, reason) in &table.rules {
-        text += &format!("{name} = {}\n", quoted(reason));
+        text += &format!("{name} = \"{reason}\"\n");
     }
     for (file, differences) in table.files.iter().filter(|(_, differences)| !differences.is_empty()) {
-        text += &format!("\n[files.{}]\n", quoted(file));
+        text += &format!("\n[files.\"{file}\"]\n");
         for (what, Difference { ours, theirs, rule }) in differences {
-            text += &format!("{} = {{ ours = \"{ours}\", theirs = \"{theirs}\", rule = \"{rule}\" }}\n", quoted(what));
+            text += &format!("\"{what}\" = {{ ours = \"{ours}\", theirs = \"{theirs}\", rule = \"{rule}\" }}\n");
         }
     }
     text

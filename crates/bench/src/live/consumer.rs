@@ -15,6 +15,8 @@ use weir_probe::{BackPressure, CpuAffinity, GroupStatus, Probe, ReceiveQueue, Se
 pub const FILTER: &str = "ip or ip6";
 /// Sink of [`ConsumerKind::Export`].
 pub const SINK: &str = "ipfix:/dev/null";
+/// The consumers that every measurement compares.
+pub const LAYOUTS: [ConsumerKind; 3] = [ConsumerKind::Null, ConsumerKind::Fused, ConsumerKind::Split];
 /// Nice value of the exporter thread, as in `weir probe`.
 const EXPORTER_NICE: i32 = 5;
 

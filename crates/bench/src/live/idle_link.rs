@@ -1,7 +1,7 @@
 //! Idle link: CPU load of waiting threads, and delay of a single flow's record.
 
 use crate::error::Error;
-use crate::live::consumer::{Consumer, ConsumerKind};
+use crate::live::consumer::{Consumer, ConsumerKind, LAYOUTS};
 use crate::live::dpdk_device::DpdkDevice;
 use crate::live::report::IdleLink;
 use crate::live::status::ConsumerStatus;
@@ -27,8 +27,7 @@ pub fn measure(setup: &mut Setup<'_>, flows: usize, time: Duration) -> Result<Ve
         // No later measurement needs the device that generates packets.
         setup.feed = TrafficFeed::Dpdk(DpdkDevice::silent());
     }
-    let consumers = [ConsumerKind::Null, ConsumerKind::Fused, ConsumerKind::Split];
-    consumers.into_iter().map(|kind| measure_consumer(setup, kind, flows, time)).collect()
+    LAYOUTS.into_iter().map(|kind| measure_consumer(setup, kind, flows, time)).collect()
 }
 
 fn measure_consumer(

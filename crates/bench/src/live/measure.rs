@@ -1,22 +1,13 @@
 //! Loss-free rate, and CPU time per packet: in total, relative to the null consumer, and by stage.
 
 use crate::error::Error;
-use crate::live::consumer::{ConsumerKind, FILTER, SINK, filter};
+use crate::live::consumer::{ConsumerKind, FILTER, LAYOUTS, SINK, filter};
 use crate::live::report::{Cost, Rate, SourceReport, Stage};
 use crate::live::trial::{Setup, Trial};
 use crate::report::Spread;
 use std::time::Duration;
 use weir_text::units::number;
 
-/// Consumers to compare, and whether their threads are pinned.
-const COMPARED_CONSUMERS: [(ConsumerKind, bool); 6] = [
-    (ConsumerKind::Null, true),
-    (ConsumerKind::Null, false),
-    (ConsumerKind::Fused, true),
-    (ConsumerKind::Fused, false),
-    (ConsumerKind::Split, true),
-    (ConsumerKind::Split, false),
-];
 /// Trials at full speed. Other processes may have held the sender's core for a while, so the fastest
 /// trial without loss counts.
 const FULL_SPEED_TRIALS: usize = 3;
@@ -25,9 +16,14 @@ const BISECTION_STEPS: usize = 6;
 /// Share of the lowest loss-free rate at which costs are measured.
 const COST_RATE_SHARE: f64 = 0.5;
 
+/// Consumers to compare, and whether their threads are pinned.
+fn compared_consumers() -> impl Iterator<Item = (ConsumerKind, bool)> {
+    LAYOUTS.into_iter().flat_map(|kind| [(kind, true), (kind, false)])
+}
+
 /// Measures the loss-free rate of each consumer.
 pub fn rates(setup: &mut Setup<'_>, time: Duration) -> Result<Vec<Rate>, Error> {
-    COMPARED_CONSUMERS.into_iter().map(|(kind, pinned)| loss_free_rate(setup, kind, pinned, time)).collect()
+    compared_consumers().map(|(kind, pinned)| loss_free_rate(setup, kind, pinned, time)).collect()
 }
 
 fn loss_free_rate(setup: &mut Setup<'_>, kind: ConsumerKind, pinned: bool, time: Duration) -> Result<Rate, Error> {
@@ -86,7 +82,7 @@ pub fn costs(
         (COST_RATE_SHARE * least).max(1000.0)
     });
     report.cost_pps = rate;
-    let mut cases = COMPARED_CONSUMERS.to_vec();
+    let mut cases: Vec<_> = compared_consumers().collect();
     cases.extend([(ConsumerKind::Decode, true), (ConsumerKind::Export, true)]);
     match filter() {
         Ok(_) => cases.push((ConsumerKind::Filter, true)),
@@ -105,7 +101,7 @@ pub fn costs(
         index.map_or(&[][..], |index| &trials[index])
     };
     let cycles = |spread: &Spread| hertz.map(|hertz| spread.median * hertz / 1e9);
-    for (kind, pinned) in COMPARED_CONSUMERS {
+    for (kind, pinned) in compared_consumers() {
         let (trials, null) = (trials_of(kind, pinned), trials_of(ConsumerKind::Null, pinned));
         let ns = Spread::of(trials.iter().map(Trial::cost_ns).collect());
         let ratios = trials.iter().zip(null).map(|(trial, null)| trial.cost_ns() / null.cost_ns().max(1e-9));

@@ -229,19 +229,17 @@ impl SourceReport {
             &format!("{:28} {:10} {:>9} {:17} {:>7}  {:>15}\n", "", "", "ns/packet", "", "cycles", "x null consumer");
         for cost in &self.costs {
             let Cost { consumer, pinned, ns, threads_ns, ratio_to_null, lost, .. } = cost;
-            let spread = format!("({:.1}-{:.1})", ns.min, ns.max);
-            let ratio = ratio_to_null
-                .as_ref()
-                .map_or_else(String::new, |of| format!("{:.2} ({:.2}-{:.2})", of.median, of.min, of.max));
+            let ratio = ratio_to_null.map_or_else(String::new, |of| format!("{:.2} {}", of.median, of.range(2)));
             let threads = match &threads_ns[..] {
                 [capture, meter] => format!("  capture thread {capture:.1}, meter thread {meter:.1}"),
                 _ => String::new(),
             };
             let lost = if *lost > 0 { format!("  {lost} lost") } else { String::new() };
             let line = format!(
-                "{consumer:28} {:10} {:>9.1} {spread:17} {:>7}  {ratio:>15}{threads}{lost}",
+                "{consumer:28} {:10} {:>9.1} {:17} {:>7}  {ratio:>15}{threads}{lost}",
                 pinning(*pinned),
                 ns.median,
+                ns.range(1),
                 cycles(cost.cycles)
             );
             text += line.trim_end();
@@ -254,8 +252,7 @@ impl SourceReport {
         let mut text = format!("{}: cost per stage, fused and pinned, same rounds\n", self.source);
         text += &format!("{:10} {:>9} {:17} {:>7}\n", "", "ns/packet", "", "cycles");
         for Stage { stage, method, ns, cycles: of } in &self.stages {
-            let spread = format!("({:.1}-{:.1})", ns.min, ns.max);
-            text += &format!("{stage:10} {:>9.1} {spread:17} {:>7}  {method}\n", ns.median, cycles(*of));
+            text += &format!("{stage:10} {:>9.1} {:17} {:>7}  {method}\n", ns.median, ns.range(1), cycles(*of));
         }
         text
     }

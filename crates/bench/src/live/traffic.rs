@@ -1,6 +1,7 @@
 //! Frames to send: held in memory and repeated, with other host addresses in each repetition.
 
 use crate::error::Error;
+use std::ops::Range;
 use std::path::Path;
 use weir_capture::{BURST, Source};
 
@@ -16,8 +17,8 @@ const ETHERNET: u16 = 1;
 /// Frames and the state of their repetition.
 pub struct Traffic {
     octets: Vec<u8>,
-    /// End offset of each frame.
-    ends: Vec<usize>,
+    /// Place of each frame in `octets`.
+    frames: Vec<Range<usize>>,
     /// Index of the next frame.
     next: usize,
     round: u16,
@@ -28,67 +29,59 @@ pub struct Traffic {
 impl Traffic {
     /// Loads the frames of a capture file or of `synth:...`.
     pub fn load(source: &str) -> Result<Self, Error> {
-        let mut frames: Box<dyn Source> = match source.strip_prefix("synth:") {
+        let mut capture: Box<dyn Source> = match source.strip_prefix("synth:") {
             Some(specification) => Box::new(weir_trafficgen::TrafficGenerator::new(specification)?),
             None => weir_capture::open(Path::new(source))?,
         };
-        let (mut octets, mut ends, mut skipped) = (Vec::new(), Vec::new(), 0_u64);
+        let (mut octets, mut frames, mut skipped) = (Vec::new(), Vec::new(), 0_u64);
         while octets.len() < MAX_TRAFFIC_BYTES
-            && let Some(burst) = frames.burst()?
+            && let Some(burst) = capture.burst()?
         {
             for frame in &burst {
                 if frame.link_type == ETHERNET && (14..=MAX_FRAME_BYTES).contains(&frame.bytes.len()) {
+                    frames.push(octets.len()..octets.len() + frame.bytes.len());
                     octets.extend_from_slice(frame.bytes);
-                    ends.push(octets.len());
                 } else {
                     skipped += 1;
                 }
             }
         }
-        if ends.is_empty() {
+        if frames.is_empty() {
             return Err(Error::NoFrames(source.into(), MAX_FRAME_BYTES));
         }
-        let mean = octets.len() / ends.len();
-        let mut description = format!("{} frames of {source}, {mean} octets on average, repeated", ends.len());
+        let mean = octets.len() / frames.len();
+        let mut description = format!("{} frames of {source}, {mean} octets on average, repeated", frames.len());
         description += ", each time with other host addresses (two octets count up)";
         if skipped > 0 {
             description += &format!("; {skipped} frames skipped (not Ethernet, or too long)");
         }
-        Ok(Self { octets, ends, next: 0, round: 0, description })
+        Ok(Self { octets, frames, next: 0, round: 0, description })
     }
 
     /// Mean size of a frame, bytes.
     pub fn mean_frame_bytes(&self) -> f64 {
-        self.octets.len() as f64 / self.ends.len() as f64
+        self.octets.len() as f64 / self.frames.len() as f64
     }
 
     /// Returns the first `most` frames, with their original addresses if none was sent yet.
     pub fn first(&self, most: usize) -> impl Iterator<Item = &[u8]> {
-        (0..self.ends.len().min(most)).map(|number| &self.octets[self.start(number)..self.ends[number]])
-    }
-
-    fn start(&self, number: usize) -> usize {
-        number.checked_sub(1).map_or(0, |before| self.ends[before])
+        self.frames.iter().take(most).map(|place| &self.octets[place.clone()])
     }
 
     /// Puts the next frames into `burst`, at most `most` and at most [`BURST`], and returns their number.
     pub fn burst<'a>(&'a mut self, most: usize, burst: &mut [&'a [u8]; BURST]) -> usize {
-        if self.next == self.ends.len() {
+        if self.next == self.frames.len() {
             (self.next, self.round) = (0, self.round.wrapping_add(1));
         }
-        let numbers = self.next..(self.next + most.min(BURST)).min(self.ends.len());
-        let (changed, start) = (self.round ^ self.round.wrapping_sub(1), self.start(self.next));
-        for number in numbers.clone().filter(|_| self.round > 0) {
-            let start = self.start(number);
-            change_addresses(&mut self.octets[start..self.ends[number]], changed.to_be_bytes());
+        let end = (self.next + most.min(BURST)).min(self.frames.len());
+        let frames = &self.frames[self.next..end];
+        if self.round > 0 {
+            let changed = (self.round ^ self.round.wrapping_sub(1)).to_be_bytes();
+            frames.iter().for_each(|place| change_addresses(&mut self.octets[place.clone()], changed));
         }
-        let (mut start, count) = (start, numbers.len());
-        for (slot, number) in burst.iter_mut().zip(numbers.clone()) {
-            *slot = &self.octets[start..self.ends[number]];
-            start = self.ends[number];
-        }
-        self.next = numbers.end;
-        count
+        burst.iter_mut().zip(frames).for_each(|(slot, place)| *slot = &self.octets[place.clone()]);
+        self.next = end;
+        frames.len()
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::ceiling::{Null, Roofline};
 use crate::error::Error;
 use crate::frames::Frames;
-use crate::load::config;
-use crate::measure::{Bench, Group, OwnLoad};
+use crate::load::{DecodedPackets, config};
+use crate::measure::{Bench, Group};
 use crate::meter::{Fused, Metering};
 use crate::report::{NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::{CacheFullPolicy, Config, KeyHasher, KeyOptions};
@@ -67,14 +67,7 @@ fn colliding_keys(bench: &mut Bench<'_>, table: &mut Table) -> Result<(), Error>
         (0..keys as u64).map(|number| packet_of_flow(tried + number * (tried / keys as u64))).collect();
     let few = &colliding[..keys >> 4];
     let packets = bench.size(4 << 20, 20_000);
-    let case = |keys: &[Packet], packets, config| {
-        let next = |packets: &mut Vec<Packet>| {
-            let span_ns = PACKET_INTERVAL_NS * packets.len() as u64;
-            packets.iter_mut().for_each(|packet| packet.time_ns += span_ns);
-            Ok(())
-        };
-        Ok::<_, Error>(OwnLoad { load: shuffled(keys, packets), work: Metering::new(config)?, next })
-    };
+    let case = |keys: &[Packet], packets, config| Ok::<_, Error>(shuffled(keys, packets).case(Metering::new(config)?));
     let group = Group::new(format!("{keys} keys"), 0.0)
         .case(RANDOM, case(&random, packets, config(keys))?)
         .case(COLLIDING, case(&colliding, packets, config(keys))?);
@@ -105,11 +98,12 @@ fn packet_of_flow(number: u64) -> Packet {
 }
 
 /// Returns `packets` packets of flows in random order.
-fn shuffled(keys: &[Packet], packets: usize) -> Vec<Packet> {
+fn shuffled(keys: &[Packet], packets: usize) -> DecodedPackets {
     let mut random = Random::new(1);
     let packet = |number: u64| {
         let key = keys[random.below(keys.len() as u64) as usize];
         Packet { time_ns: key.time_ns + PACKET_INTERVAL_NS * number, ..key }
     };
-    (0..packets as u64).map(packet).collect()
+    let packets = packets as u64;
+    DecodedPackets { packets: (0..packets).map(packet).collect(), span_ns: PACKET_INTERVAL_NS * packets }
 }

@@ -3,11 +3,12 @@
 use crate::ceiling::{Decoded, Null, Roofline};
 use crate::error::{CountMismatch, Error};
 use crate::frames::Frames;
-use crate::load::{RATE, VELAN, config, required_bytes, velan};
+use crate::load::{DecodedPackets, RATE, VELAN, config, required_bytes, velan};
 use crate::measure::{Bench, Fact, Group, OwnLoad, Run, Work};
-use crate::meter::{Fused, Preparsed};
+use crate::meter::{Fused, Metering, decode};
 use crate::report::{DECODED, NULL, PIPELINE, ROOFLINE, Table};
 use weir_flow::Config;
+use weir_packet::Packet;
 use weir_trafficgen::VELAN_PRESETS;
 
 /// Flows of the load with which the table `flows` compares every row.
@@ -29,6 +30,11 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
         }
         let mut whole = Frames::new(&preset.specification(), packets)?;
         let trimmed = Frames::new(&format!("{},snap=60", preset.specification()), packets)?;
+        let decoded = |frame| {
+            let mut packet = Packet::default();
+            decode(&frame, &mut packet).then_some(packet)
+        };
+        let parsed = DecodedPackets { packets: whole.iter().filter_map(decoded).collect(), span_ns: whole.span_ns() };
         let config = config(flows);
         // The number of CESNET's 10 Gbit/s ports that a core would serve.
         let ports = |_: &Frames, run: &mut Run| {
@@ -41,7 +47,7 @@ pub fn table1(bench: &mut Bench<'_>) -> Result<Table, Error> {
             .case(DECODED, Decoded::new(flows)?)
             .case("weir, whole", WithFacts(Fused::new(config)?, ports))
             .case("weir, trimmed", WithFacts(own_frames(trimmed, Fused::new(config)?), ports))
-            .case("weir, parsed", WithFacts(Preparsed::new(config)?, ports));
+            .case("weir, parsed", WithFacts(parsed.case(Metering::new(config)?), ports));
         group.measure(bench, &mut table, &mut whole, Frames::next_round)?;
     }
     Ok(table)

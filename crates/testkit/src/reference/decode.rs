@@ -401,10 +401,6 @@ fn ip(
     Ok(inside)
 }
 
-fn set(packet: &mut Packet, flag: u8) {
-    packet.flags = Flags(packet.flags.0 | flag);
-}
-
 fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalySet) -> Result<Inside, RefusalReason> {
     let Octets { bytes, end: frame_end } = octets;
     let cut = RefusalReason::Ipv4Truncated;
@@ -433,9 +429,9 @@ fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
     packet.destination = ipv4_mapped(header[16..20].try_into().expect("four octets"));
     let fragment = be16(header, 6).ok_or(cut)?;
     if fragment & 0x1fff != 0 {
-        set(packet, Flags::FRAGMENT_LATER);
+        packet.flags.0 |= Flags::FRAGMENT_LATER;
     } else if fragment & 0x2000 != 0 {
-        set(packet, Flags::FRAGMENT_FIRST);
+        packet.flags.0 |= Flags::FRAGMENT_FIRST;
     }
     let payload = at + header_bytes as usize;
     let whole = payload <= bytes.len();
@@ -501,7 +497,7 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
                 packet.flags = Flags(packet.flags.0 & !Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER);
                 break;
             } else if offset & 1 == 1 {
-                set(packet, Flags::FRAGMENT_FIRST);
+                packet.flags.0 |= Flags::FRAGMENT_FIRST;
             }
         } else {
             next = header[0];
@@ -549,7 +545,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Ano
         notes.insert(PacketAnomaly::PortsNotCaptured);
         return;
     };
-    set(packet, Flags::PORTS);
+    packet.flags.0 |= Flags::PORTS;
     if icmp {
         packet.icmp_or_checksum = [first[0], first[1]];
         packet.source_port = u16::from(first[0]);
@@ -571,7 +567,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Ano
         return;
     }
     let Some(tcp) = slice(bytes, at, 20) else { return };
-    set(packet, Flags::TCP);
+    packet.flags.0 |= Flags::TCP;
     packet.sequence = be32(tcp, 4).expect("twenty octets");
     packet.acknowledgment = be32(tcp, 8).expect("twenty octets");
     packet.control = be16(tcp, 12).expect("twenty octets") & 0x0fff;

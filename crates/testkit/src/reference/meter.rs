@@ -135,7 +135,9 @@ impl Meter {
         let mut at = self.flows.iter().position(|flow| flow.as_ref().is_some_and(|flow| flow.key == key));
         if let Some(slot) = at {
             self.end_if_due(slot);
-            if self.ends_closing(slot, &packet) {
+            let closing = self.flows[slot].as_ref().is_some_and(|flow| matches!(flow.phase, Phase::Closing { .. }));
+            // Another flow starts.
+            if closing && packet.control & Packet::SYN != 0 {
                 self.end(slot, EndReason::EndOfFlow);
             }
             at = self.flows[slot].is_some().then_some(slot);
@@ -300,12 +302,6 @@ impl Meter {
             interface: options.interface.then_some(packet.interface),
             tunnel: options.tunnel.then_some((packet.tunnel_type, tunnel_id(packet))),
         }
-    }
-
-    /// Whether a flow is closing and the packet starts another one.
-    fn ends_closing(&self, at: usize, packet: &Packet) -> bool {
-        let closing = self.flows[at].as_ref().is_some_and(|flow| matches!(flow.phase, Phase::Closing { .. }));
-        closing && packet.control & Packet::SYN != 0
     }
 
     /// Returns a slot for a new flow.
