@@ -1,8 +1,8 @@
 //! Processing of batches on a device, and the host's copy of the device's table.
 //!
 //! ```text
-//! submit(batch)   start the copy of the batch; wait for the batch before; grow the device's table; launch
-//! wait            for the kernels of the batch before: read what they touched, then store it in the table
+//! submit(batch)   start the copy of the batch; collect the batch before; grow the device's table; launch
+//! collect         wait for the kernels of a batch, read what they touched, then store it in the table
 //! ```
 //! While packets are packed, the batch before is copied or processed. The host's [`Table`] always
 //! reflects a whole number of batches. A batch that fails is returned, so that the CPU can

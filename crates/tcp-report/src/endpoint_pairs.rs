@@ -1,7 +1,7 @@
 //! Which side of a connection is the client, and whether there is memory for one more connection.
 //!
 //! In: the packets of all connections in the order of the capture. Out: for each packet whether its
-//! connection is followed; for each connection its client.
+//! connection is analysed; for each connection its client.
 //! The rule is that of the meter (`docs/metering.md`): the first packet with SYN decides. Its
 //! sender is the client, or its receiver if it also has ACK. Without a SYN the sender of the first
 //! packet is the client.
