@@ -10,21 +10,12 @@ use weir_flow::{Approximate, FlowRecord};
 use weir_packet::{Network, ip_address};
 
 const SEED: u16 = 0;
-const LENGTH: usize = "1:".len() + 28;
-
-/// A Community ID: `1:` and the SHA-1 digest in base 64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CommunityId([u8; LENGTH]);
-
-impl CommunityId {
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("base 64 is ASCII")
-    }
-}
+/// `1:` and the SHA-1 digest in base 64, octets.
+pub(crate) const LENGTH: usize = "1:".len() + 28;
 
 /// The Community ID of a flow; `None` for layer 2, and for overflow records, whose addresses are
 /// prefixes.
-pub(crate) fn community_id(flow: &FlowRecord) -> Option<CommunityId> {
+pub(crate) fn community_id(flow: &FlowRecord) -> Option<[u8; LENGTH]> {
     if flow.network == Network::Layer2 || flow.approximate.has(Approximate::OVERFLOW) {
         return None;
     }
@@ -59,7 +50,7 @@ pub(crate) fn community_id(flow: &FlowRecord) -> Option<CommunityId> {
     id[..2].copy_from_slice(b"1:");
     let written = STANDARD.encode_slice(Sha1::digest(&text[..length]), &mut id[2..]);
     debug_assert_eq!(written, Ok(LENGTH - 2), "20 octets are 28 characters");
-    Some(CommunityId(id))
+    Some(id)
 }
 
 #[cfg(test)]
@@ -105,7 +96,7 @@ mod tests {
     fn the_test_vectors_of_the_specification_hold_in_both_directions() {
         for &(protocol, source, destination, source_port, destination_port, id) in VECTORS {
             let forward = flow(protocol, source, destination, source_port, destination_port);
-            assert_eq!(community_id(&forward).unwrap().as_str(), id, "{forward:?}");
+            assert_eq!(community_id(&forward).unwrap(), id.as_bytes(), "{forward:?}");
             let reverse = flow(protocol, destination, source, destination_port, source_port);
             assert!(destination_port > 0xff || community_id(&reverse) == community_id(&forward), "{reverse:?}");
         }

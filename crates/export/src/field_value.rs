@@ -1,6 +1,6 @@
 //! The value of a field of a flow record, independent of the format.
 
-use crate::community_id::CommunityId;
+use crate::community_id;
 use std::net::IpAddr;
 use weir_flow::Approximate;
 use weir_tcp::Degradation;
@@ -27,5 +27,6 @@ pub(crate) enum FieldValue {
     Code(u8, &'static str),
     Words(Approximate),
     Degraded(Degradation),
-    Text(CommunityId),
+    /// ASCII.
+    CommunityId([u8; community_id::LENGTH]),
 }

@@ -329,16 +329,16 @@ fields! {
         |r| FieldValue::Unsigned(r.flow.queue_lost);
     flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
-        |r| optional(r.flow.sampling, |[least, _]| FieldValue::Unsigned(least.into()));
+        |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
     flow "sampling_max", "integer", "packets", "Highest sampling interval N during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
          Element::iana(310, "samplingPopulation", Unsigned32)],
-        |r| optional(r.flow.sampling, |[_, most]| FieldValue::Unsigned(most.into()));
+        |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
     flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8)],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
-        [], |r| optional(community_id(r.flow), FieldValue::Text);
+        [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
     flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
         |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Words(r.flow.approximate) };

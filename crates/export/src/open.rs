@@ -24,13 +24,8 @@ const DEFAULT_RATE: u32 = 10_000;
 pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>, Error> {
     let invalid = |invalid| Error::Spec { spec: spec.into(), invalid };
     let (scheme, rest) = spec.split_once(':').ok_or_else(|| invalid(InvalidSink::Scheme))?;
-    let path = || {
-        if rest.is_empty() {
-            Err(invalid(InvalidSink::Syntax("the file name is missing; use - for standard output")))
-        } else {
-            Ok(rest)
-        }
-    };
+    let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
+    let path = || if rest.is_empty() { Err(invalid(no_path.clone())) } else { Ok(rest) };
     let connect = |default_port| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"));
         let collector = endpoint.and_then(|endpoint| Collector::parse(endpoint, default_port)).map_err(invalid)?;

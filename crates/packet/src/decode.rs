@@ -82,19 +82,15 @@ pub fn decode_general(
     Ok(anomalies)
 }
 
+/// `packet` is empty but for the fields of the link layer.
 fn fill_layer2(ethertype: u16, headers: &LinkHeaders, packet: &mut Packet) {
-    packet.source = mac(headers.source);
-    packet.destination = mac(headers.destination);
+    packet.source[10..].copy_from_slice(&headers.source);
+    packet.destination[10..].copy_from_slice(&headers.destination);
     packet.source_port = ethertype;
     packet.destination_port = ethertype;
     packet.protocol = NO_PROTOCOL;
     packet.network = Network::Layer2;
     packet.flags = Flags(Flags::PORTS);
-}
-
-/// A MAC address in the layout of [`Packet::source`].
-fn mac([a, b, c, d, e, f]: [u8; 6]) -> [u8; 16] {
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d, e, f]
 }
 
 /// Replaces `packet` by the innermost packet. Returns the captured payload of its IP headers.
@@ -108,7 +104,7 @@ fn decapsulate<'a>(
             Ok(Some(tunnel)) if level < MAX_TUNNELS => {
                 packet.outer_source = packet.source;
                 packet.outer_destination = packet.destination;
-                packet.tunnel_type = tunnel.kind;
+                packet.tunnel_type = tunnel.tunnel_type;
                 packet.tunnel_id = tunnel.identifier.unwrap_or(0);
                 payload = tunnel.ip.fill(packet, anomalies);
                 if tunnel.identifier.is_some() {

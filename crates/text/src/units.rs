@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Largest size of a flow cache.
-const MOST_FLOWS: u64 = 1 << 31;
+const MAX_FLOWS: u64 = 1 << 31;
 
 /// Why a text is not a valid number or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,12 +19,12 @@ pub enum ParseError {
     #[error("{0}")]
     Invalid(&'static str),
     /// The number is outside of this range.
-    #[error("must be from {least} to {most}")]
+    #[error("must be from {min} to {max}")]
     Range {
         /// Smallest valid number.
-        least: u64,
+        min: u64,
         /// Largest valid number.
-        most: u64,
+        max: u64,
     },
 }
 
@@ -47,7 +47,7 @@ pub fn parse_duration(text: &str) -> Result<u64, ParseError> {
 
 /// Parses a number of flows, at least 1, with the suffixes of [`parse_number`].
 pub fn parse_flows(text: &str) -> Result<u32, ParseError> {
-    parse_within(text, 1, MOST_FLOWS).map(|flows| flows as u32)
+    parse_within(text, 1, MAX_FLOWS).map(|flows| flows as u32)
 }
 
 /// Parses a number, at least 1, with the suffixes of [`parse_number`].
@@ -60,10 +60,10 @@ pub fn parse_length(text: &str) -> Result<usize, ParseError> {
     parse_within(text, 0, usize::MAX as u64).map(|length| length as usize)
 }
 
-fn parse_within(text: &str, least: u64, most: u64) -> Result<u64, ParseError> {
+fn parse_within(text: &str, min: u64, max: u64) -> Result<u64, ParseError> {
     match parse_number(text)? {
-        number if (least..=most).contains(&number) => Ok(number),
-        _ => Err(ParseError::Range { least, most }),
+        number if (min..=max).contains(&number) => Ok(number),
+        _ => Err(ParseError::Range { min, max }),
     }
 }
 

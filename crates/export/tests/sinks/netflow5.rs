@@ -87,7 +87,7 @@ fn expected(part: &FlowRecord) -> Row {
         bytes: d.bytes,
         start_ms: part.start_ns() / 1_000_000,
         end_ms: part.end_ns() / 1_000_000,
-        sampling: part.sampling.map_or(0, |[_, most]| 2 << 14 | most as u16),
+        sampling: part.sampling.map_or(0, |[_, max]| 2 << 14 | max as u16),
     }
 }
 

@@ -24,7 +24,7 @@ use weir_ledger::RefusalReason;
 pub(crate) use link_headers::LinkHeaders;
 pub(crate) use link_type::ETHERNET;
 pub use link_type::link_type_name;
-pub(crate) use next_header::{IPV4, IPV6, NO_ETHERTYPE, NextHeader, is_mpls, is_vlan};
+pub(crate) use next_header::{ETHERNET_BRIDGING, IPV4, IPV6, NO_ETHERTYPE, NextHeader, is_mpls, is_vlan};
 pub(crate) use ppp::skip_address_and_control;
 
 /// Largest number of VLAN tags, label stacks, PPPoE and LLC headers before IP, in total.

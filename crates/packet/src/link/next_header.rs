@@ -2,10 +2,13 @@
 
 /// Stands for the EtherType of a frame that has none.
 pub(crate) const NO_ETHERTYPE: u16 = 0;
+
 // EtherTypes.
 pub(crate) const IPV4: u16 = 0x0800;
 pub(crate) const IPV6: u16 = 0x86dd;
 pub(super) const PPPOE_SESSION: u16 = 0x8864;
+/// Transparent Ethernet bridging: Ethernet in GRE and Geneve.
+pub(crate) const ETHERNET_BRIDGING: u16 = 0x6558;
 
 /// The header that comes next on the way to IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

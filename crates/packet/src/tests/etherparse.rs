@@ -26,22 +26,19 @@ fn compare(link: u16, frame: &[u8]) -> bool {
             LinkExtSlice::Macsec(_) => return false,
         }
     }
+    let packet = || decoded_as(link, frame).0;
     match &sliced.net {
-        Some(NetSlice::Ipv4(ip)) => compare_ipv4(ip, &tags, &decoded_as(link, frame).0),
-        Some(NetSlice::Ipv6(ip)) => compare_ipv6(ip, &tags, &decoded_as(link, frame).0),
+        Some(NetSlice::Ipv4(ip)) => compare_ipv4(ip, &packet()),
+        Some(NetSlice::Ipv6(ip)) => compare_ipv6(ip, &packet()),
         Some(NetSlice::Arp(_)) | None => return false,
     }
+    let tag = |at: usize| tags.get(at).copied().unwrap_or(NO_VLAN);
+    assert_eq!((packet().vlan, packet().inner_vlan), (tag(0), tag(1)));
     true
 }
 
-fn compare_tags(tags: &[u16], packet: &Packet) {
-    let tag = |at: usize| tags.get(at).copied().unwrap_or(NO_VLAN);
-    assert_eq!((packet.vlan, packet.inner_vlan), (tag(0), tag(1)));
-}
-
-fn compare_ipv4(ip: &Ipv4Slice<'_>, tags: &[u16], packet: &Packet) {
+fn compare_ipv4(ip: &Ipv4Slice<'_>, packet: &Packet) {
     let header = ip.header();
-    compare_tags(tags, packet);
     assert_eq!(packet.network, Network::Ipv4);
     assert_eq!((packet.source, packet.destination), (ipv4_mapped(header.source()), ipv4_mapped(header.destination())));
     assert_eq!((packet.ttl, packet.tos), (header.ttl(), header.dcp().value() << 2 | header.ecn().value()));
@@ -56,9 +53,8 @@ fn compare_ipv4(ip: &Ipv4Slice<'_>, tags: &[u16], packet: &Packet) {
     }
 }
 
-fn compare_ipv6(ip: &Ipv6Slice<'_>, tags: &[u16], packet: &Packet) {
+fn compare_ipv6(ip: &Ipv6Slice<'_>, packet: &Packet) {
     let header = ip.header();
-    compare_tags(tags, packet);
     assert_eq!(packet.network, Network::Ipv6);
     assert_eq!((packet.source, packet.destination), (header.source(), header.destination()));
     assert_eq!((packet.ttl, packet.tos), (header.hop_limit(), header.traffic_class()));

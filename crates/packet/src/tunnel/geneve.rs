@@ -1,9 +1,9 @@
 //! Geneve (RFC 8926 section 3.4): a virtual network identifier and options, then a payload of the
 //! protocol type.
 
-use super::header::{ETHERNET, TunnelHeader};
+use super::header::TunnelHeader;
 use crate::frame_slice::{FrameSlice, be16, be32};
-use crate::link::{IPV4, IPV6, NextHeader};
+use crate::link::{ETHERNET_BRIDGING, IPV4, IPV6, NextHeader};
 
 /// UDP destination port of Geneve.
 pub(super) const PORT: u16 = 6081;
@@ -18,7 +18,7 @@ pub(super) fn split(slice: FrameSlice<'_>) -> Option<TunnelHeader<'_>> {
     }
     let options_bytes = usize::from(header[0] & 0x3f) * 4;
     let next = match be16(header, 2) {
-        ETHERNET => NextHeader::Ethernet,
+        ETHERNET_BRIDGING => NextHeader::Ethernet,
         IPV4 => NextHeader::Ipv4,
         IPV6 => NextHeader::Ipv6,
         other => NextHeader::Other(other),

@@ -1,7 +1,7 @@
 //! GRE: version 0 (RFC 2784) with checksum, key and sequence number (RFC 2890), and version 1 (RFC
 //! 2637), which carries PPP and has the call ID in the lower half of its key.
 
-use super::header::{ETHERNET, TunnelHeader};
+use super::header::TunnelHeader;
 use crate::frame_slice::{FrameSlice, be16, be32};
 use crate::link::{self, NextHeader, skip_address_and_control};
 
@@ -52,7 +52,7 @@ fn split_version_0(bits: u8, protocol: u16, mut rest: FrameSlice<'_>) -> Option<
         rest = rest.skip(4)?;
     }
     let next = match protocol {
-        ETHERNET => NextHeader::Ethernet,
+        link::ETHERNET_BRIDGING => NextHeader::Ethernet,
         PPP => {
             rest = skip_address_and_control(rest).unwrap_or(rest);
             NextHeader::Ppp(PPP)

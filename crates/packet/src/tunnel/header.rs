@@ -3,9 +3,6 @@
 use crate::frame_slice::FrameSlice;
 use crate::link::NextHeader;
 
-/// Protocol type of Ethernet in GRE and Geneve (transparent Ethernet bridging).
-pub(super) const ETHERNET: u16 = 0x6558;
-
 /// A tunnel header, and the payload after it.
 pub(super) struct TunnelHeader<'a> {
     /// GRE key or call ID, VXLAN or Geneve network identifier, GTP-U tunnel endpoint identifier.

@@ -29,7 +29,7 @@ pub(crate) struct Malformed;
 
 /// A tunnel that carries IP.
 pub(crate) struct Tunnel<'a> {
-    pub kind: TunnelType,
+    pub tunnel_type: TunnelType,
     /// See [`TunnelHeader::identifier`].
     pub identifier: Option<u32>,
     pub ip: Ip<'a>,
@@ -45,7 +45,7 @@ impl<'a> Tunnel<'a> {
     #[inline]
     pub fn split(outer: &Packet, slice: FrameSlice<'a>) -> Result<Option<Self>, Malformed> {
         let ip_in_ip = |next| Some(TunnelHeader { identifier: None, next, payload: slice });
-        let (kind, header) = match (outer.network, outer.protocol) {
+        let (tunnel_type, header) = match (outer.network, outer.protocol) {
             (_, UDP) => {
                 let Some((_, destination_port)) = read_ports(slice) else { return Ok(None) };
                 let payload = slice.skip(UDP_BYTES);
@@ -67,7 +67,7 @@ impl<'a> Tunnel<'a> {
         // VLAN tags and labels inside the tunnel are ignored: a packet has those of the outer
         // frame.
         match link::parse_from(next, payload, &mut { LinkHeaders::EMPTY }) {
-            Ok(LinkPayload::Ip(ip)) => Ok(Some(Self { kind, identifier, ip })),
+            Ok(LinkPayload::Ip(ip)) => Ok(Some(Self { tunnel_type, identifier, ip })),
             Ok(LinkPayload::Other(_)) => Ok(None),
             Err(_) => Err(Malformed),
         }
