@@ -144,7 +144,6 @@ impl<F: Format> Source for CaptureFile<F> {
     }
 
     fn progress(&self) -> Progress {
-        let (done_bytes, total_bytes) = self.window.progress(self.cursor);
-        Progress { done_bytes, total_bytes }
+        self.window.progress(self.cursor)
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes on their way to a reader: all of them in memory, or a window that moves along a stream.
 
+use crate::Progress;
 use crate::decompress::StreamError;
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -169,18 +170,16 @@ impl Window {
         }
     }
 
-    /// Consumed bytes, and all bytes of the input if known, with the cursor in the window.
-    pub(crate) fn progress(&self, cursor: usize) -> (u64, Option<u64>) {
-        match self {
+    /// Progress with the cursor in the window.
+    pub(crate) fn progress(&self, cursor: usize) -> Progress {
+        let (done_bytes, total_bytes) = match self {
             Self::Whole(whole) => (cursor as u64, Some(whole.as_ref().len() as u64)),
-            Self::Stream(stream) => {
-                let done = match &stream.compressed {
-                    Some(bytes) => bytes.load(Ordering::Relaxed),
-                    None => stream.offset + cursor as u64,
-                };
-                (done, stream.total_bytes)
+            Self::Stream(Stream { compressed: Some(bytes), total_bytes, .. }) => {
+                (bytes.load(Ordering::Relaxed), *total_bytes)
             }
-        }
+            Self::Stream(stream) => (stream.offset + cursor as u64, stream.total_bytes),
+        };
+        Progress { done_bytes, total_bytes }
     }
 }
 

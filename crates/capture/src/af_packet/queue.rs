@@ -238,8 +238,7 @@ impl Queue {
                 return Ok(Next::Ended);
             }
             let is_unknown = self.delivered.has_nic_timestamps && self.delivered.last_ns == 0;
-            let now_ns = if is_unknown { None } else { Some(self.now_ns()) };
-            return Ok(Next::NoneBefore(now_ns.unwrap_or(u64::MAX)));
+            return Ok(Next::NoneBefore(if is_unknown { u64::MAX } else { self.now_ns() }));
         }
         let (Some(cursor), Some(block)) = (self.cursor, self.ring.block(self.block)) else {
             return Ok(Next::NoneBefore(0));

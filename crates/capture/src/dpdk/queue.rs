@@ -24,7 +24,7 @@ pub(super) type LossesAtStop = Arc<Mutex<Option<Losses>>>;
 
 pub(crate) struct Queue {
     receiver: Receiver,
-    losses_at_stop: LossesAtStop,
+    pub(super) losses_at_stop: LossesAtStop,
     /// Snap length in bytes.
     snap: usize,
     /// Largest number of packets that wait in the queue.
@@ -163,11 +163,6 @@ impl LiveSource for Queue {
             self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(losses);
         }
     }
-}
-
-#[cfg(test)]
-pub(super) fn losses_at_stop(queue: &Queue) -> std::sync::MutexGuard<'_, Option<Losses>> {
-    queue.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

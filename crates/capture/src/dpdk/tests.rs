@@ -265,9 +265,9 @@ fn losses_are_reported_by_one_queue_and_never_decrease() {
     let mut queues = device("net_null_losses,queues=2");
     let lost = Losses { nic: 7, kernel: 0, ring: 2 };
     queues[1].stop();
-    *queue::losses_at_stop(&queues[0]) = Some(lost);
+    *queues[0].losses_at_stop.lock().unwrap() = Some(lost);
     assert_eq!((queues[0].losses(), queues[1].losses()), (lost, Losses::default()));
-    *queue::losses_at_stop(&queues[0]) = Some(Losses { nic: 5, ..lost });
+    *queues[0].losses_at_stop.lock().unwrap() = Some(Losses { nic: 5, ..lost });
     assert_eq!(queues[0].losses(), lost);
 }
 

@@ -181,11 +181,7 @@ fn expected_counters_agree_with_an_independent_count() {
     ] {
         let mut source = recording(spec);
         let packets = all(&mut source);
-        let counted = recount(&packets);
-        assert_eq!(source.expected_flows().len(), counted.len(), "{spec}");
-        for (flow, counted) in source.expected_flows().iter().zip(&counted) {
-            assert_eq!(flow, counted, "{spec}");
-        }
+        assert!(source.expected_flows() == recount(&packets), "{spec}");
     }
     for load in ["velan,packets=1000", "mix,flows=100,packets=1000"] {
         let mut source = TrafficGenerator::new(load).unwrap();
