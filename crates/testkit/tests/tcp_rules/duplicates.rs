@@ -122,28 +122,21 @@ fn deep_history_continues_in_later_records() {
 
 #[test]
 fn clearing_a_deep_history_keeps_it_deep() {
-    let jump_of_acknowledgment =
-        |checked: &mut CheckedConnection| _ = checked.enter(0, acknowledgment(16 * MS, 11, 1001 + (1 << 28)));
-    let syn =
-        |checked: &mut CheckedConnection| assert_eq!(checked.enter(0, segment(16 * MS, 0x1000_0000, 0, SYN)), Syn);
-    let jump = |checked: &mut CheckedConnection| {
-        assert_eq!(checked.enter(0, data(15 * MS, 0x8000_0000, 10)), OutOfWindow);
-        assert_eq!(checked.enter(0, data(16 * MS, 0x8000_000a, 10)), InOrder);
-    };
-    let nothing = |_: &mut CheckedConnection| {};
-    type Clearing<'a> = (&'a str, &'a dyn Fn(&mut CheckedConnection), u32);
-    let all: [Clearing; 4] = [
-        ("nothing", &nothing, 41),
-        ("acknowledgment jump", &jump_of_acknowledgment, 41),
-        ("syn", &syn, 0x1000_0001),
-        ("jump", &jump, 0x8000_0014),
+    let jump = [(data(15 * MS, 0x8000_0000, 10), OutOfWindow), (data(16 * MS, 0x8000_000a, 10), InOrder)];
+    let all = [
+        ("nothing", vec![], 41),
+        ("acknowledgment jump", vec![(acknowledgment(16 * MS, 11, 1001 + (1 << 28)), Acknowledgment)], 41),
+        ("syn", vec![(segment(16 * MS, 0x1000_0000, 0, SYN), Syn)], 0x1000_0001),
+        ("jump", jump.to_vec(), 0x8000_0014),
     ];
-    for (name, clear, next) in all {
+    for (name, clearing, next) in all {
         let mut checked = with_duplicate();
         let original = Packet { acknowledgment: 1001, ..segment(12 * MS, 11, 10, ACK) };
         assert_eq!(checked.enter(0, original), InOrder);
         enter_in_order(&mut checked, 13 * MS, 21, 2);
-        clear(&mut checked);
+        for (packet, class) in clearing {
+            assert_eq!(checked.enter(0, packet), class, "{name}");
+        }
         // The original is gone.
         let class = checked.enter(0, Packet { time_ns: 17 * MS, ..original });
         assert_eq!(class == Duplicate, name == "nothing", "{name}: {class:?}");

@@ -12,13 +12,9 @@ impl Choices {
         Self(Random::new(seed))
     }
 
-    pub fn next(&mut self) -> u64 {
-        self.0.next_u64()
-    }
-
     /// A number from 0 to `bound` - 1.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.next_u64() % bound
     }
 
     /// A number from `from` to `to` - 1.
@@ -65,7 +61,7 @@ struct Simulation<'a> {
 /// Returns the packets that the probe captures, in order, with their sides.
 pub fn capture(random: &mut Choices) -> Vec<(usize, Packet)> {
     let steps = 20 + random.below(120);
-    let firsts = [random.pick(&[u32::MAX - 60, 0, 7]), random.next() as u32];
+    let firsts = [random.pick(&[u32::MAX - 60, 0, 7]), random.below(1 << 32) as u32];
     let end = |initial_sequence, ttl| Endpoint {
         initial_sequence,
         sent: 0,
