@@ -27,6 +27,19 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
+fn options_that_commands_share_are_below_their_headings() {
+    for command in ["read", "probe"] {
+        let help = success([command, "--help"]);
+        for (heading, option) in [("Input", "--decap"), ("Metering", "--layer2"), ("Output", "--stats")] {
+            // A heading is a line without indentation.
+            let after = help.lines().skip_while(|line| *line != format!("{heading}:")).skip(1);
+            let mut section = after.take_while(|line| line.is_empty() || line.starts_with(' '));
+            assert!(section.any(|line| line.contains(option)), "{command}, {heading}: {option}: {help}");
+        }
+    }
+}
+
+#[test]
 fn examples_in_help_texts_are_not_wrapped() {
     for command in COMMANDS {
         let help = success([command, "--help"]);

@@ -31,15 +31,14 @@ pub struct Sinks {
 
 /// Which packets are processed: `weir read`, `weir probe` and `weir tcp`.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = INPUT)]
 pub struct Selection {
     /// Process only packets that match this capture filter (tcpdump syntax, see man pcap-filter). The filter sees the
     /// outer headers. Packets that do not match are counted as filtered. Needs libpcap
-    #[arg(short = 'f', long, value_name = "EXPRESSION")]
+    #[arg(short = 'f', long, value_name = "EXPRESSION", help_heading = INPUT)]
     pub filter: Option<String>,
 
     /// Decapsulate tunnels and process the inner packets: IP in IP, GRE, VXLAN, Geneve and GTP-U
-    #[arg(long)]
+    #[arg(long, help_heading = INPUT)]
     pub decap: bool,
 }
 
@@ -115,7 +114,7 @@ pub struct Reporting {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Print no report, summary, statistics or progress; log only warnings and errors
+    /// Print no report, summary, statistics and progress; log only warnings and errors
     #[arg(short, long)]
     pub quiet: bool,
 }
