@@ -127,22 +127,22 @@ fields! {
     /// All fields of JSON and CSV in their order. Those of the reverse direction follow after the
     /// last.
     FIELDS, visit_fields:
-    flow "start", "time", "", "Time of the earliest packet of both directions, UTC, ns resolution.",
+    flow "start", "time", "", "Time of the earliest packet of both directions, in UTC with ns resolution.",
         [Element::iana(22, "flowStartSysUpTime", Unsigned32).only_netflow9(),
          Element::common(152, "flowStartMilliseconds", DateTimeMilliseconds),
          Element::iana(156, "flowStartNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.start_ns());
-    flow "end", "time", "", "Time of the latest packet of both directions, UTC, ns resolution.",
+    flow "end", "time", "", "Time of the latest packet of both directions, in UTC with ns resolution.",
         [Element::iana(21, "flowEndSysUpTime", Unsigned32).only_netflow9(),
          Element::common(153, "flowEndMilliseconds", DateTimeMilliseconds),
          Element::iana(157, "flowEndNanoseconds", DateTimeNanoseconds)],
         |r| FieldValue::Time(r.flow.end_ns());
-    flow "duration_ns", "integer", "ns", "Time from start to end.",
+    flow "duration_ns", "integer", "ns", "Time from `start` to `end`.",
         [], |r| FieldValue::Unsigned(r.flow.end_ns().saturating_sub(r.flow.start_ns()));
-    flow "src_ip", "address", "", "Source address: that of the initiator, which sent the SYN or, without a SYN, the first packet.",
+    flow "src_ip", "address", "", "Source address: the address of the initiator, the sender of the SYN or, without a SYN, of the first packet.",
         [Element::common(8, "sourceIPv4Address", Ipv4Address), Element::common(27, "sourceIPv6Address", Ipv6Address)],
         |r| optional(r.flow.source_ip(), FieldValue::Ip);
-    flow "dst_ip", "address", "", "Destination address: that of the responder.",
+    flow "dst_ip", "address", "", "Destination address: the address of the responder.",
         [Element::common(12, "destinationIPv4Address", Ipv4Address),
          Element::common(28, "destinationIPv6Address", Ipv6Address)],
         |r| optional(r.flow.destination_ip(), FieldValue::Ip);
@@ -159,7 +159,7 @@ fields! {
         [Element::common(1, "octetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.bytes);
     each "l2_bytes", "integer", "octets", "Sum of the frame lengths on the wire.",
         [Element::iana(352, "layer2OctetDeltaCount", Unsigned64)], |r| FieldValue::Unsigned(r.direction.frame_bytes);
-    each "tcp_flags", "integer", "", "TCP control bits of all packets, combined with OR; 12 bits as in the header.",
+    each "tcp_flags", "integer", "", "TCP control bits: bitwise OR over all packets, 12 bits as in the TCP header.",
         // In one octet if they fit (RFC 9565 section 3): nfacctd 1.7.7 does not read the two-octet
         // form.
         [Element::common(6, "tcpControlBits", Unsigned16).in_octets(1),
@@ -181,7 +181,7 @@ fields! {
     each "packet_size_std", "number", "octets", "Population standard deviation of the lengths of the IP packets.",
         [quantity(2, "packetSizeStandardDeviation", Float64, Units::Octets)],
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
-    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time, between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
+    each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
         [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
         |r| number(r, r.direction.gaps() > 0, |d| d.iat_min_ns);
     each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
@@ -202,17 +202,17 @@ fields! {
     each "mpls_label", "integer", "", "Top label of the outermost MPLS label stack of the first packet.",
         [Element::common(70, "mplsTopLabelStackSection", OctetArray)],
         |r| number(r, r.direction.mpls_label != NO_LABEL, |d| d.mpls_label);
-    each "tunnel_type", "word", "", "Innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
+    each "tunnel_type", "word", "", "Type of the innermost tunnel of the first packet, with `--decap`: gre, ipip, 6in4, 4in6, 6in6, vxlan, geneve, gtpu (1 to 8 in IPFIX).",
         [Element::weir(7, "tunnelType", Unsigned8, Semantics::Identifier, Units::None)],
         |r| of_packets(r, true, |d| optional(d.tunnel_type.name(), |name| FieldValue::Code(d.tunnel_type as u8, name)));
-    each "tunnel_id", "integer", "", "GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier of the tunnel in `tunnel_type`.",
+    each "tunnel_id", "integer", "", "Identifier of the tunnel in `tunnel_type`: GRE key or call ID, VXLAN or Geneve network identifier, or GTP-U tunnel endpoint identifier.",
         [Element::weir(8, "tunnelIdentifier", Unsigned32, Semantics::Identifier, Units::None)],
         |r| of_packets(r, true, |d| optional(d.tunnel_id, |id| FieldValue::Unsigned(id.into())));
-    each "outer_src_ip", "address", "", "Source address of the IP header outside the tunnel in `tunnel_type`.",
+    each "outer_src_ip", "address", "", "Source address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(9, "outerSourceIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(10, "outerSourceIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
         |r| of_packets(r, true, |d| optional(outer(d), |(source, _)| FieldValue::Ip(source)));
-    each "outer_dst_ip", "address", "", "Destination address of the IP header outside the tunnel in `tunnel_type`.",
+    each "outer_dst_ip", "address", "", "Destination address of the IP header that encapsulates the tunnel in `tunnel_type`.",
         [Element::weir(11, "outerDestinationIPv4Address", Ipv4Address, Semantics::Default, Units::None),
          Element::weir(12, "outerDestinationIPv6Address", Ipv6Address, Semantics::Default, Units::None)],
         |r| of_packets(r, true, |d| optional(outer(d), |(_, destination)| FieldValue::Ip(destination)));
@@ -238,27 +238,27 @@ fields! {
         |r| implied(r, |t| t.fins, |d, _| has_bit(d, Packet::FIN));
     tcp "tcp_rst_count", "integer", "packets", "Segments with RST, without duplicates.",
         [Element::iana(220, "tcpRstTotalCount", Unsigned64)], |r| segments(r, SegmentClass::Reset);
-    tcp "tcp_rst_bytes", "integer", "octets", "Payload of segments with RST, which often is an error text.",
+    tcp "tcp_rst_bytes", "integer", "octets", "Payload of segments with RST.",
         [anomaly_octets(46, "tcpRstOctets")], |r| segment_bytes(r, SegmentClass::Reset);
-    tcp "tcp_payload_bytes", "integer", "octets", "Payload of all segments by the IP length, duplicates included.",
+    tcp "tcp_payload_bytes", "integer", "octets", "Payload of all segments, calculated from the IP length; duplicates are included.",
         [quantity(15, "tcpPayloadOctets", Unsigned64, Units::Octets)], |r| tcp_count(r, payload);
     tcp "tcp_unique_bytes", "integer", "octets", "Payload octets seen for the first time.",
         [quantity(16, "tcpUniqueOctets", Unsigned64, Units::Octets)],
         |r| implied(r, |t| t.unique_bytes, |_, t| payload(t));
-    tcp "tcp_in_order_packets", "integer", "packets", "Segments with payload or FIN that begin at or after the highest octet seen.",
+    tcp "tcp_in_order_packets", "integer", "packets", "In-order segments: segments with payload or FIN that begin at or after the end of the octets seen.",
         [quantity(17, "tcpInOrderPackets", Unsigned64, Units::Packets)], |r| segments(r, SegmentClass::InOrder);
     tcp "tcp_in_order_bytes", "integer", "octets", "Payload of in-order segments.",
         [anomaly_octets(18, "tcpInOrderOctets")], |r| segment_bytes(r, SegmentClass::InOrder);
     tcp "tcp_acknowledgments", "integer", "packets", "Segments without payload, SYN, FIN or RST that are neither keep-alives nor duplicate acknowledgments.",
         [quantity(19, "tcpAcknowledgments", Unsigned64, Units::Packets)],
         |r| implied(r, |t| t.count(SegmentClass::Acknowledgment).segments, other_packets);
-    tcp "tcp_duplicate_acks", "integer", "packets", "Duplicate acknowledgments: the acknowledgment number is repeated while the other side has sent more.",
+    tcp "tcp_duplicate_acks", "integer", "packets", "Duplicate acknowledgments: they repeat the acknowledgment number although the other side has sent more octets.",
         [anomaly_packets(20, "tcpDuplicateAcknowledgments")], |r| segments(r, SegmentClass::DuplicateAcknowledgment);
     tcp "tcp_retransmitted_packets", "integer", "packets", "Retransmitted segments: at least one octet or the FIN was seen before. Duplicates, keep-alives and SYN are counted separately.",
         [Element::ntop(109, 110, "RETRANSMITTED_IN_PKTS", Unsigned32).with_anomalies_only(),
          anomaly_packets(21, "tcpRetransmittedPackets")],
         |r| segments(r, SegmentClass::Retransmission);
-    tcp "tcp_retransmitted_bytes", "integer", "octets", "Payload octets that were seen before, in all segments except duplicates and keep-alives.",
+    tcp "tcp_retransmitted_bytes", "integer", "octets", "Payload octets that were seen before. Octets of duplicates, keep-alives, out-of-window segments and segments with RST are not counted.",
         [anomaly_octets(22, "tcpRetransmittedOctets")], |r| tcp_count(r, |t| t.retransmitted_bytes);
     tcp "tcp_retransmitted_payload_bytes", "integer", "octets", "Whole payload of retransmitted segments, including octets not seen before.",
         [anomaly_octets(47, "tcpRetransmittedPayloadOctets")], |r| segment_bytes(r, SegmentClass::Retransmission);
@@ -266,11 +266,11 @@ fields! {
         [anomaly_packets(23, "tcpRetransmittedPartial")], |r| tcp_count(r, |t| t.partial_retransmissions);
     tcp "tcp_retransmitted_spurious", "integer", "packets", "Retransmitted segments of which all octets were acknowledged before.",
         [anomaly_packets(24, "tcpRetransmittedSpurious")], |r| tcp_count(r, |t| t.spurious_retransmissions);
-    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole too late for reordering.",
+    tcp "tcp_retransmitted_unseen", "integer", "packets", "Retransmitted segments whose original was lost before the capture point: they fill a hole later than out-of-order segments do.",
         [anomaly_packets(25, "tcpRetransmittedUnseenPackets")], |r| segments(r, SegmentClass::UnseenRetransmission);
     tcp "tcp_retransmitted_unseen_bytes", "integer", "octets", "Payload of retransmitted segments whose original was lost before the capture point.",
         [anomaly_octets(26, "tcpRetransmittedUnseenOctets")], |r| segment_bytes(r, SegmentClass::UnseenRetransmission);
-    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake, or within 3 ms if that time is unknown.",
+    tcp "tcp_out_of_order", "integer", "packets", "Out-of-order segments: they fill a hole within the round-trip time of the handshake; if that time is unknown, within 3 ms.",
         [Element::ntop(111, 112, "OOORDER_IN_PKTS", Unsigned32).with_anomalies_only(),
          anomaly_packets(27, "tcpOutOfOrderPackets")],
         |r| segments(r, SegmentClass::OutOfOrder);
@@ -285,27 +285,27 @@ fields! {
         |r| tcp_count(r, |t| t.count(SegmentClass::Duplicate).bytes + t.count(SegmentClass::RoutedDuplicate).bytes);
     tcp "tcp_routed_duplicate_bytes", "integer", "octets", "Payload of routed duplicates.",
         [anomaly_octets(48, "tcpRoutedDuplicateOctets")], |r| segment_bytes(r, SegmentClass::RoutedDuplicate);
-    tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments of 0 or 1 octet that repeat the last octet sent.",
+    tcp "tcp_keepalives", "integer", "packets", "Keep-alives: segments with 0 or 1 octet of payload at the position of the last octet sent.",
         [anomaly_packets(32, "tcpKeepAlives")], |r| segments(r, SegmentClass::KeepAlive);
     tcp "tcp_keepalive_bytes", "integer", "octets", "Payload of keep-alives.",
         [anomaly_octets(49, "tcpKeepAliveOctets")], |r| segment_bytes(r, SegmentClass::KeepAlive);
-    tcp "tcp_zero_window_probes", "integer", "packets", "Zero-window probes: segments of one octet into a closed window.",
+    tcp "tcp_zero_window_probes", "integer", "packets", "Zero-window probes: segments with 1 octet of payload while the other side announces a window of 0.",
         [anomaly_packets(33, "tcpZeroWindowProbes")], |r| segments(r, SegmentClass::ZeroWindowProbe);
     tcp "tcp_zero_window_probe_bytes", "integer", "octets", "Payload of zero-window probes.",
         [anomaly_octets(50, "tcpZeroWindowProbeOctets")], |r| segment_bytes(r, SegmentClass::ZeroWindowProbe);
-    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, without duplicates and RST.",
+    tcp "tcp_zero_window", "integer", "packets", "Segments that announce a window of 0, without duplicates, out-of-window segments and segments with RST.",
         [anomaly_packets(34, "tcpZeroWindowAnnouncements")], |r| tcp_count(r, |t| t.zero_windows);
-    tcp "tcp_out_of_window", "integer", "packets", "Segments that are 2^30 octets or more away from the octets seen.",
+    tcp "tcp_out_of_window", "integer", "packets", "Out-of-window segments: 2^30 octets or more away from the octets seen, or before the SYN.",
         [anomaly_packets(35, "tcpOutOfWindowPackets")], |r| segments(r, SegmentClass::OutOfWindow);
     tcp "tcp_out_of_window_bytes", "integer", "octets", "Payload of out-of-window segments.",
         [anomaly_octets(51, "tcpOutOfWindowOctets")], |r| segment_bytes(r, SegmentClass::OutOfWindow);
-    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, or truncated by the capture.",
+    tcp "tcp_unread", "integer", "packets", "Packets without a whole TCP header: later fragments, and packets that the capture truncated.",
         [anomaly_packets(36, "tcpUnreadPackets")], |r| segments(r, SegmentClass::Unread);
-    tcp "tcp_missing_bytes", "integer", "octets", "Missing octets: holes that are still open at the end of the record, between octets that were seen.",
+    tcp "tcp_missing_bytes", "integer", "octets", "Missing octets: octets in holes between octets that were seen, which no segment has filled by the end of the record.",
         [anomaly_octets(37, "tcpMissingOctets")], |r| tcp_count(r, |t| t.missing_bytes);
-    tcp "tcp_largest_hole", "integer", "octets", "Largest hole: most octets that one segment skipped.",
+    tcp "tcp_largest_hole", "integer", "octets", "Largest hole: the most octets that one segment skipped.",
         [anomaly_octets(38, "tcpLargestHole")], |r| tcp_count(r, |t| t.largest_hole_bytes);
-    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the answer of this side. For the responder it is the round-trip time between capture point and responder, for the initiator that between capture point and initiator.",
+    tcp "tcp_handshake_rtt_ns", "integer", "ns", "Time from the SYN of the other side to the first acknowledgment of this side. For the responder it is the round-trip time between capture point and responder; for the initiator, between capture point and initiator.",
         [quantity(39, "tcpHandshakeRoundTrip", Unsigned64, Units::Nanoseconds)],
         |r| tcp_value(r, |t| t.handshake_rtt_ns);
     tcp "tcp_syn_window", "integer", "octets", "Window of the SYN, not scaled.",
@@ -314,7 +314,7 @@ fields! {
         [Element::ntop(417, 421, "TCP_WIN_MSS_IN", Unsigned16)], |r| syn_option(r, |t| t.maximum_segment_size);
     tcp "tcp_window_scale", "integer", "bits", "Window scale option of the SYN: a shift in bits.",
         [Element::ntop(418, 422, "TCP_WIN_SCALE_IN", Unsigned8)], |r| syn_option(r, |t| t.window_scale);
-    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN, not counting retransmitted segments.",
+    tcp "tcp_size_by_sequence", "integer", "octets", "Octets from SYN to FIN by sequence numbers. Only for directions with exactly one SYN and one FIN; retransmitted SYN and FIN do not count.",
         [quantity(41, "tcpSizeBySequence", Unsigned64, Units::Octets)], size_by_sequence;
     tcp "tcp_duration_by_sequence_ns", "integer", "ns", "Time between the SYN and the FIN of `tcp_size_by_sequence`.",
         [quantity(42, "tcpDurationBySequence", Unsigned64, Units::Nanoseconds)],
@@ -324,17 +324,17 @@ fields! {
         |r| optional(r.tcp, |t| if t.degradation.0 == 0 { FieldValue::NoValue } else { FieldValue::Degraded(t.degradation) });
     flow "interface", "integer", "", "Interface that captured the first packet: its number in the capture file, or the interface index of the system (`ip link`).",
         [Element::common(10, "ingressInterface", Unsigned32)], |r| FieldValue::Unsigned(r.flow.interface.into());
-    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). Not sent in IPFIX if 0.",
+    flow "queue_lost", "integer", "packets", "Upper bound of the packets missing in the record: the packets of all flows that the receive queue of the record lost during its lifetime (metering.md section 7). IPFIX omits it if it is 0.",
         [quantity(52, "queueLostPackets", Unsigned64, Units::Packets).not_zero()],
         |r| FieldValue::Unsigned(r.flow.queue_lost);
-    flow "sampling_min", "integer", "packets", "Lowest sampling interval N during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
+    flow "sampling_min", "integer", "packets", "Smallest N of the sampling during the lifetime of the record: 1 in N packets was metered (overload.md). Does not apply without sampling.",
         [quantity(53, "samplingPopulationMinimum", Unsigned32, Units::Packets)],
         |r| optional(r.flow.sampling, |[min, _]| FieldValue::Unsigned(min.into()));
-    flow "sampling_max", "integer", "packets", "Highest sampling interval N during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
+    flow "sampling_max", "integer", "packets", "Largest N of the sampling during the lifetime of the record. The estimated number of packets is between `packets` * `sampling_min` and `packets` * `sampling_max`.",
         [Element::iana(34, "samplingInterval", Unsigned32).only_netflow9(),
          Element::iana(310, "samplingPopulation", Unsigned32)],
         |r| optional(r.flow.sampling, |[_, max]| FieldValue::Unsigned(max.into()));
-    flow "end_reason", "word", "", "Reason for the end of the record: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of input), resources (flow cache full); 1 to 5 in IPFIX.",
+    flow "end_reason", "word", "", "Flow end reason: idle (idle timeout), active (active timeout), end (FIN or RST), forced (end of the input or of the run), resources (flow cache full, or overflow record); 1 to 5 in IPFIX.",
         [Element::common(136, "flowEndReason", Unsigned8)],
         |r| FieldValue::Code(r.flow.end_reason as u8, r.flow.end_reason.name());
     flow "community_id", "text", "", "Community ID, version 1 with seed 0. Does not apply to overflow records.",
@@ -372,7 +372,7 @@ fields! {
     flow "sampling_max", "integer", "", "Selector algorithm: 3 (random n-out-of-N sampling, RFC 5475 section 5.2.1).",
         [Element::iana(304, "selectorAlgorithm", Unsigned16)],
         |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(3));
-    flow "sampling_max", "integer", "packets", "Packets selected out of each sampling interval: 1.",
+    flow "sampling_max", "integer", "packets", "Packets selected of each N packets: 1.",
         [Element::iana(309, "samplingSize", Unsigned32)], |r| optional(r.flow.sampling, |_| FieldValue::Unsigned(1));
     flow "src_ip", "integer", "", "1: the source is the initiator. 2: the source is the responder of a bidirectional flow.",
         [Element::iana(239, "biflowDirection", Unsigned8)],
