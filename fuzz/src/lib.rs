@@ -42,7 +42,7 @@ fn content(source: &mut dyn Source, limit: usize) -> Content {
                 assert!(!burst.is_empty());
                 for frame in &burst {
                     assert!(frame.wire_bytes as usize >= frame.bytes.len());
-                    let fields = (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_clamped, frame.interface);
+                    let fields = (frame.time_ns, frame.wire_bytes, frame.link_type, frame.time_assumed, frame.interface);
                     (frame.bytes, fields).hash(&mut hasher);
                 }
                 content.frames += burst.len();

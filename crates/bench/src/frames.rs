@@ -152,7 +152,7 @@ impl<'a> Iterator for FrameIter<'a> {
             time_ns: time_ns + self.shift_ns,
             wire_bytes: lengths as u32,
             link_type: ETHERNET,
-            time_clamped: false,
+            time_assumed: false,
             interface: 0,
         })
     }

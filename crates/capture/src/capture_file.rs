@@ -1,7 +1,7 @@
 //! Reads a capture file of any format, record by record.
 //!
 //! ```text
-//! find_packet: skip non-packets and read more bytes until a whole packet is at the cursor (or damage, or the end)
+//! find_packet: skip other records and read more bytes until a whole packet is at the cursor
 //! fill:        from there on, read packets while they are whole in the window
 //! ```
 //! Cost: one header read per frame; no copy, no allocation. A system call only when the window of a
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Largest captured length that is accepted, in bytes: D-Bus and USB captures allow 128 MiB. The snap
 /// length in the file header is not used: many writers set it to 0, or to less than the length of
 /// their packets. In a damaged file, a random length exceeds this limit 15 times out of 16.
-pub(crate) const MAX_CAPTURED: u32 = 256 * 1024 * 1024;
+pub(crate) const MAX_CAPTURED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
 /// merging copies little.

@@ -38,10 +38,10 @@ pub fn open_live(source: &str) -> Result<Queues, Error> {
     if source.starts_with(af_packet::SCHEME) {
         let opened = names.iter().map(|name| af_packet::open(name).map_err(failed(name)));
         let queues = tap::queue_by_queue(opened.collect::<Result<_, _>>()?);
-        return boxed(source, queues.map(|queues| queues.into_iter().map(af_packet::Tap::new).collect()));
+        return box_all(source, queues.map(|queues| queues.into_iter().map(af_packet::Tap::new).collect()));
     }
     let opened = names.iter().map(|name| open_interface(name)).collect::<Result<_, _>>()?;
-    boxed(source, tap::queue_by_queue(opened).map(|queues| queues.into_iter().map(Tap::new).collect()))
+    box_all(source, tap::queue_by_queue(opened).map(|queues| queues.into_iter().map(Tap::new).collect()))
 }
 
 /// Returns the devices of a live source without settings: `af_packet:eth0` for
@@ -73,14 +73,14 @@ pub fn has_link(device: &str) -> Option<bool> {
 
 fn open_interface(source: &str) -> Result<Queues, Error> {
     if source.starts_with(af_packet::SCHEME) {
-        return boxed(source, af_packet::open(source));
+        return box_all(source, af_packet::open(source));
     }
     if source.starts_with(af_xdp::SCHEME) {
-        return boxed(source, af_xdp::open(source));
+        return box_all(source, af_xdp::open(source));
     }
     #[cfg(feature = "dpdk")]
     if let Some(device) = source.strip_prefix(DPDK) {
-        return boxed(source, crate::dpdk::open(device).map_err(|error| Box::new(error).into()));
+        return box_all(source, crate::dpdk::open(device).map_err(|error| Box::new(error).into()));
     }
     let is_dpdk = source.starts_with(DPDK);
     let cause = if is_dpdk { LiveError::NoDpdk } else { LiveError::UnknownScheme(&LIVE_SCHEMES) };
@@ -88,7 +88,7 @@ fn open_interface(source: &str) -> Result<Queues, Error> {
 }
 
 /// Makes live sources of opened queues, or names the source that cannot be opened.
-fn boxed<S: LiveSource + Send + 'static>(source: &str, opened: Result<Vec<S>, LiveError>) -> Result<Queues, Error> {
+fn box_all<S: LiveSource + Send + 'static>(source: &str, opened: Result<Vec<S>, LiveError>) -> Result<Queues, Error> {
     let queues = opened.map_err(failed(source))?;
     Ok(queues.into_iter().map(|queue| Box::new(queue) as Box<dyn LiveSource + Send>).collect())
 }

@@ -106,7 +106,7 @@ fn open_window(
     window.fill(MAGIC_BYTES).map_err(|error| read_error(path, error))?;
     if Pcap::detect(window.bytes()) {
         let format = Pcap::new(window.bytes()).map_err(refuse)?;
-        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, pcap::FILE_HEADER)));
+        return Ok(Box::new(CaptureFile::new(path.to_owned(), window, format, pcap::FILE_HEADER_BYTES)));
     }
     if Pcapng::detect(window.bytes()) {
         while !Pcapng::has_first_block(window.bytes()).map_err(|damage| refuse(FormatError::Pcapng(damage)))? {

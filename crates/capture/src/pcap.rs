@@ -12,20 +12,20 @@
 //! Why no library: libpcap and the crate pcap-parser copy or allocate per packet, and neither
 //! reports the place of damage.
 
-use crate::capture_file::{Format, MAX_CAPTURED, Step};
+use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::{Damage, FormatError};
 use crate::{Burst, Frame};
 
-/// Distance in bytes at which the file is prefetched; otherwise the walk mostly waits for the next
+/// Distance in bytes at which the file is prefetched; otherwise reading mostly waits for the next
 /// header.
 const PREFETCH_BYTES: usize = 2048;
 
 /// Bytes of the file header.
-pub(crate) const FILE_HEADER: usize = 24;
+pub(crate) const FILE_HEADER_BYTES: usize = 24;
 /// Bytes of a record header: seconds, fraction, captured length, original length.
-const RECORD_HEADER: usize = 16;
+const RECORD_HEADER_BYTES: usize = 16;
 /// The same followed by the interface index, the protocol, the packet type and padding.
-const MODIFIED_RECORD_HEADER: usize = 24;
+const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -65,8 +65,8 @@ impl Pcap {
     /// # Errors
     /// The header is cut, or of an unsupported version.
     pub(crate) fn new(head: &[u8]) -> Result<Self, FormatError> {
-        let Some(((magic, swapped), header)) = Self::magic(head).zip(head.first_chunk::<FILE_HEADER>()) else {
-            return Err(FormatError::PcapHeaderCut(head.len(), FILE_HEADER));
+        let Some(((magic, swapped), header)) = Self::magic(head).zip(head.first_chunk::<FILE_HEADER_BYTES>()) else {
+            return Err(FormatError::PcapHeaderCut(head.len(), FILE_HEADER_BYTES));
         };
         let half = |at: usize| {
             let value = u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -81,7 +81,7 @@ impl Pcap {
         Ok(Self {
             swapped,
             unusual: swapped || magic == MODIFIED,
-            header_bytes: if magic == MODIFIED { MODIFIED_RECORD_HEADER } else { RECORD_HEADER },
+            header_bytes: if magic == MODIFIED { MODIFIED_RECORD_HEADER_BYTES } else { RECORD_HEADER_BYTES },
             unit_ns: if magic == NANOSECONDS { 1 } else { 1000 },
             swapped_lengths: major == 543 || minor < 4,
             // The upper half holds the length of the frame check sequence, if there is one.
@@ -91,7 +91,7 @@ impl Pcap {
 
     /// Returns seconds, fraction, captured length and original length.
     #[inline]
-    fn words(&self, header: &[u8; RECORD_HEADER]) -> [u32; 4] {
+    fn words(&self, header: &[u8; RECORD_HEADER_BYTES]) -> [u32; 4] {
         let (words, _) = header.as_chunks::<4>();
         let words = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
         if self.swapped { words.map(u32::swap_bytes) } else { words }
@@ -100,7 +100,7 @@ impl Pcap {
     #[cold]
     #[inline(never)]
     fn impossible(captured: u32) -> Step<'static> {
-        Step::Damaged { cause: Damage::CapturedLength(captured, MAX_CAPTURED), skip: None }
+        Step::Damaged { cause: Damage::CapturedLength(captured, MAX_CAPTURED_BYTES), skip: None }
     }
 }
 
@@ -113,7 +113,7 @@ impl Format for Pcap {
         }
         let (unit_ns, link_type, mut behind) = (self.unit_ns, self.link_type, rest);
         let next = || {
-            let (header, after) = behind.split_first_chunk::<RECORD_HEADER>()?;
+            let (header, after) = behind.split_first_chunk::<RECORD_HEADER_BYTES>()?;
             let (words, _) = header.as_chunks::<4>();
             let [seconds, fraction, captured, wire] = [words[0], words[1], words[2], words[3]].map(u32::from_ne_bytes);
             if captured > wire {
@@ -125,7 +125,7 @@ impl Format for Pcap {
                 prefetch(coming);
             }
             let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit_ns;
-            Some(Frame { bytes, time_ns, wire_bytes: wire, link_type, time_clamped: false, interface: 0 })
+            Some(Frame { bytes, time_ns, wire_bytes: wire, link_type, time_assumed: false, interface: 0 })
         };
         burst.extend(std::iter::from_fn(next).take(burst.remaining_capacity()));
         rest.len() - behind.len()
@@ -133,7 +133,7 @@ impl Format for Pcap {
 
     #[inline]
     fn step<'a>(&mut self, rest: &'a [u8]) -> Step<'a> {
-        let Some(header) = rest.first_chunk::<RECORD_HEADER>() else { return Step::More };
+        let Some(header) = rest.first_chunk::<RECORD_HEADER_BYTES>() else { return Step::More };
         let [seconds, fraction, mut captured, mut wire] = self.words(header);
         if captured > wire {
             if self.swapped_lengths {
@@ -142,7 +142,7 @@ impl Format for Pcap {
                 wire = captured;
             }
         }
-        if captured > MAX_CAPTURED {
+        if captured > MAX_CAPTURED_BYTES {
             return Self::impossible(captured);
         }
         let end = self.header_bytes + captured as usize;
@@ -152,7 +152,7 @@ impl Format for Pcap {
             time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
             wire_bytes: wire,
             link_type: self.link_type,
-            time_clamped: false,
+            time_assumed: false,
             interface: 0,
         };
         Step::Frame(frame, end)
@@ -160,7 +160,7 @@ impl Format for Pcap {
 
     fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
-        match rest.first_chunk::<RECORD_HEADER>().filter(|_| bytes >= self.header_bytes) {
+        match rest.first_chunk::<RECORD_HEADER_BYTES>().filter(|_| bytes >= self.header_bytes) {
             None => Damage::Cut("a record header", bytes, Some(self.header_bytes)),
             Some(header) => {
                 let [.., first, second] = self.words(header);

@@ -15,7 +15,7 @@
 //! it.
 
 use crate::Frame;
-use crate::capture_file::{Format, MAX_CAPTURED, Step};
+use crate::capture_file::{Format, MAX_CAPTURED_BYTES, Step};
 use crate::error::Damage;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -35,12 +35,12 @@ const CUT_OPTION: &str = "an interface option is cut";
 const WRONG_RESOLUTION: &str = "the time resolution of an interface does not have 1 byte";
 const WRONG_OFFSET: &str = "the time offset of an interface does not have 8 bytes";
 
-/// Type and length before a block's body, and the length again after it.
-const BLOCK_FRAME: usize = 12;
+/// A block without a body: type and length, and the length again.
+const MIN_BLOCK_BYTES: usize = 12;
 /// Byte order, version and section length.
-const SECTION_BODY: usize = 16;
+const SECTION_BODY_BYTES: usize = 16;
 /// A longer block is damaged: the largest packet with its headers, rounded up.
-const MAX_BLOCK: u32 = MAX_CAPTURED + 64 * 1024;
+const MAX_BLOCK_BYTES: u32 = MAX_CAPTURED_BYTES + 64 * 1024;
 /// Largest number of interfaces in a section: bounds the memory that a stream can make us use.
 const MAX_INTERFACES: usize = 65_536;
 
@@ -111,17 +111,17 @@ impl ByteOrder {
     /// Detects the order by the byte-order magic of a section header block.
     fn detect(magic: [u8; 4]) -> Option<Self> {
         let magic = u32::from_ne_bytes(magic);
-        [false, true].into_iter().map(|swapped| Self { swapped }).find(|order| order.fix32(magic) == BYTE_ORDER_MAGIC)
+        [false, true].into_iter().map(|swapped| Self { swapped }).find(|order| order.native(magic) == BYTE_ORDER_MAGIC)
     }
 
     #[inline]
-    fn fix32(self, value: u32) -> u32 {
+    fn native(self, value: u32) -> u32 {
         if self.swapped { value.swap_bytes() } else { value }
     }
 
     #[inline]
     fn word<const N: usize>(self, bytes: &[u8; N], at: usize) -> u32 {
-        self.fix32(u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+        self.native(u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
     }
 
     #[inline]
@@ -154,7 +154,7 @@ impl Pcapng {
     /// # Errors
     /// It has no byte-order magic or an impossible length.
     pub(crate) fn has_first_block(head: &[u8]) -> Result<bool, Damage> {
-        let Some(start) = head.first_chunk::<BLOCK_FRAME>() else { return Ok(false) };
+        let Some(start) = head.first_chunk::<MIN_BLOCK_BYTES>() else { return Ok(false) };
         let order = ByteOrder::detect([start[8], start[9], start[10], start[11]]).ok_or(Damage::ByteOrder)?;
         let length = order.word(start, 4);
         check_length(SECTION_HEADER, length)?;
@@ -171,12 +171,12 @@ impl Pcapng {
         }
     }
 
-    fn section(&mut self, order: ByteOrder, body: &[u8]) -> Result<(), Damage> {
+    fn begin_section(&mut self, order: ByteOrder, body: &[u8]) -> Result<(), Damage> {
         self.earlier = self.earlier.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
         self.order = order;
         self.unsupported = false;
-        let header = body.first_chunk::<SECTION_BODY>().ok_or(Damage::BlockShort("section header"))?;
+        let header = body.first_chunk::<SECTION_BODY_BYTES>().ok_or(Damage::BlockShort("section header"))?;
         let (major, minor) = (order.half(header, 4), order.half(header, 6));
         if major != 1 {
             self.unsupported = true;
@@ -185,7 +185,7 @@ impl Pcapng {
         Ok(())
     }
 
-    fn interface(&mut self, body: &[u8]) -> Result<(), Damage> {
+    fn add_interface(&mut self, body: &[u8]) -> Result<(), Damage> {
         if self.interfaces.len() == MAX_INTERFACES {
             return Err(Damage::Interfaces(MAX_INTERFACES));
         }
@@ -233,39 +233,39 @@ impl Pcapng {
     }
 
     #[inline]
-    fn enhanced<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+    fn read_enhanced<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let (header, data) = body.split_first_chunk::<20>().ok_or(Damage::BlockShort("packet"))?;
-        self.timed(self.order.word(header, 0), header, data)
+        self.read_timed(self.order.word(header, 0), header, data)
     }
 
-    fn obsolete<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+    fn read_obsolete<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let (header, data) = body.split_first_chunk::<20>().ok_or(Damage::BlockShort("packet"))?;
-        self.timed(u32::from(self.order.half(header, 0)), header, data)
+        self.read_timed(u32::from(self.order.half(header, 0)), header, data)
     }
 
     /// A packet with a time: the two kinds of block differ only in the size of the interface
     /// number.
     #[inline]
-    fn timed<'a>(&mut self, interface: u32, header: &[u8; 20], data: &'a [u8]) -> Result<Frame<'a>, Damage> {
+    fn read_timed<'a>(&mut self, interface: u32, header: &[u8; 20], data: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let word = |at: usize| self.order.word(header, at);
         let (interface, description) = self.interface_of(interface)?;
-        let (time_ns, time_clamped) = description.time(u64::from(word(4)) << 32 | u64::from(word(8)));
+        let (time_ns, time_assumed) = description.time(u64::from(word(4)) << 32 | u64::from(word(8)));
         let bytes = captured_bytes(data, word(12))?;
         let wire_bytes = word(16).max(word(12));
-        let frame = Frame { bytes, time_ns, wire_bytes, link_type: description.link_type, time_clamped, interface };
+        let frame = Frame { bytes, time_ns, wire_bytes, link_type: description.link_type, time_assumed, interface };
         self.previous_ns = time_ns;
         Ok(frame)
     }
 
     /// A packet without time and captured length, of the section's first interface.
-    fn simple<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
+    fn read_simple<'a>(&mut self, body: &'a [u8]) -> Result<Frame<'a>, Damage> {
         let (header, data) = body.split_first_chunk::<4>().ok_or(Damage::BlockShort("packet"))?;
         let (interface, description) = self.interface_of(0)?;
         let wire_bytes = self.order.word(header, 0);
         let limit = if description.snap_bytes == 0 { u32::MAX } else { description.snap_bytes };
         let bytes = captured_bytes(data, wire_bytes.min(limit))?;
         let link_type = description.link_type;
-        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link_type, time_clamped: true, interface })
+        Ok(Frame { bytes, time_ns: self.previous_ns, wire_bytes, link_type, time_assumed: true, interface })
     }
 }
 
@@ -278,11 +278,11 @@ fn captured_bytes(data: &[u8], captured: u32) -> Result<&[u8], Damage> {
 /// Checks whether a block of this type can have this length.
 #[inline]
 fn check_length(kind: u32, length: u32) -> Result<(), Damage> {
-    let shortest = if kind == SECTION_HEADER { BLOCK_FRAME + SECTION_BODY } else { BLOCK_FRAME } as u32;
-    if (shortest..=MAX_BLOCK).contains(&length) && length.is_multiple_of(4) {
+    let shortest = if kind == SECTION_HEADER { MIN_BLOCK_BYTES + SECTION_BODY_BYTES } else { MIN_BLOCK_BYTES } as u32;
+    if (shortest..=MAX_BLOCK_BYTES).contains(&length) && length.is_multiple_of(4) {
         return Ok(());
     }
-    Err(Damage::BlockLength(length, shortest, MAX_BLOCK))
+    Err(Damage::BlockLength(length, shortest, MAX_BLOCK_BYTES))
 }
 
 impl Format for Pcapng {
@@ -293,13 +293,13 @@ impl Format for Pcapng {
         // The type of a section header is the same in both byte orders; the block sets the order of
         // what follows.
         let (kind, order) = if kind == SECTION_HEADER {
-            let Some(start) = rest.first_chunk::<BLOCK_FRAME>() else { return Step::More };
+            let Some(start) = rest.first_chunk::<MIN_BLOCK_BYTES>() else { return Step::More };
             match ByteOrder::detect([start[8], start[9], start[10], start[11]]) {
                 Some(order) => (SECTION_HEADER, order),
                 None => return Step::Damaged { cause: Damage::ByteOrder, skip: None },
             }
         } else {
-            (self.order.fix32(kind), self.order)
+            (self.order.native(kind), self.order)
         };
         let length = order.word(head, 4);
         if let Err(cause) = check_length(kind, length) {
@@ -314,14 +314,14 @@ impl Format for Pcapng {
         // Sections and interfaces count even if their two lengths differ: without them, the packets
         // that follow would be read wrongly.
         let result = match kind {
-            SECTION_HEADER => self.section(order, body),
+            SECTION_HEADER => self.begin_section(order, body),
             _ if self.unsupported => Ok(()),
-            INTERFACE_DESCRIPTION => self.interface(body),
+            INTERFACE_DESCRIPTION => self.add_interface(body),
             ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET if intact => {
                 let frame = match kind {
-                    ENHANCED_PACKET => self.enhanced(body),
-                    SIMPLE_PACKET => self.simple(body),
-                    _ => self.obsolete(body),
+                    ENHANCED_PACKET => self.read_enhanced(body),
+                    SIMPLE_PACKET => self.read_simple(body),
+                    _ => self.read_obsolete(body),
                 };
                 match frame {
                     Ok(frame) => return Step::Frame(frame, length),
@@ -342,7 +342,7 @@ impl Format for Pcapng {
 
     fn truncation(&self, rest: &[u8]) -> Damage {
         let bytes = rest.len();
-        let Some(head) = rest.first_chunk::<BLOCK_FRAME>() else {
+        let Some(head) = rest.first_chunk::<MIN_BLOCK_BYTES>() else {
             return Damage::Cut("a block", bytes, None);
         };
         let kind = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]);

@@ -16,7 +16,7 @@ pub enum SettingsError {
     /// A key is given twice.
     #[error("{0} is given twice")]
     Duplicate(&'static str),
-    /// The key cannot have this value, but one that is described last.
+    /// The key does not allow this value; the last part says what it allows.
     #[error("{0}={1}: {2}")]
     Value(&'static str, String, String),
 }

@@ -26,7 +26,7 @@ pub struct Frame<'a> {
     pub link_type: u16,
     /// The capture holds no time for this frame, or one outside 1970-2554. `time_ns` is then the
     /// time of the previous frame or the nearest possible time.
-    pub time_clamped: bool,
+    pub time_assumed: bool,
     /// Interface number. pcap: 0; pcapng: number of the interface block; live: the kernel's
     /// interface index (`ip link`); DPDK: port number.
     pub interface: u32,
@@ -51,7 +51,7 @@ pub struct Losses {
     pub nic: u64,
     /// Dropped by the kernel, or by the receive ring that the kernel fills.
     pub kernel: u64,
-    /// Dropped by Weir's own queues.
+    /// Lost by Weir: no packet buffer (DPDK), or a length that is unknown (AF_XDP).
     pub ring: u64,
 }
 

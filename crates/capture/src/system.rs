@@ -23,7 +23,7 @@ const GET_CHANNELS: u32 = 0x3c;
 struct Channels {
     command: u32,
     /// Largest numbers: receive, transmit, other, combined.
-    most: [u32; 4],
+    maximum: [u32; 4],
     receive: u32,
     transmit: u32,
     other: u32,

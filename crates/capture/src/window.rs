@@ -1,4 +1,4 @@
-//! Bytes on their way to a reader: all of them in memory, or a window that moves along a stream.
+//! The bytes of an input: all of them in memory, or a window that moves along a stream.
 
 use crate::Progress;
 use crate::decompress::StreamError;

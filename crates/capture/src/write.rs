@@ -84,7 +84,7 @@ mod tests {
         time_ns: 1_767_225_600_123_456_789,
         wire_bytes: 60,
         link_type: 1,
-        time_clamped: false,
+        time_assumed: false,
         interface: 0,
     };
 

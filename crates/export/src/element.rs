@@ -220,7 +220,7 @@ impl Element {
                 _ => u64::from(uptime_ms(ns, boot_ms)),
             },
             FieldValue::Code(number, _) => u64::from(number),
-            FieldValue::Words(set) => u64::from(set.0),
+            FieldValue::Approximate(set) => u64::from(set.0),
             FieldValue::Ip(IpAddr::V4(address)) => u64::from(address.to_bits()),
             FieldValue::Mac([a, b, c, d, e, f]) => u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
             FieldValue::Ip(IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
@@ -239,7 +239,7 @@ pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 /// Appends the low `octets` octets (1 to 8) of a number in network byte order.
 #[inline(always)]
 fn append_number(number: u64, octets: u16, out: &mut Vec<u8>) {
-    // Eight octets in any case, because a copy of constant length is cheap; then the surplus goes.
+    // Eight octets in any case, because a copy of constant length is cheap; then the rest is removed.
     let shifted = number << (64 - 8 * octets);
     out.extend_from_slice(&shifted.to_be_bytes());
     out.truncate(out.len() - 8 + usize::from(octets));

@@ -25,7 +25,7 @@ pub(crate) enum FieldValue {
     Mac([u8; 6]),
     /// A number and its name.
     Code(u8, &'static str),
-    Words(Approximate),
+    Approximate(Approximate),
     Degraded(Degradation),
     /// ASCII.
     CommunityId([u8; community_id::LENGTH]),

@@ -183,10 +183,10 @@ fields! {
         |r| of_packets(r, is_ip(r), |d| FieldValue::Float(d.size_std()));
     each "iat_min_ns", "integer", "ns", "Shortest inter-arrival time between consecutive packets of the direction. A direction with fewer than 2 packets has none (null in JSON, empty in CSV).",
         [quantity(3, "interArrivalTimeMinimum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.gaps() > 0, |d| d.iat_min_ns);
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_min_ns);
     each "iat_max_ns", "integer", "ns", "Longest inter-arrival time between consecutive packets of the direction.",
         [quantity(4, "interArrivalTimeMaximum", Unsigned64, Units::Nanoseconds)],
-        |r| number(r, r.direction.gaps() > 0, |d| d.iat_max_ns);
+        |r| number(r, r.direction.iat_count() > 0, |d| d.iat_max_ns);
     each "iat_mean_ns", "number", "ns", "Mean inter-arrival time of the packets of the direction.",
         [quantity(5, "interArrivalTimeMean", Float64, Units::Nanoseconds)],
         |r| optional(r.direction.iat_mean_ns(), FieldValue::Float);
@@ -341,7 +341,7 @@ fields! {
         [], |r| optional(community_id(r.flow), FieldValue::CommunityId);
     flow "approximate", "words", "", "Reasons why the record is not exact, separated by spaces: overflow, mixed_vlan, mixed_mpls, mixed_tunnel, mixed_interface, fragments, unanalysed, sampled, aggregated (overload.md); bits 1 to 256 in IPFIX.",
         [Element::weir(13, "approximateRecord", Unsigned16, Semantics::Flags, Units::None)],
-        |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Words(r.flow.approximate) };
+        |r| if r.flow.approximate.0 == 0 { FieldValue::NotApplicable } else { FieldValue::Approximate(r.flow.approximate) };
     flow "ethertype", "integer", "", "EtherType of a layer-2 flow; 0 for frames without an EtherType.",
         [Element::common(256, "ethernetType", Unsigned16)],
         // The other port is 0 in an overflow record, which aggregates flows by one port.

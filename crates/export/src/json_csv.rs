@@ -193,7 +193,7 @@ fn append_value(format: TextFormat, value: &FieldValue, out: &mut Vec<u8>) {
             }
         }
         FieldValue::Code(_, word) => out.extend(word.as_bytes()),
-        FieldValue::Words(set) => append_words(set.names(), out),
+        FieldValue::Approximate(set) => append_words(set.names(), out),
         FieldValue::Degraded(set) => append_words(set.names(), out),
         FieldValue::CommunityId(id) => out.extend(id),
     }

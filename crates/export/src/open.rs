@@ -12,7 +12,7 @@ use std::net::Ipv6Addr;
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
 /// Ethernet path.
 const DEFAULT_MTU: usize = 1420;
-const DEFAULT_RATE: u32 = 10_000;
+const DEFAULT_DATAGRAMS_PER_S: u32 = 10_000;
 
 /// Opens a sink: `json:PATH`, `csv:PATH`, `ipfix:PATH` (`-` is standard output),
 /// `ipfix+udp://HOST:PORT`, `netflow9+udp://HOST:PORT` or `netflow5+udp://HOST:PORT`. The default
@@ -86,7 +86,7 @@ impl Collector {
                 _ => return Err(InvalidSink::Port(port.into())),
             },
         };
-        let mut collector = Self { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_RATE };
+        let mut collector = Self { host: host.into(), port, mtu: DEFAULT_MTU, rate: DEFAULT_DATAGRAMS_PER_S };
         for setting in settings.split('&').filter(|setting| !setting.is_empty()) {
             match setting.split_once('=') {
                 Some(("mtu", octets)) => match octets.parse() {

@@ -11,7 +11,7 @@ use crate::flow_index::FlowIndex;
 use crate::hash::KeyHasher;
 use crate::instructions::prefetch;
 use crate::key::{Key, KeyExtension};
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use crate::slot::FlowSlot;
 use crate::timeouts::Timeouts;
 use crate::{Config, bounded};
@@ -19,9 +19,9 @@ use std::io;
 
 #[derive(Debug)]
 pub(crate) struct FlowCache {
-    pub slots: Memory<FlowSlot>,
+    pub slots: MappedArray<FlowSlot>,
     /// Per slot, if the flow key has extensions; else empty.
-    pub extensions: Memory<KeyExtension>,
+    pub extensions: MappedArray<KeyExtension>,
     pub index: FlowIndex,
     pub hasher: KeyHasher,
     pub timeouts: Timeouts,
@@ -42,8 +42,8 @@ impl FlowCache {
         Ok(Self {
             free: bounded::vec_with_capacity(flows)?,
             index: FlowIndex::new(flows)?,
-            slots: Memory::with_huge_pages(flows)?,
-            extensions: Memory::with_huge_pages(if config.key.extend_key() { flows } else { 0 })?,
+            slots: MappedArray::with_huge_pages(flows)?,
+            extensions: MappedArray::with_huge_pages(if config.key.has_extension() { flows } else { 0 })?,
             schedule: ExpirySchedule::new(flows, now_ns)?,
             timeouts: Timeouts { idle_ns: config.idle_timeout_ns, active_ns: config.active_timeout_ns },
             hasher: KeyHasher::new(config.secret),
@@ -55,7 +55,7 @@ impl FlowCache {
 
     pub fn memory_bytes_for(config: &Config) -> usize {
         let flows = config.flows as usize;
-        let extension = if config.key.extend_key() { size_of::<KeyExtension>() } else { 0 };
+        let extension = if config.key.has_extension() { size_of::<KeyExtension>() } else { 0 };
         let per_flow = size_of::<FlowSlot>() + extension + size_of::<u32>();
         FlowIndex::memory_bytes_for(flows) + flows * per_flow + ExpirySchedule::memory_bytes_for(flows)
     }
@@ -80,7 +80,7 @@ impl FlowCache {
         if let Some(own) = self.extensions.get_mut(slot as usize) {
             *own = extension;
         }
-        self.set_due(slot);
+        self.set_deadline(slot);
         self.index.insert(hash, slot);
     }
 
@@ -98,7 +98,7 @@ impl FlowCache {
         Some(slot)
     }
 
-    pub fn has_free_listed(&self) -> bool {
+    pub fn has_freed_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
@@ -132,7 +132,7 @@ impl FlowCache {
         self.timeouts.is_idle(&self.slots[slot as usize].state, clock)
     }
 
-    pub fn set_due(&mut self, slot: u32) {
+    pub fn set_deadline(&mut self, slot: u32) {
         self.schedule.set(slot, self.timeouts.deadline_ns(&self.slots[slot as usize].state));
     }
 
@@ -145,10 +145,10 @@ impl FlowCache {
 
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
-        self.schedule.set_all_due(self.used);
+        self.schedule.mark_all_due(self.used);
     }
 
-    /// Starts to load the counters of a slot and its index bucket; its state is in the CPU cache.
+    /// Prefetches the counters of a slot and its index bucket; its state is in the CPU cache.
     pub fn prefetch_for_removal(&self, slot: u32) {
         self.slots[slot as usize].counters.iter().for_each(prefetch);
         self.index.prefetch(self.hash_of(slot));

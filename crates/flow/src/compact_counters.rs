@@ -2,21 +2,21 @@
 //!
 //! They are exact. A direction with a packet that does not fit (a jumbogram, the 2^28th packet of a
 //! record, a packet hours later) moves to full counters (`full_counters.rs`).
-//! Gaps are the inter-arrival times of `docs/metering.md` section 6. Their sum is the time between
-//! the earliest and the latest packet and needs no field; the sum of their squares is below 2^88.
+//! `iat`: inter-arrival time (`docs/metering.md` section 6). The sum of these times is the time from
+//! the earliest to the latest packet and needs no field; that of their squares is below 2^88.
 
 use crate::Direction;
 use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::Packet;
 
-/// Counters of one direction; all zero without packets. The fields of a word are named from its highest bits to its lowest.
+/// Counters of one direction; all zero without packets. Names list the highest bits of a word first.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct CompactCounters {
     /// Earliest packet, ns since 1970 UTC.
     first_ns: u64,
-    /// Time from the earliest to the latest packet, ns: 48 bits, at a check below 2^44; the largest
+    /// Time from the earliest to the latest packet, ns: 48 bits, below 2^44 at each check; the largest
     /// IP packet, octets: 16 bits.
     span_and_size_max: u64,
     /// IP octets: 48 bits; the smallest IP packet, octets: 16 bits.
@@ -25,21 +25,21 @@ pub(crate) struct CompactCounters {
     size_squares: u64,
     /// Octets of frames beyond IP, negative if IP lengths are wrong: 36 bits; packets: 28 bits.
     overhead_and_packets: u64,
-    /// Sum of squared gaps, ns²: the low 64 bits.
-    gap_squares: u64,
-    /// Shortest gap, ns: 48 bits, all ones if there is none; bits 64 to 79 of the sum of squares.
-    gap_min_and_squares: u64,
-    /// Longest gap, ns: 48 bits; bits 80 to 87 of the sum of squares; first type of service.
-    gap_max_squares_tos: u64,
+    /// Sum of squared inter-arrival times, ns²: the low 64 bits.
+    iat_squares: u64,
+    /// Shortest one, ns: 48 bits, all ones if there is none; bits 64 to 79 of the sum of squares.
+    iat_min_and_squares: u64,
+    /// Longest one, ns: 48 bits; bits 80 to 87 of the sum of squares; first type of service.
+    iat_max_squares_tos: u64,
 }
 
 const SPAN_BITS: u32 = 44;
 const PACKET_BITS: u32 = 28;
 const PACKETS_MAX: u64 = (1 << PACKET_BITS) - 1;
-/// Values of the sum of squared gaps above its low 64 bits: 24 bits.
+/// Values of the sum of squared inter-arrival times above its low 64 bits: 24 bits.
 const HIGH_SQUARES: u64 = 1 << 24;
-/// Counters are checked once in this many packets. Between two checks gaps are below 2^32 ns and
-/// their squares below 2^64 ns².
+/// Counters are checked once in this many packets. Between two checks, inter-arrival times are below
+/// 2^32 ns and their squares below 2^64 ns².
 const CHECK_INTERVAL: u64 = 1 << 15;
 /// Largest overhead at a check: up to the next check it grows by at most 2^16 octets a packet.
 const OVERHEAD_MAX: i128 = (1 << 35) - ((CHECK_INTERVAL as i128) << 16);
@@ -75,9 +75,9 @@ impl CompactCounters {
             bytes_and_size_min: size << 16 | size,
             size_squares: size * size,
             overhead_and_packets: overhead(packet) << PACKET_BITS | 1,
-            gap_squares: 0,
-            gap_min_and_squares: !0xffff,
-            gap_max_squares_tos: packet.tos.into(),
+            iat_squares: 0,
+            iat_min_and_squares: !0xffff,
+            iat_max_squares_tos: packet.tos.into(),
         };
         true
     }
@@ -85,34 +85,34 @@ impl CompactCounters {
     /// Time since the latest packet, ns, if [`CompactCounters::add_fast`] can count the packet: not
     /// the first, no check due, not older than the latest nor 2^32 ns younger, not oversized.
     #[inline(always)]
-    pub fn fast_gap_ns(&self, packet: &Packet) -> Option<u64> {
+    pub fn fast_iat_ns(&self, packet: &Packet) -> Option<u64> {
         let latest_ns = self.first_ns + (self.span_and_size_max >> 16);
-        let gap_ns = packet.time_ns.checked_sub(latest_ns)?;
+        let iat_ns = packet.time_ns.checked_sub(latest_ns)?;
         let check_due = self.overhead_and_packets.is_multiple_of(CHECK_INTERVAL);
-        let fast = !check_due && gap_ns >> 32 == 0 && packet.words()[LENGTHS] & OVERSIZE == 0;
-        fast.then_some(gap_ns)
+        let fast = !check_due && iat_ns >> 32 == 0 && packet.words()[LENGTHS] & OVERSIZE == 0;
+        fast.then_some(iat_ns)
     }
 
-    /// Counts a packet that came `gap_ns` after the latest one.
+    /// Counts a packet that came `iat_ns` after the latest one.
     #[inline(always)]
-    pub fn add_fast(&mut self, gap_ns: u64, packet: &Packet) {
+    pub fn add_fast(&mut self, iat_ns: u64, packet: &Packet) {
         let size = u64::from(packet.ip_bytes);
         // Additions above bit 16 or 28 leave the lower field of a word as it is.
         self.overhead_and_packets = self.overhead_and_packets.wrapping_add((overhead(packet) << PACKET_BITS) + 1);
-        self.span_and_size_max += gap_ns << 16;
+        self.span_and_size_max += iat_ns << 16;
         self.bytes_and_size_min += size << 16;
         self.size_squares += size * size;
         // A new extreme is rare: a branch is cheaper than rebuilding both words.
         if (size as u16) < self.bytes_and_size_min as u16 || size as u16 > self.span_and_size_max as u16 {
             self.set_size_extremes(size);
         }
-        let (min, max) = (self.gap_min_and_squares, self.gap_max_squares_tos);
-        self.gap_min_and_squares = min.min(gap_ns << 16 | min & 0xffff);
-        self.gap_max_squares_tos = max.max(gap_ns << 16 | max & 0xffff);
-        let (squares, carry) = self.gap_squares.overflowing_add(gap_ns * gap_ns);
-        self.gap_squares = squares;
+        let (min, max) = (self.iat_min_and_squares, self.iat_max_squares_tos);
+        self.iat_min_and_squares = min.min(iat_ns << 16 | min & 0xffff);
+        self.iat_max_squares_tos = max.max(iat_ns << 16 | max & 0xffff);
+        let (squares, carry) = self.iat_squares.overflowing_add(iat_ns * iat_ns);
+        self.iat_squares = squares;
         if carry {
-            self.carry_gap_squares();
+            self.carry_iat_squares();
         }
     }
 
@@ -134,15 +134,15 @@ impl CompactCounters {
 
     #[cold]
     #[inline(never)]
-    fn carry_gap_squares(&mut self) {
+    fn carry_iat_squares(&mut self) {
         let high = self.high_squares() + 1;
-        self.gap_min_and_squares = self.gap_min_and_squares & !0xffff | high & 0xffff;
-        self.gap_max_squares_tos = self.gap_max_squares_tos & !0xff00 | high >> 16 << 8;
+        self.iat_min_and_squares = self.iat_min_and_squares & !0xffff | high & 0xffff;
+        self.iat_max_squares_tos = self.iat_max_squares_tos & !0xff00 | high >> 16 << 8;
     }
 
-    /// The sum of squared gaps above its low 64 bits.
+    /// The sum of squared inter-arrival times above its low 64 bits.
     fn high_squares(&self) -> u64 {
-        self.gap_min_and_squares & 0xffff | (self.gap_max_squares_tos >> 8 & 0xff) << 16
+        self.iat_min_and_squares & 0xffff | (self.iat_max_squares_tos >> 8 & 0xff) << 16
     }
 
     /// A direction in compact form, if it fits now and after [`CHECK_INTERVAL`] more packets.
@@ -155,16 +155,16 @@ impl CompactCounters {
             && direction.iat_squares >> 64 <= (HIGH_SQUARES - CHECK_INTERVAL).into()
             && (-OVERHEAD_MAX..OVERHEAD_MAX).contains(&overhead);
         let high = (direction.iat_squares >> 64) as u64;
-        let gap_min = if direction.packets < 2 { !0xffff } else { direction.iat_min_ns << 16 };
+        let iat_min = if direction.packets < 2 { !0xffff } else { direction.iat_min_ns << 16 };
         fits.then(|| Self {
             first_ns: direction.first_ns,
             span_and_size_max: span_ns << 16 | u64::from(direction.size_max),
             bytes_and_size_min: direction.bytes << 16 | u64::from(direction.size_min),
             size_squares: direction.size_squares as u64,
             overhead_and_packets: (overhead as u64) << PACKET_BITS | direction.packets,
-            gap_squares: direction.iat_squares as u64,
-            gap_min_and_squares: gap_min | high & 0xffff,
-            gap_max_squares_tos: direction.iat_max_ns << 16 | high >> 16 << 8 | u64::from(direction.tos),
+            iat_squares: direction.iat_squares as u64,
+            iat_min_and_squares: iat_min | high & 0xffff,
+            iat_max_squares_tos: direction.iat_max_ns << 16 | high >> 16 << 8 | u64::from(direction.tos),
         })
     }
 
@@ -190,10 +190,10 @@ impl CompactCounters {
         direction.size_min = (self.bytes_and_size_min & 0xffff) as u32;
         direction.size_max = (self.span_and_size_max & 0xffff) as u32;
         direction.size_squares = self.size_squares.into();
-        direction.iat_min_ns = if packets < 2 { 0 } else { self.gap_min_and_squares >> 16 };
-        direction.iat_max_ns = self.gap_max_squares_tos >> 16;
-        direction.iat_squares = u128::from(self.high_squares()) << 64 | u128::from(self.gap_squares);
-        direction.tos = self.gap_max_squares_tos as u8;
+        direction.iat_min_ns = if packets < 2 { 0 } else { self.iat_min_and_squares >> 16 };
+        direction.iat_max_ns = self.iat_max_squares_tos >> 16;
+        direction.iat_squares = u128::from(self.high_squares()) << 64 | u128::from(self.iat_squares);
+        direction.tos = self.iat_max_squares_tos as u8;
     }
 }
 

@@ -19,7 +19,7 @@ impl KeyOptions {
 
     /// Whether the key has fields beyond addresses, ports and protocol.
     #[inline(always)]
-    pub(crate) fn extend_key(self) -> bool {
+    pub(crate) fn has_extension(self) -> bool {
         self.vlan || self.interface || self.tunnel
     }
 }

@@ -5,7 +5,7 @@
 //! they touch none of this memory.
 
 use crate::key::tunnel_id;
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use crate::slot::SlotFlags;
 use crate::{Approximate, Direction};
 use bytemuck::Zeroable;
@@ -15,8 +15,8 @@ use weir_packet::{NO_LABEL, NO_VLAN, Packet, TunnelType};
 
 #[derive(Debug)]
 pub(crate) struct EncapsulationTable {
-    links: Memory<LinkEntry>,
-    tunnels: Memory<[Tunnel; 2]>,
+    links: MappedArray<LinkEntry>,
+    tunnels: MappedArray<[Tunnel; 2]>,
     /// The interface of the meter's first packet.
     pub default_interface: u32,
     /// Word of label and interface of a packet from that interface without a label.
@@ -97,10 +97,10 @@ const _: () =
 
 impl EncapsulationTable {
     pub fn new(flows: usize) -> io::Result<Self> {
-        // Few entries are touched: large pages would be mostly empty.
+        // Few entries are touched: huge pages would be mostly empty.
         Ok(Self {
-            links: Memory::with_small_pages(flows)?,
-            tunnels: Memory::with_small_pages(flows)?,
+            links: MappedArray::with_small_pages(flows)?,
+            tunnels: MappedArray::with_small_pages(flows)?,
             default_interface: 0,
             default_word: 0,
         })

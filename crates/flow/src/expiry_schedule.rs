@@ -7,7 +7,7 @@
 //! it.
 
 use crate::instructions::at_most;
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use std::io;
 
 /// Slots scanned per chunk of packets.
@@ -22,7 +22,7 @@ const RECOUNT_NS: u64 = 1 << (30 + TICK_SHIFT);
 #[derive(Debug)]
 pub(crate) struct ExpirySchedule {
     /// Per slot, the tick before which nothing expires there.
-    due: Memory<i32>,
+    due: MappedArray<i32>,
     /// The slot that is scanned next.
     cursor: u32,
     /// Clock time from which ticks are counted.
@@ -31,7 +31,7 @@ pub(crate) struct ExpirySchedule {
 
 impl ExpirySchedule {
     pub fn new(slots: usize, now_ns: u64) -> io::Result<Self> {
-        Ok(Self { due: Memory::with_huge_pages(slots)?, cursor: 0, ticks_from_ns: now_ns })
+        Ok(Self { due: MappedArray::with_huge_pages(slots)?, cursor: 0, ticks_from_ns: now_ns })
     }
 
     pub fn memory_bytes_for(slots: usize) -> usize {
@@ -48,7 +48,7 @@ impl ExpirySchedule {
     }
 
     /// Marks all slots in use as due, so that each is examined once.
-    pub fn set_all_due(&mut self, used: u32) {
+    pub fn mark_all_due(&mut self, used: u32) {
         self.due[..used as usize].iter_mut().filter(|due| **due != NEVER).for_each(|due| *due = 0);
     }
 
@@ -60,7 +60,7 @@ impl ExpirySchedule {
     pub fn recount_ticks(&mut self, used: u32, now_ns: u64) {
         if now_ns.saturating_sub(self.ticks_from_ns) > RECOUNT_NS {
             self.ticks_from_ns = now_ns;
-            self.set_all_due(used);
+            self.mark_all_due(used);
         }
     }
 

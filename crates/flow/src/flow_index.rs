@@ -2,12 +2,12 @@
 //!
 //! A bucket is one cache line: short tags, all compared at once, and the slots that they stand for.
 //! A full bucket, one in 15, continues in an overflow bucket. So one cache line answers nearly
-//! every lookup, also that of an unknown key. After horizontal and partitioned chaining of NAPA-FP
+//! every lookup, also that of an unknown key. Source: horizontal and partitioned chaining of NAPA-FP
 //! (decisions/0005). The index holds no keys: the caller compares them.
 //! Invariant: the entries of a bucket and its overflow buckets have no gap.
 
 use crate::instructions::equal_words;
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use bytemuck::{Pod, Zeroable};
 use std::io;
 
@@ -19,9 +19,9 @@ const LOAD_PERCENT: usize = 65;
 /// Index of slots by hash, of fixed capacity.
 #[derive(Debug)]
 pub(crate) struct FlowIndex {
-    primary: Memory<Bucket>,
+    primary: MappedArray<Bucket>,
     /// Overflow buckets; number 0 is never used.
-    overflow: Memory<Bucket>,
+    overflow: MappedArray<Bucket>,
     /// First of the free overflow buckets that were used before, linked by `next`; 0 for none.
     free: u32,
     /// Overflow buckets that were ever used.
@@ -45,17 +45,17 @@ impl FlowIndex {
     pub fn new(flows: usize) -> io::Result<Self> {
         let [primary, overflow] = Self::lengths(flows);
         Ok(Self {
-            primary: Memory::with_huge_pages(primary)?,
-            overflow: Memory::with_huge_pages(overflow)?,
+            primary: MappedArray::with_huge_pages(primary)?,
+            overflow: MappedArray::with_huge_pages(overflow)?,
             free: 0,
             used: 0,
         })
     }
 
-    /// Starts to load the bucket of a hash and returns its number.
+    /// Prefetches the bucket of a hash and returns its number.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) -> u32 {
-        let bucket = self.bucket(hash) as u32;
+        let bucket = self.bucket_number(hash) as u32;
         self.primary.prefetch_line(bucket, 0);
         bucket
     }
@@ -74,15 +74,15 @@ impl FlowIndex {
         Some(bucket.slot(matches))
     }
 
-    /// The slot under this hash that `is_meant` accepts.
+    /// The slot under this hash for which `has_key` is true.
     #[inline]
-    pub fn find(&self, hash: u64, mut is_meant: impl FnMut(u32) -> bool) -> Option<u32> {
-        let mut bucket = &self.primary[self.bucket(hash)];
+    pub fn find(&self, hash: u64, mut has_key: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut bucket = &self.primary[self.bucket_number(hash)];
         loop {
             let mut matches = bucket.matches(tag(hash));
             while matches != 0 {
                 let slot = bucket.slot(matches);
-                if is_meant(slot) {
+                if has_key(slot) {
                     return Some(slot);
                 }
                 matches &= matches - 1;
@@ -96,7 +96,7 @@ impl FlowIndex {
 
     /// Inserts a slot that is not in the index.
     pub fn insert(&mut self, hash: u64, slot: u32) {
-        let primary = self.bucket(hash);
+        let primary = self.bucket_number(hash);
         let mut number = 0;
         loop {
             let bucket = self.bucket_mut(number, primary);
@@ -116,7 +116,7 @@ impl FlowIndex {
 
     /// Removes a slot that was inserted under this hash. Panics if it was not.
     pub fn remove(&mut self, hash: u64, slot: u32) {
-        let primary = self.bucket(hash);
+        let primary = self.bucket_number(hash);
         // The entry of the slot; the last bucket of the chain and the one before it.
         let (mut found, mut last, mut before_last) = (None, 0, 0);
         let entries = loop {
@@ -172,7 +172,7 @@ impl FlowIndex {
     }
 
     #[inline(always)]
-    fn bucket(&self, hash: u64) -> usize {
+    fn bucket_number(&self, hash: u64) -> usize {
         (((hash >> 32) * self.primary.len() as u64) >> 32) as usize
     }
 

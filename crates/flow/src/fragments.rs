@@ -1,4 +1,4 @@
-//! Ports of first fragments, remembered for later ones (`docs/metering.md` section 4).
+//! Ports of first fragments, stored for later ones (`docs/metering.md` section 4).
 //!
 //! Entries are bounded in number and time. The hash is keyed, so that an attacker cannot fill one
 //! bucket.
@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 use std::io;
 use weir_packet::{Flags, Network, Packet, TunnelType};
 
-/// First fragments remembered at a time.
+/// Largest number of first fragments.
 const ENTRIES: usize = 1 << 16;
 /// Lifetime of an entry by the meter's clock.
 const TIMEOUT_NS: u64 = 30_000_000_000;
@@ -59,7 +59,7 @@ impl FragmentCache {
         ENTRIES * size_of::<Entry>() + map_capacity(ENTRIES) * size_of::<u32>()
     }
 
-    /// Remembers a first fragment, or gives a later one its ports; false if they are unknown.
+    /// Stores a first fragment, or gives a later one its ports; false if they are unknown.
     pub fn resolve(&mut self, packet: &mut Packet, now_ns: u64) -> bool {
         let key = DatagramKey {
             source: packet.source,
@@ -89,14 +89,14 @@ impl FragmentCache {
                 older: 0,
                 newer: 0,
             };
-            self.remember(hash, found, entry);
+            self.store(hash, found, entry);
         }
         true
     }
 
     /// Writes an entry as the newest one: in place of `found`, which has the same key, else in a new
     /// place or, if the cache is full, in place of the oldest one.
-    fn remember(&mut self, hash: u64, found: Option<u32>, entry: Entry) {
+    fn store(&mut self, hash: u64, found: Option<u32>, entry: Entry) {
         let at = match found {
             Some(at) => at,
             None if self.entries.len() < ENTRIES => self.entries.len() as u32,

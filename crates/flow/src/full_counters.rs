@@ -8,7 +8,7 @@ use crate::record;
 use std::collections::{HashMap, TryReserveError};
 use weir_packet::Packet;
 
-/// Directions at a time.
+/// Largest number of directions.
 const CAPACITY: usize = 1 << 12;
 
 /// Full counters by slot and sending endpoint.

@@ -50,7 +50,7 @@ impl KeyHasher {
     #[inline(always)]
     pub(crate) fn hash_packet(&self, packet: &Packet, options: KeyOptions) -> HashedKey {
         let words = packet.words();
-        let (source, destination) = (self.address(words[0], words[1]), self.address(words[2], words[3]));
+        let (source, destination) = (self.hash_address(words[0], words[1]), self.hash_address(words[2], words[3]));
         let mut endpoint = Endpoint::from(source > destination);
         if source == destination {
             endpoint = endpoint_by_port(packet);
@@ -65,11 +65,11 @@ impl KeyHasher {
 
     pub(crate) fn hash_key(&self, key: &Key) -> u64 {
         let [a, b, c, d] = key.addresses;
-        self.combine(self.address(a, b), self.address(c, d), key.ports_and_protocol, key.extension)
+        self.combine(self.hash_address(a, b), self.hash_address(c, d), key.ports_and_protocol, key.extension)
     }
 
     #[inline(always)]
-    fn address(&self, a: u64, b: u64) -> u64 {
+    fn hash_address(&self, a: u64, b: u64) -> u64 {
         fold(a ^ self.0[0], b ^ self.0[1])
     }
 

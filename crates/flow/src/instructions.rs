@@ -1,14 +1,14 @@
-//! Processor instructions that have no safe function: prefetch, and many numbers compared at once.
+//! Processor instructions that have no safe function: prefetch, and SIMD comparison of numbers.
 //!
 //! One of the two files of this crate with `unsafe` code.
 
-/// Starts to load the cache line of a value that is read soon. Affects only speed.
+/// Prefetches the cache line of a value that is read soon. Affects only speed.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     prefetch_address(std::ptr::from_ref(value).cast());
 }
 
-/// Starts to load the cache line at an address, which may be any. Affects only speed.
+/// Prefetches the cache line at an address, which may be any. Affects only speed.
 #[inline(always)]
 #[allow(unsafe_code)]
 pub(crate) fn prefetch_address(address: *const u8) {

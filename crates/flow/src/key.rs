@@ -60,7 +60,7 @@ impl KeyExtension {
 
     #[inline(always)]
     pub fn of(packet: &Packet, options: KeyOptions) -> Self {
-        if options.extend_key() { Self::read(packet, options) } else { Self::NONE }
+        if options.has_extension() { Self::read(packet, options) } else { Self::NONE }
     }
 
     #[inline(never)]

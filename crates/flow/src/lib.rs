@@ -19,7 +19,7 @@ mod full_counters;
 mod hash;
 mod instructions;
 mod key;
-mod memory;
+mod mapped_array;
 mod meter;
 mod migration;
 mod overflow;

@@ -47,7 +47,7 @@ const MAX_SLOTS: u32 = 1 << 31;
 pub struct Counters {
     /// Records opened, overflow records included.
     pub created: u64,
-    /// Packets dropped as the cache was full.
+    /// Packets dropped because the cache was full.
     pub dropped_packets: u64,
     /// Their octets on the wire.
     pub dropped_bytes: u64,
@@ -69,7 +69,7 @@ pub struct Meter {
     full_counters: FullCounters,
     fragments: FragmentCache,
     overflow: OverflowRecords,
-    small_flows: SmallFlowFilter,
+    small_flow_filter: SmallFlowFilter,
     migration_search: MigrationSearch,
     /// Records not exported yet, with their packets and octets.
     open_records: RecordTotals,
@@ -95,7 +95,7 @@ impl Meter {
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
             overflow: OverflowRecords::new(cache.hasher.random_state())?,
-            small_flows: SmallFlowFilter::new()?,
+            small_flow_filter: SmallFlowFilter::new()?,
             migration_search: MigrationSearch::new(slots)?,
             open_records: RecordTotals::default(),
             counters: Counters::default(),
@@ -171,7 +171,7 @@ impl Meter {
 
     /// Memory that [`Meter::new`] takes, bytes. The system provides what is touched: for TCP
     /// analysis 256 bytes per connection and 1.5 KiB per direction with anomalies; for tunnels and
-    /// migration what has any.
+    /// migration, the entries of the flows concerned.
     pub fn memory_bytes_for(config: &Config) -> usize {
         let config = within_limits(*config);
         let slots = config.flows as usize;

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::encapsulation::Encapsulation;
 use crate::key::{Endpoint, KeyExtension};
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use crate::partition::BucketSet;
 use crate::slot::{FlowSlot, SlotFlags};
 use crate::{Approximate, Direction, EndReason, FlowRecord};
@@ -101,8 +101,8 @@ pub(crate) struct MigrationSearch {
     until: u32,
     /// The slot that was listed last plus 1, or [`END`].
     first: u32,
-    /// Per slot, the one that was listed before it in the same form; 0 if it is not listed.
-    next: Memory<u32>,
+    /// Per listed slot: the one listed before it plus 1, or [`END`]. 0 for a slot that is not listed.
+    next: MappedArray<u32>,
 }
 
 const END: u32 = u32::MAX;
@@ -110,7 +110,7 @@ const END: u32 = u32::MAX;
 impl MigrationSearch {
     pub fn new(slots: usize) -> io::Result<Self> {
         // Small pages: only those of slots that are found are touched.
-        let next = Memory::with_small_pages(slots)?;
+        let next = MappedArray::with_small_pages(slots)?;
         Ok(Self { active: false, buckets: BucketSet::default(), from: 0, until: 0, first: END, next })
     }
 

@@ -39,7 +39,7 @@ impl EndReason {
 pub struct Approximate(pub u16);
 
 impl Approximate {
-    /// An overflow record: the sum of flows by prefix and port, as the cache was full.
+    /// An overflow record: the sum of flows by prefix and port, because the cache was full.
     pub const OVERFLOW: u16 = 1;
     /// Packets of one direction had different VLAN identifiers; the first is given.
     pub const MIXED_VLAN: u16 = 2;
@@ -101,13 +101,13 @@ pub struct Direction {
     pub size_max: u32,
     /// Sum of squared packet sizes, octets², exact.
     pub size_squares: u128,
-    /// Shortest gap (inter-arrival time), ns. The gap of a packet is the time by which it extends the
-    /// span from the earliest to the latest packet of this direction and record; 0 within the span.
-    /// Gaps are meaningless below 2 packets.
+    /// Shortest inter-arrival time, ns: the time by which a packet extends the span from the earliest
+    /// to the latest packet of this direction and record; 0 within the span. Meaningless below 2
+    /// packets.
     pub iat_min_ns: u64,
-    /// Longest gap, ns.
+    /// Longest inter-arrival time, ns.
     pub iat_max_ns: u64,
-    /// Sum of squared gaps, ns², exact.
+    /// Sum of squared inter-arrival times, ns², exact.
     pub iat_squares: u128,
     /// Top MPLS label of the first packet, or `NO_LABEL`.
     pub mpls_label: u32,
@@ -121,7 +121,7 @@ pub struct Direction {
     pub tcp_flags: u16,
     /// Smallest TTL or hop limit.
     pub ttl_min: u8,
-    /// Largest.
+    /// Largest TTL or hop limit.
     pub ttl_max: u8,
     /// Type of service or traffic class of the first packet.
     pub tos: u8,
@@ -179,24 +179,24 @@ impl Direction {
         deviation(self.packets, self.bytes, self.size_squares)
     }
 
-    /// Number of gaps: packets less one.
-    pub fn gaps(&self) -> u64 {
+    /// Number of inter-arrival times: packets less one.
+    pub fn iat_count(&self) -> u64 {
         self.packets.saturating_sub(1)
     }
 
-    /// Sum of gaps, ns: the time between the earliest and the latest packet.
+    /// Sum of inter-arrival times, ns: the time from the earliest to the latest packet.
     pub fn iat_sum_ns(&self) -> u64 {
         self.last_ns - self.first_ns
     }
 
-    /// Mean gap, ns; `None` below 2 packets.
+    /// Mean inter-arrival time, ns; `None` below 2 packets.
     pub fn iat_mean_ns(&self) -> Option<f64> {
-        (self.gaps() > 0).then(|| self.iat_sum_ns() as f64 / self.gaps() as f64)
+        (self.iat_count() > 0).then(|| self.iat_sum_ns() as f64 / self.iat_count() as f64)
     }
 
-    /// Population standard deviation of gaps, ns; `None` below 2 packets.
+    /// Population standard deviation of inter-arrival times, ns; `None` below 2 packets.
     pub fn iat_std_ns(&self) -> Option<f64> {
-        (self.gaps() > 0).then(|| deviation(self.gaps(), self.iat_sum_ns(), self.iat_squares))
+        (self.iat_count() > 0).then(|| deviation(self.iat_count(), self.iat_sum_ns(), self.iat_squares))
     }
 }
 
@@ -221,11 +221,11 @@ pub(crate) fn add(direction: &mut Direction, packet: &Packet) {
             ..Direction::default()
         };
     } else {
-        let gap = packet.time_ns.saturating_sub(d.last_ns) + d.first_ns.saturating_sub(packet.time_ns);
-        d.iat_min_ns = if d.packets == 1 { gap } else { d.iat_min_ns.min(gap) };
-        d.iat_max_ns = d.iat_max_ns.max(gap);
-        // The gaps add up to less than 2^64, so their squares add up to less than 2^128.
-        d.iat_squares += u128::from(gap) * u128::from(gap);
+        let iat_ns = packet.time_ns.saturating_sub(d.last_ns) + d.first_ns.saturating_sub(packet.time_ns);
+        d.iat_min_ns = if d.packets == 1 { iat_ns } else { d.iat_min_ns.min(iat_ns) };
+        d.iat_max_ns = d.iat_max_ns.max(iat_ns);
+        // These times add up to less than 2^64, so their squares add up to less than 2^128.
+        d.iat_squares += u128::from(iat_ns) * u128::from(iat_ns);
         d.first_ns = d.first_ns.min(packet.time_ns);
         d.last_ns = d.last_ns.max(packet.time_ns);
         d.size_min = d.size_min.min(packet.ip_bytes);
@@ -274,7 +274,7 @@ fn deviation(n: u64, sum: u64, squares: u128) -> f64 {
 /// A bidirectional flow record. `source` is the initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// Initiator's address; shape as [`Packet::source`].
+    /// Initiator's address; layout as [`Packet::source`].
     pub source: [u8; 16],
     /// Responder's address.
     pub destination: [u8; 16],
@@ -284,7 +284,7 @@ pub struct FlowRecord {
     pub destination_port: u16,
     /// IP protocol; 255 for layer 2.
     pub protocol: u8,
-    /// What carries the addresses.
+    /// Network layer, which determines the layout of the addresses.
     pub network: Network,
     /// Why the record ended.
     pub end_reason: EndReason,
@@ -300,9 +300,9 @@ pub struct FlowRecord {
     /// protocols, overflow records and records that are not analysed.
     pub tcp: Option<[TcpReport; 2]>,
     /// Packets lost by its receive queue between its first and its last packet: an upper bound of
-    /// those missing in this record. The meter leaves it at 0, as it does not know the queue.
+    /// those missing in this record. The meter leaves it at 0, because it does not know the queue.
     pub queue_lost: u64,
-    /// Smallest and largest sampling interval while the record was open: an interval of N means
+    /// Smallest and largest sampling population while the record was open: a population of N means
     /// that one packet in N was metered. `None` without sampling. The meter leaves it at `None`.
     pub sampling: Option<[u32; 2]>,
 }

@@ -251,22 +251,22 @@ impl FlowSlot {
     /// Counts a packet. Returns false and changes nothing if it needs full counters.
     #[inline(always)]
     pub fn add(&mut self, endpoint: Endpoint, packet: &Packet) -> bool {
-        match self.counters[endpoint].fast_gap_ns(packet) {
-            Some(gap_ns) => {
-                self.add_fast(endpoint, gap_ns, packet);
+        match self.counters[endpoint].fast_iat_ns(packet) {
+            Some(iat_ns) => {
+                self.add_fast(endpoint, iat_ns, packet);
                 true
             }
             None => self.add_slow(endpoint, packet),
         }
     }
 
-    /// Counts a packet that came `gap_ns` after the latest one of its direction:
-    /// [`CompactCounters::fast_gap_ns`].
+    /// Counts a packet with an inter-arrival time of `iat_ns`:
+    /// [`CompactCounters::fast_iat_ns`].
     #[inline(always)]
-    pub fn add_fast(&mut self, endpoint: Endpoint, gap_ns: u64, packet: &Packet) {
+    pub fn add_fast(&mut self, endpoint: Endpoint, iat_ns: u64, packet: &Packet) {
         // The counters come last: they need all registers.
         self.state.add_headers(endpoint, false, packet);
-        self.counters[endpoint].add_fast(gap_ns, packet);
+        self.counters[endpoint].add_fast(iat_ns, packet);
     }
 
     #[inline(never)]

@@ -1,24 +1,24 @@
 //! Counts the packets of new flows while small flows get no records
 //! ([`crate::Detail::small_flows`]).
 //!
-//! A hash table of fixed size without chains: a flow may displace another, which is then counted
-//! anew. Large flows pass all the same, as their packets follow each other soon.
+//! A direct-mapped hash table: a flow may replace another, which is then counted from 0 again. Large
+//! flows still pass, because their packets follow each other soon.
 
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use std::io;
 
 /// A flow is small up to this many packets.
 const SMALL_PACKETS: u32 = 8;
-/// Flows counted at a time.
+/// Largest number of flows.
 const ENTRIES: usize = 1 << 16;
 
 /// Packet counts of flows without a record: per entry 24 bits of the hash, 8 of the count.
 #[derive(Debug)]
-pub(crate) struct SmallFlowFilter(Memory<u32>);
+pub(crate) struct SmallFlowFilter(MappedArray<u32>);
 
 impl SmallFlowFilter {
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Memory::with_small_pages(ENTRIES)?))
+        Ok(Self(MappedArray::with_small_pages(ENTRIES)?))
     }
 
     pub const fn memory_bytes() -> usize {

@@ -1,11 +1,11 @@
 //! TCP analysis of the flows in the cache: a connection per slot and the anomaly pool.
 //!
-//! A record is *analysed* if the analysis saw all its TCP packets. One that missed a packet, as the
-//! analysis was off or the flow is older than the analysis, has no TCP fields but its control bits.
+//! A record is *analysed* if the analysis processed all its TCP packets. Any other record (analysis
+//! switched off, or switched on after the record began) has no TCP fields but its control bits.
 
 use crate::instructions::prefetch;
 use crate::key::Endpoint;
-use crate::memory::Memory;
+use crate::mapped_array::MappedArray;
 use crate::slot::FlowKeyState;
 use std::io;
 use weir_packet::Packet;
@@ -17,7 +17,7 @@ const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
 #[derive(Debug)]
 pub(crate) struct TcpState {
     /// Per slot; untouched memory in slots of other protocols.
-    connections: Memory<Connection>,
+    connections: MappedArray<Connection>,
     anomalies: AnomalyPool,
     /// Slots with a record that missed the analysis of a packet.
     pub unanalysed: SlotSet,
@@ -28,7 +28,7 @@ pub(crate) struct TcpState {
 impl TcpState {
     pub fn new(slots: usize) -> io::Result<Self> {
         Ok(Self {
-            connections: Memory::with_huge_pages(slots)?,
+            connections: MappedArray::with_huge_pages(slots)?,
             anomalies: AnomalyPool::new(anomaly_capacity(slots))?,
             unanalysed: SlotSet::new(slots)?,
             analysed_from_ns: 0,
@@ -44,12 +44,12 @@ impl TcpState {
         self.connections.memory_bytes() + self.anomalies.size_bytes() + self.unanalysed.memory_bytes()
     }
 
-    /// Announces that from `now_ns` on all packets are analysed.
+    /// Resumes the analysis: for records that begin after `now_ns`.
     pub fn resume_after(&mut self, now_ns: u64) {
         self.analysed_from_ns = now_ns + 1;
     }
 
-    /// Announces that packets may be left out from now on.
+    /// Suspends the analysis: packets may be left out from now on.
     pub fn suspend(&mut self) {
         self.analysed_from_ns = u64::MAX;
     }
@@ -60,7 +60,7 @@ impl TcpState {
         self.analysed_from_ns == u64::MAX
     }
 
-    /// Starts to load what the fast path needs of a connection, or all of it for SYN, FIN and RST.
+    /// Prefetches what the fast path needs of a connection, or all of it for SYN, FIN and RST.
     #[inline(always)]
     pub fn prefetch_for(&self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         if !self.is_suspended()
@@ -156,11 +156,11 @@ fn prefetch_all(connection: &Connection) {
 
 /// A set of slots: one bit per slot.
 #[derive(Debug)]
-pub(crate) struct SlotSet(Memory<u64>);
+pub(crate) struct SlotSet(MappedArray<u64>);
 
 impl SlotSet {
     fn new(slots: usize) -> io::Result<Self> {
-        Ok(Self(Memory::with_small_pages(slots.div_ceil(64))?))
+        Ok(Self(MappedArray::with_small_pages(slots.div_ceil(64))?))
     }
 
     fn memory_bytes_for(slots: usize) -> usize {

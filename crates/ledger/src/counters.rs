@@ -13,7 +13,7 @@ pub struct TrafficCounters {
     pub dropped_nic: u64,
     /// Lost by the kernel.
     pub dropped_kernel: u64,
-    /// Lost by Weir: in a queue between two threads, or for lack of a packet buffer (DPDK, AF_XDP).
+    /// Lost by Weir: between two threads, without a packet buffer (DPDK) or a length (AF_XDP).
     pub dropped_ring: u64,
     /// Not metered because the flow cache was full (policy `drop`).
     pub dropped_table_full: u64,

@@ -88,7 +88,7 @@ reasons! {
         ClockWentBack = "clock_went_back",
         /// The capture gives no time, or one outside 1970-2554: the time of the previous packet, or
         /// the nearest possible time, is used.
-        TimeClamped = "time_assumed",
+        TimeAssumed = "time_assumed",
         /// The flow cache was full: the packet is counted in an overflow record per prefix and
         /// port.
         Overflow = "overflow",

@@ -52,16 +52,16 @@ pub(crate) fn decode(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: 
     let Some(head) = bytes.first_chunk::<54>() else { return false };
     let untagged = LinkInfo { frame_bytes, link_bytes: 14, vlan: NO_VLAN, decapsulate };
     if be32(head, 12) & 0xffff_ff00 == IPV4_WITHOUT_OPTIONS {
-        return ipv4(untagged, &bytes[14..], packet);
+        return decode_ipv4(untagged, &bytes[14..], packet);
     }
     match be16(head, 12) {
-        IPV6 => ipv6(untagged, &bytes[14..], packet),
+        IPV6 => decode_ipv6(untagged, &bytes[14..], packet),
         VLAN => {
             let tagged = LinkInfo { link_bytes: 18, vlan: be16(head, 14) & 0x0fff, ..untagged };
             if be32(head, 16) & 0xffff_ff00 == IPV4_WITHOUT_OPTIONS {
-                return ipv4(tagged, &bytes[18..], packet);
+                return decode_ipv4(tagged, &bytes[18..], packet);
             }
-            be16(head, 16) == IPV6 && ipv6(tagged, &bytes[18..], packet)
+            be16(head, 16) == IPV6 && decode_ipv6(tagged, &bytes[18..], packet)
         }
         _ => false,
     }
@@ -69,7 +69,7 @@ pub(crate) fn decode(bytes: &[u8], frame_bytes: u32, decapsulate: bool, packet: 
 
 /// `bytes` begin with an IPv4 header whose first octet the caller has checked.
 #[inline(always)]
-fn ipv4(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
+fn decode_ipv4(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
     if bytes.len() < 40 {
         return false;
     }
@@ -84,32 +84,32 @@ fn ipv4(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
     const UNFRAGMENTED_TCP: u32 = TCP as u32;
     match be32(header, 6) & 0x3fff_00ff {
         UNFRAGMENTED_UDP if ip_bytes >= IPV4_BYTES + UDP_BYTES => {
-            udp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+            decode_udp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
         }
         UNFRAGMENTED_TCP if ip_bytes >= IPV4_BYTES + TCP_BYTES => {
-            tcp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
+            decode_tcp(link, Ip::V4(header), ip_bytes - IPV4_BYTES, rest, packet)
         }
         _ => false,
     }
 }
 
 #[inline(always)]
-fn ipv6(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
+fn decode_ipv6(link: LinkInfo, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some((header, rest)) = bytes.split_first_chunk() else { return false };
     let rest_bytes = u32::from(be16(header, 4));
     if header[0] >> 4 != 6 || IPV6_BYTES + rest_bytes + link.link_bytes > link.frame_bytes {
         return false;
     }
     match header[6] {
-        UDP if rest_bytes >= UDP_BYTES => udp(link, Ip::V6(header), rest_bytes, rest, packet),
-        TCP if rest_bytes >= TCP_BYTES => tcp(link, Ip::V6(header), rest_bytes, rest, packet),
+        UDP if rest_bytes >= UDP_BYTES => decode_udp(link, Ip::V6(header), rest_bytes, rest, packet),
+        TCP if rest_bytes >= TCP_BYTES => decode_tcp(link, Ip::V6(header), rest_bytes, rest, packet),
         _ => false,
     }
 }
 
 /// `bytes` are the captured octets after the IP header, of `rest_bytes` by the IP length.
 #[inline(always)]
-fn udp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+fn decode_udp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some(header) = bytes.first_chunk::<4>() else { return false };
     if link.decapsulate && tunnel::PORTS.contains(&be16(header, 2)) {
         return false;
@@ -125,7 +125,7 @@ fn udp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut P
 }
 
 #[inline(always)]
-fn tcp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
+fn decode_tcp(link: LinkInfo, ip: Ip<'_>, rest_bytes: u32, bytes: &[u8], packet: &mut Packet) -> bool {
     let Some(header) = bytes.first_chunk::<20>() else { return false };
     let header_bytes = u32::from(header[12] >> 4) * 4;
     if header_bytes < TCP_BYTES || header_bytes > rest_bytes {

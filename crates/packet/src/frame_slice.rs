@@ -1,8 +1,7 @@
-//! The rest of a frame from one header on: its captured octets and its length on the wire. And the
-//! fields of a header.
+//! The rest of a frame from one header on: captured octets and length on the wire, which differ if
+//! the snap length cut the frame. Functions that read the fields of a header.
 //!
-//! The two differ where the snap length cut the frame. Headers are split from the captured octets;
-//! lengths are checked against the length on the wire.
+//! Headers are split from the captured octets; lengths are checked against the length on the wire.
 
 /// The rest of a frame. Invariant: it has at most as many captured octets as octets on the wire.
 #[derive(Clone, Copy, Debug)]

@@ -94,9 +94,9 @@ impl Flags {
     /// The fixed TCP header was read: `sequence`, `acknowledgment`, `window` and `control` are
     /// valid.
     pub const TCP: u8 = 16;
-    /// The fragment table was already searched for this fragment (or has stored it, if it is a
-    /// first fragment), so it is not searched again. A later fragment whose first fragment was
-    /// found gets the ports of its flow and loses `FRAGMENT_LATER`. Never set by `decode`.
+    /// The fragment cache was already searched for this fragment (or has stored it, if it is a
+    /// first fragment), so it is not searched again. If the first fragment of a later one was found,
+    /// `FRAGMENT_LATER` is cleared instead, and the ports are set. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
 
     /// The flags of a packet with this fragment offset and "more fragments" bit.

@@ -10,7 +10,7 @@ pub struct Account {
     pub ledger: Ledger,
     /// Records sent to the exporter.
     pub sent: RecordTotals,
-    /// Records dropped because all sinks were behind.
+    /// Records dropped because the queues of all sinks were full.
     pub lost: RecordTotals,
 }
 

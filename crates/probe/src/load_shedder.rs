@@ -31,7 +31,7 @@ pub enum OverloadPolicy {
 }
 
 impl OverloadPolicy {
-    /// The level that is never left downwards.
+    /// The lowest level.
     pub(crate) fn base_level(self) -> u8 {
         if let Self::Level(level) = self { level } else { 0 }
     }
@@ -47,11 +47,11 @@ pub struct LevelSettings {
 }
 
 impl LevelSettings {
-    /// Settings of a level if one packet in `sample_one_in` is metered on every level. TCP is not
+    /// Settings of a level if one packet in `sampling_population` is metered on every level. TCP is not
     /// analysed in sampled traffic.
-    pub fn new(level: u8, sample_one_in: u32) -> Self {
+    pub fn new(level: u8, sampling_population: u32) -> Self {
         let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
-        let population = sample_one_in.max(population_of_level);
+        let population = sampling_population.max(population_of_level);
         let tcp_analysis = level < 1 && population == 1;
         Self { detail: Detail { tcp_analysis, small_flows: level < MAX_LEVEL_WITHOUT_SAMPLING }, population }
     }

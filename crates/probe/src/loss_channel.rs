@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Snapshots in a queue: those of 6 s.
-const QUEUE: usize = 64;
+const QUEUE_SNAPSHOTS: usize = 64;
 /// Time between two checks whether a request was answered, or whether a queue has free slots.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 
@@ -37,7 +37,7 @@ pub(crate) struct SnapshotReceiver {
 }
 
 pub(crate) fn snapshot_channel() -> (SnapshotSender, SnapshotReceiver) {
-    let (producer, consumer) = RingBuffer::new(QUEUE);
+    let (producer, consumer) = RingBuffer::new(QUEUE_SNAPSHOTS);
     let requests = Arc::new(AtomicU64::new(0));
     (
         SnapshotSender { queue: producer, requests: requests.clone(), answered_request: 0, unsent_levels: None },
@@ -178,11 +178,11 @@ mod tests {
     fn a_snapshot_that_does_not_fit_is_included_in_the_next() {
         let (mut sender, receiver) = snapshot_channel();
         let mut histories = LossHistories::from_receivers(vec![receiver]);
-        for at in 1..=2 * QUEUE as u64 {
+        for at in 1..=2 * QUEUE_SNAPSHOTS as u64 {
             sender.send(LossSnapshot { levels: [(at > 100).into(); 2], ..snapshot(at, at) });
         }
         histories.receive();
-        assert_eq!(histories.lost_between(0, u64::MAX), QUEUE as u64);
+        assert_eq!(histories.lost_between(0, u64::MAX), QUEUE_SNAPSHOTS as u64);
         sender.send(snapshot(1000, 1000));
         histories.receive();
         assert_eq!(histories.lost_between(0, u64::MAX), 1000);

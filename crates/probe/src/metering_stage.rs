@@ -61,9 +61,9 @@ impl MeteringStage {
         self.meter.process(packets, &mut self.output.records);
     }
 
-    /// Exports records if a batch is full or they have waited too long. If the loss histories do
-    /// not cover the end of a record, calls `request_snapshots` with that time, ns, and whether the records
-    /// cannot wait for a later update.
+    /// Exports records if a batch is full or they have waited too long. If the loss histories do not
+    /// cover the end of a record, calls `request_snapshots` with that time, ns, and whether the
+    /// records must be exported now.
     #[inline]
     pub fn export_when_due(&mut self, request_snapshots: impl FnOnce(&mut LossHistories, u64, bool)) {
         if self.output.is_due() {
@@ -82,7 +82,7 @@ impl MeteringStage {
 
     /// Ends flows that time out while no packets arrive. `now_ns` returns the time of the clock
     /// that stamps packets, `None` for a file.
-    pub fn idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
+    pub fn process_idle(&mut self, now_ns: impl FnOnce() -> Option<u64>) {
         let now = Instant::now();
         if now - self.clock_advanced >= IDLE_CLOCK_INTERVAL {
             self.clock_advanced = now;

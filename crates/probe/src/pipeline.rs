@@ -53,7 +53,7 @@ impl Pipeline {
         };
         self.metering.process(&self.packets[..packets]);
         if burst_was_short {
-            self.metering.idle(|| source.live().map(|live| live.now_ns()));
+            self.metering.process_idle(|| source.live().map(|live| live.now_ns()));
         }
         let reader = &mut self.reader;
         self.metering.export_when_due(|histories, _, _| {

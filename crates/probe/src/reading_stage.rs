@@ -27,19 +27,19 @@ pub(crate) struct ReadingStage {
     layer2: bool,
     losses: LossCounter,
     shedder: LoadShedder,
-    sample_one_in: u32,
+    sampling_population: u32,
     /// What became of the frames. Decoded packets count as metered.
     pub ledger: Ledger,
 }
 
 impl ReadingStage {
     pub fn new(settings: &Settings) -> Self {
-        let Settings { filter, decode, layer2, self_traffic, overload, sample_one_in, .. } = settings.clone();
+        let Settings { filter, decode, layer2, self_traffic, overload, sampling_population, .. } = settings.clone();
         let shedder = LoadShedder::new(overload);
         let mut ledger = Ledger::default();
         (ledger.overload.level, ledger.overload.highest) = (shedder.level(), shedder.level());
         let (admission, losses) = (Admission::new(filter), LossCounter::default());
-        let mut reader = Self { admission, self_traffic, decode, layer2, losses, shedder, sample_one_in, ledger };
+        let mut reader = Self { admission, self_traffic, decode, layer2, losses, shedder, sampling_population, ledger };
         reader.apply_level();
         reader
     }
@@ -113,7 +113,7 @@ impl ReadingStage {
     }
 
     fn apply_level(&mut self) {
-        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level(), self.sample_one_in);
+        let LevelSettings { population, .. } = LevelSettings::new(self.shedder.level(), self.sampling_population);
         self.admission.set_sampling(population);
     }
 
@@ -131,7 +131,7 @@ impl ReadingStage {
                 self.ledger.packets.filtered += 1;
                 self.ledger.bytes.filtered += u64::from(frame.wire_bytes);
                 other_bytes += u64::from(frame.wire_bytes);
-            } else if (is_regular && packet.network != Network::Layer2 && !frame.time_clamped)
+            } else if (is_regular && packet.network != Network::Layer2 && !frame.time_assumed)
                 || count_irregular(frame, decoded, packet, layer2, &mut self.ledger)
             {
                 metered += 1;
@@ -159,8 +159,8 @@ fn count_irregular(
     let reason = match decoded {
         Ok(anomalies) if packet.network != Network::Layer2 || layer2 => {
             anomalies.iter().for_each(|anomaly| ledger.anomalies.count(anomaly));
-            if frame.time_clamped {
-                ledger.anomalies.count(PacketAnomaly::TimeClamped);
+            if frame.time_assumed {
+                ledger.anomalies.count(PacketAnomaly::TimeAssumed);
             }
             return true;
         }

@@ -15,15 +15,15 @@ pub(crate) const BATCH: usize = 128;
 /// Records that wait for loss snapshots of their readers, at most about.
 const MAX_WAITING: usize = 64 * BATCH;
 /// While the pipeline is idle, records are exported after this time even if the batch is not full.
-/// Together with the time until the end of a flow is noticed this is below a second.
+/// Together with the time until the meter detects the end of a flow, this is below a second.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(crate) struct RecordOutput {
     /// The meter appends records here.
     pub records: Vec<FlowRecord>,
-    /// The latest end of a flow among the first `measured` records, ns.
+    /// The latest end of a flow among the first `examined` records, ns.
     end_ns: u64,
-    measured: usize,
+    examined: usize,
     exported: Instant,
     is_overdue: bool,
     pub handle: ExportHandle,
@@ -37,7 +37,7 @@ impl RecordOutput {
     pub fn new(handle: ExportHandle) -> Self {
         Self {
             records: Vec::with_capacity(2 * BATCH),
-            measured: 0,
+            examined: 0,
             end_ns: 0,
             exported: Instant::now(),
             is_overdue: false,
@@ -65,9 +65,9 @@ impl RecordOutput {
 
     /// The latest end of a flow of all records, ns.
     pub fn latest_end_ns(&mut self) -> u64 {
-        let new = &self.records[self.measured..];
+        let new = &self.records[self.examined..];
         self.end_ns = new.iter().map(FlowRecord::end_ns).fold(self.end_ns, u64::max);
-        self.measured = self.records.len();
+        self.examined = self.records.len();
         self.end_ns
     }
 
@@ -83,7 +83,7 @@ impl RecordOutput {
             counters.merge(totals);
             self.records = empty;
         }
-        (self.measured, self.end_ns) = (0, 0);
+        (self.examined, self.end_ns) = (0, 0);
         (self.exported, self.is_overdue) = (Instant::now(), false);
     }
 }
@@ -91,17 +91,17 @@ impl RecordOutput {
 pub(crate) struct RecordAnnotator {
     /// Losses and levels of the readers of this meter.
     pub histories: LossHistories,
-    /// The level that is never left.
+    /// The lowest level.
     base_level: u8,
-    sample_one_in: u32,
+    sampling_population: u32,
     /// Counts records that lack something.
     pub counters: OverloadCounters,
 }
 
 impl RecordAnnotator {
     pub fn new(settings: &Settings, histories: LossHistories) -> Self {
-        let (base_level, sample_one_in) = (settings.overload.base_level(), settings.sample_one_in.max(1));
-        Self { histories, base_level, sample_one_in, counters: OverloadCounters::default() }
+        let (base_level, sampling_population) = (settings.overload.base_level(), settings.sampling_population.max(1));
+        Self { histories, base_level, sampling_population, counters: OverloadCounters::default() }
     }
 
     pub fn level(&self) -> u8 {
@@ -109,11 +109,11 @@ impl RecordAnnotator {
     }
 
     pub fn settings_of(&self, level: u8) -> LevelSettings {
-        LevelSettings::new(level, self.sample_one_in)
+        LevelSettings::new(level, self.sampling_population)
     }
 
     pub fn annotate(&mut self, records: &mut [FlowRecord]) {
-        let nothing_missing = self.base_level == 0 && self.sample_one_in == 1 && self.histories.are_empty();
+        let nothing_missing = self.base_level == 0 && self.sampling_population == 1 && self.histories.are_empty();
         for record in records {
             self.counters.unanalysed_flows += u64::from(record.approximate.has(Approximate::UNANALYSED));
             if !nothing_missing {

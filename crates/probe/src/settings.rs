@@ -23,7 +23,7 @@ pub struct Settings {
     pub overload: OverloadPolicy,
     /// Meter one packet in this number, chosen at random; 0 or 1 meters all. Load shedding may
     /// sample fewer.
-    pub sample_one_in: u32,
+    pub sampling_population: u32,
 }
 
 /// What a thread does when the queue to a sink, or from a reading to a metering thread, is full.

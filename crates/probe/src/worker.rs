@@ -36,7 +36,7 @@ impl StopSignal {
 
     /// Stops a live source, once, if the signal is set: it ends after the frames that have arrived.
     /// Returns whether the worker has to end at once, without reading the rest of a file.
-    fn stop(&mut self, source: &mut Input<'_>) -> bool {
+    fn apply(&mut self, source: &mut Input<'_>) -> bool {
         if !self.was_stopped && self.signal.load(Ordering::Relaxed) {
             self.was_stopped = true;
             let Some(live) = source.live() else { return true };
@@ -62,7 +62,7 @@ pub(crate) fn run_fused(mut source: Input<'_>, mut pipeline: Pipeline, mailbox: 
                 (pipeline.account(), pipeline.take_filter_errors())
             });
         }
-        if stop.stop(&mut source) {
+        if stop.apply(&mut source) {
             break;
         }
     }
@@ -107,7 +107,7 @@ pub(crate) fn run_reader(
             });
         }
         dispatcher.apply_update(source.live().map(|live| live as _));
-        if stop.stop(&mut source) || dispatcher.is_abandoned() {
+        if stop.apply(&mut source) || dispatcher.is_abandoned() {
             break;
         }
     }
@@ -132,7 +132,7 @@ pub(crate) fn run_meter(mut metering: MeteringStage, mut input: MeterInput, busy
             break;
         }
         if emptied {
-            metering.idle(|| now_ns);
+            metering.process_idle(|| now_ns);
         }
         metering.export_when_due(LossHistories::request);
         idle_polls = if count == 0 { idle_polls.saturating_add(1) } else { 0 };

@@ -101,8 +101,8 @@ impl PacketReader {
             Some(Ok(_)) if !packet.flags.has(Flags::PORTS) => without_ports,
             Some(Ok(anomalies)) => {
                 anomalies.iter().for_each(|anomaly| ledger.anomalies.count(anomaly));
-                if frame.time_clamped {
-                    ledger.anomalies.count(PacketAnomaly::TimeClamped);
+                if frame.time_assumed {
+                    ledger.anomalies.count(PacketAnomaly::TimeAssumed);
                 }
                 ledger.packets.metered += 1;
                 ledger.bytes.metered += bytes;

@@ -1,7 +1,7 @@
 //! The classes of segments, and their counters.
 
-/// What a segment was. Each packet is of exactly one class: the first that applies, in this order
-/// (`docs/tcp.md` section 3).
+/// What a segment was. Each packet is of exactly one class: the first whose rule applies, in the
+/// order of the table in `docs/tcp.md` section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SegmentClass {

@@ -33,7 +33,7 @@ pub(crate) struct Classifier<'a, O> {
 struct Overlap {
     /// Positions of the range that were seen.
     seen: u64,
-    /// Time since which its lowest hole is known; without one, at which the positions started.
+    /// Time at which its lowest hole opened; without a hole, at which the positions started.
     missing_since_ns: u64,
 }
 
@@ -218,8 +218,7 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         self.set_handshake_rtt(handshake_rtt_ns);
     }
 
-    /// Starts new positions: for the first SYN of the side, or for a new connection between the same
-    /// ports.
+    /// Starts new positions: for the first SYN of the side, or for a new connection on its ports.
     fn restart(&mut self, segment: &Segment, lowest: u64) {
         if self.hot.has(HotSide::STARTED) {
             if !self.hot.has(HotSide::ENDED) && !self.peer.has(HotSide::ENDED) {
@@ -481,15 +480,14 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
         }
     }
 
-    /// Gives up the lowest hole if there are more than [`MAX_HOLES`]. It counts as seen from now
-    /// on.
+    /// Settles the lowest hole if there are more than [`MAX_HOLES`]: it counts as seen from now on.
     fn limit_holes(&mut self) {
         if let Some(entry) = self.existing_entry()
             && entry.holes.len() > MAX_HOLES
         {
             let hole = entry.holes.remove(0);
             entry.missing_bytes += u64::from(hole.length);
-            (self.observer)(SegmentEvent::HoleGivenUp(hole.start..hole.end()));
+            (self.observer)(SegmentEvent::HoleSettled(hole.start..hole.end()));
             self.degrade(Degradation::HOLES);
         }
     }

@@ -21,7 +21,7 @@ pub enum SegmentEvent {
     PositionsStarted {
         /// The lowest position.
         lowest: u64,
-        /// Whether positions of this side were known before. They are given up.
+        /// Whether positions of this side were known before. They are discarded.
         restarted: bool,
     },
     /// A range of payload was seen before.
@@ -30,8 +30,8 @@ pub enum SegmentEvent {
     HoleOpened(Range<u64>),
     /// A range of a hole is filled.
     HoleFilled(Range<u64>),
-    /// The lowest hole is given up, because the side has more than [`crate::MAX_HOLES`].
-    HoleGivenUp(Range<u64>),
+    /// The lowest hole is settled, because the side has more than [`crate::MAX_HOLES`].
+    HoleSettled(Range<u64>),
     /// A retransmission of which everything had been acknowledged.
     SpuriousRetransmission,
     /// A retransmission that also brings positions not seen before.

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) struct Hole {
     pub start: u64,
     pub length: u32,
-    /// Time of the packet that showed it.
+    /// Time of the packet that opened it.
     pub since_ns: u64,
 }
 

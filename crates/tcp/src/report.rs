@@ -9,7 +9,7 @@ pub struct Degradation(pub u8);
 impl Degradation {
     /// More than [`crate::MAX_HOLES`] holes were open at a time: the lowest counts as seen.
     pub const HOLES: u8 = 1;
-    /// The original of a duplicate was nearly forgotten, so other duplicates may have been missed.
+    /// The original of a duplicate was one of the oldest remembered segments: others may be missed.
     pub const DUPLICATES: u8 = 2;
     /// Sequence numbers jumped: the known positions were replaced.
     pub const JUMP: u8 = 4;
@@ -61,11 +61,11 @@ pub struct TcpReport {
     pub zero_windows: u64,
     /// Size of the largest hole that opened.
     pub largest_hole_bytes: u64,
-    /// Octets never seen so far: in holes that are open at the end of the record or were given up.
+    /// Octets never seen so far: in holes that are open at the end of the record or were settled.
     pub missing_bytes: u64,
     /// Why the report is not exact.
     pub degradation: Degradation,
-    /// Window of the first SYN, not scaled.
+    /// Window of the last SYN that started positions, not scaled.
     pub syn_window: Option<u16>,
     /// Maximum segment size option of that SYN, octets.
     pub maximum_segment_size: Option<u16>,

@@ -1,4 +1,4 @@
-//! The limits of `docs/tcp.md`, and the questions about single segments that they answer.
+//! The limits of `docs/tcp.md`, and predicates of single segments.
 
 use weir_packet::{Flags, Network, Packet};
 

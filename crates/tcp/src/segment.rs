@@ -1,4 +1,4 @@
-//! The fields of a packet that the analysis reads, and the digest by which it knows duplicates.
+//! The fields of a packet that the analysis reads, and the digest by which it detects duplicates.
 
 use crate::rules::has_identification;
 use std::collections::hash_map::RandomState;

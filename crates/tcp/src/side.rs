@@ -27,8 +27,8 @@ pub(crate) struct HotSide {
     pub flags_and_history_number: u16,
     /// Its entry in the anomaly pool: the index plus 1; 0 for none.
     pub entry_number: u32,
-    /// The last remembered segments ([`crate::history`]). With [`HotSide::HAS_DEEP_HISTORY`] the pool entry
-    /// has more.
+    /// The last remembered segments ([`crate::history`]). With [`HotSide::HAS_DEEP_HISTORY`], the
+    /// pool entry has more.
     pub recent: [u64; HISTORY],
 }
 

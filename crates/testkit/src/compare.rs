@@ -198,7 +198,7 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
         ("tunnel", format!("{} {:?}", d.tunnel_type.name().unwrap_or("none"), d.tunnel_id)),
         ("outer addresses", format!("{:02x?} {:02x?}", d.outer_source, d.outer_destination)),
     ]);
-    if d.gaps() > 0 {
+    if d.iat_count() > 0 {
         fields.extend([
             ("shortest gap", d.iat_min_ns.to_string()),
             ("longest gap", d.iat_max_ns.to_string()),

@@ -145,7 +145,7 @@ impl Source for Memory<'_> {
             time_ns: frame.time_ns,
             wire_bytes: frame.wire_bytes,
             link_type: frame.link_type,
-            time_clamped: false,
+            time_assumed: false,
             interface: frame.interface,
         }));
         Ok(!burst.is_empty())

@@ -121,7 +121,7 @@ impl Source for TrafficGenerator {
                 time_ns: slot.time_ns,
                 wire_bytes: slot.wire_bytes,
                 link_type: ETHERNET_LINK_TYPE,
-                time_clamped: false,
+                time_assumed: false,
                 interface: 0,
             });
         }

@@ -35,7 +35,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),
         overload: OverloadPolicy::Lose,
-        sample_one_in: 1,
+        sampling_population: 1,
     })
 }
 

@@ -245,7 +245,7 @@ mod tests {
         ledger.packets.refused.count(RefusalReason::IpVersion);
         ledger.count_refused(RefusalReason::LinkType, 127, 60);
         ledger.ethertypes.extend([(0x0806, 2), (0x88cc, 1)]);
-        ledger.anomalies.count(PacketAnomaly::TimeClamped);
+        ledger.anomalies.count(PacketAnomaly::TimeAssumed);
         let text = super::text(&ledger, &TrafficSummary::default());
         for part in [
             "10 received, 3 metered",

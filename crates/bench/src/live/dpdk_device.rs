@@ -25,7 +25,7 @@ impl DpdkDevice {
         let mut capture = PcapWriter::new(&memory, 1, 65535).map_err(&failed)?;
         for bytes in traffic.first(FRAMES) {
             let wire_bytes = bytes.len() as u32;
-            let frame = Frame { bytes, time_ns: 0, wire_bytes, link_type: 1, time_clamped: false, interface: 0 };
+            let frame = Frame { bytes, time_ns: 0, wire_bytes, link_type: 1, time_assumed: false, interface: 0 };
             capture.write(&frame).map_err(&failed)?;
         }
         capture.finish().map_err(failed)?;

@@ -128,7 +128,7 @@ fn read(record: &mut [u8], properties: FrameProperties) -> Option<Frame<'_>> {
         time_ns,
         wire_bytes,
         link_type: properties.link_type,
-        time_clamped: false,
+        time_assumed: false,
         interface: properties.interface,
     })
 }

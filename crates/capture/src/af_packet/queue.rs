@@ -1,10 +1,10 @@
 //! One receive queue: reads its ring block by block and counts its packets.
 //!
 //! ```text
-//! fill: deliver the next frames of the current block
-//!       at its end release it and take the next; if none is ready, wait for at most the poll timeout
-//! stop: set a filter that drops everything; the kernel delivers the rest of the ring, the last block after its
-//!       timeout; the end is reached when packets counted = delivered + dropped
+//! fill: deliver the next frames of the current block; at its end release it and take the next one;
+//!       if none is ready, wait for at most the poll timeout
+//! stop: set a filter that drops everything; the kernel still delivers the rest of the ring; the
+//!       end is reached when packets counted = delivered + dropped
 //! ```
 //! Cost per frame: a header read and a counter update. A burst never spans two blocks, so a block is
 //! released when the next burst begins in another one. System calls: one to wait if no block is
@@ -143,7 +143,7 @@ impl Queue {
         }
     }
 
-    fn has_frame(&mut self) -> bool {
+    fn advance_to_frame(&mut self) -> bool {
         loop {
             match self.cursor {
                 Some(BlockCursor { left: 1.., .. }) => return true,
@@ -164,7 +164,7 @@ impl Queue {
     fn wait_for_frame(&mut self) -> Result<bool, Error> {
         let until = Instant::now() + self.poll_timeout;
         loop {
-            if self.has_frame() {
+            if self.advance_to_frame() {
                 return Ok(true);
             }
             self.end_if_drained()?;
@@ -231,7 +231,7 @@ impl Queue {
     /// # Errors
     /// As [`Source::fill`].
     pub(super) fn peek(&mut self, frames: usize) -> Result<Next, Error> {
-        if !self.has_frame() {
+        if !self.advance_to_frame() {
             self.end_if_drained()?;
             self.check_interface();
             if matches!(self.state, State::Ended) {

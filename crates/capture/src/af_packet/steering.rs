@@ -1,7 +1,7 @@
 //! Selects the queue of a frame: a program that the kernel runs for each frame.
 //!
 //! ```text
-//! from the EtherType on, skip up to 16 VLAN tags, MPLS labels, PPPoE and SNAP headers until an IP header:
+//! from the EtherType on, skip up to 16 VLAN tags, MPLS labels, PPPoE and SNAP headers:
 //! queue = symmetric hash of both addresses, modulo queues
 //! no IP header: the first queue
 //! ```
@@ -46,16 +46,16 @@ pub(super) fn by_addresses(link_type: u16, secret: [u32; 2]) -> Vec<Instruction>
     let mut program = Program::default();
     let ends = Ends { ipv4: program.label(), ipv6: program.label(), other: program.label() };
     if link_type == ETHERNET {
-        from_ethernet(&mut program, &ends);
+        parse_ethernet(&mut program, &ends);
     } else {
         program.add(INDEX_CONSTANT, 0);
-        by_version(&mut program, &ends);
+        branch_on_version(&mut program, &ends);
         program.jump(ends.other);
     }
     program.place(ends.ipv4);
-    hash(&mut program, [12, 16], 1, secret);
+    hash_addresses(&mut program, [12, 16], 1, secret);
     program.place(ends.ipv6);
-    hash(&mut program, [8, 24], 4, secret);
+    hash_addresses(&mut program, [8, 24], 4, secret);
     program.place(ends.other);
     program.add(RETURN_CONSTANT, 0);
     program.finish()
@@ -68,7 +68,7 @@ struct Ends {
     other: Label,
 }
 
-fn from_ethernet(program: &mut Program, ends: &Ends) {
+fn parse_ethernet(program: &mut Program, ends: &Ends) {
     let steps: Vec<[Label; 2]> = (0..=HEADERS).map(|_| [program.label(), program.label()]).collect();
     // The kernel passes sent frames from the Ethernet header on, and received frames from behind
     // it.
@@ -84,9 +84,9 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
     for step in steps.windows(2) {
         let ([typed, labelled], [next_typed, next_labelled]) = (step[0], step[1]);
         program.place(typed);
-        by_ethertype(program, ends, next_typed, next_labelled);
+        branch_on_ethertype(program, ends, next_typed, next_labelled);
         program.place(labelled);
-        by_label(program, ends, next_typed, next_labelled);
+        branch_on_label(program, ends, next_typed, next_labelled);
     }
     // After the last step, IP is still accepted, because it is no header before IP.
     let [typed, labelled] = steps[HEADERS];
@@ -98,7 +98,7 @@ fn from_ethernet(program: &mut Program, ends: &Ends) {
 }
 
 /// The accumulator is an EtherType or a length, the index the start of what follows it.
-fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
+fn branch_on_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [tagged, session, long, compressed, protocol] = std::array::from_fn(|_| program.label());
     program.jump_if(EQUAL, IPV4, ends.ipv4);
     program.jump_if(EQUAL, IPV6, ends.ipv6);
@@ -145,14 +145,14 @@ fn by_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, next_labe
 }
 
 /// The index is the start of an MPLS label.
-fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
+fn branch_on_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled: Label) {
     let [bottom, control_word, ethernet] = std::array::from_fn(|_| program.label());
     program.add(LOAD_WORD_AT, 0);
     advance(program, 4);
     program.jump_if(ANY_BIT, 0x100, bottom);
     program.jump(next_labelled);
     program.place(bottom);
-    by_version(program, ends);
+    branch_on_version(program, ends);
     // A pseudowire: Ethernet with or without a control word.
     program.jump_if(EQUAL, 0, control_word);
     program.jump(ethernet);
@@ -164,9 +164,9 @@ fn by_label(program: &mut Program, ends: &Ends, next_typed: Label, next_labelled
     program.jump(next_typed);
 }
 
-/// Jumps by the IP version in the first four bits. If there is none, the accumulator holds those bits in the
-/// upper half of a byte.
-fn by_version(program: &mut Program, ends: &Ends) {
+/// Jumps by the IP version in the first four bits. For another value, the accumulator holds these
+/// bits in the upper half of a byte.
+fn branch_on_version(program: &mut Program, ends: &Ends) {
     program.add(LOAD_BYTE_AT, 0);
     program.add(COMPUTE | AND, 0xf0);
     program.jump_if(EQUAL, 0x40, ends.ipv4);
@@ -184,19 +184,19 @@ fn advance(program: &mut Program, bytes: u32) {
 
 /// Returns the hash of two addresses of `words` words: each is hashed alone, and the sum does not
 /// depend on their order.
-fn hash(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
-    address(program, source, words, secret);
+fn hash_addresses(program: &mut Program, [source, destination]: [u32; 2], words: u32, secret: [u32; 2]) {
+    hash_address(program, source, words, secret);
     program.add(STORE, SOURCE);
-    address(program, destination, words, secret);
+    hash_address(program, destination, words, secret);
     program.add(INDEX_SCRATCH, SOURCE);
-    program.add(COMPUTE | ADD | FROM_X, 0);
+    program.add(COMPUTE | ADD | WITH_INDEX, 0);
     mix(program, 16);
     program.add(RETURN_ACCUMULATOR, 0);
 }
 
-/// Sets the accumulator to the hash of an address at offset `at` from the index, which does not change: each word is
-/// mixed in twice, once per half of the secret.
-fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
+/// Sets the accumulator to the hash of the address at offset `at` from the index: each word is mixed
+/// in twice, once per half of the secret. The index does not change.
+fn hash_address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(STORE_INDEX, START);
     program.add(LOAD_CONSTANT, secret[0]);
     program.add(STORE, HASH);
@@ -204,7 +204,7 @@ fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
         program.add(INDEX_SCRATCH, START);
         program.add(LOAD_WORD_AT, at + 4 * word);
         program.add(INDEX_SCRATCH, HASH);
-        program.add(COMPUTE | EXCLUSIVE_OR | FROM_X, 0);
+        program.add(COMPUTE | EXCLUSIVE_OR | WITH_INDEX, 0);
         mix(program, 15);
         program.add(COMPUTE | ADD, secret[1]);
         mix(program, 13);
@@ -212,15 +212,15 @@ fn address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(INDEX_SCRATCH, START);
 }
 
-/// Multiplies the accumulator and folds the upper bits of the product, which are mixed best, into the lower
-/// ones. Stores the result in HASH, too, and overwrites the index.
+/// Multiplies the accumulator and folds the upper bits of the product, which are mixed best, into
+/// the lower ones. Stores the result in HASH, too, and overwrites the index.
 fn mix(program: &mut Program, bits: u32) {
     // The fraction of the golden ratio.
     program.add(COMPUTE | MULTIPLY, 0x9e37_79b1);
     program.add(STORE, HASH);
     program.add(COMPUTE | SHIFT_RIGHT, bits);
     program.add(INDEX_SCRATCH, HASH);
-    program.add(COMPUTE | EXCLUSIVE_OR | FROM_X, 0);
+    program.add(COMPUTE | EXCLUSIVE_OR | WITH_INDEX, 0);
     program.add(STORE, HASH);
 }
 

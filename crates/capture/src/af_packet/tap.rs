@@ -23,7 +23,7 @@ pub(crate) struct Tap {
     queues: Vec<Queue>,
     /// Time since which frames have been waiting.
     waiting: Option<Instant>,
-    empty_calls: u32,
+    empty_polls: u32,
     /// Longest sleep of a call that delivers nothing.
     poll_timeout: Duration,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Tap {
 impl Tap {
     /// A tap of at most [`BURST`] queues.
     pub fn new(queues: Vec<Queue>) -> Self {
-        Self { queues, waiting: None, empty_calls: 0, poll_timeout: POLL_TIMEOUT }
+        Self { queues, waiting: None, empty_polls: 0, poll_timeout: POLL_TIMEOUT }
     }
 }
 
@@ -62,12 +62,12 @@ impl Source for Tap {
         }
         if burst.is_empty() {
             self.waiting = available_ns.and(self.waiting.or_else(|| Some(Instant::now())));
-            tap::sleep(self.empty_calls, self.poll_timeout);
-            self.empty_calls = self.empty_calls.saturating_add(1);
+            tap::sleep(self.empty_polls, self.poll_timeout);
+            self.empty_polls = self.empty_polls.saturating_add(1);
         } else {
             // An urgent tap stays so until it has caught up.
             self.waiting = self.waiting.filter(|_| is_urgent);
-            self.empty_calls = 0;
+            self.empty_polls = 0;
         }
         Ok(true)
     }

@@ -15,9 +15,9 @@ const MAP_UPDATE: libc::c_long = 2;
 const MAP_DELETE: libc::c_long = 3;
 const PROGRAM_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
-const TYPE_XSKMAP: u32 = 17;
-const TYPE_XDP: u32 = 6;
-const AT_XDP: u32 = 37;
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROGRAM_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
 const LOG_BYTES: usize = 64 * 1024;
 
 /// XDP mode (`XDP_FLAGS_...`).
@@ -65,7 +65,7 @@ impl SocketMap {
     /// Not permitted, or not supported.
     pub fn new(queues: u32) -> io::Result<Self> {
         // Type, sizes of key and value, entries, flags.
-        let attributes = [TYPE_XSKMAP, 4, 4, queues, 0];
+        let attributes = [MAP_TYPE_XSKMAP, 4, 4, queues, 0];
         // SAFETY: it holds no addresses.
         unsafe { bpf(MAP_CREATE, &attributes) }.map(|descriptor| Self(owned(descriptor)))
     }
@@ -134,7 +134,7 @@ impl LoadedProgram {
             name: [u8; 16],
         }
         let attributes = Attributes {
-            kind: TYPE_XDP,
+            kind: PROGRAM_TYPE_XDP,
             instructions: program.len() as u32,
             program: program.as_ptr() as u64,
             license: c"Dual MIT/GPL".as_ptr() as u64,
@@ -155,7 +155,7 @@ impl LoadedProgram {
     /// # Errors
     /// The kernel refuses it.
     pub fn attach(&self, interface: u32, mode: AttachMode) -> io::Result<BpfLink> {
-        let attributes = [self.0.as_raw_fd() as u32, interface, AT_XDP, mode as u32];
+        let attributes = [self.0.as_raw_fd() as u32, interface, ATTACH_TYPE_XDP, mode as u32];
         // SAFETY: it holds no addresses.
         unsafe { bpf(LINK_CREATE, &attributes) }.map(|descriptor| BpfLink { _descriptor: owned(descriptor) })
     }

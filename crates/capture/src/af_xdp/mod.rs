@@ -67,14 +67,14 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     })?;
     // Attached before the sockets are opened, because their mode depends on it. All frames pass to
     // the stack until the map has a socket.
-    let (link, mode) = attach(&program, &interface, &settings)?;
+    let (link, attach_mode) = attach(&program, &interface, &settings)?;
     let promiscuous = system::socket(libc::AF_PACKET, libc::SOCK_RAW)
         .and_then(|socket| system::enable_promiscuous_mode(&socket, interface.index).map(|()| socket))
         .map_err(|error| match is_permission(&error) {
             true => LiveError::XdpPermission,
             false => LiveError::Io("enable promiscuous mode".into(), error),
         })?;
-    let flags = match (settings.mode, mode) {
+    let flags = match (settings.mode, attach_mode) {
         (Mode::Copy, _) | (_, AttachMode::Generic) => libc::XDP_COPY,
         (Mode::Zerocopy, _) => libc::XDP_ZEROCOPY,
         (Mode::Auto, _) => 0,
@@ -92,7 +92,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
     // `rx_dropped` counts the kernel's drops before the program. It counts nothing else only in
     // generic mode, and if no packet continues to the stack. In native mode some drivers count
     // there what a socket dropped, too, which the socket's statistics report.
-    let counts_kernel = reads_all_queues && mode == AttachMode::Generic;
+    let counts_kernel = reads_all_queues && attach_mode == AttachMode::Generic;
     let counters = InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?;
     let counters = Arc::new(Mutex::new(counters));
     let attachment =
@@ -296,7 +296,7 @@ impl Source for Queue {
                 time_ns,
                 wire_bytes,
                 link_type: ETHERNET,
-                time_clamped: false,
+                time_assumed: false,
                 interface: self.interface,
             });
         }

@@ -37,11 +37,11 @@ const LENGTH: u8 = 7;
 const STACK: u8 = 10;
 
 // Helper functions of the kernel, by number.
-const MAP_LOOKUP: i32 = 1;
-const REDIRECT: i32 = 51;
-const ADJUST_METADATA: i32 = 54;
-const ADJUST_TAIL: i32 = 65;
-/// Length of the frame in bytes; Linux 5.18.
+const MAP_LOOKUP: i32 = 1; // bpf_map_lookup_elem
+const REDIRECT: i32 = 51; // bpf_redirect_map
+const ADJUST_METADATA: i32 = 54; // bpf_xdp_adjust_meta
+const ADJUST_TAIL: i32 = 65; // bpf_xdp_adjust_tail
+/// Length of the frame in bytes (`bpf_xdp_get_buff_len`, Linux 5.18).
 const FRAME_LENGTH: i32 = 188;
 
 // Offsets in `struct xdp_md`.
@@ -86,7 +86,7 @@ const EXIT: Instruction = op(0x95, 0, 0, 0, 0);
 
 /// Sets the first argument to a map, by its descriptor: two instructions.
 const fn map(descriptor: i32) -> [Instruction; 2] {
-    const IS_MAP: u8 = 1;
+    const IS_MAP: u8 = 1; // BPF_PSEUDO_MAP_FD
     [op(0x18, R1, IS_MAP, 0, descriptor), op(0, 0, 0, 0, 0)]
 }
 

@@ -119,7 +119,7 @@ impl Source for Queue {
                 time_ns: packet.time_ns,
                 wire_bytes: packet.wire_bytes,
                 link_type: ETHERNET,
-                time_clamped: false,
+                time_assumed: false,
                 interface: self.receiver.port().number(),
             });
         }

@@ -144,7 +144,7 @@ fn first_segment_of_a_long_packet_is_delivered_with_the_length_on_the_wire() {
     let file = folder.path().join("long.pcap");
     let long: Vec<u8> = (0..9018_u32).map(|i| (i % 251) as u8).collect();
     let mut writer = PcapWriter::new(fs::File::create(&file).unwrap(), 1, 65535).unwrap();
-    let frame = Frame { bytes: &long, time_ns: 1, wire_bytes: 9018, link_type: 1, time_clamped: false, interface: 0 };
+    let frame = Frame { bytes: &long, time_ns: 1, wire_bytes: 9018, link_type: 1, time_assumed: false, interface: 0 };
     (0..200).for_each(|_| writer.write(&frame).unwrap());
     writer.finish().unwrap();
     let mut queues = device(&format!("net_pcap_long;rx_pcap={}", file.display()));

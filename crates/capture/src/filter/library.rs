@@ -12,10 +12,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// File names of libpcap: Debian's, and that of other distributions.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
-/// The netmask is unknown: `ip broadcast` then does not compile instead of having another meaning.
-const NO_MASK: c_uint = u32::MAX;
+/// `PCAP_NETMASK_UNKNOWN`: `ip broadcast` then does not compile instead of having another meaning.
+const UNKNOWN_NETMASK: c_uint = u32::MAX;
 /// libpcap before 1.8 compiles in global variables.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static COMPILE_LOCK: Mutex<()> = Mutex::new(());
 
 /// `struct bpf_program`.
 #[repr(C)]
@@ -49,7 +49,7 @@ pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result
     let expression =
         CString::new(expression).map_err(|_| CompileError::Expression("it contains a zero byte".into()))?;
     let pcap = pcap().map_err(CompileError::Library)?;
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = COMPILE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the functions are libpcap's by name, with the types of pcap/pcap.h. The handle is not
     // null, is used only by this thread and closed once, after its last use. The expression ends
     // with 0 and outlives the call. `compile` writes the program before it is read; its
@@ -60,7 +60,7 @@ pub(super) fn compile(expression: &str, link_type: c_int, snap: c_int) -> Result
             return Err(CompileError::Expression("libpcap is out of memory".into()));
         };
         let mut compiled = Compiled { length: 0, instructions: std::ptr::null_mut() };
-        let result = if (pcap.compile)(handle.as_ptr(), &mut compiled, expression.as_ptr(), 1, NO_MASK) == 0 {
+        let result = if (pcap.compile)(handle.as_ptr(), &mut compiled, expression.as_ptr(), 1, UNKNOWN_NETMASK) == 0 {
             let instructions = match NonNull::new(compiled.instructions) {
                 Some(first) => std::slice::from_raw_parts(first.as_ptr(), compiled.length as usize).to_vec(),
                 None => Vec::new(),

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// Link types for which a new expression is tried, in this order, until libpcap accepts it.
 const CHECKED_LINK_TYPES: [u16; 14] = [1, 101, 113, 276, 0, 108, 12, 228, 229, 9, 50, 104, 239, 100];
 
-/// Snap length of frames that are captured whole.
-const WHOLE: i32 = 262_144;
+/// Snap length that cuts no frame, bytes.
+const SNAP_LENGTH: i32 = 262_144;
 
 /// Why an expression cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,7 +56,7 @@ fn compile(expression: &str, link_type: u16) -> Result<Program, FilterError> {
         100 => 11,
         other => other,
     };
-    let instructions = library::compile(expression, link_type.into(), WHOLE).map_err(|error| match error {
+    let instructions = library::compile(expression, link_type.into(), SNAP_LENGTH).map_err(|error| match error {
         CompileError::Library(error) => FilterError::NoLibrary(error),
         CompileError::Expression(message) => FilterError::Expression(expression.into(), message),
     })?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Largest number of instructions, as in the kernel.
 const MAX_INSTRUCTIONS: usize = 4096;
-const WORDS: usize = 16;
+const SCRATCH_WORDS: usize = 16;
 
 /// One instruction, in the form that libpcap and `SO_ATTACH_FILTER` use (`struct sock_filter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,37 +36,37 @@ pub(crate) struct Instruction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program(Arc<[Instruction]>);
 
-/// Opcodes. An instruction has an accumulator, an index register, and 16 scratch words.
+/// Opcodes. The machine has an accumulator (A), an index register (X) and 16 scratch words (M).
 pub(crate) mod opcode {
     // Instruction classes: the lowest three bits.
-    pub const LOAD: u16 = 0;
-    pub const LOAD_INDEX: u16 = 1;
-    pub const STORE: u16 = 2;
-    pub const STORE_INDEX: u16 = 3;
-    pub const COMPUTE: u16 = 4;
-    pub const JUMP: u16 = 5;
-    pub const RETURN: u16 = 6;
-    pub const MOVE: u16 = 7;
+    pub const LOAD: u16 = 0; // BPF_LD
+    pub const LOAD_INDEX: u16 = 1; // BPF_LDX
+    pub const STORE: u16 = 2; // BPF_ST
+    pub const STORE_INDEX: u16 = 3; // BPF_STX
+    pub const COMPUTE: u16 = 4; // BPF_ALU
+    pub const JUMP: u16 = 5; // BPF_JMP
+    pub const RETURN: u16 = 6; // BPF_RET
+    pub const MOVE: u16 = 7; // BPF_MISC
 
     // Complete opcodes: class, size or operation, mode or source.
-    pub const LOAD_WORD: u16 = 0x20;
-    pub const LOAD_HALF: u16 = 0x28;
-    pub const LOAD_BYTE: u16 = 0x30;
-    pub const LOAD_WORD_AT: u16 = 0x40;
-    pub const LOAD_HALF_AT: u16 = 0x48;
-    pub const LOAD_BYTE_AT: u16 = 0x50;
-    pub const LOAD_CONSTANT: u16 = 0x00;
-    pub const LOAD_SCRATCH: u16 = 0x60;
-    pub const LOAD_LENGTH: u16 = 0x80;
-    pub const INDEX_CONSTANT: u16 = 0x01;
-    pub const INDEX_SCRATCH: u16 = 0x61;
-    pub const INDEX_LENGTH: u16 = 0x81;
-    /// Four times the lower half of a byte: the length of an IPv4 header.
+    pub const LOAD_WORD: u16 = 0x20; // BPF_W | BPF_ABS
+    pub const LOAD_HALF: u16 = 0x28; // BPF_H | BPF_ABS
+    pub const LOAD_BYTE: u16 = 0x30; // BPF_B | BPF_ABS
+    pub const LOAD_WORD_AT: u16 = 0x40; // BPF_W | BPF_IND
+    pub const LOAD_HALF_AT: u16 = 0x48; // BPF_H | BPF_IND
+    pub const LOAD_BYTE_AT: u16 = 0x50; // BPF_B | BPF_IND
+    pub const LOAD_CONSTANT: u16 = 0x00; // BPF_IMM
+    pub const LOAD_SCRATCH: u16 = 0x60; // BPF_MEM
+    pub const LOAD_LENGTH: u16 = 0x80; // BPF_LEN
+    pub const INDEX_CONSTANT: u16 = 0x01; // BPF_IMM
+    pub const INDEX_SCRATCH: u16 = 0x61; // BPF_MEM
+    pub const INDEX_LENGTH: u16 = 0x81; // BPF_LEN
+    /// Four times the lower half of a byte, the length of an IPv4 header (`BPF_MSH`).
     pub const INDEX_HEADER: u16 = 0xb1;
-    pub const RETURN_CONSTANT: u16 = 0x06;
-    pub const RETURN_ACCUMULATOR: u16 = 0x16;
-    pub const TO_INDEX: u16 = 0x07;
-    pub const FROM_INDEX: u16 = 0x87;
+    pub const RETURN_CONSTANT: u16 = 0x06; // BPF_K
+    pub const RETURN_ACCUMULATOR: u16 = 0x16; // BPF_A
+    pub const TO_INDEX: u16 = 0x07; // BPF_TAX
+    pub const FROM_INDEX: u16 = 0x87; // BPF_TXA
 
     // Operations of the class COMPUTE, and the source of their second operand.
     pub const ADD: u16 = 0x00;
@@ -81,14 +81,14 @@ pub(crate) mod opcode {
     pub const REMAINDER: u16 = 0x90;
     pub const EXCLUSIVE_OR: u16 = 0xa0;
     pub const OPERATION: u16 = 0xf0;
-    pub const FROM_X: u16 = 0x08;
+    pub const WITH_INDEX: u16 = 0x08; // BPF_X
 
     // Conditions of the class JUMP.
     pub const ALWAYS: u16 = 0x00;
     pub const EQUAL: u16 = 0x10;
     pub const GREATER: u16 = 0x20;
     pub const GREATER_OR_EQUAL: u16 = 0x30;
-    pub const ANY_BIT: u16 = 0x40;
+    pub const ANY_BIT: u16 = 0x40; // BPF_JSET
 }
 
 fn class(code: u16) -> u16 {
@@ -152,7 +152,7 @@ impl Program {
 fn check(instruction: &Instruction, following: usize) -> Result<(), InstructionError> {
     let Instruction { code, jump_true, jump_false, constant } = *instruction;
     let unknown = || Err(InstructionError::Opcode(code));
-    let scratch = || if constant < WORDS as u32 { Ok(()) } else { Err(InstructionError::Scratch(constant)) };
+    let scratch = || if constant < SCRATCH_WORDS as u32 { Ok(()) } else { Err(InstructionError::Scratch(constant)) };
     match class(code) {
         LOAD => match code {
             LOAD_WORD | LOAD_HALF | LOAD_BYTE | LOAD_WORD_AT | LOAD_HALF_AT | LOAD_BYTE_AT | LOAD_CONSTANT
@@ -166,16 +166,16 @@ fn check(instruction: &Instruction, following: usize) -> Result<(), InstructionE
             _ => unknown(),
         },
         STORE | STORE_INDEX if code == class(code) => scratch(),
-        COMPUTE => match (code & OPERATION, code & FROM_X) {
-            _ if code & !(OPERATION | FROM_X) != COMPUTE => unknown(),
-            (NEGATE, FROM_X) => unknown(),
+        COMPUTE => match (code & OPERATION, code & WITH_INDEX) {
+            _ if code & !(OPERATION | WITH_INDEX) != COMPUTE => unknown(),
+            (NEGATE, WITH_INDEX) => unknown(),
             (DIVIDE | REMAINDER, 0) if constant == 0 => Err(InstructionError::Division),
             (SHIFT_LEFT | SHIFT_RIGHT, 0) if constant > 31 => Err(InstructionError::Shift(constant)),
             (ADD..=EXCLUSIVE_OR, _) => Ok(()),
             _ => unknown(),
         },
         JUMP => {
-            let farthest = match code & !FROM_X {
+            let farthest = match code & !WITH_INDEX {
                 _ if code == JUMP | ALWAYS => constant as usize,
                 other if (EQUAL..=ANY_BIT).contains(&(other - JUMP)) && other & 0xf == JUMP => {
                     usize::from(jump_true.max(jump_false))
@@ -193,12 +193,12 @@ fn check(instruction: &Instruction, following: usize) -> Result<(), InstructionE
 /// Runs a program; `None` if a load or a division fails.
 #[inline]
 fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
-    let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; WORDS]);
+    let (mut accumulator, mut index, mut scratch) = (0_u32, 0_u32, [0_u32; SCRATCH_WORDS]);
     let mut at = 0;
     loop {
         let &Instruction { code, jump_true, jump_false, constant } = program.get(at)?;
         at += 1;
-        let word = constant as usize % WORDS;
+        let word = constant as usize % SCRATCH_WORDS;
         match class(code) {
             LOAD => {
                 accumulator = match code {
@@ -224,7 +224,7 @@ fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
             STORE => scratch[word] = accumulator,
             STORE_INDEX => scratch[word] = index,
             COMPUTE => {
-                let operand = if code & FROM_X == 0 { constant } else { index };
+                let operand = if code & WITH_INDEX == 0 { constant } else { index };
                 accumulator = match code & OPERATION {
                     ADD => accumulator.wrapping_add(operand),
                     SUBTRACT => accumulator.wrapping_sub(operand),
@@ -240,7 +240,7 @@ fn run(program: &[Instruction], bytes: &[u8], wire_bytes: u32) -> Option<u32> {
                 }
             }
             JUMP => {
-                let operand = if code & FROM_X == 0 { constant } else { index };
+                let operand = if code & WITH_INDEX == 0 { constant } else { index };
                 let holds = match code & OPERATION {
                     EQUAL => accumulator == operand,
                     GREATER => accumulator > operand,
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(run(&[instruction(LOAD_BYTE, u32::MAX), keep]), 0);
         let wraps = [instruction(INDEX_CONSTANT, u32::MAX), instruction(LOAD_BYTE_AT, 1), keep];
         assert_eq!(run(&wraps), 0, "an offset does not wrap");
-        assert_eq!(run(&[instruction(COMPUTE | DIVIDE | FROM_X, 0), keep]), 0);
+        assert_eq!(run(&[instruction(COMPUTE | DIVIDE | WITH_INDEX, 0), keep]), 0);
         assert_eq!(run(&[instruction(LOAD_LENGTH, 0), instruction(RETURN_ACCUMULATOR, 0)]), 60);
     }
 }

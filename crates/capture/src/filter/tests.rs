@@ -108,7 +108,7 @@ fn no_library(error: &FilterError) -> bool {
 }
 
 fn frame(link_type: u16, bytes: &[u8]) -> Frame<'_> {
-    Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link_type, time_clamped: false, interface: 0 }
+    Frame { bytes, time_ns: 0, wire_bytes: bytes.len() as u32, link_type, time_assumed: false, interface: 0 }
 }
 
 #[test]

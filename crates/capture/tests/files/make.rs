@@ -11,14 +11,14 @@ pub struct Kept {
     pub time_ns: u64,
     pub wire_bytes: u32,
     pub link_type: u16,
-    pub time_clamped: bool,
+    pub time_assumed: bool,
     pub interface: u32,
 }
 
 impl From<&Frame<'_>> for Kept {
     fn from(frame: &Frame<'_>) -> Self {
-        let Frame { bytes, time_ns, wire_bytes, link_type, time_clamped, interface } = *frame;
-        Self { bytes: bytes.to_vec(), time_ns, wire_bytes, link_type, time_clamped, interface }
+        let Frame { bytes, time_ns, wire_bytes, link_type, time_assumed, interface } = *frame;
+        Self { bytes: bytes.to_vec(), time_ns, wire_bytes, link_type, time_assumed, interface }
     }
 }
 

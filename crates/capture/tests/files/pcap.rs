@@ -13,7 +13,7 @@ fn every_magic_number_gives_the_same_frames() {
             assert_eq!(frames[1].time_ns, 8_000_000_000 + 999_999 * unit_ns);
             assert_eq!((frames[0].bytes.len(), frames[0].wire_bytes), (60, 60));
             assert_eq!((frames[1].bytes.len(), frames[1].wire_bytes), (3, 1500));
-            assert_eq!((frames[0].link_type, frames[0].interface, frames[0].time_clamped), (1, 0, false));
+            assert_eq!((frames[0].link_type, frames[0].interface, frames[0].time_assumed), (1, 0, false));
         }
     }
 }
@@ -64,7 +64,7 @@ fn records_have_their_time_and_lengths() {
         let [seconds, fraction, captured, wire] = record;
         let frames = intact(&Pcap::new(false, 0xa1b2_c3d4).record(seconds, fraction, captured, wire).done());
         assert_eq!((frames[0].time_ns, frames[0].bytes.len(), frames[0].wire_bytes), expected);
-        assert!(frames.len() == 1 && !frames[0].time_clamped);
+        assert!(frames.len() == 1 && !frames[0].time_assumed);
     }
     assert_eq!(intact(&Pcap::new(false, 0xa1b2_c3d4).done()), [], "a file without packets is a capture");
 }

@@ -35,7 +35,7 @@ fn times_out_of_range_are_clamped_and_flagged() {
     let before = (-1_i64).to_le_bytes();
     let file = Ng::section(false).interface(1, 0, &[]).interface(1, 0, &[(14, &before)]);
     let frames = intact(&file.enhanced(0, u64::MAX, 1, 1).enhanced(1, 5, 1, 1).enhanced(0, 5, 1, 1).done());
-    let facts: Vec<_> = frames.iter().map(|f| (f.time_ns, f.time_clamped)).collect();
+    let facts: Vec<_> = frames.iter().map(|f| (f.time_ns, f.time_assumed)).collect();
     assert_eq!(facts, [(u64::MAX, true), (0, true), (5000, false)]);
 }
 

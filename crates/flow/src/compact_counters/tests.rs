@@ -3,9 +3,9 @@ use proptest::prelude::*;
 
 /// Counts a packet. Returns false if it does not fit.
 fn add(counters: &mut CompactCounters, packet: &Packet) -> bool {
-    match counters.fast_gap_ns(packet) {
-        Some(gap_ns) => {
-            counters.add_fast(gap_ns, packet);
+    match counters.fast_iat_ns(packet) {
+        Some(iat_ns) => {
+            counters.add_fast(iat_ns, packet);
             true
         }
         None if counters.packets() == 0 => counters.start(packet),
@@ -112,7 +112,7 @@ fn assert_equal_up_to_check(mut direction: Direction, packet: Packet, step_ns: u
     let mut counters = CompactCounters::from_direction(&direction).unwrap();
     for number in 1..CHECK_INTERVAL {
         let packet = Packet { time_ns: direction.last_ns + step_ns, ..packet };
-        assert!(counters.fast_gap_ns(&packet).is_some() && add(&mut counters, &packet), "{number}");
+        assert!(counters.fast_iat_ns(&packet).is_some() && add(&mut counters, &packet), "{number}");
         crate::record::add(&mut direction, &packet);
     }
     assert_eq!(counters.to_direction(), Direction { ttl_min: 0, ttl_max: 0, ..direction });

@@ -16,7 +16,7 @@ impl Meter {
         }
         self.prefetch_upcoming();
         if self.migration_search.has_unsearched() {
-            self.search_beside_packets();
+            self.search_next_slots();
         }
         self.export_due_overflow(out);
     }
@@ -31,7 +31,7 @@ impl Meter {
         }
         for (slot, hash) in due.drain(..) {
             if !self.expire(slot, hash, out) {
-                self.cache.set_due(slot);
+                self.cache.set_deadline(slot);
             }
         }
         self.cache.scratch = due;
@@ -58,8 +58,8 @@ impl Meter {
 
     /// Ends what has expired in a slot: record, flow or both. Returns whether it is free now.
     pub(super) fn expire(&mut self, slot: u32, hash: u64, out: &mut Vec<FlowRecord>) -> bool {
-        if self.cache.timeouts.is_active_due(&self.cache.slots[slot as usize].state, &self.clock) {
-            self.end_record(slot, out);
+        if self.cache.timeouts.active_timeout_reached(&self.cache.slots[slot as usize].state, &self.clock) {
+            self.end_record_by_active_timeout(slot, out);
         }
         let idle = self.cache.is_idle(slot, &self.clock);
         if idle {
@@ -124,8 +124,8 @@ impl Meter {
         self.cache.remove(slot, hash);
     }
 
-    /// Ends a record by the active timeout. The flow stays for one idle timeout from then.
-    fn end_record(&mut self, slot: u32, out: &mut Vec<FlowRecord>) {
+    /// Ends a record whose active timeout has passed. The flow stays for one idle timeout from then.
+    fn end_record_by_active_timeout(&mut self, slot: u32, out: &mut Vec<FlowRecord>) {
         let analysed = !self.tcp.unanalysed.contains(slot);
         self.export_record(slot, EndReason::Active, out);
         if self.is_connection(slot) {
@@ -134,7 +134,7 @@ impl Meter {
         let state = &mut self.cache.slots[slot as usize].state;
         state.set_flags(SlotFlags(state.flags().of_flow().0 | SlotFlags::BETWEEN_RECORDS));
         state.idle_since_ns = state.record_began_ns + self.cache.timeouts.active_ns;
-        self.cache.set_due(slot);
+        self.cache.set_deadline(slot);
     }
 
     /// Exports the record of a slot: appends it to `out`, the initiator as its source, and clears

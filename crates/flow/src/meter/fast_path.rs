@@ -71,15 +71,15 @@ impl Meter {
             && self.encapsulation.is_default(packet)
             && let Some(slot) = self.cache.slots.get_mut(candidate as usize)
             && slot.state.matches_fast(&key)
-            && (!options.extend_key() || self.cache.extensions[candidate as usize] == key.extension)
+            && (!options.has_extension() || self.cache.extensions[candidate as usize] == key.extension)
             // The times of a migrated flow may be later than the clock. The differences then wrap,
             // exceed the timeouts, and the packet takes the slow path.
             && self.clock.now_ns.wrapping_sub(slot.state.record_began_ns) < self.cache.timeouts.active_ns
             && self.clock.now_ns.wrapping_sub(slot.state.idle_since_ns) < self.cache.timeouts.idle_ns
-            && let Some(gap_ns) = slot.counters[endpoint].fast_gap_ns(packet)
+            && let Some(iat_ns) = slot.counters[endpoint].fast_iat_ns(packet)
         {
             slot.state.idle_since_ns = self.clock.now_ns;
-            slot.add_fast(endpoint, gap_ns, packet);
+            slot.add_fast(endpoint, iat_ns, packet);
             if packet.control & (Packet::SYN | Packet::FIN | Packet::RST) != 0 {
                 self.update_tcp_state(candidate, endpoint, packet);
                 self.analyse(candidate, endpoint, packet);

@@ -3,8 +3,8 @@
 //! ```text
 //! start_migration  each chunk of packets is followed by a search of a few slots for the flows of the
 //!                  buckets; flows that start meanwhile are listed, too
-//! migrate_out      takes the listed flows out with all their state
-//! migrate_in       puts them into another meter, with their times by its clock
+//! migrate_out      removes the listed flows with all their state
+//! migrate_in       inserts them into another meter, with their times by its clock
 //! ```
 //! Invariant: a flow is in one meter or in one [`MigratedFlow`], with all its packets and octets,
 //! and its record is counted as created once.
@@ -66,7 +66,7 @@ impl Meter {
                 // The flow may have ended since, and another one have taken the slot.
                 let bucket = bucket_of(hash);
                 if !self.cache.slots[slot as usize].state.is_free() && self.migration_search.covers(bucket) {
-                    hand_over(bucket, self.take_out(slot, hash));
+                    hand_over(bucket, self.remove_migrating(slot, hash));
                 }
             }
         }
@@ -74,10 +74,10 @@ impl Meter {
         self.migration_search.cancel();
     }
 
-    /// Takes in a flow from [`Meter::migrate_out`] of a meter with the same secret and flow key. It
-    /// goes on as if it had always been here, whichever meter is ahead in time; no packet of it may
-    /// have come here before. Without memory for the flow its record ends now, for lack of
-    /// resources; without memory for its TCP anomalies the record is marked.
+    /// Inserts a flow from [`Meter::migrate_out`] of a meter with the same secret and flow key, before
+    /// the first packet of the flow. Its record continues as in a single meter, even if the clocks
+    /// differ. Without memory for the flow, the record ends now for lack of resources; without memory
+    /// for its TCP anomalies it is marked.
     pub fn migrate_in(&mut self, flow: MigratedFlow, out: &mut Vec<FlowRecord>) {
         if !self.started {
             self.set_origin(flow.clock.newest_ns, flow.interface);
@@ -85,7 +85,7 @@ impl Meter {
         let full = [0, 1].into_iter().filter(|&endpoint| flow.full_counters(endpoint).is_some()).count();
         let slot = if self.full_counters.can_take(full) { self.take_slot(None, out) } else { None };
         match slot {
-            Some(slot) => self.put_in(slot, flow),
+            Some(slot) => self.insert_migrated(slot, flow),
             None => out.extend(flow.record()),
         }
     }
@@ -101,7 +101,7 @@ impl Meter {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn search_beside_packets(&mut self) {
+    pub(super) fn search_next_slots(&mut self) {
         self.search_slots(SEARCHED_SLOTS);
     }
 
@@ -114,7 +114,7 @@ impl Meter {
         }
     }
 
-    fn take_out(&mut self, slot: u32, hash: u64) -> MigratedFlow {
+    fn remove_migrating(&mut self, slot: u32, hash: u64) -> MigratedFlow {
         let flow = self.cache.slots[slot as usize];
         let flags = flow.state.flags();
         let (connection, anomalies, unanalysed) = if self.is_connection(slot) {
@@ -145,7 +145,7 @@ impl Meter {
         migrated
     }
 
-    fn put_in(&mut self, slot: u32, migrated: MigratedFlow) {
+    fn insert_migrated(&mut self, slot: u32, migrated: MigratedFlow) {
         self.open_records.merge(migrated.totals());
         let MigratedFlow { slot: mut flow, connection, anomalies, unanalysed, extension, clock, interface, rare } =
             migrated;

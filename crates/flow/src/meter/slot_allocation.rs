@@ -10,7 +10,7 @@ use weir_packet::Packet;
 /// Slots among which a full cache chooses one to reuse.
 const EVICTION_CANDIDATES: usize = 16;
 
-/// Ranks of flows that may be evicted; the lowest goes first.
+/// Ranks of flows that may be evicted; the lowest is evicted first.
 const CLOSING: u8 = 0;
 const NOT_CLOSING: u8 = 1;
 
@@ -53,7 +53,7 @@ impl Meter {
                 best = Some((rank, slot));
             }
         }
-        if !self.cache.has_free_listed() {
+        if !self.cache.has_freed_slot() {
             let (_, slot) = best?;
             if self.cache.slots[slot as usize].state.flags().has_unfinished_record() {
                 self.counters.anomalies.count(PacketAnomaly::Evicted);
@@ -80,7 +80,7 @@ impl Meter {
 
     /// Adds a packet that has no slot to an overflow record, or drops it.
     #[cold]
-    pub(super) fn count_without_slot(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
+    pub(super) fn add_to_overflow_or_drop(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
         let aggregated = approximate & Approximate::AGGREGATED != 0;
         if self.config.policy == CacheFullPolicy::Drop && !aggregated {
             let bytes = u64::from(packet.frame_bytes);

@@ -41,7 +41,7 @@ impl Meter {
             None
         } else {
             known.filter(|&slot| self.continue_flow(slot, hash, packet, out)).or_else(|| {
-                if !self.detail.small_flows && !self.small_flows.is_large(hash) {
+                if !self.detail.small_flows && !self.small_flow_filter.is_large(hash) {
                     approximate |= Approximate::AGGREGATED;
                     return None;
                 }
@@ -50,7 +50,7 @@ impl Meter {
         };
         match slot {
             Some(slot) if self.count(slot, endpoint, approximate, packet) => self.analyse(slot, endpoint, packet),
-            _ => self.count_without_slot(packet, approximate, out),
+            _ => self.add_to_overflow_or_drop(packet, approximate, out),
         }
     }
 
@@ -73,18 +73,18 @@ impl Meter {
             self.update_tcp_state(slot, endpoint, packet);
             return true;
         }
-        self.count_special(slot, endpoint, approximate, packet)
+        self.count_general(slot, endpoint, approximate, packet)
     }
 
-    /// As [`Meter::count`], for a packet that needs more than compact counters.
-    fn count_special(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
+    /// As [`Meter::count`], for any packet.
+    fn count_general(&mut self, slot: u32, endpoint: Endpoint, approximate: u16, packet: &Packet) -> bool {
         let flow = &mut self.cache.slots[slot as usize];
         if flow.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
             if packet.protocol == TCP {
                 self.tcp.start_record(slot, flow.state.record_began_ns);
             }
             flow.start_next_record(self.clock.now_ns);
-            self.cache.set_due(slot);
+            self.cache.set_deadline(slot);
             self.counters.created += 1;
             self.open_records.flows += 1;
         }
@@ -135,16 +135,16 @@ impl Meter {
         }
     }
 
-    /// Applies SYN, FIN and RST: who is the initiator, and whether the connection is closing.
+    /// Applies SYN, FIN and RST: which endpoint is the initiator, and whether the record is closing.
     #[inline(never)]
     pub(super) fn update_tcp_state(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         let state = &mut self.cache.slots[slot as usize].state;
         let mut flags = state.flags();
-        let one_way = self.config.key.unidirectional;
+        let unidirectional = self.config.key.unidirectional;
         let syn = packet.control & Packet::SYN != 0;
         if syn
             && !flags.has(SlotFlags::INITIATOR_FINAL)
-            && !one_way
+            && !unidirectional
             && state.address_and_port(0) != state.address_and_port(1)
         {
             let answers = packet.control & Packet::ACK != 0;
@@ -158,13 +158,13 @@ impl Meter {
                 flags.0 |= 1 << (SlotFlags::FIN_SHIFT + endpoint as u32);
             }
             let fins = flags.0 >> SlotFlags::FIN_SHIFT & 3;
-            if packet.control & Packet::RST != 0 || fins == 3 || (one_way && fins != 0) {
+            if packet.control & Packet::RST != 0 || fins == 3 || (unidirectional && fins != 0) {
                 flags.0 |= SlotFlags::CLOSING;
             }
         }
         state.set_flags(flags);
         if flags.has(SlotFlags::CLOSING) {
-            self.cache.set_due(slot);
+            self.cache.set_deadline(slot);
         }
     }
 }

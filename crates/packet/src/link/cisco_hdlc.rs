@@ -1,4 +1,4 @@
-//! Cisco HDLC (RFC 1547 section 4.3.1): address, control, protocol. A protocol is an EtherType, or a
+//! Cisco HDLC (RFC 1547 section 4.3.1): address, control, protocol. A protocol is an EtherType or a
 //! number of Cisco's own, which another protocol may have as its EtherType.
 
 use super::next_header::{NO_ETHERTYPE, NextHeader};
@@ -11,7 +11,7 @@ const CISCO_PROTOCOLS: [u16; 4] = [0x2000, 0x4242, 0x8035, 0xfefe];
 
 /// Whether a frame of LINKTYPE_PPP_HDLC is Cisco HDLC: its first octet is one of the two addresses.
 #[inline]
-pub(crate) fn is_announced_by(frame: FrameSlice<'_>) -> bool {
+pub(crate) fn has_address(frame: FrameSlice<'_>) -> bool {
     frame.captured().first().is_some_and(|address| ADDRESSES.contains(address))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn parse<'a>(
         link_type::NULL | link_type::LOOP => loopback::split(frame).ok_or(truncated)?,
         link_type::LINUX_SLL => cooked::split_v1(frame, headers).ok_or(truncated)?,
         link_type::LINUX_SLL2 => cooked::split_v2(frame, headers).ok_or(truncated)?,
-        link_type::PPP_HDLC if cisco_hdlc::is_announced_by(frame) => cisco_hdlc::split(frame).ok_or(truncated)?,
+        link_type::PPP_HDLC if cisco_hdlc::has_address(frame) => cisco_hdlc::split(frame).ok_or(truncated)?,
         link_type::PPP | link_type::PPP_HDLC => {
             (NextHeader::Ppp(NO_ETHERTYPE), skip_address_and_control(frame).ok_or(truncated)?)
         }

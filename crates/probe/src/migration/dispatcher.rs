@@ -2,7 +2,7 @@
 //! updates of the indirection table between bursts.
 
 use super::group_state::GroupState;
-use super::indirection_table::{IndirectionTable, even};
+use super::indirection_table::{IndirectionTable, even_table};
 use crate::loss_channel::SnapshotSender;
 use crate::loss_history::LossSnapshot;
 use crate::reading_stage::ReadingStage;
@@ -18,7 +18,7 @@ use weir_flow::{BUCKETS, Partitioner};
 use weir_packet::Packet;
 
 /// Packets in a queue: 2 MiB, some milliseconds at line rate.
-pub(crate) const PACKET_QUEUE: usize = 1 << 14;
+pub(crate) const QUEUE_PACKETS: usize = 1 << 14;
 /// Time between two attempts to put packets into a full queue.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
 /// Poll timeout of a live source while flows migrate.
@@ -50,7 +50,7 @@ impl Dispatcher {
         (back_pressure, poll_timeout): (BackPressure, Duration),
         partitioner: Option<Partitioner>,
     ) -> Self {
-        let (sent, table) = (vec![0; queues.len()], even(queues.len()));
+        let (sent, table) = (vec![0; queues.len()], even_table(queues.len()));
         let (generation, update) = (0, 0);
         Self {
             group,
@@ -70,7 +70,7 @@ impl Dispatcher {
     /// Sends packets to their meters. If a queue is full, waits, or drops and counts packets.
     pub fn send(&mut self, packets: &mut [Packet], reader: &mut ReadingStage) {
         let Some(partitioner) = &mut self.partitioner else {
-            return push(&mut self.queues[0], packets.iter(), self.back_pressure, &mut self.sent[0], reader);
+            return enqueue(&mut self.queues[0], packets.iter(), self.back_pressure, &mut self.sent[0], reader);
         };
         let counters = &self.group.readers[self.number].packets;
         let mut meters = [0_u8; BURST];
@@ -82,7 +82,7 @@ impl Dispatcher {
         }
         for (number, queue) in self.queues.iter_mut().enumerate() {
             let of_meter = packets.iter().zip(meters).filter(|(_, meter)| usize::from(*meter) == number);
-            push(queue, of_meter.map(|(packet, _)| packet), self.back_pressure, &mut self.sent[number], reader);
+            enqueue(queue, of_meter.map(|(packet, _)| packet), self.back_pressure, &mut self.sent[number], reader);
         }
     }
 
@@ -106,7 +106,7 @@ impl Dispatcher {
         }
         let state = &self.group.readers[self.number];
         if generation != self.generation {
-            store(&state.sent_before, &self.sent);
+            store_all(&state.sent_before, &self.sent);
             state.generation.store(generation, Ordering::Release);
         }
         state.applied_update.store(number, Ordering::Release);
@@ -122,7 +122,7 @@ impl Dispatcher {
     /// Updates the losses of a source and sends a snapshot to all meters.
     pub fn update_losses(&mut self, reader: &mut ReadingStage, source: &mut dyn LiveSource) {
         // Nearly full: more than three quarters.
-        let nearly_full = self.queues.iter().any(|queue| queue.slots() < PACKET_QUEUE / 4);
+        let nearly_full = self.queues.iter().any(|queue| queue.slots() < QUEUE_PACKETS / 4);
         let snapshot = reader.update_losses(source, nearly_full);
         self.snapshots.iter_mut().for_each(|sender| sender.send(snapshot));
     }
@@ -136,7 +136,7 @@ impl Dispatcher {
         self.group.readers[self.number].complete_until_ns.store(time_ns, Ordering::Release);
     }
 
-    /// Whether all meters have gone.
+    /// Whether all meters have finished.
     pub fn is_abandoned(&self) -> bool {
         self.queues.iter().all(Producer::is_abandoned)
     }
@@ -146,13 +146,13 @@ impl Drop for Dispatcher {
     /// Publishes how many packets were sent in total.
     fn drop(&mut self) {
         let state = &self.group.readers[self.number];
-        store(&state.sent_in_total, &self.sent);
+        store_all(&state.sent_in_total, &self.sent);
         state.is_finished.store(true, Ordering::Release);
     }
 }
 
 #[inline]
-fn push<'a>(
+fn enqueue<'a>(
     queue: &mut Producer<Packet>,
     mut packets: impl Iterator<Item = &'a Packet> + Clone,
     back_pressure: BackPressure,
@@ -177,7 +177,7 @@ fn push<'a>(
     }
 }
 
-fn store(counters: &[AtomicU64], values: &[u64]) {
+fn store_all(counters: &[AtomicU64], values: &[u64]) {
     for (counter, value) in counters.iter().zip(values) {
         counter.store(*value, Ordering::Relaxed);
     }

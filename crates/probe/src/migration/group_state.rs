@@ -1,7 +1,7 @@
 //! What the readers (reading threads), the meters (metering threads) and the rebalancer of a worker
 //! group share.
 
-use super::indirection_table::{IndirectionTable, even};
+use super::indirection_table::{IndirectionTable, even_table};
 use crate::sync::lock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -106,7 +106,7 @@ impl GroupState {
             meters: (0..meters).map(|_| MeterState::default()).collect(),
             last_update: AtomicU64::new(0),
             generation: AtomicU64::new(0),
-            table_update: Mutex::new(TableUpdate { table: even(meters), generation: 0, poll_fast: false }),
+            table_update: Mutex::new(TableUpdate { table: even_table(meters), generation: 0, poll_fast: false }),
             migrating: Mutex::default(),
             moved_buckets: AtomicU64::new(0),
             imbalance_permille: AtomicU64::new(0),

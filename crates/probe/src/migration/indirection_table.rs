@@ -20,7 +20,7 @@ const TOLERATED_PERMILLE: u64 = 40;
 const WORTHWHILE_PERMILLE: u64 = 2;
 
 /// A table that assigns the buckets evenly, one after the other.
-pub(crate) fn even(meters: usize) -> IndirectionTable {
+pub(crate) fn even_table(meters: usize) -> IndirectionTable {
     std::array::from_fn(|bucket| (bucket % meters) as u8)
 }
 
@@ -89,7 +89,7 @@ mod tests {
 
     /// Applies moves until there are none. Returns the number of rounds and the imbalance left.
     fn settle(packets: &[u64; BUCKETS], meters: usize) -> (usize, u64) {
-        let (mut table, mut rounds) = (even(meters), 0);
+        let (mut table, mut rounds) = (even_table(meters), 0);
         loop {
             let moves = moves(packets, &table, meters, 64);
             assert!(moves.iter().all(|&(bucket, to)| table[bucket as usize] != to));
@@ -106,11 +106,11 @@ mod tests {
     fn nothing_moves_if_the_load_is_even() {
         for meters in 1..=16 {
             let mut packets = [1000; BUCKETS];
-            assert!(moves(&packets, &even(meters), meters, 64).is_empty());
+            assert!(moves(&packets, &even_table(meters), meters, 64).is_empty());
             packets.iter_mut().enumerate().for_each(|(bucket, packets)| *packets += bucket as u64 % 7);
-            assert!(moves(&packets, &even(meters), meters, 64).is_empty());
+            assert!(moves(&packets, &even_table(meters), meters, 64).is_empty());
         }
-        assert!(moves(&[0; BUCKETS], &even(3), 3, 64).is_empty());
+        assert!(moves(&[0; BUCKETS], &even_table(3), 3, 64).is_empty());
     }
 
     #[test]
@@ -132,9 +132,9 @@ mod tests {
         for percent in 15..25 {
             let mut packets = [100; BUCKETS];
             packets[77] = 51_100 * percent / (100 - percent);
-            let moves = moves(&packets, &even(4), 4, 256);
+            let moves = moves(&packets, &even_table(4), 4, 256);
             assert!(moves.iter().all(|&(bucket, _)| bucket != 77), "{percent} %");
-            let mut table = even(4);
+            let mut table = even_table(4);
             apply(&moves, &mut table);
             assert!(imbalance_permille(&loads(&packets, &table, 4)) <= 40, "one round is enough: {percent} %");
         }
@@ -144,7 +144,7 @@ mod tests {
     fn an_elephant_flow_larger_than_the_mean_ends_up_nearly_alone() {
         let mut packets = [100; BUCKETS];
         packets[5] = 100_000;
-        let mut table = even(4);
+        let mut table = even_table(4);
         for _ in 0..20 {
             apply(&moves(&packets, &table, 4, 64), &mut table);
         }

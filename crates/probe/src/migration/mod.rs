@@ -36,7 +36,7 @@ pub(crate) use rebalancer::RebalancerThread;
 
 use crate::loss_channel::{SnapshotReceiver, snapshot_channel};
 use crate::settings::BackPressure;
-use dispatcher::PACKET_QUEUE;
+use dispatcher::QUEUE_PACKETS;
 use indirection_table::MAX_METERS;
 use rtrb::RingBuffer;
 use std::io;
@@ -73,7 +73,7 @@ pub(crate) fn connect(
     for number in 0..readers {
         let (mut queues, mut snapshots) = (Vec::new(), Vec::new());
         for (input, receivers) in &mut inputs {
-            let (producer, consumer) = RingBuffer::new(PACKET_QUEUE);
+            let (producer, consumer) = RingBuffer::new(QUEUE_PACKETS);
             input.add_queue(consumer);
             queues.push(producer);
             let (sender, receiver) = snapshot_channel();

@@ -5,7 +5,7 @@
 //! migration.
 
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
-use super::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even, imbalance_permille, loads, moves};
+use super::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads, moves};
 use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -88,7 +88,7 @@ struct Rebalancer {
 impl Rebalancer {
     fn new(group: Arc<GroupState>) -> Self {
         Self {
-            table: even(group.meters.len()),
+            table: even_table(group.meters.len()),
             packets: group.packets(),
             measured: Instant::now(),
             group,

@@ -254,8 +254,8 @@ impl<'a, W: Write> SegmentList<'a, W> {
                     details.push(format!("opens hole {}, {}", range(start, end), octets(end - start)));
                 }
                 SegmentEvent::HoleFilled(Range { start, end }) => filled += end - start,
-                SegmentEvent::HoleGivenUp(Range { start, end }) => {
-                    details.push(format!("gives up hole {}, too many holes", range(start, end)));
+                SegmentEvent::HoleSettled(Range { start, end }) => {
+                    details.push(format!("settles hole {}, too many holes", range(start, end)));
                 }
                 SegmentEvent::PartialRetransmission => {
                     let new = u64::from(packet.payload_bytes).saturating_sub(repeated_octets);

@@ -67,12 +67,12 @@ struct Stream {
     lowest: u64,
     next: u64,
     started_ns: u64,
-    /// Ranges that were seen or given up, in the order of their positions. They do not touch.
+    /// Ranges that were seen or settled, in the order of their positions. They do not touch.
     seen: Vec<Range<u64>>,
     /// The holes as they opened, and when. They may have been filled since.
     gaps: Vec<(Range<u64>, u64)>,
-    /// End of the highest hole that was given up.
-    given_up_end: u64,
+    /// End of the highest hole that was settled.
+    settled_end: u64,
 }
 
 /// One side while it sends a packet.
@@ -554,13 +554,13 @@ impl Sender<'_> {
         }
         assert_eq!(holes.len(), MAX_HOLES + 1, "a segment opens or splits at most one hole");
         let hole = holes[0].clone();
-        let is_below_others = hole.start == stream.lowest || hole.end < stream.given_up_end;
-        stream.given_up_end = stream.given_up_end.max(hole.end);
+        let is_below_others = hole.start == stream.lowest || hole.end < stream.settled_end;
+        stream.settled_end = stream.settled_end.max(hole.end);
         stream.mark(hole.clone());
         self.own.report.missing_bytes += hole.end - hole.start;
         self.degrade(Degradation::HOLES);
-        self.reach("hole given up");
-        self.reach_if(is_below_others, "hole given up below others");
+        self.reach("hole settled");
+        self.reach_if(is_below_others, "hole settled below others");
         true
     }
 }
@@ -576,7 +576,7 @@ impl Stream {
     /// No positions yet. Positions below the first remain available.
     fn new(first: u32, started_ns: u64) -> Self {
         let first = (1 << 40) + u64::from(first);
-        Self { lowest: first, next: first, started_ns, seen: Vec::new(), gaps: Vec::new(), given_up_end: 0 }
+        Self { lowest: first, next: first, started_ns, seen: Vec::new(), gaps: Vec::new(), settled_end: 0 }
     }
 
     /// The nearest position with these low bits; of two at the same distance, the lower one.

@@ -33,7 +33,7 @@ retransmission, full; retransmission, partial; retransmission, re-segmented; ret
 retransmission, not acknowledged; retransmission, other side silent;
 
 out of order by the handshake; out of order by 3 ms; unseen by the handshake; unseen by 3 ms;
-fills one of two holes; splits a hole; touches several holes; hole given up; hole given up below others;
+fills one of two holes; splits a hole; touches several holes; hole settled; hole settled below others;
 
 handshake of the responder; handshake of the initiator; SYN answered wrongly; size by sequence; no size: several";
 

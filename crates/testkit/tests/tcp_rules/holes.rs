@@ -50,7 +50,7 @@ fn enter_with_holes(checked: &mut CheckedConnection, holes: u32) {
 }
 
 #[test]
-fn lowest_of_more_than_32_holes_is_given_up() {
+fn lowest_of_more_than_32_holes_is_settled() {
     let holes = MAX_HOLES as u32;
     for acknowledged in [2, 3] {
         let mut checked = CheckedConnection::established();
@@ -82,7 +82,7 @@ fn segment_inside_a_hole_splits_it() {
     }
     assert_eq!((checked.report(0).missing_bytes, checked.report(0).degradation), (69, Degradation(0)));
     assert_eq!(checked.enter(0, data(60 * MS, 4, 1)), UnseenRetransmission);
-    // The lowest hole, of three octets, is given up.
+    // The lowest hole, of three octets, is settled.
     assert_eq!((checked.report(0).missing_bytes, checked.degraded(0)), (68, vec!["holes"]));
     assert_eq!(checked.enter(0, data(61 * MS, 1, 1)), Retransmission);
 }

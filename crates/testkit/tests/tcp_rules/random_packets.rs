@@ -43,7 +43,7 @@ fn implementations_agree_on_random_packets() {
     // These need several rare steps together; the simulated network reaches them.
     coverage.borrow().assert_complete_except(&[
         "SYN overtaken, holes full",
-        "hole given up below others",
+        "hole settled below others",
         "unseen by the handshake",
         "out of window: not next to the other",
         "duplicate at the 64th place",

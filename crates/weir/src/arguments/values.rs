@@ -6,11 +6,11 @@ use weir_text::units::{ParseError, parse_number};
 /// Why an option value is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidValue {
-    #[error("use shed, lose, or an overload level from 0 to {HIGHEST_LEVEL} (docs/overload.md)")]
+    #[error("use shed, lose, or an overload level from 0 to {MAX_LEVEL} (docs/overload.md)")]
     Overload,
     #[error(transparent)]
     Number(#[from] ParseError),
-    #[error("use a number from 1 (all packets) to {LARGEST_POPULATION}")]
+    #[error("use a number from 1 (all packets) to {MAX_POPULATION}")]
     Sample,
     #[error("'{0}' is neither a core number nor a range; write for example 2,3 or 2-5")]
     Cores(String),
@@ -18,18 +18,18 @@ pub enum InvalidValue {
     Range { least: f64, most: f64 },
 }
 
-const HIGHEST_LEVEL: u8 = 12;
+const MAX_LEVEL: u8 = 12;
 /// The sampling interval field of the NetFlow v5 header has 14 bits.
-const LARGEST_POPULATION: u64 = (1 << 14) - 1;
+const MAX_POPULATION: u64 = (1 << 14) - 1;
 /// Core numbers are below this.
-const MOST_CORES: usize = 1024;
+const MAX_CORES: usize = 1024;
 
 /// Parses `--overload`: `shed`, `lose` or a level.
 pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
     match (text, text.parse::<u8>()) {
         ("shed", _) => Ok(OverloadPolicy::Shed),
         ("lose", _) => Ok(OverloadPolicy::Lose),
-        (_, Ok(level)) if level <= HIGHEST_LEVEL => Ok(OverloadPolicy::Level(level)),
+        (_, Ok(level)) if level <= MAX_LEVEL => Ok(OverloadPolicy::Level(level)),
         _ => Err(InvalidValue::Overload),
     }
 }
@@ -37,7 +37,7 @@ pub fn parse_overload(text: &str) -> Result<OverloadPolicy, InvalidValue> {
 /// Parses `--sample`: N of "one packet in N".
 pub fn parse_sample(text: &str) -> Result<u32, InvalidValue> {
     match parse_number(text)? {
-        number @ 1..=LARGEST_POPULATION => Ok(number as u32),
+        number @ 1..=MAX_POPULATION => Ok(number as u32),
         _ => Err(InvalidValue::Sample),
     }
 }
@@ -52,7 +52,7 @@ pub fn parse_cores(text: &str) -> Result<Cores, InvalidValue> {
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-            (Ok(first), Ok(last)) if first <= last && last < MOST_CORES => cores.extend(first..=last),
+            (Ok(first), Ok(last)) if first <= last && last < MAX_CORES => cores.extend(first..=last),
             _ => return Err(InvalidValue::Cores(part.into())),
         }
     }

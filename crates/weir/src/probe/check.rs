@@ -60,8 +60,8 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     if let Some(expression) = &probe.metering.selection.filter {
         fact("filter", expression.clone());
     }
-    if settings.sample_one_in > 1 {
-        fact("sampling", format!("meter one packet in {}", settings.sample_one_in));
+    if settings.sampling_population > 1 {
+        fact("sampling", format!("meter one packet in {}", settings.sampling_population));
     }
     let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
     fact("timeouts", format!("idle {idle}, active {active}"));
@@ -71,7 +71,7 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     }
     fact("polling", if probe.busy_poll { "busy" } else { "sleep while there are no packets" }.into());
     fact("batch", format!("{} packets", probe.batch));
-    fact("overload", overload::policy_text(settings.overload, settings.sample_one_in));
+    fact("overload", overload::policy_text(settings.overload, settings.sampling_population));
     let user = match probe.user.as_str() {
         "root" | "0" => "keep all privileges".into(),
         user => format!("if started as root, drop to {user} after opening sources and sinks"),

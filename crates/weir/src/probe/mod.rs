@@ -55,7 +55,8 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     check::duplicate_sources(&inputs)?;
     let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
-    let settings = Settings { overload: probe.overload, sample_one_in: probe.sample, ..settings(&probe.metering)? };
+    let settings =
+        Settings { overload: probe.overload, sampling_population: probe.sample, ..settings(&probe.metering)? };
     if probe.meters.is_some() && probe.layout != Layout::Spread {
         return Err(Error::MetersWithoutSpread);
     }
@@ -119,7 +120,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
     let is_live = running.is_live;
     let reminder = std::thread::spawn(move || {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
-            let limit = if is_live { "; a sink that accepts nothing for 10 s is given up" } else { "" };
+            let limit = if is_live { "; a sink that accepts nothing for 10 s is abandoned" } else { "" };
             warn!(
                 "waiting for the sinks to accept the last records{limit}; another signal ends the probe and loses them"
             );

@@ -11,7 +11,7 @@ pub fn notify(state: NotifyState) {
     let _ = sd_notify::notify(&[state]);
 }
 
-/// Tells the service manager regularly that the probe runs.
+/// Notifies the service manager regularly that the probe runs.
 pub struct Watchdog {
     /// Half of the timeout, as `sd_watchdog_enabled(3)` recommends.
     interval: Duration,
@@ -19,7 +19,7 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// `None` if the environment asks for no watchdog.
+    /// `None` if the environment requests no watchdog.
     pub fn from_environment() -> Option<Self> {
         let timeout = sd_notify::watchdog_enabled().filter(|timeout| !timeout.is_zero())?;
         Some(Self { interval: timeout / 2, last: Instant::now() })

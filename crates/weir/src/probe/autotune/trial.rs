@@ -13,9 +13,9 @@ const BETTER_FACTOR: f64 = 1.05;
 /// Shares of lost packets that differ by no more than this count as equal.
 const EQUAL_LOSS_PPM: u64 = 1000;
 /// A capture must last this long, or the whole turn.
-const SHORTEST_CAPTURE: Duration = Duration::from_millis(100);
+const MIN_CAPTURE: Duration = Duration::from_millis(100);
 /// Live trials with fewer packets do not count.
-const FEWEST_PACKETS: u64 = 1000;
+const MIN_PACKETS: u64 = 1000;
 
 /// A candidate measured for one turn; or its median turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -69,11 +69,7 @@ impl Measurement {
 
     /// Whether the turn is too small to compare: too few live packets, or a short capture.
     pub fn is_too_small(&self, turn: Duration) -> bool {
-        if self.is_live {
-            self.packets < FEWEST_PACKETS
-        } else {
-            self.seconds < turn.min(SHORTEST_CAPTURE).as_secs_f64()
-        }
+        if self.is_live { self.packets < MIN_PACKETS } else { self.seconds < turn.min(MIN_CAPTURE).as_secs_f64() }
     }
 
     /// Packets per second that would keep the busiest thread busy all the time; for a capture, packets per second.

@@ -12,13 +12,13 @@ use std::ops::{Deref, DerefMut};
 
 /// An array of `T`, zero at first. The system provides its pages when they are first touched.
 #[derive(Debug)]
-pub(crate) struct Memory<T> {
+pub(crate) struct MappedArray<T> {
     map: MmapMut,
     length: usize,
     of: PhantomData<T>,
 }
 
-impl<T: Zeroable + Copy> Memory<T> {
+impl<T: Zeroable + Copy> MappedArray<T> {
     /// An array in transparent huge pages, as far as the system has some.
     pub fn with_huge_pages(length: usize) -> io::Result<Self> {
         let memory = Self::new(length)?;
@@ -48,8 +48,8 @@ impl<T: Zeroable + Copy> Memory<T> {
     }
 }
 
-impl<T> Memory<T> {
-    /// Starts to load a cache line of a value, which may be out of bounds. Affects only speed.
+impl<T> MappedArray<T> {
+    /// Prefetches a cache line of a value, which may be out of bounds. Affects only speed.
     #[inline(always)]
     pub fn prefetch_line(&self, index: u32, line: usize) {
         let offset = (index as usize).wrapping_mul(size_of::<T>()).wrapping_add(64 * line);
@@ -57,7 +57,7 @@ impl<T> Memory<T> {
     }
 }
 
-impl<T> Deref for Memory<T> {
+impl<T> Deref for MappedArray<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -70,7 +70,7 @@ impl<T> Deref for Memory<T> {
     }
 }
 
-impl<T> DerefMut for Memory<T> {
+impl<T> DerefMut for MappedArray<T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn deref_mut(&mut self) -> &mut [T] {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn memory_is_zero_and_keeps_what_is_written() {
-        for new in [Memory::<[u64; 3]>::with_huge_pages, Memory::with_small_pages] {
+        for new in [MappedArray::<[u64; 3]>::with_huge_pages, MappedArray::with_small_pages] {
             let mut memory = new(1000).unwrap();
             assert!(
                 memory.len() == 1000 && memory.memory_bytes() == 24_000 && memory.iter().all(|line| *line == [0; 3])
@@ -93,8 +93,8 @@ mod tests {
             memory[999] = [1, 2, 3];
             assert_eq!((memory[998], memory[999]), ([0; 3], [1, 2, 3]));
         }
-        assert!(Memory::<u64>::new(0).unwrap().is_empty());
-        assert!(Memory::<u64>::new(usize::MAX / 8).is_err());
-        assert!(Memory::<u64>::new(usize::MAX).is_err());
+        assert!(MappedArray::<u64>::new(0).unwrap().is_empty());
+        assert!(MappedArray::<u64>::new(usize::MAX / 8).is_err());
+        assert!(MappedArray::<u64>::new(usize::MAX).is_err());
     }
 }
