@@ -14,9 +14,9 @@ use crate::window::{ReadError, Window};
 use crate::{Burst, Error, Frame, Progress, Source};
 use std::path::PathBuf;
 
-/// Largest captured length that is accepted, in bytes: D-Bus and USB captures allow 128 MiB. The snap
-/// length in the file header is not used: many writers set it to 0, or to less than the length of
-/// their packets. In a damaged file, a random length exceeds this limit 15 times out of 16.
+/// Largest captured length that is accepted, in bytes: D-Bus and USB captures allow 128 MiB. The
+/// snap length in the file header is not used: many writers set it to 0, or to less than the length
+/// of their packets. In a damaged file, a random length exceeds this limit 15 times out of 16.
 pub(crate) const MAX_CAPTURED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
@@ -38,8 +38,8 @@ pub(crate) enum Step<'a> {
 }
 
 pub(crate) trait Format {
-    /// Fast path: reads frames from the start of `rest`, which has at most [`BURST_BYTES`], up to the
-    /// first that is not of the most common form. Returns the length of their records in bytes.
+    /// Fast path: reads frames from the start of `rest`, which has at most [`BURST_BYTES`], up to
+    /// the first that is not of the most common form. Returns the length of their records in bytes.
     fn read_common<'a>(&self, _rest: &'a [u8], _burst: &mut Burst<'a>) -> usize {
         0
     }

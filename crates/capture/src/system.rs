@@ -306,8 +306,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it is the mapping that `new` made, and no slice of it is left. A failure cannot be
-        // handled.
+        // SAFETY: it is the mapping that `new` made, and no slice of it is left. A failure cannot
+        // be handled.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -17,9 +17,9 @@ use weir_capture::{Burst, LiveSource, Losses, open_live};
 type Sources = Vec<Box<dyn LiveSource + Send>>;
 
 /// Moves the test into a network whose interfaces have this number of queues. The tests run one at
-/// a time: a process that another test starts inherits the open sockets until it calls `exec`, which
-/// would keep a program attached. Prints the reason and returns `None` where this is not permitted,
-/// or where the kernel or container has no AF_XDP.
+/// a time: a process that another test starts inherits the open sockets until it calls `exec`,
+/// which would keep a program attached. Prints the reason and returns `None` where this is not
+/// permitted, or where the kernel or container has no AF_XDP.
 fn network(queues: u32) -> Option<MutexGuard<'static, ()>> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

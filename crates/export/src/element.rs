@@ -239,7 +239,7 @@ pub(crate) const MIN_MESSAGE_BYTES: usize = 1280 - 40 - 8;
 /// Appends the low `octets` octets (1 to 8) of a number in network byte order.
 #[inline(always)]
 fn append_number(number: u64, octets: u16, out: &mut Vec<u8>) {
-    // Eight octets in any case, because a copy of constant length is cheap; then the rest is removed.
+    // Always eight octets, because a copy of constant length is cheap; then the rest is removed.
     let shifted = number << (64 - 8 * octets);
     out.extend_from_slice(&shifted.to_be_bytes());
     out.truncate(out.len() - 8 + usize::from(octets));

@@ -144,7 +144,7 @@ impl Netflow5Sink {
             return SendOutcome { accepted: true, refused_before: false };
         }
         let (up_ms, seconds) = self.uptime.header();
-        // The 0 is the nanoseconds of the time; the upper octet of the last word is the engine type.
+        // The 0 is the nanoseconds of the time. The last word begins with the engine type, 0.
         let engine_and_sampling = u32::from(self.engine) << 16 | u32::from(self.sampling);
         let words = [up_ms, seconds, 0, self.sequence, engine_and_sampling];
         write_header(5, records as u16, &words, &mut self.octets);

@@ -1,23 +1,23 @@
 //! Counters of one direction of one record in a cache line.
 //!
 //! They are exact. A direction with a packet that does not fit (a jumbogram, the 2^28th packet of a
-//! record, a packet hours later) moves to full counters (`full_counters.rs`).
-//! `iat`: inter-arrival time (`docs/metering.md` section 6). The sum of these times is the time from
-//! the earliest to the latest packet and needs no field; that of their squares is below 2^88.
+//! record, a packet hours later) moves to full counters (`full_counters.rs`). `iat`: inter-arrival
+//! time (`docs/metering.md` section 6). The sum of these times is the time from the earliest to the
+//! latest packet and needs no field; that of their squares is below 2^88.
 
 use crate::Direction;
 use bytemuck::Zeroable;
 use std::mem::offset_of;
 use weir_packet::Packet;
 
-/// Counters of one direction; all zero without packets. Names list the highest bits of a word first.
+/// Counters of one direction; all zero without packets. Names list a word's highest bits first.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct CompactCounters {
     /// Earliest packet, ns since 1970 UTC.
     first_ns: u64,
-    /// Time from the earliest to the latest packet, ns: 48 bits, below 2^44 at each check; the largest
-    /// IP packet, octets: 16 bits.
+    /// Time from the earliest to the latest packet, ns: 48 bits, below 2^44 at each check; the
+    /// largest IP packet, octets: 16 bits.
     span_and_size_max: u64,
     /// IP octets: 48 bits; the smallest IP packet, octets: 16 bits.
     bytes_and_size_min: u64,
@@ -38,8 +38,8 @@ const PACKET_BITS: u32 = 28;
 const PACKETS_MAX: u64 = (1 << PACKET_BITS) - 1;
 /// Values of the sum of squared inter-arrival times above its low 64 bits: 24 bits.
 const HIGH_SQUARES: u64 = 1 << 24;
-/// Counters are checked once in this many packets. Between two checks, inter-arrival times are below
-/// 2^32 ns and their squares below 2^64 ns².
+/// Counters are checked once in this many packets. Between two checks, inter-arrival times are
+/// below 2^32 ns and their squares below 2^64 ns².
 const CHECK_INTERVAL: u64 = 1 << 15;
 /// Largest overhead at a check: up to the next check it grows by at most 2^16 octets a packet.
 const OVERHEAD_MAX: i128 = (1 << 35) - ((CHECK_INTERVAL as i128) << 16);

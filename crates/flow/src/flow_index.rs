@@ -2,9 +2,9 @@
 //!
 //! A bucket is one cache line: short tags, all compared at once, and the slots that they stand for.
 //! A full bucket, one in 15, continues in an overflow bucket. So one cache line answers nearly
-//! every lookup, also that of an unknown key. Source: horizontal and partitioned chaining of NAPA-FP
-//! (decisions/0005). The index holds no keys: the caller compares them.
-//! Invariant: the entries of a bucket and its overflow buckets have no gap.
+//! every lookup, also that of an unknown key. Source: horizontal and partitioned chaining of
+//! NAPA-FP (decisions/0005). The index holds no keys: the caller compares them. Invariant: the
+//! entries of a bucket and its overflow buckets have no gap.
 
 use crate::instructions::equal_words;
 use crate::mapped_array::MappedArray;

@@ -94,8 +94,8 @@ impl FragmentCache {
         true
     }
 
-    /// Writes an entry as the newest one: in place of `found`, which has the same key, else in a new
-    /// place or, if the cache is full, in place of the oldest one.
+    /// Writes an entry as the newest one: in place of `found`, which has the same key, else in a
+    /// new place or, if the cache is full, in place of the oldest one.
     fn store(&mut self, hash: u64, found: Option<u32>, entry: Entry) {
         let at = match found {
             Some(at) => at,

@@ -101,7 +101,7 @@ pub(crate) struct MigrationSearch {
     until: u32,
     /// The slot that was listed last plus 1, or [`END`].
     first: u32,
-    /// Per listed slot: the one listed before it plus 1, or [`END`]. 0 for a slot that is not listed.
+    /// Per slot: the one listed before it plus 1, or [`END`]; 0 if the slot is not listed.
     next: MappedArray<u32>,
 }
 

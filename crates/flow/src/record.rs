@@ -101,9 +101,9 @@ pub struct Direction {
     pub size_max: u32,
     /// Sum of squared packet sizes, octets², exact.
     pub size_squares: u128,
-    /// Shortest inter-arrival time, ns: the time by which a packet extends the span from the earliest
-    /// to the latest packet of this direction and record; 0 within the span. Meaningless below 2
-    /// packets.
+    /// Shortest inter-arrival time, ns: the time by which a packet extends the span from the
+    /// earliest to the latest packet of this direction and record; 0 within the span. Meaningless
+    /// below 2 packets.
     pub iat_min_ns: u64,
     /// Longest inter-arrival time, ns.
     pub iat_max_ns: u64,

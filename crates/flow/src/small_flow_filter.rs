@@ -1,8 +1,8 @@
 //! Counts the packets of new flows while small flows get no records
 //! ([`crate::Detail::small_flows`]).
 //!
-//! A direct-mapped hash table: a flow may replace another, which is then counted from 0 again. Large
-//! flows still pass, because their packets follow each other soon.
+//! A direct-mapped hash table: a flow may replace another, which is then counted from 0 again.
+//! Large flows still pass, because their packets follow each other soon.
 
 use crate::mapped_array::MappedArray;
 use std::io;

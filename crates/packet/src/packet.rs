@@ -95,8 +95,8 @@ impl Flags {
     /// valid.
     pub const TCP: u8 = 16;
     /// The fragment cache was already searched for this fragment (or has stored it, if it is a
-    /// first fragment), so it is not searched again. If the first fragment of a later one was found,
-    /// `FRAGMENT_LATER` is cleared instead, and the ports are set. Never set by `decode`.
+    /// first fragment), so it is not searched again. If the first fragment of a later one was
+    /// found, `FRAGMENT_LATER` is cleared instead, and the ports are set. Never set by `decode`.
     pub const LOOKED_UP: u8 = 32;
 
     /// The flags of a packet with this fragment offset and "more fragments" bit.

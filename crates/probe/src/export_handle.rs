@@ -56,7 +56,7 @@ impl ExportHandle {
         if !offers.is_empty() && !offers.iter().any(accepts) {
             return false;
         }
-        sinks.taken.merge(totals);
+        sinks.received.merge(totals);
         for (sink, offer) in sinks.open.iter_mut().zip(&offers) {
             sink.offered.merge(totals);
             if !accepts(offer) {

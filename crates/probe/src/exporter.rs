@@ -125,11 +125,11 @@ impl Exporter {
     }
 
     /// The ledger of the whole run, from the accounts of all pipelines. These must stand still, or
-    /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that no
-    /// record is counted as taken before it is counted as sent.
+    /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that
+    /// no record is counted as received before it is counted as sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {
         let sinks = lock(&self.sinks);
-        let (taken, mut ledger) = (sinks.taken, Ledger { sinks: sinks.counters(), ..Ledger::default() });
+        let (received, mut ledger) = (sinks.received, Ledger { sinks: sinks.counters(), ..Ledger::default() });
         drop(sinks);
         let (mut sent, mut lost) = (RecordTotals::default(), RecordTotals::default());
         for account in accounts {
@@ -137,7 +137,7 @@ impl Exporter {
             sent.merge(account.sent);
             lost.merge(account.lost);
         }
-        ledger.live.merge(sent.saturating_sub(taken));
+        ledger.live.merge(sent.saturating_sub(received));
         if lost.flows > 0 {
             ledger.sinks.iter_mut().for_each(|sink| sink.add_lost(ExportLossReason::ExporterBehind, lost));
         }

@@ -5,9 +5,9 @@
 //! reports the difference.
 //!
 //! The hot path is [`Pipeline::process_burst`]: source -> burst of frames -> `ReadingStage`
-//! (admission, decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`]. A
-//! [`Probe`] runs it on several threads. The module `migration` connects the readers of a source with
-//! several meters, and keeps the load of the meters even.
+//! (admission, decoding) -> packets -> `MeteringStage` (meter, record output) -> [`ExportHandle`].
+//! A [`Probe`] runs it on several threads. The module `migration` connects the readers of a source
+//! with several meters, and keeps the load of the meters even.
 #![forbid(unsafe_code)]
 
 mod account;

@@ -47,8 +47,8 @@ pub struct LevelSettings {
 }
 
 impl LevelSettings {
-    /// Settings of a level if one packet in `sampling_population` is metered on every level. TCP is not
-    /// analysed in sampled traffic.
+    /// Settings of a level if one packet in `sampling_population` is metered on every level. TCP is
+    /// not analysed in sampled traffic.
     pub fn new(level: u8, sampling_population: u32) -> Self {
         let population_of_level = 1 << u32::from(level.min(MAX_LEVEL).saturating_sub(MAX_LEVEL_WITHOUT_SAMPLING));
         let population = sampling_population.max(population_of_level);

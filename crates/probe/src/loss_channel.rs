@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reader -> snapshots, ten times a second and on request            -> meter: a history per reader
-//!        <- a request, before records leave that no snapshot covers <-
+//!        <- a request, if records end later than the newest snapshot <-
 //! ```
 //! A snapshot is sent before the packets that were read after it. If the queue is full, the next
 //! snapshot includes the content of this one.

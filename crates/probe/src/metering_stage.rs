@@ -61,8 +61,8 @@ impl MeteringStage {
         self.meter.process(packets, &mut self.output.records);
     }
 
-    /// Exports records if a batch is full or they have waited too long. If the loss histories do not
-    /// cover the end of a record, calls `request_snapshots` with that time, ns, and whether the
+    /// Exports records if a batch is full or they have waited too long. If the loss histories do
+    /// not cover the end of a record, calls `request_snapshots` with that time, ns, and whether the
     /// records must be exported now.
     #[inline]
     pub fn export_when_due(&mut self, request_snapshots: impl FnOnce(&mut LossHistories, u64, bool)) {

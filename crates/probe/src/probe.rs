@@ -42,7 +42,7 @@ pub struct FinalReport {
     /// The ledger of everything.
     pub ledger: Ledger,
     /// The last status of every worker group.
-    pub pipelines: Vec<GroupStatus>,
+    pub groups: Vec<GroupStatus>,
     /// Errors of sinks that [`Exporter::take_errors`] has not returned.
     pub sink_errors: Vec<Error>,
 }
@@ -87,16 +87,16 @@ impl Probe {
     /// The current ledger, and the status of every worker group. Waits until each thread has come
     /// to the end of a burst, at most 1 s.
     pub fn status(&self) -> (Ledger, Vec<GroupStatus>) {
-        let mut pipelines = Vec::new();
+        let mut groups = Vec::new();
         let accounts = iter::once_with(|| {
-            pipelines = self.pipelines();
-            pipelines.iter().map(|pipeline| pipeline.account.clone()).collect::<Vec<_>>()
+            groups = self.group_statuses();
+            groups.iter().map(|group| group.account.clone()).collect::<Vec<_>>()
         });
         let ledger = self.exporter.ledger(accounts.flatten());
-        (ledger, pipelines)
+        (ledger, groups)
     }
 
-    fn pipelines(&self) -> Vec<GroupStatus> {
+    fn group_statuses(&self) -> Vec<GroupStatus> {
         let deadline = Instant::now() + REPLY_TIMEOUT;
         // A flow on its way between two meters would be in no account.
         let rebalancers = self.groups.iter().filter_map(|group| group.rebalancer.as_ref());
@@ -104,12 +104,12 @@ impl Probe {
         let meters = self.reports(|group| &group.meters, deadline);
         let readers = self.reports(|group| &group.readers, deadline);
         let reports = zip(readers, meters);
-        let mut pipelines: Vec<_> =
+        let mut groups: Vec<_> =
             zip(&self.groups, reports).map(|(group, (readers, meters))| group.status(readers, meters)).collect();
         if guards.iter().any(Option::is_none) {
-            pipelines.iter_mut().for_each(|pipeline| pipeline.timed_out = true);
+            groups.iter_mut().for_each(|group| group.timed_out = true);
         }
-        pipelines
+        groups
     }
 
     /// Reports of some threads of each group. All threads work on the request at the same time.
@@ -162,10 +162,10 @@ impl Probe {
     /// # Panics
     /// If a thread has panicked.
     pub fn finish(mut self) -> FinalReport {
-        let pipelines: Vec<_> = self.stop().into_iter().map(RunningGroup::join).collect();
+        let groups: Vec<_> = self.stop().into_iter().map(RunningGroup::join).collect();
         self.exporter.finish();
-        let ledger = self.exporter.ledger(pipelines.iter().map(|pipeline| pipeline.account.clone()));
-        FinalReport { ledger, pipelines, sink_errors: self.exporter.take_errors() }
+        let ledger = self.exporter.ledger(groups.iter().map(|group| group.account.clone()));
+        FinalReport { ledger, groups, sink_errors: self.exporter.take_errors() }
     }
 
     fn stop(&mut self) -> Vec<RunningGroup> {

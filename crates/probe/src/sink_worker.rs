@@ -21,8 +21,8 @@ pub(crate) const SINK_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct SinkWorkers {
     pub open: Vec<SinkWorker>,
     pub closed: Vec<SinkWorker>,
-    /// Records that pipelines have handed over.
-    pub taken: RecordTotals,
+    /// Records that pipelines have sent.
+    pub received: RecordTotals,
 }
 
 /// The queue to one sink, its thread, and the records that it was offered while it was open.
@@ -39,7 +39,7 @@ pub(crate) struct SinkWorker {
 /// What a sink had done after its last whole batch.
 pub(crate) struct SinkState {
     counters: SinkCounters,
-    given: RecordTotals,
+    written: RecordTotals,
     /// When the sink last began or ended a batch.
     last_progress: Instant,
     pub cpu_time_ns: u64,
@@ -73,7 +73,7 @@ impl SinkWorkers {
     /// The counters of every sink that was ever open.
     pub fn counters(&self) -> Vec<SinkCounters> {
         let counters = |worker: &SinkWorker| SinkCounters {
-            not_open: self.taken.saturating_sub(worker.offered),
+            not_open: self.received.saturating_sub(worker.offered),
             ..worker.counters()
         };
         self.closed.iter().chain(&self.open).map(counters).collect()
@@ -85,7 +85,7 @@ impl SinkWorker {
         let (queue, batches) = sync_channel::<Arc<RecordBatch>>(queue_batches);
         let state = SinkState {
             counters: sink.counters().clone(),
-            given: RecordTotals::default(),
+            written: RecordTotals::default(),
             last_progress: Instant::now(),
             cpu_time_ns: 0,
             is_finished: false,
@@ -130,8 +130,8 @@ impl SinkWorker {
         if state.is_abandoned {
             lost.merge(queued.saturating_sub(counters.total()));
         } else if state.is_finished {
-            // Records that the sink was given and does not report must unbalance the ledger.
-            counters.waiting = queued.saturating_sub(state.given);
+            // Records that the sink has received and does not report must unbalance the ledger.
+            counters.waiting = queued.saturating_sub(state.written);
         } else {
             counters.waiting = queued.saturating_sub(counters.total());
         }
@@ -143,12 +143,12 @@ impl SinkWorker {
 }
 
 impl SinkState {
-    fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, given: RecordTotals) {
+    fn update(&mut self, counters: &SinkCounters, result: Result<(), Error>, written: RecordTotals) {
         (self.last_progress, self.cpu_time_ns) = (Instant::now(), cpu_time_ns());
         if self.is_abandoned {
             return;
         }
-        self.given.merge(given);
+        self.written.merge(written);
         self.counters.clone_from(counters);
         // Only the first error is kept; those after it are its consequences.
         if let Err(error) = result

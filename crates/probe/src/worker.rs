@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use weir_capture::{BURST, Input, POLL_TIMEOUT};
 use weir_packet::Packet;
 
-/// How often a meter polls empty queues before it sleeps.
+/// Polls of empty queues before a meter sleeps.
 const IDLE_POLLS: u32 = 200;
 /// Sleep time of an idle meter: it doubles from the first to the second value.
 const IDLE_SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];

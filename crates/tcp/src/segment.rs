@@ -38,7 +38,7 @@ pub struct Segment {
 pub(crate) const CONTROL: u16 = Packet::FIN | Packet::SYN | Packet::RST | Packet::ACK;
 
 impl Segment {
-    /// Bit of [`Segment::control`]: a first fragment; later fragments carry the rest of the payload.
+    /// Bit of [`Segment::control`]: a first fragment; later fragments have the rest of the payload.
     pub const FIRST_FRAGMENT: u8 = 1 << 5;
 
     /// Reads a packet; `None` if it has no whole TCP header. All segments of a connection need the

@@ -16,12 +16,12 @@ use weir_text::units;
 
 pub fn run(bench: &Bench) -> Result<RunStatus, Error> {
     match &bench.command {
-        Some(BenchCommand::Live(arguments)) => live(arguments),
-        None => tables(bench),
+        Some(BenchCommand::Live(arguments)) => run_live(arguments),
+        None => run_tables(bench),
     }
 }
 
-fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
+fn run_live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     let options = LiveOptions {
         sources: arguments.sources.clone(),
         rounds: arguments.rounds.into(),
@@ -41,7 +41,7 @@ fn live(arguments: &BenchLive) -> Result<RunStatus, Error> {
     }
 }
 
-fn tables(bench: &Bench) -> Result<RunStatus, Error> {
+fn run_tables(bench: &Bench) -> Result<RunStatus, Error> {
     if bench.list {
         let lines = TABLES.iter().map(|(name, what, _)| format!("{name:9} {what}\n"));
         return Ok(print(lines.collect::<String>().as_bytes()));
@@ -68,8 +68,8 @@ fn tables(bench: &Bench) -> Result<RunStatus, Error> {
     Ok(status)
 }
 
-/// Runs `measure`, prints its tables, and writes its report as JSON. The report is `None` if the figures are invalid or
-/// the measurement was interrupted.
+/// Runs `measure`, prints its tables, and writes its report as JSON. The report is `None` if the
+/// figures are invalid or the measurement was interrupted.
 fn measure_and_write<R>(
     json: Option<&Path>,
     measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R, weir_bench::Error>,
@@ -99,7 +99,7 @@ fn measure_and_write<R>(
         status = print((to_json(&report) + "\n").as_bytes());
     }
     if let Some((path, file)) = file {
-        let written = files::truncated(file).and_then(|mut file| file.write_all(to_json(&report).as_bytes()));
+        let written = files::truncate(file).and_then(|mut file| file.write_all(to_json(&report).as_bytes()));
         if let Err(error) = written {
             error!(error = %Error::file(path, error), "cannot write the report");
             status = RunStatus::Problems;

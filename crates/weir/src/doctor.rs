@@ -1,9 +1,9 @@
-//! `weir doctor`: checks this machine for settings that make a probe lose packets, and changes the safe ones.
+//! `weir doctor`: finds settings that make a probe lose packets, and changes those that are safe.
 
 use crate::arguments::Doctor;
 use crate::console::print;
 use crate::error::Error;
-use crate::findings::{self, line, sections};
+use crate::findings::{self, append_line, append_sections};
 use crate::run_status::RunStatus;
 use serde_json::json;
 use std::path::Path;
@@ -87,18 +87,18 @@ fn record(root: &Sysroot, path: &Path) -> Result<RunStatus, Error> {
 fn report(machine: &Machine, interfaces: &[&str], findings: &[Finding], doctor: &Doctor) -> String {
     let mut text = String::new();
     let width = interfaces.iter().map(|name| name.len()).max().unwrap_or(0).max("machine".len());
-    line(&mut text, &format!("{:width$}  {}", "machine", findings::describe_machine(machine)));
+    append_line(&mut text, &format!("{:width$}  {}", "machine", findings::describe_machine(machine)));
     for nic in machine.nics.iter().filter(|nic| interfaces.contains(&&nic.name[..])) {
-        line(&mut text, &format!("{:width$}  {}", nic.name, findings::describe_nic(nic)));
+        append_line(&mut text, &format!("{:width$}  {}", nic.name, findings::describe_nic(nic)));
     }
     if interfaces.is_empty() {
-        line(&mut text, "no physical NIC: only the machine was checked");
+        append_line(&mut text, "no physical NIC: only the machine was checked");
     }
-    sections(&mut text, findings, "CRITICAL: packets are lost, or counts are wrong", doctor.machine.verbose);
-    line(&mut text, &format!("\n{}", counts(findings)));
+    append_sections(&mut text, findings, "CRITICAL: packets are lost, or counts are wrong", doctor.machine.verbose);
+    append_line(&mut text, &format!("\n{}", counts(findings)));
     let fixable = |finding: &Finding| finding.remedy.as_ref().is_some_and(|remedy| !remedy.steps.is_empty());
     if !doctor.fix && findings.iter().any(fixable) {
-        line(
+        append_line(
             &mut text,
             "weir doctor --fix (as root) applies the changes marked (--fix); they last until the next reboot",
         );
@@ -137,6 +137,6 @@ fn fix(findings: &[Finding], is_live: bool) {
 
 fn print_line(content: &str) {
     let mut text = String::new();
-    line(&mut text, content);
+    append_line(&mut text, content);
     print(text.as_bytes());
 }

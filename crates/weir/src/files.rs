@@ -68,7 +68,7 @@ pub fn open_without_truncation(path: &Path) -> Result<File, Error> {
 }
 
 /// Empties a regular file. A pipe has no length.
-pub fn truncated(file: File) -> io::Result<File> {
+pub fn truncate(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
@@ -94,7 +94,7 @@ impl FileIdentity {
     }
 }
 
-/// The absolute path of a file that does not exist yet, with symbolic links of its directory resolved.
+/// The absolute path of a file that does not exist, with the links of its directory resolved.
 fn absolute(path: &Path) -> PathBuf {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (fs::canonicalize(directory), path.file_name()) {

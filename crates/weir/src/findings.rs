@@ -10,38 +10,38 @@ const COLUMNS: usize = 96;
 const COMMANDS_SHOWN: usize = 4;
 
 /// All findings by severity; those without a problem only if `verbose`.
-pub fn sections(text: &mut String, findings: &[Finding], critical: &str, verbose: bool) {
-    section(text, findings, Severity::Critical, critical);
-    section(text, findings, Severity::Warning, "WARNING: costs performance, or will under load");
-    section(text, findings, Severity::Unknown, "UNKNOWN");
+pub fn append_sections(text: &mut String, findings: &[Finding], critical: &str, verbose: bool) {
+    append_section(text, findings, Severity::Critical, critical);
+    append_section(text, findings, Severity::Warning, "WARNING: costs performance, or will under load");
+    append_section(text, findings, Severity::Unknown, "UNKNOWN");
     if verbose {
-        section(text, findings, Severity::Ok, "OK");
+        append_section(text, findings, Severity::Ok, "OK");
     }
 }
 
 /// Findings of one severity below a heading; nothing if there are none.
-fn section(text: &mut String, findings: &[Finding], severity: Severity, heading: &str) {
+fn append_section(text: &mut String, findings: &[Finding], severity: Severity, heading: &str) {
     let mut selected = findings.iter().filter(|finding| finding.severity == severity).peekable();
     if selected.peek().is_none() {
         return;
     }
-    line(text, &format!("\n{heading}"));
+    append_line(text, &format!("\n{heading}"));
     for finding in selected {
-        wrapped(text, 2, &format!("{}: {}", finding.subject, finding.summary));
+        append_wrapped(text, 2, &format!("{}: {}", finding.subject, finding.summary));
         if !finding.impact.is_empty() {
-            wrapped(text, 6, &finding.impact);
+            append_wrapped(text, 6, &finding.impact);
         }
         let Some(remedy) = &finding.remedy else { continue };
         let shown = if remedy.commands.len() > COMMANDS_SHOWN { COMMANDS_SHOWN - 1 } else { COMMANDS_SHOWN };
         for (at, command) in remedy.commands.iter().take(shown).enumerate() {
             let fixed = if at == 0 && !remedy.steps.is_empty() { "   (--fix)" } else { "" };
-            line(text, &format!("      # {command}{fixed}"));
+            append_line(text, &format!("      # {command}{fixed}"));
         }
         if let more @ 1.. = remedy.commands.len().saturating_sub(shown) {
-            line(text, &format!("      … and {more} more similar commands; --json lists all"));
+            append_line(text, &format!("      … and {more} more similar commands; --json lists all"));
         }
         if !remedy.note.is_empty() {
-            wrapped(text, 6, &remedy.note);
+            append_wrapped(text, 6, &remedy.note);
         }
     }
 }
@@ -70,15 +70,15 @@ pub fn describe_nic(nic: &Nic) -> String {
 }
 
 /// Appends a line without control characters.
-pub fn line(text: &mut String, line: &str) {
+pub fn append_line(text: &mut String, line: &str) {
     text.push_str(&printable(line));
     text.push('\n');
 }
 
-/// Appends a wrapped sentence. If `indent` is below 6, lines after the first are indented by 4 more.
-pub fn wrapped(text: &mut String, indent: usize, sentence: &str) {
+/// Appends a wrapped sentence. If `indent` is below 6, later lines are indented by 4 more.
+pub fn append_wrapped(text: &mut String, indent: usize, sentence: &str) {
     let continued = if indent < 6 { indent + 4 } else { indent };
     for (at, row) in weir_text::wrap(sentence, COLUMNS - continued).iter().enumerate() {
-        line(text, &format!("{:1$}{row}", "", if at == 0 { indent } else { continued }));
+        append_line(text, &format!("{:1$}{row}", "", if at == 0 { indent } else { continued }));
     }
 }

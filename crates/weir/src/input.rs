@@ -73,7 +73,7 @@ pub fn log_filter_errors(errors: &[FilterError]) -> bool {
 
 /// Checks what a command is given to read. At most one source is standard input.
 pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Error> {
-    if let Some(live) = live(sources).filter(|_| command == "tcp") {
+    if let Some(live) = find_live(sources).filter(|_| command == "tcp") {
         return Err(Error::TcpOfLiveTraffic(live.into()));
     }
     if sources.is_empty() || sources.iter().any(|source| source.is_empty()) {
@@ -87,7 +87,7 @@ pub fn check_sources(sources: &[&OsStr], command: &'static str) -> Result<(), Er
 }
 
 /// The first source that is live traffic.
-pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
+pub fn find_live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
     sources.iter().filter_map(|source| source.to_str()).find(|source| weir_capture::is_live(source))
 }
 
@@ -96,7 +96,7 @@ pub fn live<'a>(sources: &[&'a OsStr]) -> Option<&'a str> {
 /// # Errors
 /// Lists all sources that cannot be opened.
 pub fn open_sources(sources: &[&OsStr], stop: &Arc<AtomicBool>) -> Result<Input<'static>, Error> {
-    if let Some(live) = live(sources) {
+    if let Some(live) = find_live(sources) {
         if sources.len() > 1 {
             return Err(Error::LiveNotAlone(live.into()));
         }

@@ -4,7 +4,7 @@ use crate::protocols::link_type;
 use std::fmt::Write;
 use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, TrafficCounters};
 
-/// Whether packets were malformed or dropped, or records were not delivered although their reader was still there.
+/// Whether packets were malformed or dropped, or records were not delivered to an open output.
 pub fn has_problems(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
     packets.refused.total() > packets.refused.get(RefusalReason::NonIp)

@@ -1,5 +1,5 @@
-//! The command `weir`: parses the command line, opens sources and sinks, runs pipelines, and reports
-//! the result as text, as ledger and as exit code.
+//! The command `weir`: parses the command line, opens sources and sinks, runs pipelines, and
+//! reports the result as text, as ledger and as exit code.
 //!
 //! Exit codes: 0 success; 1 usage error, or input that cannot be opened (nothing was metered);
 //! 2 finished, but some input was malformed or some records were not delivered.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
             } else if given.iter().all(|given| printable(given) == *given) {
                 let _ = error.print();
             } else {
-                // The message repeats arguments. Control characters are escaped, which also loses the colours.
+                // The message repeats arguments. Without control characters it has no colours.
                 eprint(&error.render().to_string());
             }
             return ExitCode::from(u8::from(error.use_stderr()));

@@ -75,8 +75,8 @@ impl Outputs {
         Ok(OpenOutputs { sinks, summary, stats: open_stats(self.stats.as_deref())? })
     }
 
-    /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open. If `summary` is given, it
-    /// sums up the records of the first sink that is opened.
+    /// Opens new sinks while the probe runs. `position` is the position of a sink that stays open.
+    /// If `summary` is given, it sums up the records of the first sink that is opened.
     ///
     /// # Errors
     /// A sink cannot be opened, or is a pipe without a reader.
@@ -101,9 +101,9 @@ impl Outputs {
         self.sinks.iter().map(open).collect()
     }
 
-    /// Reports the result of a run: the summary (behind the table if there is one), the ledger as text if it was asked for or
-    /// shows problems, and the ledger as JSON. If the readers of all sinks have left, there is no summary. `status` is that of
-    /// the run before; returns the final one.
+    /// Reports the result of a run: the summary (after the table, if there is one), the ledger as text
+    /// if requested or if it shows problems, and the ledger as JSON. If no sink is read any more, there
+    /// is no summary. Returns `status`, with the problems of the report.
     pub fn report(&self, ledger: &Ledger, open: OpenOutputs, options: &Reporting, status: RunStatus) -> RunStatus {
         let mut status = status.and(RunStatus::from_problems(has_problems(ledger)));
         let is_closed = |sink: &SinkCounters| sink.lost.contains_key(ExportLossReason::OutputClosed.key());
@@ -125,8 +125,8 @@ impl Outputs {
     }
 }
 
-/// Prints the ledger on standard error if `wanted` or if it shows problems. A JSON log gets it as an event, together with
-/// the `status` of the run.
+/// Prints the ledger on standard error if `wanted` or if it shows problems. In a JSON log it is an
+/// event, together with the `status` of the run.
 pub fn print_ledger(ledger: &Ledger, wanted: bool, status: RunStatus) {
     if log::is_json() {
         let (level, message) = match status {
@@ -171,8 +171,8 @@ fn open_sink(sink: &str, options: &arguments::Sinks) -> Result<Box<dyn Sink + Se
     Ok(weir_export::open(sink, &options)?)
 }
 
-/// Waits until a program reads the sink if it is a named pipe. Opening the pipe in the usual way would wait too, but not
-/// end at a signal. The returned file keeps the pipe open until the sink has opened it; else its reader would see its end.
+/// Waits until a program reads the sink, if it is a named pipe. A signal ends the wait. The file
+/// keeps the pipe open until the sink has opened it; else its reader would see its end.
 ///
 /// # Errors
 /// `stop` is set before there is a reader.

@@ -1,10 +1,10 @@
-//! `weir plan`: the cores and memory that a probe needs for a link, whether this machine has them, and a CPU layout.
+//! `weir plan`: the cores and memory that a probe needs for a link, and how to use those available.
 
 use crate::arguments::Plan as Arguments;
 use crate::console::print;
 use crate::doctor::{check_interface, open_root};
 use crate::error::{BenchReportProblem, Error};
-use crate::findings::{describe_machine, line, sections};
+use crate::findings::{append_line, append_sections, describe_machine};
 use crate::run_status::RunStatus;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -49,8 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<RunStatus, Error> {
     Ok(RunStatus::from_problems(!plan.fits()).and(printed))
 }
 
-/// Rate of one core in million packets per second from a report of `weir bench`, and its origin. Uses the internet mix of whole
-/// frames; else the row with at least `flows` flows, or the last row.
+/// Million packets per second of one core from a report of `weir bench`, and the origin: the
+/// internet mix of whole frames; else the row with at least `flows` flows, or the last row.
 fn measured_mpps(path: &Path, flows: u64) -> Result<(f64, String), BenchReportProblem> {
     let text = std::fs::read_to_string(path).map_err(BenchReportProblem::Read)?;
     let report: Value = serde_json::from_str(&text).map_err(BenchReportProblem::Syntax)?;
@@ -80,7 +80,7 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
     let mut text = String::new();
     let mut row = |name: &str, what: String| {
         for (at, rest) in weir_text::wrap(&what, 85).iter().enumerate() {
-            line(&mut text, &format!("{:11}{rest}", if at == 0 { name } else { "" }));
+            append_line(&mut text, &format!("{:11}{rest}", if at == 0 { name } else { "" }));
         }
     };
     let Plan { demand, memory, export, layout, .. } = plan;
@@ -130,8 +130,8 @@ fn text(machine: &Machine, plan: &Plan, source: &str, verbose: bool) -> String {
             row("", format!("queue {queue}: {cpus}"));
         }
     }
-    sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);
+    append_sections(&mut text, &plan.findings, "CRITICAL: the machine is too small", verbose);
     let verdict = if plan.fits() { "the machine is large enough, as far as known" } else { "the machine is too small" };
-    line(&mut text, &format!("\n{verdict}; weir doctor checks its other settings"));
+    append_line(&mut text, &format!("\n{verdict}; weir doctor checks its other settings"));
     text
 }

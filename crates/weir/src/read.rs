@@ -39,8 +39,8 @@ pub fn run(read: &Read) -> Result<RunStatus, Error> {
     Ok(outputs.report(&ledger, open, &read.reporting, status))
 }
 
-/// Runs the source through the pipeline until its end, a signal, or until no sink is left. There are problems if input
-/// was damaged or not read to its end, or if a sink failed.
+/// Runs the source through the pipeline until its end, a signal, or until no sink is left. There
+/// are problems if input was damaged or not read to its end, or if a sink failed.
 fn meter(
     source: &mut Input<'_>,
     mut pipeline: Pipeline,

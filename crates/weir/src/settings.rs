@@ -45,7 +45,7 @@ pub fn selection(selection: &Selection) -> Result<(Option<PacketFilter>, DecodeO
     Ok((filter, DecodeOptions { decapsulate: selection.decap }))
 }
 
-/// The error of a pipeline that does not start: its flow cache needs too much memory, or the system refuses a thread.
+/// Why a pipeline does not start: too little memory for the flow cache, or no thread.
 pub fn start_error(config: &Config, error: io::Error) -> Error {
     if error.kind() != io::ErrorKind::OutOfMemory {
         return Error::Thread(error);

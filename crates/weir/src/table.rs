@@ -1,8 +1,8 @@
 //! The sink `table:PATH`: the largest flows for people.
 //!
-//! Input: all records of a run. Output: at the end, the `--top` N records with the most IP bytes of both
-//! directions, largest first. It keeps N records in memory (all if N is 0). A record counts as exported when the
-//! table is written, even if it is not among the N: the last line has the number of all flows.
+//! Input: all records of a run. Output: at the end, the `--top` N records with the most IP bytes of
+//! both directions, largest first. N records are in memory (all if N is 0). When the table is
+//! written, all records count as exported: the last line has the number of all flows.
 
 mod render;
 

@@ -218,7 +218,7 @@ fn outputs(tcp: &Tcp) -> Vec<Output<'_>> {
     all.into_iter().filter_map(|(option, path, format)| Some((option, path.as_deref()?, format))).collect()
 }
 
-/// Opens the files of reports, which keep their old content until the report is written; `None` is standard output.
+/// Opens the files of reports, without truncating them yet; `None` is standard output.
 fn open_outputs(outputs: &[Output], plots: Option<&Path>) -> Result<Vec<Option<File>>, Error> {
     let open = |&(_, path, _): &Output| match Target::of_path(path) {
         Target::File(path) => files::open_without_truncation(&path).map(Some),
@@ -250,7 +250,7 @@ fn write_outputs(
             printed = print_with(|output| format(report, output));
             continue;
         };
-        let file = files::truncated(file).map(BufWriter::new);
+        let file = files::truncate(file).map(BufWriter::new);
         write_file(path, file.and_then(|mut file| format(report, &mut file).and_then(|()| file.flush())));
     }
     if let Some(directory) = plots {

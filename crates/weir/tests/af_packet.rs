@@ -1,5 +1,5 @@
-//! `weir read` and `weir probe` on an AF_PACKET source: live flow records equal those of a file, the
-//! ledger accounts for every packet, and signals end the run.
+//! `weir read` and `weir probe` on an AF_PACKET source: live flow records equal those of a file,
+//! the ledger accounts for every packet, and signals end the run.
 
 mod common;
 mod live;

@@ -1,5 +1,5 @@
-//! `weir bench live`: runs, accounts for every frame, and leaves no interface or namespace behind. No
-//! test judges its speed.
+//! `weir bench live`: runs, accounts for every frame, and leaves no interface or namespace behind.
+//! No test judges its speed.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `weir doctor` and `weir plan`: their text for recorded machines equals the expected files, and they
-//! read this machine.
+//! `weir doctor` and `weir plan`: their text for recorded machines equals the expected files, and
+//! they read this machine.
 //!
 //! `BLESS=1 cargo test -p weir --test doctor` writes the expected files beside the recordings.
 

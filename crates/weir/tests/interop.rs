@@ -219,8 +219,8 @@ fn summed(rows: Vec<Row>) -> Vec<Row> {
     sums.into_iter().map(with).collect()
 }
 
-/// `times`: whether to compare timestamps, which nfacctd rounds to seconds for NetFlow v5 and v9. With
-/// NetFlow v5 it reads ports only for TCP and UDP.
+/// `times`: whether to compare timestamps, which nfacctd rounds to seconds for NetFlow v5 and v9.
+/// With NetFlow v5 it reads ports only for TCP and UDP.
 fn compare_with_nfacctd(sink: &str, times: bool, more: &[&'static str], selected: fn(&Row) -> bool) {
     if !is_installed("nfacctd") {
         return;

@@ -1,5 +1,5 @@
-//! `weir probe --layout spread`: metering threads share the packets of all queues, and the rebalancer
-//! moves flows from busy to idle threads without splitting one.
+//! `weir probe --layout spread`: metering threads share the packets of all queues, and the
+//! rebalancer moves flows from busy to idle threads without splitting one.
 
 mod common;
 mod live;

@@ -120,7 +120,7 @@ impl Consumer {
                 if let Some(error) = end.sink_errors.first() {
                     return Err(Error::Consumer(error.to_string()));
                 }
-                probe_status(&end.ledger, &end.pipelines[0])
+                probe_status(&end.ledger, &end.groups[0])
             }
         }
     }

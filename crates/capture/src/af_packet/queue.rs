@@ -6,8 +6,8 @@
 //! stop: set a filter that drops everything; the kernel still delivers the rest of the ring; the
 //!       end is reached when packets counted = delivered + dropped
 //! ```
-//! Cost per frame: a header read and a counter update. A burst never spans two blocks, so a block is
-//! released when the next burst begins in another one. System calls: one to wait if no block is
+//! Cost per frame: a header read and a counter update. A burst never spans two blocks, so a block
+//! is released when the next burst begins in another one. System calls: one to wait if no block is
 //! ready.
 
 use super::block::{BlockCursor, FrameProperties};
@@ -55,7 +55,7 @@ struct Delivered {
     /// System time at delivery minus time stamp of the last frame; 0 for time stamps of the kernel.
     delay_ns: u64,
     packets: u64,
-    /// Smallest `delay_ns` so far: an upper bound of how far the NIC's clock is behind the system's.
+    /// Smallest `delay_ns` so far: an upper bound of the NIC clock's lag behind the system's clock.
     least_delay_ns: u64,
     bytes: u64,
 }

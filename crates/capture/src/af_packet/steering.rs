@@ -194,8 +194,8 @@ fn hash_addresses(program: &mut Program, [source, destination]: [u32; 2], words:
     program.add(RETURN_ACCUMULATOR, 0);
 }
 
-/// Sets the accumulator to the hash of the address at offset `at` from the index: each word is mixed
-/// in twice, once per half of the secret. The index does not change.
+/// Sets the accumulator to the hash of the address at offset `at` from the index: each word is
+/// mixed in twice, once per half of the secret. The index does not change.
 fn hash_address(program: &mut Program, at: u32, words: u32, secret: [u32; 2]) {
     program.add(STORE_INDEX, START);
     program.add(LOAD_CONSTANT, secret[0]);

@@ -78,8 +78,8 @@ impl PacketFilter {
     /// type that it accepts.
     ///
     /// # Errors
-    /// libpcap is missing, refuses the expression (with its message for Ethernet), or compiles it to
-    /// a program with loops.
+    /// libpcap is missing, refuses the expression (with its message for Ethernet), or compiles it
+    /// to a program with loops.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
         let compile = |link_type| compile(expression, link_type).map(|program| (link_type, Some(program)));
         let first = compile(CHECKED_LINK_TYPES[0]).or_else(|error| {

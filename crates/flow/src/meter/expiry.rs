@@ -124,7 +124,7 @@ impl Meter {
         self.cache.remove(slot, hash);
     }
 
-    /// Ends a record whose active timeout has passed. The flow stays for one idle timeout from then.
+    /// Ends a record at its active timeout. The flow stays for one idle timeout from then on.
     fn end_record_by_active_timeout(&mut self, slot: u32, out: &mut Vec<FlowRecord>) {
         let analysed = !self.tcp.unanalysed.contains(slot);
         self.export_record(slot, EndReason::Active, out);

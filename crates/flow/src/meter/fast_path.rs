@@ -30,7 +30,7 @@ impl Meter {
         }
     }
 
-    /// Meters packets, at most [`CHUNK_PACKETS`], whose memory is prefetched together, in three passes.
+    /// Meters at most [`CHUNK_PACKETS`] packets in three passes, and prefetches for all of them.
     #[inline(always)]
     fn process_prefetched(&mut self, packets: &[Packet], options: KeyOptions, out: &mut Vec<FlowRecord>) {
         let mut lookups = [Lookup::default(); CHUNK_PACKETS];

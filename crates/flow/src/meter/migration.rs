@@ -74,10 +74,10 @@ impl Meter {
         self.migration_search.cancel();
     }
 
-    /// Inserts a flow from [`Meter::migrate_out`] of a meter with the same secret and flow key, before
-    /// the first packet of the flow. Its record continues as in a single meter, even if the clocks
-    /// differ. Without memory for the flow, the record ends now for lack of resources; without memory
-    /// for its TCP anomalies it is marked.
+    /// Inserts a flow from [`Meter::migrate_out`] of a meter with the same secret and flow key,
+    /// before the first packet of the flow. Its record continues as in a single meter, even if the
+    /// clocks differ. Without memory for the flow, the record ends now for lack of resources;
+    /// without memory for its TCP anomalies it is marked.
     pub fn migrate_in(&mut self, flow: MigratedFlow, out: &mut Vec<FlowRecord>) {
         if !self.started {
             self.set_origin(flow.clock.newest_ns, flow.interface);

@@ -135,7 +135,7 @@ impl Meter {
         }
     }
 
-    /// Applies SYN, FIN and RST: which endpoint is the initiator, and whether the record is closing.
+    /// Applies SYN, FIN and RST: sets the initiator, and whether the record is closing.
     #[inline(never)]
     pub(super) fn update_tcp_state(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) {
         let state = &mut self.cache.slots[slot as usize].state;

@@ -55,7 +55,7 @@ pub(crate) struct MeterState {
     pub ready_generation: AtomicU64,
     /// The last generation for which the meter has done its task.
     pub done_generation: AtomicU64,
-    /// Flows in its flow cache.
+    /// Records that are open in this meter.
     pub open_records: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ impl GroupState {
         std::array::from_fn(sum)
     }
 
-    /// Flows in all flow caches.
+    /// Records that are open in all meters.
     pub fn open_records(&self) -> u64 {
         self.meters.iter().map(|meter| meter.open_records.load(Ordering::Relaxed)).sum()
     }

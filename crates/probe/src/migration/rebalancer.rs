@@ -1,8 +1,8 @@
 //! The rebalancer of a worker group: it measures how many packets each meter processes, and moves
 //! buckets from busy meters to others.
 //!
-//! It runs on a thread of its own, which sleeps most of the time. [`super`] describes the steps of a
-//! migration.
+//! It runs on a thread of its own, which sleeps most of the time. [`super`] describes the steps of
+//! a migration.
 
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
 use super::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads, moves};

@@ -1,8 +1,8 @@
 //! The log: `tracing` events on standard error, as text or as JSON.
 //!
-//! Text lines are for people: `weir: warning: MESSAGE: ERROR FIELD=VALUE ...`; those of `weir probe`
-//! begin with the time (UTC) instead of the program's name. JSON lines have the fields `timestamp`,
-//! `level`, `message` and those of the event. Nothing is logged before `init`.
+//! Text lines are for people: `weir: warning: MESSAGE: ERROR FIELD=VALUE ...`; those of `weir
+//! probe` begin with the time (UTC) instead of the program's name. JSON lines have the fields
+//! `timestamp`, `level`, `message` and those of the event. Nothing is logged before `init`.
 
 use crate::arguments::{LogFormat, Logging};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Logs an event of the JSON format whose fields are a JSON object. Fields of `tracing` events cannot be objects or lists.
+/// Logs a JSON event with nested fields, which `tracing` events cannot have.
 pub fn json_event(level: Level, message: &str, fields: &Value) {
     if level > LevelFilter::current() {
         return;

@@ -1,10 +1,10 @@
 //! Standard output and standard error. No other module of the binary writes to them, except sinks
 //! that the user directs to standard output.
 //!
-//! Standard output carries the results that the user asked for and nothing else. If its reader stops
-//! early (`weir read ... | head`), that is no error. Standard error carries the log (`log`), the
-//! progress line (`progress`), the statistics of `weir probe`, and error messages.
-//! Invariant: control characters in names, for example of files, never reach the terminal.
+//! Standard output carries the results that the user asked for and nothing else. If its reader
+//! stops early (`weir read ... | head`), that is no error. Standard error carries the log (`log`),
+//! the progress line (`progress`), the statistics of `weir probe`, and error messages. Invariant:
+//! control characters in names, for example of files, never reach the terminal.
 
 pub mod log;
 pub mod progress;
@@ -36,7 +36,7 @@ pub fn log_output_error(error: &io::Error) {
     error!("cannot write to standard output: {error}{}", advice(error));
 }
 
-/// Writes text for people to standard error. Failures are ignored: the exit code carries the result.
+/// Writes text for people to standard error. Failures are ignored: the exit code has the result.
 pub fn eprint(text: &str) {
     let text = printable(text);
     progress::suspend(|| {

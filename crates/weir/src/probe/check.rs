@@ -9,9 +9,9 @@ use std::ffi::OsStr;
 use weir_probe::Settings;
 use weir_text::units;
 
-/// Rejects a source that is named twice, because its packets would be counted twice. Members of a fanout group share
-/// their packets, and generated traffic is generated for each source anew.
-pub fn duplicate_sources(inputs: &[&OsStr]) -> Result<(), Error> {
+/// Rejects a source that is named twice, because its packets would be counted twice. Members of a
+/// fanout group share their packets, and generated traffic is generated for each source anew.
+pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
     let mut named = Vec::new();
     for input in inputs.iter().map(|input| input.to_string_lossy()) {
         if input.starts_with("synth:") || input.split(',').any(|setting| setting.starts_with("fanout=")) {

@@ -1,7 +1,7 @@
 //! The configuration file of `weir probe`: the long options of the command line as TOML keys.
 //!
-//! A file is translated into command line arguments, which the command line parser validates. So a file and a command
-//! line have the same options, values and error messages.
+//! A file is translated into command line arguments, which the command line parser validates. So a
+//! file and a command line have the same options, values and error messages.
 
 use crate::arguments::{self, Arguments, Logging, ProbeOptions};
 use crate::error::{ConfigProblem, Error};
@@ -18,8 +18,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Adds the options of a file to the arguments. Options of the command line take precedence.
 ///
 /// # Errors
-/// The file cannot be read, is longer than 1 MiB or is not TOML; or a key or value is invalid, with its line.
-fn with_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
+/// The file cannot be read, is longer than 1 MiB or is not TOML; or a key or value is invalid.
+fn add_file(arguments: &[OsString], path: &Path) -> Result<Vec<OsString>, Error> {
     let name = path.display().to_string();
     let text = read(path).map_err(|error| Error::ConfigFile { path: name.clone(), error })?;
     let table: toml::Table = text.parse().map_err(|error| Error::ConfigSyntax { path: name.clone(), error })?;
@@ -61,7 +61,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// Adds the options of the configuration file, if there is one.
 pub fn merge(given: &ProbeOptions, arguments: &[OsString]) -> Result<Vec<OsString>, Error> {
     match &given.config {
-        Some(path) => with_file(arguments, path),
+        Some(path) => add_file(arguments, path),
         None => Ok(arguments.to_vec()),
     }
 }
@@ -103,7 +103,7 @@ pub fn to_file(arguments: &[OsString]) -> Result<String, Error> {
 }
 
 /// Names of the options whose values differ.
-pub fn differing(one: &[OsString], other: &[OsString]) -> Result<Vec<String>, Error> {
+pub fn differing_options(one: &[OsString], other: &[OsString]) -> Result<Vec<String>, Error> {
     let (one, other) = (probe_matches(one)?, probe_matches(other)?);
     let command = probe_command();
     let differs = |option: &&Arg| {
@@ -197,7 +197,7 @@ mod tests {
         file.write_all(text.as_bytes()).unwrap();
         let given: Vec<OsString> = ["weir", "probe"].iter().chain(given).map(OsString::from).collect();
         let lossy = |argument: OsString| argument.to_string_lossy().into_owned();
-        match with_file(&given, file.path()) {
+        match add_file(&given, file.path()) {
             Ok(arguments) => Ok(arguments.into_iter().skip(2).map(lossy).collect()),
             Err(error) => Err(error.to_string().replace(&file.path().display().to_string(), "FILE")),
         }

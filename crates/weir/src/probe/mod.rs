@@ -1,7 +1,7 @@
 //! `weir probe`: meters live traffic, with pipelines for each receive queue, until a signal.
 //!
-//! Order of a run: options and configuration file (`config`), validation and `--check` (`check`), `--autotune`, sources
-//! and sinks (`start`), dropping of privileges, metering with statistics (`monitor`) and reload (`reload`), final report.
+//! Order of a run: options and configuration file (`config`), validation (`check`), `--autotune`,
+//! sources and sinks (`start`), privileges, metering (`monitor`, `reload`), final report.
 
 mod autotune;
 mod check;
@@ -52,7 +52,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     }
     let inputs: Vec<&OsStr> = probe.inputs.iter().map(OsString::as_os_str).collect();
     input::check_sources(&inputs, "probe")?;
-    check::duplicate_sources(&inputs)?;
+    check::reject_duplicates(&inputs)?;
     let outputs = Outputs::new(&probe.sinks.outputs, probe.reporting.stats.as_deref());
     files::check_targets(&inputs, &outputs.targets)?;
     let settings =
@@ -130,6 +130,6 @@ fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
     drop(finished);
     let _ = reminder.join();
     report.sink_errors.iter().for_each(|error| monitor.log_sink_error(error));
-    report.pipelines.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
+    report.groups.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
     report.ledger
 }

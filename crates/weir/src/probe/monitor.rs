@@ -117,8 +117,8 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Logs which interfaces lost their link or have it again. A source waits for an interface without a link, and itself
-    /// reports an interface that is removed.
+    /// Logs which interfaces lost their link or have it again. A source waits for an interface
+    /// without a link, and itself reports an interface that is removed.
     fn log_link_changes(&mut self) {
         for (device, had_link) in &mut self.links {
             let Some(has_link) = weir_capture::has_link(device).filter(|has_link| has_link != had_link) else {

@@ -1,5 +1,5 @@
-//! Cores of the probe's threads: those that the user names; else cores on the NUMA node of the NIC if there are
-//! enough; else no assignment, and the scheduler decides.
+//! Cores of the probe's threads: those that the user names; else cores on the NUMA node of the NIC
+//! if there are enough; else no assignment, and the scheduler decides.
 
 use crate::arguments::{Cores, Layout, ProbeOptions};
 use crate::error::Error;

@@ -10,8 +10,8 @@ const DEFAULT_USER: &str = "nobody";
 /// Priority of the pipelines' threads, as a `nice` value.
 pub const PIPELINE_NICE: i32 = -10;
 
-/// Raises the priority of this thread and of those that it starts from now on, if permitted. Call it before
-/// `drop_to`, which takes the permission away.
+/// Raises the priority of this thread and of those that it starts from now on, if permitted. Call
+/// it before `drop_to`, which takes the permission away.
 pub fn raise_priority() {
     let _ = setpriority_process(None, PIPELINE_NICE);
 }
@@ -20,9 +20,9 @@ pub fn reset_priority() {
     let _ = setpriority_process(None, 0);
 }
 
-/// Drops root privileges: this thread and those that it starts from now on run as `user`. Call it while there are no
-/// other threads. Open files stay open. A process that is not root keeps its user. Afterwards no program that the
-/// process starts can gain privileges.
+/// Drops root privileges: this thread and those that it starts from now on run as `user`. Call it
+/// while there are no other threads. Open files stay open. A process that is not root keeps its
+/// user. Afterwards no program that the process starts can gain privileges.
 ///
 /// # Errors
 /// The user does not exist, or the system refuses.
@@ -30,11 +30,11 @@ pub fn drop_to(user: &str) -> Result<(), Error> {
     let failed = |action, error: Errno| Error::Privileges { user: user.into(), action, error: error.into() };
     if !geteuid().is_root() {
         // The default applies to root only.
-        if user != DEFAULT_USER && lookup(user)?.0 != geteuid().as_raw() {
+        if user != DEFAULT_USER && look_up(user)?.0 != geteuid().as_raw() {
             return Err(Error::NotRoot(user.into()));
         }
     } else if user != "root" && user != "0" {
-        let (uid, gid) = lookup(user)?;
+        let (uid, gid) = look_up(user)?;
         set_thread_groups(&[]).map_err(|error| failed("leave its groups", error))?;
         set_thread_gid(Gid::from_raw(gid)).map_err(|error| failed("change the group (needs CAP_SETGID)", error))?;
         set_thread_uid(Uid::from_raw(uid)).map_err(|error| failed("change the user (needs CAP_SETUID)", error))?;
@@ -42,7 +42,7 @@ pub fn drop_to(user: &str) -> Result<(), Error> {
     set_no_new_privs(true).map_err(|error| failed("set no_new_privs", error))
 }
 
-fn lookup(user: &str) -> Result<(u32, u32), Error> {
+fn look_up(user: &str) -> Result<(u32, u32), Error> {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut entries = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let known = entries.find(|fields| fields.len() > 3 && (fields[0] == user || fields[2] == user));

@@ -1,4 +1,4 @@
-//! SIGHUP: reads the configuration file again, and applies timeouts, filter and sinks to the running probe.
+//! SIGHUP: reads the configuration file again, and applies its timeouts, filter and sinks.
 
 use super::config;
 use crate::arguments::{ProbeOptions, Sinks};
@@ -39,7 +39,7 @@ impl Reloader {
         Self { arguments, started_with, current, opened, summarized }
     }
 
-    /// Applies the file and logs the result. After an error the probe continues with its old configuration.
+    /// Applies the file and logs the result. After an error, the old configuration stays in effect.
     pub fn reload(&mut self, running: &mut weir_probe::Probe, summary: &Arc<Mutex<TrafficSummary>>) {
         if let Err(error) = self.try_reload(running, summary) {
             error!(
@@ -80,7 +80,7 @@ impl Reloader {
             Some(outputs.change_sinks(&probe.sinks, position, summary)?)
         };
         running.reconfigure(settings, sinks).map_err(Error::Thread)?;
-        let mut ignored = config::differing(&self.started_with, &merged)?;
+        let mut ignored = config::differing_options(&self.started_with, &merged)?;
         ignored.retain(|name| !RELOADABLE.contains(&name.as_str()));
         if !ignored.is_empty() {
             warn!(options = ignored.join(", "), "some changes need a restart and were not applied");

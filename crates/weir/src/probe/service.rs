@@ -1,6 +1,6 @@
 //! Notifications to the service manager (`sd_notify(3)`): ready, status, watchdog, stopping.
 //!
-//! Input: the environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`). Without a service manager nothing is sent.
+//! Input: the environment (`NOTIFY_SOCKET`, `WATCHDOG_USEC`, `WATCHDOG_PID`).
 
 pub use sd_notify::NotifyState;
 

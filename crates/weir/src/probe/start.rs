@@ -25,7 +25,7 @@ pub struct Running {
     pub is_live: bool,
 }
 
-/// Opens all sources. Each queue has a worker group, with `--layout spread` all queues have one group.
+/// Opens all sources. Each queue has a worker group; with `--layout spread`, all queues share one.
 pub fn open_worker_groups(probe: &ProbeOptions, stop: &Arc<AtomicBool>) -> Result<OpenGroups, Error> {
     let (mut queues, mut counts) = (Vec::new(), Vec::new());
     for input in &probe.inputs {

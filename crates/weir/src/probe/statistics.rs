@@ -42,8 +42,8 @@ struct Line<'a> {
 }
 
 impl Statistics {
-    /// Prints the lines of an interval that ends at `now_ns` and is `seconds` long. Several pipelines have a sum line. The last line
-    /// has the load of the export threads, from their CPU time. A JSON log gets each line as an event.
+    /// Prints the lines of an interval that ends at `now_ns` and is `seconds` long. The last line has the
+    /// load of the export threads; it is the sum if there are several pipelines.
     pub fn print(
         &mut self,
         now_ns: u64,

@@ -215,7 +215,7 @@ pub fn failure<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(expected: i32, argume
     err
 }
 
-/// Runs the binary with each of these arguments. It has exit code 1, and its error names the reason.
+/// Runs the binary with each of these arguments: exit code 1, and an error with the reason.
 pub fn assert_usage_errors(cases: &[(&[&str], &str)]) {
     for (arguments, reason) in cases {
         let err = failure(1, *arguments);
@@ -233,7 +233,7 @@ pub fn ledger_of<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> (i
     (code, err, read_ledger(&stats))
 }
 
-/// Runs `weir read` or `weir probe` with a JSON sink: exit code, standard error, flow records and ledger.
+/// Runs `weir read` or `weir probe` with a JSON sink: exit code, standard error, records, ledger.
 pub fn metered(arguments: &[&str]) -> (i32, String, Vec<Value>, Value) {
     let output = JsonOutput::new();
     let (code, err, ledger) = ledger_of(arguments.iter().chain(&["-o", &output.sink]));

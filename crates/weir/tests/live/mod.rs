@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 
-/// Takes the test into a network namespace: a sender of frames that arrive at interface `right`. Prints the reason and
-/// returns `None` where that is not permitted.
+/// Takes the test into a network namespace: a sender of frames that arrive at interface `right`.
+/// Prints the reason and returns `None` where that is not permitted.
 pub fn wire() -> Option<Sender> {
     network().then(|| Sender::new(LEFT))
 }
@@ -23,7 +23,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `weir probe` on a source, and waits until it receives. If no option names a sink, it writes JSON.
+    /// Starts `weir probe` on a source, and waits until it receives. The default sink is JSON.
     pub fn probe(source: &str, options: &[&str]) -> Self {
         let flows = if options.contains(&"--flows") { &[][..] } else { &["--flows", "10k"] };
         let running = Self::start(&[&["probe", "-i", source, "--interval", "200ms"], flows, options].concat());

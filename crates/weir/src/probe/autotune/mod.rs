@@ -1,9 +1,9 @@
-//! `weir probe --autotune`: measures alternative layouts, core assignments, ring block sizes, batch sizes and polling modes with the
-//! actual traffic, and continues with the best.
+//! `weir probe --autotune`: measures alternative layouts, core assignments, ring block sizes, batch
+//! sizes and polling modes with the actual traffic. Output: the options with the best of them.
 //!
-//! Input: the options. Output: the options with the best alternatives. Each trial is a probe of its own without sinks. The candidates
-//! of one dimension take turns, and the median of their turns counts, because neither traffic nor machine is constant. The simplest
-//! candidate stays unless another one is clearly better.
+//! Each trial is a probe without sinks. The candidates of one dimension take turns, and the median
+//! of their turns counts, because neither traffic nor machine is constant. The simplest candidate
+//! stays unless another one is clearly better.
 
 mod trial;
 
@@ -99,7 +99,7 @@ fn pinning(probe: &ProbeOptions) -> Vec<Candidate> {
     ]
 }
 
-/// Block sizes of the receive ring, whose total size stays the same. Large blocks are fuller, small ones arrive sooner.
+/// Block sizes of the receive ring, all of the same total size.
 fn block_sizes(probe: &ProbeOptions) -> Vec<Candidate> {
     const SIZES: [&str; 4] =
         ["block=256k,blocks=256", "block=64k,blocks=1024", "block=1M,blocks=64", "block=4M,blocks=16"];
@@ -131,7 +131,7 @@ fn polling(probe: &ProbeOptions) -> Vec<Candidate> {
     if !probe.inputs.iter().any(is_live) {
         return Vec::new();
     }
-    // The CPU time of a busy-polling thread does not show its spare capacity: it wins only by losing less.
+    // Busy polling takes all CPU time, so its capacity is unknown: it wins only by losing less.
     let candidate =
         |name: &str, busy_poll| Candidate { name: name.into(), probe: ProbeOptions { busy_poll, ..probe.clone() } };
     vec![candidate("no --busy-poll", false), candidate("--busy-poll", true)]

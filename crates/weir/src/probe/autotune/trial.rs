@@ -72,7 +72,7 @@ impl Measurement {
         if self.is_live { self.packets < MIN_PACKETS } else { self.seconds < turn.min(MIN_CAPTURE).as_secs_f64() }
     }
 
-    /// Packets per second that would keep the busiest thread busy all the time; for a capture, packets per second.
+    /// Packets per second that would fully load the busiest thread; for a capture, the rate.
     pub fn capacity(&self) -> f64 {
         self.packets as f64 / (if self.is_live { self.busiest_seconds } else { self.seconds }).max(1e-9)
     }
