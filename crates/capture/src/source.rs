@@ -106,8 +106,8 @@ pub trait LiveSource: Source {
     fn now_ns(&self) -> u64;
 
     /// Returns an upper bound of the times of all frames received so far, delivered or not, ns
-    /// since 1970-01-01 UTC. If frames are stamped on delivery, those received so far have times
-    /// below the value of this function 0.1 s later.
+    /// since 1970-01-01 UTC. If frames are stamped on delivery, this bound holds for those
+    /// received until 0.1 s before the call.
     fn latest_ns(&self) -> u64;
 
     /// Stops receiving. Frames that have already arrived are still delivered; then `fill` returns

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_have_one_key_and_opposite_sides() {
+    fn directions_have_one_key_and_opposite_endpoints() {
         for options in
             [KeyOptions::default(), KeyOptions { vlan: true, interface: true, tunnel: true, unidirectional: false }]
         {

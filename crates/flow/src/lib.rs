@@ -27,7 +27,7 @@ mod partition;
 mod record;
 mod slot;
 mod small_flow_filter;
-mod tcp_state;
+mod tcp_analysis;
 mod timeouts;
 
 pub use config::{CacheFullPolicy, Config, Detail, KeyOptions};

@@ -30,7 +30,7 @@ use crate::full_counters::FullCounters;
 use crate::migration::MigrationSearch;
 use crate::overflow::OverflowRecords;
 use crate::small_flow_filter::SmallFlowFilter;
-use crate::tcp_state::TcpState;
+use crate::tcp_analysis::TcpAnalysis;
 use crate::timeouts::Timeouts;
 use crate::{Config, Detail, FlowRecord, KeyOptions};
 use std::io;
@@ -64,7 +64,7 @@ pub struct Meter {
     /// Whether there was a packet.
     started: bool,
     cache: FlowCache,
-    tcp: TcpState,
+    tcp: TcpAnalysis,
     encapsulation: EncapsulationTable,
     full_counters: FullCounters,
     fragments: FragmentCache,
@@ -90,7 +90,7 @@ impl Meter {
             detail: Detail::ALL,
             clock,
             started: false,
-            tcp: TcpState::new(slots)?,
+            tcp: TcpAnalysis::new(slots)?,
             encapsulation: EncapsulationTable::new(slots)?,
             full_counters: FullCounters::new()?,
             fragments: FragmentCache::new(cache.hasher.random_state())?,
@@ -177,7 +177,7 @@ impl Meter {
         let slots = config.flows as usize;
         let encapsulation: usize = EncapsulationTable::memory_bytes_for(slots).iter().sum();
         let cache = FlowCache::memory_bytes_for(&config) + OverflowRecords::memory_bytes_for() + fixed_memory_bytes();
-        cache + encapsulation + TcpState::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
+        cache + encapsulation + TcpAnalysis::memory_bytes_for(slots) + MigrationSearch::memory_bytes_for(slots)
     }
 
     /// Memory taken, bytes: by the flow cache, by TCP analysis, for tunnels, and for migration.

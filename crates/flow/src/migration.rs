@@ -15,7 +15,7 @@ use weir_tcp::{Connection, DetachedEntries};
 /// [`crate::Meter::migrate_in`]. If it is dropped, its packets are in no record.
 #[derive(Debug)]
 pub struct MigratedFlow {
-    pub(crate) slot: FlowSlot,
+    pub(crate) flow: FlowSlot,
     /// [`Connection::NEW`] for other protocols.
     pub(crate) connection: Connection,
     pub(crate) anomalies: DetachedEntries,
@@ -45,12 +45,12 @@ impl MigratedFlow {
 
     /// Its record with packets and octets; nothing between two records.
     pub(crate) fn totals(&self) -> RecordTotals {
-        if self.slot.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
+        if self.flow.state.flags().has(SlotFlags::BETWEEN_RECORDS) {
             return RecordTotals::default();
         }
         let mut totals = RecordTotals { flows: 1, ..RecordTotals::default() };
         for endpoint in [0, 1] {
-            let compact = self.slot.counters[endpoint].to_direction();
+            let compact = self.flow.counters[endpoint].to_direction();
             let direction = self.full_counters(endpoint).unwrap_or(&compact);
             totals.packets += direction.packets;
             totals.bytes += direction.frame_bytes;
@@ -60,7 +60,7 @@ impl MigratedFlow {
 
     /// The record of a flow that the new meter has no memory for; `None` between two records.
     pub(crate) fn record(&self) -> Option<FlowRecord> {
-        let state = &self.slot.state;
+        let state = &self.flow.state;
         if state.flags().has(SlotFlags::BETWEEN_RECORDS) {
             return None;
         }
@@ -72,7 +72,7 @@ impl MigratedFlow {
         record.interface = encapsulation.map_or(self.interface, Encapsulation::interface);
         for (endpoint, direction) in [(initiator, &mut record.forward), (1 - initiator, &mut record.reverse)] {
             *direction =
-                self.full_counters(endpoint).copied().unwrap_or_else(|| self.slot.counters[endpoint].to_direction());
+                self.full_counters(endpoint).copied().unwrap_or_else(|| self.flow.counters[endpoint].to_direction());
             if direction.packets > 0 {
                 state.write_headers(endpoint, direction);
                 if let Some(encapsulation) = encapsulation {

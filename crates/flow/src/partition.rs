@@ -67,10 +67,10 @@ impl Partitioner {
         Ok(Self { hasher, key, fragments: FragmentCache::new(hasher.random_state())?, clock })
     }
 
-    /// The bucket of a packet, below [`BUCKETS`]. Looks up fragments (`docs/metering.md` section 4)
-    /// and flags them, so that the meter does not look them up again.
+    /// Assigns a packet to its bucket, below [`BUCKETS`]. Looks up fragments (`docs/metering.md`
+    /// section 4) and flags them, so that the meter does not look them up again.
     #[inline]
-    pub fn bucket(&mut self, packet: &mut Packet) -> u16 {
+    pub fn assign(&mut self, packet: &mut Packet) -> u16 {
         self.clock.advance(packet.time_ns);
         if packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0 {
             self.resolve_fragment(packet);
@@ -126,7 +126,7 @@ mod tests {
             let mut partitioner = Partitioner::new(7, key).unwrap();
             for host in 0..if cfg!(miri) { 10 } else { 10_000 } {
                 let mut there = packet(host, 4000);
-                assert_eq!(partitioner.bucket(&mut there), partitioner.bucket(&mut reversed(there)), "{key:?}");
+                assert_eq!(partitioner.assign(&mut there), partitioner.assign(&mut reversed(there)), "{key:?}");
             }
         }
     }
@@ -139,7 +139,7 @@ mod tests {
             for of in [|number| packet(number, 4000), |number| packet(number >> 16, number as u16)] {
                 let mut flows = [0_u32; BUCKETS];
                 (0..each * BUCKETS as u32)
-                    .for_each(|number| flows[usize::from(partitioner.bucket(&mut of(number)))] += 1);
+                    .for_each(|number| flows[usize::from(partitioner.assign(&mut of(number)))] += 1);
                 // At random (Poisson, standard deviation 14.1) one in 10^8 differs by 85.
                 assert!(flows.iter().all(|&flows| flows.abs_diff(each) < 85), "secret {secret}: {flows:?}");
             }
@@ -158,7 +158,7 @@ mod tests {
             host += 1;
             let mut packet = packet(host, 4000);
             // Four of 512 buckets, as of a meter among 128.
-            if partitioner.bucket(&mut packet) < 4 {
+            if partitioner.assign(&mut packet) < 4 {
                 in_few += 1;
                 let hash = hash.hash(&packet, KeyOptions::default());
                 in_bucket[(((hash >> 32) * buckets as u64) >> 32) as usize] += 1;
@@ -174,22 +174,22 @@ mod tests {
     fn fragments_have_the_bucket_of_their_flow() {
         let mut partitioner = Partitioner::new(1, KeyOptions::default()).unwrap();
         let whole = packet(1, 4000);
-        let bucket = partitioner.bucket(&mut whole.clone());
+        let bucket = partitioner.assign(&mut whole.clone());
         let mut first = Packet { flags: Flags(Flags::PORTS | Flags::FRAGMENT_FIRST), identification: 5, ..whole };
         assert_eq!(
-            (partitioner.bucket(&mut first), first.flags.has(Flags::FRAGMENT_FIRST | Flags::LOOKED_UP)),
+            (partitioner.assign(&mut first), first.flags.has(Flags::FRAGMENT_FIRST | Flags::LOOKED_UP)),
             (bucket, true)
         );
         let later = Packet { source_port: 0, destination_port: 0, flags: Flags(Flags::FRAGMENT_LATER), ..first };
         let mut found = later;
-        assert_eq!(partitioner.bucket(&mut found), bucket);
+        assert_eq!(partitioner.assign(&mut found), bucket);
         assert_eq!((found.source_port, found.destination_port, found.flags), (4000, 443, Flags(0)));
         let mut unknown = Packet { identification: 6, ..later };
-        partitioner.bucket(&mut unknown);
+        partitioner.assign(&mut unknown);
         assert_eq!((unknown.source_port, unknown.flags), (0, Flags(Flags::FRAGMENT_LATER | Flags::LOOKED_UP)));
         // After 30 s its first fragment is forgotten.
         let mut late = Packet { time_ns: 30_000_000_000, ..later };
-        partitioner.bucket(&mut late);
+        partitioner.assign(&mut late);
         assert!(late.flags.has(Flags::FRAGMENT_LATER));
     }
 

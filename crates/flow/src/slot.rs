@@ -77,9 +77,10 @@ impl SlotFlags {
     /// Flags that stay when the next record of the flow starts.
     const OF_FLOW: u16 = 1 << Self::INITIATOR_SHIFT | 3 << Self::FIN_SHIFT | 3 << Self::SEEN_SHIFT;
 
+    /// Whether any of these flags is set.
     #[inline(always)]
-    pub fn has(self, flag: u16) -> bool {
-        self.0 & flag != 0
+    pub fn has(self, flags: u16) -> bool {
+        self.0 & flags != 0
     }
 
     /// Whether the slot has a record that is neither ended nor closing.

@@ -54,9 +54,9 @@ fn jumbogram(host: u32) -> Packet {
     }
 }
 
-/// A gap of more than 4.8 hours needs full counters. Without them the record stays as it was.
+/// An inter-arrival time above 4.8 hours needs full counters. Without them the record stays as it was.
 #[test]
-fn long_gap_without_full_counters_leaves_the_record_as_it_was() {
+fn long_inter_arrival_time_without_full_counters_leaves_the_record_as_it_was() {
     let mut packets: Vec<Packet> = (0..4096).map(jumbogram).collect();
     let known = Packet { ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };
     packets.extend([known, Packet { time_ns: 5 * HOUR, ..known }, Packet { time_ns: 5 * HOUR + 1, ..known }]);
@@ -103,9 +103,9 @@ fn flows_at_the_end_of_time_have_records() {
     assert_eq!(records(without_timeouts(), 64, &packets).len(), 5000);
 }
 
-/// Compact counters take ordinary gaps at the end of time.
+/// Compact counters take ordinary inter-arrival times at the end of time.
 #[test]
-fn ordinary_gap_at_the_end_of_time_needs_no_full_counters() {
+fn ordinary_inter_arrival_time_at_the_end_of_time_needs_no_full_counters() {
     let first = u64::MAX - (1 << 48);
     let mut packets: Vec<Packet> = (0..4096).map(|n| Packet { time_ns: first, ..jumbogram(n) }).collect();
     let known = Packet { time_ns: first, ip_bytes: 40, frame_bytes: 54, ..jumbogram(9000) };

@@ -240,7 +240,7 @@ fn backward_step_of_more_than_a_second_is_counted_and_ends_nothing() {
 }
 
 #[test]
-fn after_a_backward_step_timeouts_go_on_from_there() {
+fn after_a_backward_step_timeouts_continue_from_there() {
     let flows = flows(&[udp(1000.0, 1, 100), udp(10.0, 2, 100), udp(129.0, 2, 100), udp(130.0, 1, 100)]);
     assert_eq!(flows.len(), 3);
     assert_eq!((flows[0].end_reason, flows[0].start_ns()), (EndReason::Idle, 1000 * S));

@@ -59,7 +59,7 @@ fn flow_can_be_sent_to_another_thread() {
 }
 
 #[test]
-fn search_covers_a_few_slots_per_group_of_packets() {
+fn search_covers_a_few_slots_per_chunk_of_packets() {
     let (mut meter, mut out) = (Meter::new(config()).unwrap(), Vec::new());
     let packets: Vec<Packet> = (0..10_000).map(|host| udp(0, host)).collect();
     meter.process(&packets, &mut out);
@@ -125,7 +125,7 @@ fn only_flows_of_the_buckets_migrate_and_none_after_a_cancelled_search() {
 }
 
 #[test]
-fn meter_without_packets_takes_in_flows_and_ends_them_in_time() {
+fn meter_without_packets_accepts_flows_and_ends_them_in_time() {
     for (time_ns, reason, records) in [(19 * S, EndReason::Forced, 1), (20 * S, EndReason::Idle, 2)] {
         let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());
         [0, 9, 10].into_iter().for_each(|second| one.process(&[udp(second * S, 1)], &mut out));
@@ -161,7 +161,7 @@ fn migrated_flow_ends_without_a_packet_of_its_own() {
 }
 
 #[test]
-fn meter_that_is_behind_in_time_takes_in_a_flow_and_its_own_stay_exact() {
+fn meter_that_is_behind_in_time_accepts_a_flow_and_its_own_stay_exact() {
     // Its first packet may not have arrived yet.
     for first in [true, false] {
         let ([mut one, mut other], mut out) = ([(); 2].map(|()| Meter::new(config()).unwrap()), Vec::new());

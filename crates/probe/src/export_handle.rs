@@ -76,7 +76,7 @@ impl ExportHandle {
         true
     }
 
-    /// Waits until a batch fits into a queue. After live traffic, gives up if the sink times out.
+    /// Waits until a batch fits into a queue. After live traffic, ends if the sink times out.
     fn wait_and_send(
         &self,
         queue: &SyncSender<Arc<RecordBatch>>,

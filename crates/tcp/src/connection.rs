@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_moves_to_another_pool_goes_on_as_if_it_had_stayed() {
+    fn a_connection_that_moves_to_another_pool_continues_unchanged() {
         let [mut pool_of_stayed, mut one, mut other] = [(); 3].map(|()| AnomalyPool::new(2).unwrap());
         let (mut stayed, missing) = connection_with_hole(&mut pool_of_stayed);
         let (mut moved, _) = connection_with_hole(&mut one);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_moves_to_a_full_pool_says_so() {
+    fn a_connection_that_moves_to_a_full_pool_is_marked() {
         let [mut one, mut full] = [AnomalyPool::new(1).unwrap(), AnomalyPool::new(0).unwrap()];
         let (mut moved, missing) = connection_with_hole(&mut one);
         let anomalies = moved.detach_entries(&mut one);

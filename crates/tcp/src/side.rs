@@ -132,6 +132,7 @@ impl HotSide {
         usize::from(self.flags_and_history_number / REMEMBERED)
     }
 
+    /// Whether any of these flags is set.
     pub fn has(&self, flags: u16) -> bool {
         self.flags_and_history_number & flags != 0
     }

@@ -86,7 +86,7 @@ impl Cluster {
         let mut shares = vec![Vec::new(); self.meters.len()];
         for packet in burst {
             let mut packet = *packet;
-            let bucket = self.partitioner.bucket(&mut packet);
+            let bucket = self.partitioner.assign(&mut packet);
             self.newest_ns = self.newest_ns.max(packet.time_ns);
             shares[self.owners[usize::from(bucket)]].push(packet);
         }

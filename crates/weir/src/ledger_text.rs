@@ -27,7 +27,7 @@ pub fn text(ledger: &Ledger) -> String {
     for (name, counter) in [
         ("dropped by the NIC", (|line| line.dropped_nic) as fn(&TrafficCounters) -> u64),
         ("dropped by the kernel", |line| line.dropped_kernel),
-        ("dropped between threads", |line| line.dropped_ring),
+        ("dropped by Weir", |line| line.dropped_ring),
         ("dropped, flow cache full", |line| line.dropped_table_full),
         ("filtered", |line| line.filtered),
         ("sampled out", |line| line.sampled_out),

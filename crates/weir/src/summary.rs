@@ -219,7 +219,7 @@ fn dropped(packets: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str
     [
         (packets.dropped_nic, "by the NIC"),
         (packets.dropped_kernel, "by the kernel"),
-        (packets.dropped_ring, "between two threads of Weir"),
+        (packets.dropped_ring, "by Weir"),
         (packets.dropped_table_full, "because the flow cache was full (see --flows and --full)"),
     ]
     .into_iter()

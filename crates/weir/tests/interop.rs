@@ -194,7 +194,7 @@ fn nfdump_decodes_every_netflow9_record() {
 }
 
 #[test]
-fn nfdump_decodes_every_one_way_ipfix_record() {
+fn nfdump_decodes_every_unidirectional_ipfix_record() {
     compare_with_nfcapd("ipfix+udp", &["--uniflow"], &["icmp_type", "icmp_code", "vlan"], |_| true);
 }
 
@@ -278,7 +278,7 @@ fn nfacctd_decodes_every_netflow9_record() {
 }
 
 #[test]
-fn nfacctd_decodes_every_one_way_ipfix_record() {
+fn nfacctd_decodes_every_unidirectional_ipfix_record() {
     compare_with_nfacctd("ipfix+udp", true, &["vlan"], |_| true);
 }
 
@@ -435,7 +435,7 @@ fn tshark_decodes_every_netflow9_record() {
 }
 
 #[test]
-fn tshark_decodes_every_one_way_ipfix_record_to_the_nanosecond() {
+fn tshark_decodes_every_unidirectional_ipfix_record_to_the_nanosecond() {
     let tcp = ["syn", "fin", "rst", "retransmitted", "out_of_order"];
     compare_with_tshark("ipfix+udp", &[&["vlan", "end_reason", "start_time", "end_time"][..], &tcp].concat(), |_| true);
 }

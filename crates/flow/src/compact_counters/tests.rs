@@ -51,7 +51,7 @@ proptest! {
 }
 
 #[test]
-fn time_that_wraps_is_not_a_short_gap() {
+fn time_that_wraps_is_not_a_short_inter_arrival_time() {
     for first_ns in [u64::MAX, u64::MAX - 5, u64::MAX - (1 << 32)] {
         let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
         // The last packet has the earliest time.
@@ -68,9 +68,9 @@ fn time_that_wraps_is_not_a_short_gap() {
 }
 
 #[test]
-fn long_gaps_are_refused_before_they_overflow() {
+fn long_inter_arrival_times_are_refused_before_they_overflow() {
     let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
-    // The longest gaps of the fast path, for twice the number of packets between two checks.
+    // The longest inter-arrival times of the fast path, for twice the number of packets between two checks.
     for time_ns in (7..).step_by((1 << 32) - 1).take(2 * CHECK_INTERVAL as usize) {
         let packet = Packet { time_ns, ip_bytes: 65_535, frame_bytes: 65_535, ..Packet::default() };
         if !add(&mut counters, &packet) {
@@ -83,7 +83,7 @@ fn long_gaps_are_refused_before_they_overflow() {
 }
 
 #[test]
-fn sum_of_squared_gaps_is_refused_before_it_overflows() {
+fn sum_of_squared_inter_arrival_times_is_refused_before_it_overflows() {
     let limit = (1_u128 << 88) - (u128::from(CHECK_INTERVAL - 1) << 64);
     for (squares, fits) in [(limit - 1, true), (limit, false)] {
         let direction = Direction { packets: 3, iat_squares: squares, ..Direction::default() };

@@ -128,7 +128,7 @@ impl Meter {
             if has_full { [0, 1].map(|endpoint| self.full_counters.remove(slot, endpoint)) } else { [None; 2] };
         let is_rare = encapsulation.is_some() || counters.iter().any(Option::is_some);
         let migrated = MigratedFlow {
-            slot: flow,
+            flow,
             connection,
             anomalies,
             unanalysed,
@@ -147,8 +147,7 @@ impl Meter {
 
     fn insert_migrated(&mut self, slot: u32, migrated: MigratedFlow) {
         self.open_records.merge(migrated.totals());
-        let MigratedFlow { slot: mut flow, connection, anomalies, unanalysed, extension, clock, interface, rare } =
-            migrated;
+        let MigratedFlow { mut flow, connection, anomalies, unanalysed, extension, clock, interface, rare } = migrated;
         let (encapsulation, counters) = rare.map_or((None, [None; 2]), |rare| (rare.encapsulation, rare.counters));
         for (endpoint, direction) in counters.into_iter().enumerate() {
             if let Some(direction) = direction {

@@ -75,7 +75,7 @@ impl Dispatcher {
         let counters = &self.group.readers[self.number].packets;
         let mut meters = [0_u8; BURST];
         for (meter, packet) in meters.iter_mut().zip(&mut *packets) {
-            let bucket = usize::from(partitioner.bucket(packet)) % BUCKETS;
+            let bucket = usize::from(partitioner.assign(packet)) % BUCKETS;
             // Only this thread writes the counter, so no atomic addition is needed.
             counters[bucket].store(counters[bucket].load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             *meter = self.table[bucket];

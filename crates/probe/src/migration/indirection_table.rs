@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_elephant_flow_of_nine_tenths_of_the_mean_is_balanced_by_moving_other_buckets() {
+    fn a_large_flow_of_nine_tenths_of_the_mean_is_balanced_by_moving_other_buckets() {
         for meters in 2..=8 {
             let mut packets = [200; BUCKETS];
             packets[77] = 0;
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn an_elephant_flow_larger_than_the_mean_ends_up_nearly_alone() {
+    fn a_flow_larger_than_the_mean_ends_up_nearly_alone() {
         let mut packets = [100; BUCKETS];
         packets[5] = 100_000;
         let mut table = even_table(4);
         for _ in 0..20 {
             apply(&moves(&packets, &table, 4, 64), &mut table);
         }
-        let with_elephant = table[5];
-        assert!(table.iter().filter(|&&meter| meter == with_elephant).count() < 8);
+        let with_large_flow = table[5];
+        assert!(table.iter().filter(|&&meter| meter == with_large_flow).count() < 8);
     }
 
     #[test]
-    fn no_meter_both_gives_and_takes_in_one_round() {
+    fn no_meter_both_loses_and_gains_buckets_in_one_round() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..2000 {
             let meters = random.usize(2..11);

@@ -349,7 +349,7 @@ impl Meter {
 
     fn enter(&mut self, at: usize, packet: Packet, unattributed: bool) {
         let now = self.clock;
-        let one_way = self.config.key.unidirectional;
+        let unidirectional = self.config.key.unidirectional;
         let flow = self.flows[at].as_mut().expect("a flow was found or opened there");
         let sender = (packet.source, packet.source_port);
         let receiver = (packet.destination, packet.destination_port);
@@ -363,7 +363,7 @@ impl Meter {
         let (Phase::Open { record, .. } | Phase::Closing { record, .. }) = &mut flow.phase else {
             unreachable!("a record was opened above");
         };
-        if packet.control & Packet::SYN != 0 && !flow.settled && !one_way {
+        if packet.control & Packet::SYN != 0 && !flow.settled && !unidirectional {
             let answers = packet.control & Packet::ACK != 0;
             let (initiator, responder) = if answers { (receiver, sender) } else { (sender, receiver) };
             if initiator != flow.initiator {
@@ -385,7 +385,7 @@ impl Meter {
             if packet.control & Packet::FIN != 0 && !flow.fins.contains(&sender) {
                 flow.fins.push(sender);
             }
-            let both = flow.fins.len() == 2 || (one_way && flow.fins.len() == 1);
+            let both = flow.fins.len() == 2 || (unidirectional && flow.fins.len() == 1);
             if packet.protocol == TCP && (both || packet.control & Packet::RST != 0) {
                 let record = std::mem::take(record);
                 flow.phase = Phase::Closing { since: now, record };

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn candidate_with_less_loss_wins_at_any_cost() {
+    fn candidate_with_less_loss_is_chosen_at_any_cpu_time() {
         let trials = [trial(90_000, 10_000, 0.1), trial(100_000, 0, 0.9), trial(100_000, 0, 0.89)];
         assert_eq!(choose(&trials), (1, Reason::LessLoss));
     }

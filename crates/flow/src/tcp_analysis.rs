@@ -15,7 +15,7 @@ use weir_tcp::{AnomalyPool, Connection, DetachedEntries, TcpReport};
 const ANOMALIES: [usize; 2] = [1 << 16, 1 << 22];
 
 #[derive(Debug)]
-pub(crate) struct TcpState {
+pub(crate) struct TcpAnalysis {
     /// Per slot; untouched memory in slots of other protocols.
     connections: MappedArray<Connection>,
     anomalies: AnomalyPool,
@@ -25,7 +25,7 @@ pub(crate) struct TcpState {
     analysed_from_ns: u64,
 }
 
-impl TcpState {
+impl TcpAnalysis {
     pub fn new(slots: usize) -> io::Result<Self> {
         Ok(Self {
             connections: MappedArray::with_huge_pages(slots)?,
@@ -78,7 +78,7 @@ impl TcpState {
         prefetch_all(&self.connections[slot as usize]);
     }
 
-    /// Analyses an ordinary segment. Returns false if it needs [`TcpState::add`].
+    /// Analyses an ordinary segment. Returns false if it needs [`TcpAnalysis::add`].
     #[inline(always)]
     pub fn add_fast(&mut self, slot: u32, endpoint: Endpoint, packet: &Packet) -> bool {
         let connection = self.connections.get_mut(slot as usize);
