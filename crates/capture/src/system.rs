@@ -1,4 +1,4 @@
-//! Safe wrappers of the system calls that ask about interfaces, configure sockets and map memory.
+//! Safe wrappers of the system calls that query interfaces, configure sockets and map memory.
 //!
 //! Why this is sound: every call gets memory of a value that lives across the call, with its size,
 //! or a structure with a pointer to such a value. The kernel writes back plain numbers, for which
@@ -215,7 +215,7 @@ unsafe impl Plain for libc::xdp_mmap_offsets {}
 // SAFETY: a structure of numbers.
 unsafe impl Plain for libc::xdp_statistics {}
 
-/// Returns an option of a socket. Fields that an older kernel does not know are 0.
+/// Returns an option of a socket. Fields that an older kernel lacks are 0.
 ///
 /// # Errors
 /// The kernel refuses the query.
@@ -245,7 +245,7 @@ pub(crate) fn bind<T>(socket: &OwnedFd, address: &T) -> io::Result<()> {
 /// A signal ends the wait early.
 ///
 /// # Errors
-/// The kernel refuses to wait.
+/// The system call fails.
 pub(crate) fn poll(socket: &OwnedFd, timeout_ms: c_int) -> io::Result<i16> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which lives across the call.

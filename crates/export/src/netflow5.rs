@@ -120,7 +120,7 @@ impl Netflow5Sink {
         let [.., s0, s1, s2, s3] = flow.source;
         let [.., d0, d1, d2, d3] = flow.destination;
         let (source_port, destination_port) = ports(flow);
-        // A probe does not know next hop, output interface, AS numbers and prefix lengths.
+        // Next hop, output interface, AS numbers and prefix lengths are unknown to a probe: 0.
         let out = &mut self.octets;
         out.extend([s0, s1, s2, s3, d0, d1, d2, d3, 0, 0, 0, 0]);
         out.extend(u16::try_from(flow.interface).unwrap_or(0).to_be_bytes());

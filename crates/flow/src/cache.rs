@@ -139,7 +139,7 @@ impl FlowCache {
     /// Scans the next [`SCANNED_SLOTS`] slots and lists those that may have expired in `scratch`.
     #[inline(always)]
     pub fn find_due(&mut self, clock: &Clock) {
-        self.schedule.recount_ticks(self.used, clock.now_ns);
+        self.schedule.rebase_ticks(self.used, clock.now_ns);
         self.schedule.scan(self.used, clock.now_ns, |slot| self.scratch.push((slot, 0)));
     }
 

@@ -16,8 +16,8 @@ pub(crate) const SCANNED_SLOTS: usize = 256;
 const NEVER: i32 = i32::MAX;
 /// A tick is 2^24 ns, 17 ms.
 const TICK_SHIFT: u32 = 24;
-/// Ticks are counted anew after 2^30 of them, 208 days; deadlines may lie as far ahead again.
-const RECOUNT_NS: u64 = 1 << (30 + TICK_SHIFT);
+/// Ticks are rebased after 2^30 of them, 208 days. A deadline may be another 208 days ahead.
+const REBASE_NS: u64 = 1 << (30 + TICK_SHIFT);
 
 #[derive(Debug)]
 pub(crate) struct ExpirySchedule {
@@ -57,8 +57,8 @@ impl ExpirySchedule {
     }
 
     #[inline(always)]
-    pub fn recount_ticks(&mut self, used: u32, now_ns: u64) {
-        if now_ns.saturating_sub(self.ticks_from_ns) > RECOUNT_NS {
+    pub fn rebase_ticks(&mut self, used: u32, now_ns: u64) {
+        if now_ns.saturating_sub(self.ticks_from_ns) > REBASE_NS {
             self.ticks_from_ns = now_ns;
             self.mark_all_due(used);
         }

@@ -187,7 +187,7 @@ mod tests {
         let mut unknown = Packet { identification: 6, ..later };
         partitioner.assign(&mut unknown);
         assert_eq!((unknown.source_port, unknown.flags), (0, Flags(Flags::FRAGMENT_LATER | Flags::LOOKED_UP)));
-        // After 30 s its first fragment is forgotten.
+        // After 30 s its first fragment has timed out.
         let mut late = Packet { time_ns: 30_000_000_000, ..later };
         partitioner.assign(&mut late);
         assert!(late.flags.has(Flags::FRAGMENT_LATER));

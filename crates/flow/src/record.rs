@@ -300,10 +300,10 @@ pub struct FlowRecord {
     /// protocols, overflow records and records that are not analysed.
     pub tcp: Option<[TcpReport; 2]>,
     /// Packets lost by its receive queue between its first and its last packet: an upper bound of
-    /// those missing in this record. The meter leaves it at 0, because it does not know the queue.
+    /// those missing in this record. The meter leaves it at 0; the probe sets it.
     pub queue_lost: u64,
     /// Smallest and largest sampling population while the record was open: a population of N means
-    /// that one packet in N was metered. `None` without sampling. The meter leaves it at `None`.
+    /// that one packet in N was metered. `None` without sampling. The probe sets it.
     pub sampling: Option<[u32; 2]>,
 }
 

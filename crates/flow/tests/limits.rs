@@ -54,7 +54,7 @@ fn jumbogram(host: u32) -> Packet {
     }
 }
 
-/// An inter-arrival time above 4.8 hours needs full counters. Without them the record stays as it was.
+/// Inter-arrival times above 4.8 hours need full counters. Without them the record does not change.
 #[test]
 fn long_inter_arrival_time_without_full_counters_leaves_the_record_as_it_was() {
     let mut packets: Vec<Packet> = (0..4096).map(jumbogram).collect();

@@ -25,7 +25,7 @@ impl Account {
     /// The account of a pipeline whose meter has processed every packet that the reader decoded.
     pub(crate) fn combined(reader: &Ledger, meter: Account) -> Self {
         let mut ledger = reader.clone();
-        // The reader counts all decoded packets as metered. Only the meter knows which it dropped.
+        // The reader counts all decoded packets as metered; the meter counts what it drops.
         ledger.packets.metered -= meter.ledger.packets.dropped_table_full;
         ledger.bytes.metered -= meter.ledger.bytes.dropped_table_full;
         ledger.merge(&meter.ledger);

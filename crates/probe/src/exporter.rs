@@ -124,7 +124,7 @@ impl Exporter {
         panic
     }
 
-    /// The ledger of the whole run, from the accounts of all pipelines. These must stand still, or
+    /// The ledger of the whole run, from the accounts of all pipelines. These must be stopped, or
     /// `accounts` must take their accounts when it is iterated: after those of the sinks, so that
     /// no record is counted as received before it is counted as sent.
     pub fn ledger(&self, accounts: impl IntoIterator<Item = Account>) -> Ledger {

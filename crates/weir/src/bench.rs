@@ -29,7 +29,7 @@ fn run_live(arguments: &BenchLive) -> Result<RunStatus, Error> {
         frames: arguments.frames.clone(),
         soak: arguments.soak.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         soak_rate_share: f64::from(arguments.at) / 100.0,
-        interval: Duration::from_nanos(arguments.interval),
+        interval: Duration::from_nanos(arguments.interval_ns),
         date: date(),
         stop: stop_signal()?,
     };

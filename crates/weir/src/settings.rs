@@ -25,7 +25,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     };
     let default = Config::default();
     let flows = metering.flows.unwrap_or(default.flows);
-    let (idle_timeout_ns, active_timeout_ns) = (metering.idle, metering.active);
+    let (idle_timeout_ns, active_timeout_ns) = (metering.idle_ns, metering.active_ns);
     let (filter, decode) = selection(&metering.selection)?;
     Ok(Settings {
         busy_poll: false,

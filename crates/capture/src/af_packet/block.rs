@@ -20,7 +20,7 @@ pub(super) struct FrameProperties {
     /// LINKTYPE number.
     pub link_type: u16,
     /// Snap length in bytes.
-    pub snap: Option<u32>,
+    pub snap_bytes: Option<u32>,
     /// Interface index.
     pub interface: u32,
 }
@@ -120,7 +120,7 @@ fn read(record: &mut [u8], properties: FrameProperties) -> Option<Frame<'_>> {
         wire_bytes += TAG_BYTES as u32;
         captured += TAG_BYTES;
     }
-    let captured = properties.snap.map_or(captured, |snap| captured.min(snap as usize));
+    let captured = properties.snap_bytes.map_or(captured, |snap| captured.min(snap as usize));
     let bytes = &record.get(start..)?.get(..captured)?;
     let wire_bytes = wire_bytes.max(captured as u32);
     Some(Frame {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::BURST;
 
-    const PROPERTIES: FrameProperties = FrameProperties { link_type: 1, snap: None, interface: 7 };
+    const PROPERTIES: FrameProperties = FrameProperties { link_type: 1, snap_bytes: None, interface: 7 };
 
     /// TPID and TCI of a tag that was stripped.
     type Tag = Option<(u16, u16)>;
@@ -218,7 +218,7 @@ mod tests {
     fn snap_length_includes_a_restored_tag() {
         let plain: Vec<u8> = (0..64).collect();
         let mut block = block(&[(&plain, Some((0x8100, 7)))]);
-        let (frames, _) = read_block(&mut block, FrameProperties { snap: Some(64), ..PROPERTIES });
+        let (frames, _) = read_block(&mut block, FrameProperties { snap_bytes: Some(64), ..PROPERTIES });
         assert_eq!((frames[0].0.len(), frames[0].1), (64, 73));
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
     let sockets: Vec<&Socket> = opened.iter().map(|(socket, _)| socket).collect();
     share(&sockets, link_type, &settings)?;
     let mut counters = Some(InterfaceCounters::new(interface.index).map_err(LiveError::io("query its counters"))?);
-    let filter = program::snap_filter(settings.snap, hardware_type == libc::ARPHRD_LOOPBACK);
+    let filter = program::snap_filter(settings.snap_bytes, hardware_type == libc::ARPHRD_LOOPBACK);
     let mut queues = Vec::new();
     for (socket, ring) in opened {
         socket.set_filter(&filter).map_err(LiveError::io("set the filter"))?;
@@ -99,7 +99,8 @@ pub(crate) fn open(source: &str) -> Result<Vec<Queue>, LiveError> {
             let enabled = socket.enable_promiscuous_mode(interface.index);
             enabled.map_err(LiveError::io("enable promiscuous mode (promisc=off leaves it off)"))?;
         }
-        let properties = block::FrameProperties { link_type, snap: settings.snap, interface: interface.index };
+        let properties =
+            block::FrameProperties { link_type, snap_bytes: settings.snap_bytes, interface: interface.index };
         queues.push(Queue::new(source.into(), socket, ring, properties, settings.hardware, counters.take()));
     }
     Ok(queues)

@@ -76,14 +76,14 @@ pub(super) fn drop_filter() -> Vec<Instruction> {
 ///
 /// (`PACKET_IGNORE_OUTGOING` would do that earlier, but works for fanout groups only since Linux
 /// 6.2.)
-pub(super) fn snap_filter(snap: Option<u32>, is_loopback: bool) -> Vec<Instruction> {
+pub(super) fn snap_filter(snap_bytes: Option<u32>, is_loopback: bool) -> Vec<Instruction> {
     let mut program = Program::default();
     let outgoing = program.label();
     if is_loopback {
         program.add(LOAD_WORD, PACKET_TYPE);
         program.jump_if(EQUAL, OUTGOING, outgoing);
     }
-    program.add(RETURN_CONSTANT, snap.unwrap_or(u32::MAX));
+    program.add(RETURN_CONSTANT, snap_bytes.unwrap_or(u32::MAX));
     program.place(outgoing);
     program.add(RETURN_CONSTANT, 0);
     program.finish()

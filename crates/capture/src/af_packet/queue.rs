@@ -179,7 +179,7 @@ impl Queue {
             }
             match self.socket.wait(left) {
                 Ok(()) => {}
-                // The interface will come back, or be removed.
+                // The interface is down: it may come up again, or be removed.
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {}
                 Err(error) => return Err(self.error(LiveError::Io("wait for packets".into(), error))),
             }

@@ -16,7 +16,7 @@ pub(super) struct Settings {
     pub block_bytes: u32,
     pub blocks: u32,
     /// Snap length in bytes.
-    pub snap: Option<u32>,
+    pub snap_bytes: Option<u32>,
     pub promiscuous: bool,
     /// Time stamps of the NIC.
     pub hardware: bool,
@@ -42,7 +42,7 @@ impl Settings {
             queues: values.number("queues", [1, 256])?.unwrap_or(1) as u16,
             block_bytes: block_bytes as u32,
             blocks: values.number("blocks", [2, 1 << 20])?.unwrap_or(256) as u32,
-            snap: values.number("snap", [64, 1 << 18])?.map(|bytes| bytes as u32),
+            snap_bytes: values.number("snap", [64, 1 << 18])?.map(|bytes| bytes as u32),
             promiscuous: values.choice("promisc", &on_or_off)?.unwrap_or(true),
             hardware: values.choice("timestamps", &[("kernel", false), ("hardware", true)])?.unwrap_or(false),
             fanout: values.number("fanout", [0, u16::MAX.into()])?.map(|group| group as u16),
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn name_alone_has_defaults_and_every_key_is_parsed() {
         let plain = Settings::parse("eth0").unwrap();
-        assert_eq!((plain.interface.as_str(), plain.queues, plain.snap), ("eth0", 1, None));
+        assert_eq!((plain.interface.as_str(), plain.queues, plain.snap_bytes), ("eth0", 1, None));
         assert_eq!((u64::from(plain.block_bytes), plain.blocks), (256 * KIB, 256));
         assert!(plain.promiscuous && !plain.hardware && plain.fanout.is_none());
         let all = "e,queues=4,block=1MiB,blocks=8,snap=96,promisc=off,timestamps=hardware,fanout=7";
@@ -87,7 +87,7 @@ mod tests {
             queues: 4,
             block_bytes: 1 << 20,
             blocks: 8,
-            snap: Some(96),
+            snap_bytes: Some(96),
             promiscuous: false,
             hardware: true,
             fanout: Some(7),

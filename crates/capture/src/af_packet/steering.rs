@@ -107,16 +107,16 @@ fn branch_on_ethertype(program: &mut Program, ends: &Ends, next_typed: Label, ne
     program.jump_if(EQUAL, PPPOE_SESSION, session);
     program.jump_if(GREATER_OR_EQUAL, FIRST_ETHERTYPE, ends.other);
     // A length: a SNAP header has an EtherType again.
-    let [snap, whole] = [program.label(), program.label()];
+    let [snap_header, ethertype] = [program.label(), program.label()];
     program.add(LOAD_WORD_AT, 0);
-    program.jump_if(EQUAL, 0xaaaa_0300, snap);
+    program.jump_if(EQUAL, 0xaaaa_0300, snap_header);
     program.jump(ends.other);
-    program.place(snap);
+    program.place(snap_header);
     program.add(LOAD_HALF_AT, 4);
-    program.jump_if(EQUAL, 0, whole);
-    program.jump_if(EQUAL, 0x00f8, whole);
+    program.jump_if(EQUAL, 0, ethertype);
+    program.jump_if(EQUAL, 0x00f8, ethertype);
     program.jump(ends.other);
-    program.place(whole);
+    program.place(ethertype);
     program.add(LOAD_HALF_AT, 6);
     advance(program, 8);
     program.jump(next_typed);

@@ -59,11 +59,11 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
         true => LiveError::XdpPermission,
         false => LiveError::SocketMap(error),
     })?;
-    let program = LoadedProgram::new(&program::program(sockets.descriptor(), settings.snap));
+    let program = LoadedProgram::new(&program::program(sockets.descriptor(), settings.snap_bytes));
     let program = program.map_err(|(error, verifier)| match error.raw_os_error() {
         // EACCES is the error of the verifier.
         Some(libc::EPERM) => LiveError::XdpPermission,
-        _ => LiveError::XdpProgram(if settings.snap.is_some() { "5.18" } else { "5.9" }, error, verifier),
+        _ => LiveError::XdpProgram(if settings.snap_bytes.is_some() { "5.18" } else { "5.9" }, error, verifier),
     })?;
     // Attached before the sockets are opened, because their mode depends on it. All frames pass to
     // the stack until the map has a socket.
@@ -104,7 +104,7 @@ pub(crate) fn open(name: &str) -> Result<Vec<Queue>, LiveError> {
             number,
             interface: interface.index,
             socket,
-            snap: settings.snap.map(|bytes| bytes as usize),
+            snap_bytes: settings.snap_bytes.map(|bytes| bytes as usize),
             attachment: Some(attachment.clone()),
             counters: (number == first).then(|| (counters.clone(), counts_kernel)),
             state: State::Receiving,
@@ -219,7 +219,7 @@ pub(crate) struct Queue {
     /// Interface index.
     interface: u32,
     socket: Socket,
-    snap: Option<usize>,
+    snap_bytes: Option<usize>,
     /// Dropped when the queue is stopped. The last queue detaches the program.
     attachment: Option<Arc<Attachment>>,
     /// Counters of the interface, only in the first queue; and whether `rx_dropped` counts losses.
@@ -278,7 +278,7 @@ impl Source for Queue {
         }
         let time_ns = realtime_ns();
         for frame in self.socket.receive() {
-            let (bytes, wire_bytes) = match self.snap {
+            let (bytes, wire_bytes) = match self.snap_bytes {
                 // The program could not cut it.
                 Some(snap) if frame.bytes.len() > snap => (&frame.bytes[..snap], frame.bytes.len() as u32),
                 Some(snap) if frame.bytes.len() == snap => match frame.wire_bytes {

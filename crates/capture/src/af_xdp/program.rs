@@ -91,12 +91,12 @@ const fn map(descriptor: i32) -> [Instruction; 2] {
 }
 
 /// Returns the program for a map of sockets by queue, given its descriptor.
-pub(super) fn program(sockets: i32, snap: Option<u32>) -> Vec<Instruction> {
+pub(super) fn program(sockets: i32, snap_bytes: Option<u32>) -> Vec<Instruction> {
     let [map_low, map_high] = map(sockets);
     // With the flag PASS, a redirection to a queue without a socket passes the frame to the stack.
     let redirect = [load(R2, FRAME, RX_QUEUE), map_low, map_high, set(R3, PASS), call(REDIRECT), EXIT];
     let mut program = vec![copy(FRAME, R1)];
-    if let Some(snap) = snap {
+    if let Some(snap) = snap_bytes {
         let pass = [set(R0, PASS), EXIT];
         program.extend([
             load(R1, FRAME, RX_QUEUE),

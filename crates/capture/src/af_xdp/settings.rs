@@ -35,7 +35,7 @@ pub(super) struct Settings {
     pub mode: Mode,
     pub attach: Attach,
     /// Snap length in bytes.
-    pub snap: Option<u32>,
+    pub snap_bytes: Option<u32>,
     /// Frames that the memory of each queue holds: a power of two.
     pub frames: u32,
 }
@@ -68,7 +68,7 @@ impl Settings {
             queues,
             mode: values.choice("mode", &modes)?.unwrap_or(Mode::Auto),
             attach: values.choice("attach", &attachments)?.unwrap_or(Attach::Auto),
-            snap: values.number("snap", [64, max_frame_bytes.into()])?.map(|bytes| bytes as u32),
+            snap_bytes: values.number("snap", [64, max_frame_bytes.into()])?.map(|bytes| bytes as u32),
             frames,
         };
         if (settings.mode, settings.attach) == (Mode::Zerocopy, Attach::Generic) {
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn name_alone_has_defaults_and_every_key_is_parsed() {
         let (interface, mode, attach) = ("eth0".to_string(), Mode::Auto, Attach::Auto);
-        let plain = Settings { interface, queues: None, mode, attach, snap: None, frames: 4096 };
+        let plain = Settings { interface, queues: None, mode, attach, snap_bytes: None, frames: 4096 };
         assert_eq!(Settings::parse("eth0", 3840), Ok(plain.clone()));
-        let (queues, mode, attach, snap) = (Some((1, 3)), Mode::Copy, Attach::Generic, Some(128));
-        let expected = Settings { queues, mode, attach, snap, frames: 256, ..plain };
+        let (queues, mode, attach, snap_bytes) = (Some((1, 3)), Mode::Copy, Attach::Generic, Some(128));
+        let expected = Settings { queues, mode, attach, snap_bytes, frames: 256, ..plain };
         let all = "eth0,queues=1-3,mode=copy,attach=generic,snap=128,frames=256";
         assert_eq!(Settings::parse(all, 3840), Ok(expected));
         assert_eq!(Settings::parse("eth0,queues=2", 3840).unwrap().queues, Some((2, 2)));

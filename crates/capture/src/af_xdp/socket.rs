@@ -135,7 +135,7 @@ impl<T: Copy> Ring<T> {
         self.word(self.consumer).store(number, Ordering::Release);
     }
 
-    /// Returns whether the kernel needs a system call to look at the ring.
+    /// Returns whether the kernel needs a system call to process the ring.
     fn needs_wakeup(&self) -> bool {
         self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
@@ -245,7 +245,7 @@ impl Socket {
     /// Waits for frames, and wakes the kernel if it needs that. A signal ends the wait early.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// The system call fails.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         system::poll(&self.descriptor, timeout_ms).map(drop)

@@ -10,7 +10,7 @@ type BpfFilter = unsafe extern "C" fn(*const Instruction, *const u8, c_uint, c_u
 
 /// libpcap's interpreter; `None`, loudly, where there is none.
 fn theirs() -> Option<(Library, BpfFilter)> {
-    // SAFETY: loading libpcap asks nothing of the program, and the function has the type of
+    // SAFETY: loading libpcap has no requirements, and the function has the type of
     // pcap/bpf.h.
     let loaded = unsafe {
         Library::new("libpcap.so.0.8").or_else(|_| Library::new("libpcap.so.1")).and_then(|library| {

@@ -70,7 +70,7 @@ fn time_that_wraps_is_not_a_short_inter_arrival_time() {
 #[test]
 fn long_inter_arrival_times_are_refused_before_they_overflow() {
     let (mut counters, mut direction) = (CompactCounters::zeroed(), Direction::default());
-    // The longest inter-arrival times of the fast path, for twice the number of packets between two checks.
+    // The longest times of the fast path, for twice the number of packets between two checks.
     for time_ns in (7..).step_by((1 << 32) - 1).take(2 * CHECK_INTERVAL as usize) {
         let packet = Packet { time_ns, ip_bytes: 65_535, frame_bytes: 65_535, ..Packet::default() };
         if !add(&mut counters, &packet) {

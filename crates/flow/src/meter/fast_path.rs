@@ -14,7 +14,7 @@ use weir_packet::{Flags, Packet};
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookup {
     hashed: HashedKey,
-    bucket: u32,
+    index_bucket: u32,
     /// The slot that is probably the flow's.
     candidate: u32,
 }
@@ -36,12 +36,12 @@ impl Meter {
         let mut lookups = [Lookup::default(); CHUNK_PACKETS];
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
             lookup.hashed = self.cache.hasher.hash_packet(packet, options);
-            lookup.bucket = self.cache.index.prefetch(lookup.hashed.hash);
+            lookup.index_bucket = self.cache.index.prefetch(lookup.hashed.hash);
         }
         let mut misses = 0;
         for (lookup, packet) in lookups.iter_mut().zip(packets) {
             let endpoint = lookup.hashed.endpoint & 1;
-            let candidate = self.cache.index.candidate(lookup.bucket, lookup.hashed.hash).unwrap_or_else(|| {
+            let candidate = self.cache.index.candidate(lookup.index_bucket, lookup.hashed.hash).unwrap_or_else(|| {
                 // Probably a new flow: it will get the next free slot.
                 misses += 1;
                 let next = self.cache.nth_free(misses);

@@ -88,8 +88,8 @@ pub struct BenchLive {
     pub at: u8,
 
     /// Interval of the --soak run's statistics lines (units ms, s, m, h)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
-    pub interval: u64,
+    #[arg(long = "interval", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub interval_ns: u64,
 
     /// Write figures and conditions as JSON. Use - for standard output, where they replace the text
     #[arg(long, value_name = "FILE")]

@@ -62,12 +62,12 @@ pub struct Metering {
     pub uniflow_key: bool,
 
     /// Idle timeout: end a flow that has had no packet for this time (units ms, s, m, h; without a unit: seconds)
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
-    pub idle: u64,
+    #[arg(long = "idle", value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
+    pub idle_ns: u64,
 
     /// Active timeout: after this time write a record of a flow that still lasts, and continue it in a new record
-    #[arg(long, value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
-    pub active: u64,
+    #[arg(long = "active", value_name = "TIME", default_value = "300s", value_parser = parse_duration)]
+    pub active_ns: u64,
 
     /// Slots of the flow cache: how many flows can be active at the same time; suffixes k, M and G [default: 1048576]
     #[arg(long, value_name = "N", value_parser = parse_flows)]

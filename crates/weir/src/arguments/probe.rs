@@ -60,8 +60,8 @@ pub struct ProbeOptions {
 
     /// Before metering, measure alternative layouts, core assignments, ring block sizes, batch sizes and polling modes with
     /// the actual traffic, each for TIME (--autotune without TIME: 1s). Then meter with the fastest
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration, help_heading = PERFORMANCE)]
-    pub autotune: Option<u64>,
+    #[arg(long = "autotune", value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = parse_duration, help_heading = PERFORMANCE)]
+    pub autotune_ns: Option<u64>,
 
     /// Poll for packets without sleeping. Each thread uses a whole core
     #[arg(long, help_heading = PERFORMANCE)]
@@ -82,12 +82,12 @@ pub struct ProbeOptions {
     pub user: String,
 
     /// Interval of the statistics lines on standard error (units ms, s, m, h)
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
-    pub interval: u64,
+    #[arg(long = "interval", value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = OUTPUT)]
+    pub interval_ns: u64,
 
     /// Stop after this time (units ms, s, m, h) [default: run until a signal]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
-    pub duration: Option<u64>,
+    #[arg(long = "duration", value_name = "TIME", value_parser = parse_duration, help_heading = OPERATION)]
+    pub duration_ns: Option<u64>,
 
     #[command(flatten)]
     pub reporting: Reporting,

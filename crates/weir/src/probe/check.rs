@@ -10,7 +10,7 @@ use weir_probe::Settings;
 use weir_text::units;
 
 /// Rejects a source that is named twice, because its packets would be counted twice. Members of a
-/// fanout group share their packets, and generated traffic is generated for each source anew.
+/// fanout group share their packets, and each source of generated traffic has its own.
 pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
     let mut named = Vec::new();
     for input in inputs.iter().map(|input| input.to_string_lossy()) {
@@ -65,7 +65,7 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     }
     let (idle, active) = (units::span(meter.idle_timeout_ns), units::span(meter.active_timeout_ns));
     fact("timeouts", format!("idle {idle}, active {active}"));
-    if let Some(ns) = probe.autotune {
+    if let Some(ns) = probe.autotune_ns {
         let trial = units::span(ns);
         fact("autotune", format!("first, {trial} per trial; may change layout, cores, batch size and polling"));
     }

@@ -70,7 +70,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone()).map_err(Error::Signals)?;
     let mut reloader = Reloader::new(probe.clone(), arguments, merged, &outputs);
-    let probe = match probe.autotune {
+    let probe = match probe.autotune_ns {
         Some(_) => autotune::tune(&probe, &settings, &stop)?,
         None => probe,
     };
@@ -92,7 +92,7 @@ pub fn run(given: &ProbeOptions) -> Result<RunStatus, Error> {
     notify(NotifyState::Ready);
     while !(stop.load(Ordering::Relaxed) || running.probe.is_finished() || running.probe.exporter().all_sinks_failed())
     {
-        if probe.duration.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
+        if probe.duration_ns.is_some_and(|ns| started.elapsed() >= Duration::from_nanos(ns)) {
             break;
         }
         std::thread::sleep(CHECK_INTERVAL);

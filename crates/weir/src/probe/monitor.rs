@@ -60,7 +60,7 @@ impl<'a> Monitor<'a> {
     /// At the end of an interval, prints statistics, logs changes, and returns a status line.
     pub fn update(&mut self, running: &weir_probe::Probe) -> Option<String> {
         let elapsed = self.last_update.elapsed();
-        if elapsed < Duration::from_nanos(self.probe.interval) {
+        if elapsed < Duration::from_nanos(self.probe.interval_ns) {
             return None;
         }
         self.last_update = Instant::now();

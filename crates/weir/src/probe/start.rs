@@ -12,7 +12,7 @@ use weir_capture::Input;
 use weir_export::Sink;
 use weir_probe::{BackPressure, CpuAffinity, ReceiveQueue, Settings, WorkerGroupSpec};
 
-/// Export threads give way to capture and metering.
+/// Nice value of export threads, below the priority of capture and metering.
 const EXPORT_NICE: i32 = 5;
 
 pub struct OpenGroups {

@@ -37,7 +37,7 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
     if let Some(pipe) = probe.inputs.iter().find(|input| is_pipe(input)) {
         return Err(Error::AutotuneOfPipe(pipe.to_string_lossy().into_owned()));
     }
-    let trial_ns = probe.autotune.unwrap_or(0);
+    let trial_ns = probe.autotune_ns.unwrap_or(0);
     let turn = Duration::from_nanos(trial_ns) / TURNS;
     // Overload must show as loss, not as reduced detail.
     let settings = &Settings { overload: OverloadPolicy::Lose, ..settings.clone() };
@@ -59,11 +59,11 @@ pub fn tune(probe: &ProbeOptions, settings: &Settings, stop: &Arc<AtomicBool>) -
         if trials.iter().all(|trial| trial.is_too_small(turn)) {
             let missing = if is_live { "too few packets arrived" } else { "the capture is too short" };
             warn!(reason = missing, "autotune: no decision is possible, options are unchanged");
-            return Ok(ProbeOptions { autotune: None, ..probe.clone() });
+            return Ok(ProbeOptions { autotune_ns: None, ..probe.clone() });
         }
     }
     info!(options = as_options(&best, probe), "autotune: finished");
-    Ok(ProbeOptions { autotune: None, ..best })
+    Ok(ProbeOptions { autotune_ns: None, ..best })
 }
 
 fn is_live(input: &OsString) -> bool {
