@@ -1,9 +1,9 @@
 //! What the threads of a worker group run until their source ends: everything (fused), or either
-//! reading or metering (split).
+//! reading or metering (split, spread).
 //!
 //! ```text
-//! fused    source -> ReadingStage -> MeteringStage
-//! split    source -> ReadingStage -> Dispatcher -> queues -> MeterInput -> MeteringStage
+//! fused            source -> ReadingStage -> MeteringStage
+//! split, spread    source -> ReadingStage -> Dispatcher -> queues -> MeterInput -> MeteringStage
 //! ```
 
 use crate::control_mailbox::ControlMailbox;

@@ -61,7 +61,7 @@ pub struct TcpReport {
     pub zero_windows: u64,
     /// Size of the largest hole that opened.
     pub largest_hole_bytes: u64,
-    /// Octets never seen so far: in holes that are open at the end of the record or were settled.
+    /// Octets never seen: in holes open at the end of the record, or settled or discarded in it.
     pub missing_bytes: u64,
     /// Why the report is not exact.
     pub degradation: Degradation,

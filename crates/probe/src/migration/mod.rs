@@ -1,4 +1,4 @@
-//! Several meters for one source: every packet reaches the meter of its flow, and flows migrate
+//! Several meters for a worker group: every packet reaches the meter of its flow, and flows migrate
 //! between meters while packets arrive.
 //!
 //! ```text
