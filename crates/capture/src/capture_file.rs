@@ -85,7 +85,7 @@ impl<F: Format> CaptureFile<F> {
                     self.ended = skip.is_none();
                     return Err(error);
                 }
-                Step::More => match self.window.more(&mut self.cursor) {
+                Step::More => match self.window.read_more(&mut self.cursor) {
                     Ok(true) => {}
                     Ok(false) => {
                         self.ended = true;

@@ -110,7 +110,7 @@ fn open_window(
     }
     if Pcapng::detect(window.bytes()) {
         while !Pcapng::has_first_block(window.bytes()).map_err(|damage| refuse(FormatError::Pcapng(damage)))? {
-            if !window.more(&mut 0).map_err(|error| read_error(path, error))? {
+            if !window.read_more(&mut 0).map_err(|error| read_error(path, error))? {
                 return Err(refuse(FormatError::PcapngCut(window.bytes().len())));
             }
         }

@@ -107,7 +107,7 @@ impl Stream {
         self.total_bytes
     }
 
-    fn more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {
+    fn read_more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {
         if self.ended {
             return Ok(false);
         }
@@ -148,17 +148,17 @@ impl Window {
 
     /// Reads more bytes into the window. May drop the bytes before the cursor and then moves the
     /// cursor with them. Returns false at the end of the input.
-    pub(crate) fn more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {
+    pub(crate) fn read_more(&mut self, cursor: &mut usize) -> Result<bool, ReadError> {
         match self {
             Self::Whole(_) => Ok(false),
-            Self::Stream(stream) => stream.more(cursor),
+            Self::Stream(stream) => stream.read_more(cursor),
         }
     }
 
     /// Reads until the window, nothing of which has been consumed, holds this number of bytes, or
     /// all of a shorter input.
     pub(crate) fn fill(&mut self, bytes: usize) -> Result<(), ReadError> {
-        while self.bytes().len() < bytes && self.more(&mut 0)? {}
+        while self.bytes().len() < bytes && self.read_more(&mut 0)? {}
         Ok(())
     }
 

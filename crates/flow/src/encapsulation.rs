@@ -210,7 +210,7 @@ impl EncapsulationTable {
     }
 
     /// Stores the entry of a migrated record. `interface` was the default in the meter it left.
-    pub fn put(&mut self, slot: usize, flags: &mut SlotFlags, encapsulation: Option<Encapsulation>, interface: u32) {
+    pub fn insert(&mut self, slot: usize, flags: &mut SlotFlags, encapsulation: Option<Encapsulation>, interface: u32) {
         if let Some(Encapsulation { link, tunnels }) = encapsulation {
             self.links[slot] = link;
             if let Some(tunnels) = tunnels {

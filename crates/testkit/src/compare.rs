@@ -9,7 +9,7 @@ use weir_packet::{NO_LABEL, NO_VLAN, Network, Packet};
 use weir_probe::Settings;
 
 /// A record as names and values, without values that have no meaning (those of a direction without
-/// packets, gaps of one packet).
+/// packets, inter-arrival times of one packet).
 type Fields = BTreeMap<String, String>;
 
 /// Checks that both lists hold the same records, in any order.
@@ -200,9 +200,9 @@ fn direction_fields(d: &Direction) -> Vec<(&'static str, String)> {
     ]);
     if d.iat_count() > 0 {
         fields.extend([
-            ("shortest gap", d.iat_min_ns.to_string()),
-            ("longest gap", d.iat_max_ns.to_string()),
-            ("squared gaps", d.iat_squares.to_string()),
+            ("shortest inter-arrival time", d.iat_min_ns.to_string()),
+            ("longest inter-arrival time", d.iat_max_ns.to_string()),
+            ("squared inter-arrival times", d.iat_squares.to_string()),
         ]);
     }
     fields

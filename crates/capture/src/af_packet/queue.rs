@@ -20,7 +20,7 @@ use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::time::{Duration, Instant};
 
-/// Upper bound of the time that the kernel holds a frame in a block that is not full.
+/// Upper bound, with a margin, of the time that the kernel holds a frame in a block not yet full.
 const HELD_NS: u64 = 100_000_000;
 /// Packets that the kernel counted but has not delivered this long after the stop, or after the
 /// last block, are lost.

@@ -162,7 +162,7 @@ impl Meter {
             if unanalysed {
                 self.tcp.unanalysed.insert(slot);
             }
-            self.encapsulation.put(slot as usize, &mut flags, encapsulation, interface);
+            self.encapsulation.insert(slot as usize, &mut flags, encapsulation, interface);
         }
         state.set_flags(flags);
         if state.is_tcp() {
