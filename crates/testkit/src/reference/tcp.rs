@@ -544,7 +544,7 @@ impl Sender<'_> {
         self.limit_holes();
     }
 
-    /// Gives up the lowest of too many holes: it counts as seen. Returns whether there were too
+    /// Settles the lowest of too many holes: it counts as seen. Returns whether there were too
     /// many.
     fn limit_holes(&mut self) -> bool {
         let stream = self.stream();
