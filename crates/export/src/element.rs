@@ -9,6 +9,10 @@ use weir_packet::Network;
 /// Private enterprise number of the elements of Weir, for which IANA has no number. 32473 is the
 /// number for examples and documentation (RFC 5612): see docs/decisions/0010.
 pub(crate) const WEIR_ENTERPRISE: u32 = 32473;
+/// Added to the numbers of Weir's elements. NetFlow v9 and IANA use the numbers from 1 to 511, and
+/// some collectors ignore the enterprise number: python `netflow` 0.12.2 overwrote its octets and
+/// packets.
+const WEIR_FIRST_NUMBER: u16 = 1000;
 /// Private enterprise number of the reverse direction of IANA elements (RFC 5103 section 6.1).
 pub(crate) const REVERSE_ENTERPRISE: u32 = 29305;
 /// Private enterprise number of ntop, whose elements many collectors support.
@@ -142,7 +146,7 @@ impl Element {
         semantics: Semantics,
         units: Units,
     ) -> Self {
-        Self { weir: Some((semantics, units)), ..Self::iana(number, name, data_type) }
+        Self { weir: Some((semantics, units)), ..Self::iana(WEIR_FIRST_NUMBER + number, name, data_type) }
     }
 
     /// In NetFlow v9 only.
