@@ -52,14 +52,14 @@ pub struct Losses {
     /// Dropped by the kernel, or by the receive ring that the kernel fills.
     pub kernel: u64,
     /// Lost by Weir: no packet buffer (DPDK), or a length that is unknown (AF_XDP).
-    pub ring: u64,
+    pub queue: u64,
 }
 
 impl Losses {
     /// Sum of the losses of two sources.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
-        Self { nic: self.nic + more.nic, kernel: self.kernel + more.kernel, ring: self.ring + more.ring }
+        Self { nic: self.nic + more.nic, kernel: self.kernel + more.kernel, queue: self.queue + more.queue }
     }
 }
 

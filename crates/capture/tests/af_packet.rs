@@ -246,7 +246,7 @@ fn packets_dropped_by_a_full_ring_are_counted_exactly() {
             assert!(source.losses().kernel >= before, "losses are reported since the beginning");
             account[0] += source.progress().done_bytes / 62;
             account[1] += source.losses().kernel;
-            assert_eq!([source.losses().nic, source.losses().ring], [0, 0]);
+            assert_eq!([source.losses().nic, source.losses().queue], [0, 0]);
         }
         assert!(account[1] > SENT / 2, "the ring was too small on purpose: {account:?}");
         assert_eq!(account[0] + account[1], SENT, "{queues} queues: delivered and dropped: {account:?}");

@@ -230,7 +230,7 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, received: &Received, stop:
         drop(burst);
         if is_idle {
             let losses = source.losses();
-            let now = losses.nic + losses.kernel + losses.ring;
+            let now = losses.nic + losses.kernel + losses.queue;
             received.lost.fetch_add(now - lost, Ordering::Relaxed);
             lost = now;
         }
@@ -381,7 +381,7 @@ fn losses_under_overload_are_counted_exactly() {
             assert_eq!(seen.frames.len() as u64, seen.frames(), "none came twice: {case}");
             eprintln!("{case}");
             assert_eq!(all, seen.frames() + seen.losses.kernel + passed, "{case}");
-            assert_eq!((seen.losses.nic, seen.losses.ring), (0, 0), "{case}");
+            assert_eq!((seen.losses.nic, seen.losses.queue), (0, 0), "{case}");
         }
     }
 }

@@ -14,9 +14,9 @@ pub struct TrafficCounters {
     /// Lost by the kernel.
     pub dropped_kernel: u64,
     /// Lost by Weir: between two threads, without a packet buffer (DPDK) or a length (AF_XDP).
-    pub dropped_ring: u64,
+    pub dropped_queue: u64,
     /// Not metered because the flow cache was full (policy `drop`).
-    pub dropped_table_full: u64,
+    pub dropped_cache_full: u64,
     /// Refused by the decoder, by reason.
     pub refused: ReasonCounters<RefusalReason, { RefusalReason::ALL.len() }>,
     /// Rejected by a filter.
@@ -32,8 +32,8 @@ impl TrafficCounters {
         self.received += other.received;
         self.dropped_nic += other.dropped_nic;
         self.dropped_kernel += other.dropped_kernel;
-        self.dropped_ring += other.dropped_ring;
-        self.dropped_table_full += other.dropped_table_full;
+        self.dropped_queue += other.dropped_queue;
+        self.dropped_cache_full += other.dropped_cache_full;
         self.refused.merge(&other.refused);
         self.filtered += other.filtered;
         self.sampled_out += other.sampled_out;
@@ -44,8 +44,8 @@ impl TrafficCounters {
     pub(crate) fn outcomes(&self) -> u64 {
         self.dropped_nic
             + self.dropped_kernel
-            + self.dropped_ring
-            + self.dropped_table_full
+            + self.dropped_queue
+            + self.dropped_cache_full
             + self.refused.total()
             + self.filtered
             + self.sampled_out
@@ -63,7 +63,7 @@ pub struct OverloadCounters {
     /// Highest level of the run.
     pub highest: u8,
     /// Number of level changes, up and down.
-    pub steps: u64,
+    pub level_changes: u64,
     /// Exported flow records of which not all packets had TCP analysis.
     pub unanalysed_flows: u64,
     /// Flow records of which packets were sampled.
@@ -75,7 +75,7 @@ impl OverloadCounters {
         // The highest level, and the latest time at which a pipeline reached it.
         (self.level, self.since_ns) = (self.level, self.since_ns).max((other.level, other.since_ns));
         self.highest = self.highest.max(other.highest);
-        self.steps += other.steps;
+        self.level_changes += other.level_changes;
         self.unanalysed_flows += other.unanalysed_flows;
         self.sampled_flows += other.sampled_flows;
     }

@@ -117,8 +117,7 @@ impl Ledger {
             packets: &'a TrafficCounters,
             bytes: &'a TrafficCounters,
             flows: Flows<'a>,
-            // The key is older than the name `anomalies` and stays.
-            noted: &'a ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
+            anomalies: &'a ReasonCounters<PacketAnomaly, { PacketAnomaly::ALL.len() }>,
             ethertypes: BTreeMap<String, u64>,
             #[serde(skip_serializing_if = "BTreeMap::is_empty")]
             link_types: &'a BTreeMap<u16, u64>,
@@ -137,7 +136,7 @@ impl Ledger {
                 lost: worst.map_or_else(BTreeMap::new, |sink| sink.lost.iter().map(|(&k, r)| (k, r.flows)).collect()),
                 live: self.live.flows,
             },
-            noted: &self.anomalies,
+            anomalies: &self.anomalies,
             ethertypes: self.ethertypes.iter().map(|(k, &n)| (format!("0x{k:04x}"), n)).collect(),
             link_types: &self.link_types,
             overload: self.overload,

@@ -62,7 +62,7 @@ reasons! {
 }
 
 reasons! {
-    /// What is noted about a packet that is metered.
+    /// What is unusual about a packet that is metered.
     PacketAnomaly {
         /// The IP header has length 0, as segmentation offload leaves it: the length is taken from
         /// the frame.

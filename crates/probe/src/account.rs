@@ -26,8 +26,8 @@ impl Account {
     pub(crate) fn combined(reader: &Ledger, meter: Account) -> Self {
         let mut ledger = reader.clone();
         // The reader counts all decoded packets as metered; the meter counts what it drops.
-        ledger.packets.metered -= meter.ledger.packets.dropped_table_full;
-        ledger.bytes.metered -= meter.ledger.bytes.dropped_table_full;
+        ledger.packets.metered -= meter.ledger.packets.dropped_cache_full;
+        ledger.bytes.metered -= meter.ledger.bytes.dropped_cache_full;
         ledger.merge(&meter.ledger);
         Self { ledger, ..meter }
     }
@@ -49,8 +49,8 @@ impl Account {
         let Ledger { packets, bytes, live, .. } = &self.ledger;
         let sum = |field: fn(&RecordTotals) -> u64| [live, &self.sent, &self.lost].into_iter().map(field).sum::<u64>();
         [
-            sum(|records| records.packets) + packets.dropped_table_full,
-            sum(|records| records.bytes) + bytes.dropped_table_full,
+            sum(|records| records.packets) + packets.dropped_cache_full,
+            sum(|records| records.bytes) + bytes.dropped_cache_full,
         ]
     }
 }

@@ -48,12 +48,12 @@ impl LossCounter {
         let complete_until_ns = source.now_ns().max(self.newest_ns);
         let before = std::mem::replace(&mut self.losses, source.losses());
         let losses = self.losses;
-        let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.ring - before.ring];
+        let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.queue - before.queue];
         packets.dropped_nic += new[0];
         packets.dropped_kernel += new[1];
-        packets.dropped_ring += new[2];
+        packets.dropped_queue += new[2];
         packets.received += new.iter().sum::<u64>();
-        let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring;
+        let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue;
         // After `losses`: what is lost in between is in the next update and has an earlier time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));

@@ -102,8 +102,8 @@ impl MeteringStage {
     pub fn account(&self) -> Account {
         let mut ledger = Ledger::default();
         let counters = self.meter.counters();
-        ledger.packets.dropped_table_full = counters.dropped_packets;
-        ledger.bytes.dropped_table_full = counters.dropped_bytes;
+        ledger.packets.dropped_cache_full = counters.dropped_packets;
+        ledger.bytes.dropped_cache_full = counters.dropped_bytes;
         ledger.anomalies = counters.anomalies;
         ledger.flows_created = counters.created;
         ledger.live = self.meter.open_records();

@@ -95,7 +95,7 @@ impl ReadingStage {
             let (level, overload) = (self.shedder.level(), &mut self.ledger.overload);
             (overload.level, overload.since_ns) = (level, latest_ns);
             overload.highest = overload.highest.max(level);
-            overload.steps += 1;
+            overload.level_changes += 1;
         }
         LossSnapshot { levels: [previous_level; 2], level: self.shedder.level(), ..snapshot }
     }
@@ -108,7 +108,7 @@ impl ReadingStage {
         }
         for (counters, dropped) in [(&mut self.ledger.packets, count), (&mut self.ledger.bytes, bytes)] {
             counters.metered -= dropped;
-            counters.dropped_ring += dropped;
+            counters.dropped_queue += dropped;
         }
     }
 

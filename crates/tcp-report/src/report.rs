@@ -65,7 +65,7 @@ impl CaptureReport {
 
     /// Packets of connections beyond the limit.
     pub fn left_out(&self) -> u64 {
-        self.counts.ledger.packets.dropped_table_full
+        self.counts.ledger.packets.dropped_cache_full
     }
 }
 
@@ -94,7 +94,7 @@ impl Analysis {
         let totals = Totals::new(&connections);
         let ledger = &mut counts.ledger;
         let [packets, bytes] = left_out;
-        (ledger.packets.dropped_table_full, ledger.bytes.dropped_table_full) = (packets, bytes);
+        (ledger.packets.dropped_cache_full, ledger.bytes.dropped_cache_full) = (packets, bytes);
         ledger.packets.metered -= packets;
         ledger.bytes.metered -= bytes;
         ledger.flows_created = totals.connections;

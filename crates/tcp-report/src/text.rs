@@ -59,7 +59,7 @@ impl CaptureReport {
         let totals = &self.totals;
         let mut facts = vec![("packets", self.packet_counts())];
         for (anomaly, packets) in self.counts.ledger.anomalies.nonzero() {
-            facts.push(("noted", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence())));
+            facts.push(("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence())));
         }
         if totals.connections == 0 {
             return facts;

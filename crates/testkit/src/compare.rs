@@ -93,7 +93,7 @@ pub fn meters(packets: &[Packet], burst: usize, config: Config) -> Result<(), St
     same("records created", counters.created, theirs.flows.len() as u64)?;
     same("packets dropped", counters.dropped_packets, theirs.dropped_packets)?;
     same("octets dropped", counters.dropped_bytes, theirs.dropped_bytes)?;
-    same("notes", counters.anomalies.nonzero().collect(), theirs.anomalies)?;
+    same("anomalies", counters.anomalies.nonzero().collect(), theirs.anomalies)?;
     same("open records", meter.open_records(), RecordTotals::default())?;
     let all: u64 = ours.iter().map(FlowRecord::packets).sum();
     same("packets in records or dropped", all + counters.dropped_packets, packets.len() as u64)
@@ -112,11 +112,11 @@ pub fn pipelines(frames: &[RawFrame], burst: usize, settings: Settings) -> Resul
     same("refused", packets.refused.nonzero().collect(), theirs.refused)?;
     let refused_bytes = theirs.refused_bytes.into_iter().filter(|&(_, bytes)| bytes > 0).collect::<BTreeMap<_, _>>();
     same("octets refused", bytes.refused.nonzero().collect(), refused_bytes)?;
-    same("noted", ledger.anomalies.nonzero().collect(), theirs.anomalies)?;
+    same("anomalies", ledger.anomalies.nonzero().collect(), theirs.anomalies)?;
     same("EtherTypes", ledger.ethertypes, theirs.ethertypes)?;
     same("link types", ledger.link_types, theirs.link_types)?;
-    same("dropped", packets.dropped_table_full, theirs.dropped_packets)?;
-    same("octets dropped", bytes.dropped_table_full, theirs.dropped_bytes)?;
+    same("dropped", packets.dropped_cache_full, theirs.dropped_packets)?;
+    same("octets dropped", bytes.dropped_cache_full, theirs.dropped_bytes)?;
     same("received", packets.received, frames.len() as u64)?;
     same("octets received", bytes.received, frames.iter().map(|frame| u64::from(frame.wire_bytes)).sum())?;
     same("metered", packets.metered, theirs.flows.iter().map(FlowRecord::packets).sum())?;

@@ -2,13 +2,13 @@
 
 use crate::protocols::link_type;
 use std::fmt::Write;
-use weir_ledger::{ExportLossReason, Ledger, RecordTotals, RefusalReason, TrafficCounters};
+use weir_ledger::{ExportLossReason, Ledger, OverloadCounters, RecordTotals, RefusalReason, TrafficCounters};
 
 /// Whether packets were malformed or dropped, or records were not delivered to an open output.
 pub fn has_problems(ledger: &Ledger) -> bool {
     let packets = &ledger.packets;
     packets.refused.total() > packets.refused.get(RefusalReason::NonIp)
-        || packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full > 0
+        || packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full > 0
         || ledger
             .sinks
             .iter()
@@ -27,8 +27,8 @@ pub fn text(ledger: &Ledger) -> String {
     for (name, counter) in [
         ("dropped by the NIC", (|line| line.dropped_nic) as fn(&TrafficCounters) -> u64),
         ("dropped by the kernel", |line| line.dropped_kernel),
-        ("dropped by Weir", |line| line.dropped_ring),
-        ("dropped, flow cache full", |line| line.dropped_table_full),
+        ("dropped by Weir", |line| line.dropped_queue),
+        ("dropped, flow cache full", |line| line.dropped_cache_full),
         ("filtered", |line| line.filtered),
         ("sampled out", |line| line.sampled_out),
     ] {
@@ -43,17 +43,15 @@ pub fn text(ledger: &Ledger) -> String {
     for (&number, frames) in &ledger.link_types {
         let _ = writeln!(text, "{:<32} {frames:>20}", format!("  refused, {}", link_type(number)));
     }
-    for (noted, count) in ledger.anomalies.nonzero() {
-        let _ = writeln!(text, "{:<32} {count:>20}", format!("  of these noted, {}", noted.key()));
+    for (anomaly, count) in ledger.anomalies.nonzero() {
+        let _ = writeln!(text, "{:<32} {count:>20}", format!("  anomaly, {}", anomaly.key()));
     }
-    let overload = &ledger.overload;
-    if overload.highest > 0 {
-        let levels = format!("level {}, highest {}, {} changes", overload.level, overload.highest, overload.steps);
+    let OverloadCounters { level, highest, level_changes, unanalysed_flows, sampled_flows, .. } = ledger.overload;
+    if highest > 0 {
+        let levels = format!("level {level}, highest {highest}, {level_changes} changes");
         let _ = writeln!(text, "{:<32} {levels}", "overload (docs/overload.md)");
     }
-    for (name, flows) in
-        [("  records without TCP analysis", overload.unanalysed_flows), ("  sampled records", overload.sampled_flows)]
-    {
+    for (name, flows) in [("  records without TCP analysis", unanalysed_flows), ("  sampled records", sampled_flows)] {
         if flows > 0 {
             let _ = writeln!(text, "{name:<32} {flows:>20}");
         }

@@ -157,7 +157,7 @@ pub fn text(ledger: &Ledger, summary: &TrafficSummary) -> String {
         fact("dropped", format!("{} {place}", units::count(count, "packet")));
     }
     for (anomaly, packets) in ledger.anomalies.nonzero() {
-        fact("noted", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence()));
+        fact("anomaly", format!("{}: {}", units::count(packets, "packet"), anomaly.sentence()));
     }
     for sink in &ledger.sinks {
         for (key, &flows) in &sink.altered {
@@ -219,8 +219,8 @@ fn dropped(packets: &TrafficCounters) -> impl Iterator<Item = (u64, &'static str
     [
         (packets.dropped_nic, "by the NIC"),
         (packets.dropped_kernel, "by the kernel"),
-        (packets.dropped_ring, "by Weir"),
-        (packets.dropped_table_full, "because the flow cache was full (see --flows and --full)"),
+        (packets.dropped_queue, "by Weir"),
+        (packets.dropped_cache_full, "because the flow cache was full (see --flows and --full)"),
     ]
     .into_iter()
     .filter(|&(count, _)| count > 0)
@@ -240,7 +240,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.packets.received = 10;
         ledger.packets.metered = 3;
-        ledger.packets.dropped_table_full = 2;
+        ledger.packets.dropped_cache_full = 2;
         ledger.packets.refused.add(RefusalReason::NonIp, 3);
         ledger.packets.refused.count(RefusalReason::IpVersion);
         ledger.count_refused(RefusalReason::LinkType, 127, 60);

@@ -38,7 +38,7 @@ fn assert_balanced(report: &Value, text: &str) {
     for source in report["sources"].as_array().unwrap() {
         let balance = &source["balance"];
         let of = |name: &str| balance[name].as_u64().unwrap();
-        let fates = ["metered", "undecoded", "filtered", "refused", "veth", "nic", "kernel", "ring", "table"];
+        let fates = ["metered", "undecoded", "filtered", "refused", "veth", "nic", "kernel", "queue", "cache"];
         assert!(of("sent") > 0, "{balance}");
         assert_eq!(of("sent"), fates.into_iter().map(of).sum::<u64>(), "{balance}");
         let line = format!(
@@ -126,7 +126,7 @@ fn soak_run_prints_status_lines_and_a_verdict() {
     let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert_balanced(&report, &out);
     let soak = &report["sources"][0]["soak"];
-    let lost: u64 = ["refused", "veth", "nic", "kernel", "ring", "table"]
+    let lost: u64 = ["refused", "veth", "nic", "kernel", "queue", "cache"]
         .iter()
         .map(|place| soak["balance"][place].as_u64().unwrap())
         .sum();

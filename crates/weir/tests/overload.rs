@@ -68,7 +68,7 @@ fn a_fixed_level_accounts_for_every_packet() {
         assert_eq!(sums.is_empty(), level < 2, "level {level}");
         assert!(sums.iter().all(|flow| has(flow, "aggregated")));
         let in_sums: u64 = sums.iter().map(|flow| packets(flow)).sum();
-        assert_eq!(number(&ledger["noted"]["aggregated"]), in_sums, "{ledger}");
+        assert_eq!(number(&ledger["anomalies"]["aggregated"]), in_sums, "{ledger}");
     }
 }
 
@@ -135,7 +135,7 @@ fn packet_loss_raises_the_level_step_by_step_and_flows_after_recovery_are_exact(
     assert!(number(&line["sampled_out"]) >= 900, "at least half of 2000, less chance: {ledger}");
     let overload = &ledger["overload"];
     let highest = number(&overload["highest"]);
-    assert!(highest >= 3 && overload["level"] == 0 && number(&overload["steps"]) >= 2 * highest, "{err}");
+    assert!(highest >= 3 && overload["level"] == 0 && number(&overload["level_changes"]) >= 2 * highest, "{err}");
 
     let of_host = |host: u64| flows.iter().find(|flow| flow["src_ip"] == format!("10.0.0.{host}")).unwrap();
     let sampled = of_host(1);
@@ -167,6 +167,6 @@ fn overload_mode_lose_never_samples() {
     }
     let (err, _, ledger) = probe.stop(2);
     assert_eq!([&ledger["packets"]["received"], &ledger["packets"]["sampled_out"]], [6000, 0], "{ledger}");
-    assert_eq!([&ledger["overload"]["steps"], &ledger["overload"]["level"]], [0, 0], "{ledger}");
+    assert_eq!([&ledger["overload"]["level_changes"], &ledger["overload"]["level"]], [0, 0], "{ledger}");
     assert!(!err.contains("level"), "{err}");
 }

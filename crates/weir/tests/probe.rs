@@ -327,7 +327,7 @@ fn queue_lost_counts_the_packets_lost_during_a_flow() {
         let (err, flows, ledger) = probe.stop(2);
         let of = |line: &str| ledger["packets"][line].as_u64().unwrap();
         assert_eq!(of("received"), 2 + 2 + 4000 + 2 + 2, "{err}");
-        let lost = of("dropped_kernel") + of("dropped_ring") + of("dropped_nic");
+        let lost = of("dropped_kernel") + of("dropped_queue") + of("dropped_nic");
         assert!(lost > 1000 && err.contains("dropped by the kernel"), "{err}");
         assert_eq!(of("metered") + lost, of("received"), "{ledger}");
         let queue_lost = |host: u64| {

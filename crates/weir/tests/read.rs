@@ -66,7 +66,7 @@ fn the_ledger_has_every_key_and_balances() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("1 packet (arp: 1): The frame carries no IP packet"), "{err}");
     for side in ["packets", "bytes"] {
-        for key in ["received", "dropped_nic", "dropped_kernel", "dropped_ring", "refused", "filtered", "metered"] {
+        for key in ["received", "dropped_nic", "dropped_kernel", "dropped_queue", "refused", "filtered", "metered"] {
             assert!(!ledger[side][key].is_null(), "{side}.{key}: {ledger}");
         }
     }
@@ -171,7 +171,7 @@ fn unusual_packets_are_counted_with_their_reason_and_exit_code() {
     let mut malformed = frame.clone();
     malformed[14] = 0x55;
     let snapped = |snap| Pcap::with_snap_length(snap).record(START, 0, &frame[..snap as usize], wire_bytes);
-    let clock_went_back = Pcap::new().frame(START, 0, &frame).frame(0, 0, &frame).frame(u32::MAX, 999_999, &frame);
+    let went_back = Pcap::new().frame(START, 0, &frame).frame(0, 0, &frame).frame(u32::MAX, 999_999, &frame);
     for (capture, code, counters) in [
         (
             // Without captured octets.
@@ -189,7 +189,7 @@ fn unusual_packets_are_counted_with_their_reason_and_exit_code() {
         (snapped(42), 0, &[("/bytes/metered", wire_bytes.into())]),
         (small().frame(START + 2, 0, &malformed), 2, &[("/packets/refused/ip_version", 1)]),
         (small().frame(START + 2, 0, &arp()), 0, &[("/packets/refused/non_ip", 1)]),
-        (clock_went_back.frame(START, u32::MAX, &frame), 0, &[("/packets/metered", 4), ("/noted/clock_went_back", 2)]),
+        (went_back.frame(START, u32::MAX, &frame), 0, &[("/packets/metered", 4), ("/anomalies/clock_went_back", 2)]),
     ] {
         let (found, err, ledger) = read_ledger_of(&capture.saved(), &[]);
         assert_eq!(found, code, "{err}");
@@ -377,14 +377,14 @@ fn the_ledger_accounts_for_a_full_flow_cache_under_every_policy() {
     let frames: Vec<_> = (0..100).map(|n| udp(([10, 0, 0, n], 1), ([192, 0, 2, 2], 2), 10)).collect();
     let capture = Pcap::of(&frames).saved();
     for (policy, expected, dropped, counter) in [
-        ("overflow", 0, 0, "/noted/overflow"),
-        ("evict-oldest-idle", 0, 0, "/noted/flow_evicted"),
-        ("drop", 2, 90, "/packets/dropped_table_full"),
+        ("overflow", 0, 0, "/anomalies/overflow"),
+        ("evict-oldest-idle", 0, 0, "/anomalies/flow_evicted"),
+        ("drop", 2, 90, "/packets/dropped_cache_full"),
     ] {
         let (code, err, ledger) = read_ledger_of(&capture, &["--flows", "10", "--full", policy]);
         assert_eq!(code, expected, "{policy}: {err}");
         let packets = &ledger["packets"];
-        assert_eq!((&packets["metered"], &packets["dropped_table_full"]), (&json!(100 - dropped), &json!(dropped)));
+        assert_eq!((&packets["metered"], &packets["dropped_cache_full"]), (&json!(100 - dropped), &json!(dropped)));
         assert_eq!(ledger.pointer(counter), Some(&json!(90)), "{ledger}");
     }
 }

@@ -278,7 +278,7 @@ fn packet_anomalies_are_part_of_the_totals() {
         .frame(START, 2, &ipv4(6, [192, 0, 2, 10], [198, 51, 100, 20], &[0; 3]))
         .saved();
     let out = printed(&capture, &["--top", "0.002k"]);
-    assert!(out.contains("\nnoted         1 packet: The IP packet ends inside the transport header"), "{out}");
+    assert!(out.contains("\nanomaly       1 packet: The IP packet ends inside the transport header"), "{out}");
     assert!(out.contains("1 packet of TCP without ports: later fragments, captured too short, or an IP length"));
 }
 
@@ -541,7 +541,7 @@ fn packets_of_connections_beyond_the_limit_are_left_out_and_counted() {
         assert_eq!(count(&report["totals"], "packets"), 9 - left_out);
         let warned = err.contains(&format!("{left_out} packets of TCP left out")) && err.contains("--connections");
         assert_eq!(warned, left_out > 0, "{err}");
-        assert_eq!(read_ledger(&stats)["packets"]["dropped_table_full"], left_out);
+        assert_eq!(read_ledger(&stats)["packets"]["dropped_cache_full"], left_out);
     }
     let (code, out, _) = tcp(&capture, &["--connections", "2"]);
     assert!(code == 2 && out.contains("5 analysed, 4 left out") && out.contains("split the capture"), "{out}");

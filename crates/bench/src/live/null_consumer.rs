@@ -90,9 +90,9 @@ fn consume(mut source: Box<dyn LiveSource + Send>, queries: &Receiver<Sender<Ans
 }
 
 fn status(packets: &mut TrafficCounters, source: &mut dyn LiveSource) -> ConsumerStatus {
-    let Losses { nic, kernel, ring } = source.losses();
-    (packets.dropped_nic, packets.dropped_kernel, packets.dropped_ring) = (nic, kernel, ring);
-    packets.received = packets.metered + packets.refused.total() + nic + kernel + ring;
+    let Losses { nic, kernel, queue } = source.losses();
+    (packets.dropped_nic, packets.dropped_kernel, packets.dropped_queue) = (nic, kernel, queue);
+    packets.received = packets.metered + packets.refused.total() + nic + kernel + queue;
     let cpu_time_ns = vec![thread_cpu_time_ns()];
     ConsumerStatus { packets: packets.clone(), cpu_time_ns, ..ConsumerStatus::default() }
 }

@@ -117,8 +117,8 @@ pub struct Balance {
     pub veth: u64,
     pub nic: u64,
     pub kernel: u64,
-    pub ring: u64,
-    pub table: u64,
+    pub queue: u64,
+    pub cache: u64,
 }
 
 /// A soak run: constant rate below the loss-free rate.
@@ -146,7 +146,7 @@ impl LiveReport {
 
 impl Balance {
     pub fn lost(&self) -> u64 {
-        self.refused + self.veth + self.nic + self.kernel + self.ring + self.table
+        self.refused + self.veth + self.nic + self.kernel + self.queue + self.cache
     }
 
     /// Whether all frames sent are accounted for.
@@ -163,13 +163,13 @@ impl Balance {
 
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sent, metered, undecoded, filtered, refused, veth, nic, kernel, ring, table, .. } = self;
+        let Self { sent, metered, undecoded, filtered, refused, veth, nic, kernel, queue, cache, .. } = self;
         let sign = if self.holds() { "=" } else { "≠" };
         write!(
             f,
             "{sent} sent {sign} {metered} metered + {undecoded} refused by the decoder + {filtered} filtered; lost: "
         )?;
-        write!(f, "{refused} sender + {veth} veth + {nic} NIC + {kernel} kernel + {ring} ring + {table} table")
+        write!(f, "{refused} sender + {veth} veth + {nic} NIC + {kernel} kernel + {queue} queue + {cache} cache")
     }
 }
 

@@ -95,11 +95,11 @@ pub fn soak(
 
 fn status_line(elapsed: Duration, sent: &SentFrames, veth: u64, status: &ConsumerStatus) -> String {
     let [accepted, refused] = sent.counts();
-    let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } =
+    let TrafficCounters { metered, dropped_nic, dropped_kernel, dropped_queue, dropped_cache_full, .. } =
         &status.packets;
     format!(
-        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {veth} veth, {dropped_nic} NIC, {dropped_kernel} kernel, {dropped_ring} ring, \
-         {dropped_table_full} table  {} records  memory {:.1} MiB\n",
+        "{:>6.0} s  {} sent  {metered} metered  lost: {refused} sender, {veth} veth, {dropped_nic} NIC, {dropped_kernel} kernel, {dropped_queue} queue, \
+         {dropped_cache_full} cache  {} records  memory {:.1} MiB\n",
         elapsed.as_secs_f64(),
         accepted + refused,
         status.records,

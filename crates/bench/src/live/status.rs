@@ -24,7 +24,7 @@ pub struct ConsumerStatus {
 impl ConsumerStatus {
     /// Packets that the consumer counted as lost.
     pub fn lost(&self) -> u64 {
-        let TrafficCounters { dropped_nic, dropped_kernel, dropped_ring, dropped_table_full, .. } = self.packets;
-        dropped_nic + dropped_kernel + dropped_ring + dropped_table_full
+        let TrafficCounters { dropped_nic, dropped_kernel, dropped_queue, dropped_cache_full, .. } = self.packets;
+        dropped_nic + dropped_kernel + dropped_queue + dropped_cache_full
     }
 }

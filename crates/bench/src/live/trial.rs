@@ -218,8 +218,8 @@ impl Setup<'_> {
             veth: self.lost_on_veth()? - before,
             nic: packets.dropped_nic,
             kernel: packets.dropped_kernel,
-            ring: packets.dropped_ring,
-            table: packets.dropped_table_full,
+            queue: packets.dropped_queue,
+            cache: packets.dropped_cache_full,
         };
         if !run.holds() {
             let case = format!("{}, {}", self.scheme, kind.name());

@@ -321,7 +321,7 @@ impl LiveSource for Queue {
     fn losses(&mut self) -> Losses {
         self.query_kernel();
         let nic = self.counters.as_mut().map_or(0, |counters| counters.lost().nic);
-        Losses { nic, kernel: self.kernel.dropped + self.kernel.missing, ring: 0 }
+        Losses { nic, kernel: self.kernel.dropped + self.kernel.missing, queue: 0 }
     }
 
     fn stop(&mut self) {

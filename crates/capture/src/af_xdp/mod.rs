@@ -323,7 +323,7 @@ impl LiveSource for Queue {
 
     fn losses(&mut self) -> Losses {
         self.dropped = self.socket.dropped().unwrap_or(self.dropped);
-        let mut losses = Losses { nic: 0, kernel: self.dropped, ring: self.unknown_length };
+        let mut losses = Losses { nic: 0, kernel: self.dropped, queue: self.unknown_length };
         if let Some((counters, counts_kernel)) = &self.counters {
             let InterfaceLosses { nic, kernel } = counters.lock().unwrap_or_else(PoisonError::into_inner).lost();
             losses.nic = nic;

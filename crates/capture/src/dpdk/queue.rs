@@ -96,7 +96,7 @@ impl Queue {
 /// the NIC misses a later one. There are more buffers than descriptors, so this does not happen; if
 /// it does, a loss is counted twice rather than not at all.)
 fn losses(counts: PortCounts) -> Losses {
-    Losses { nic: counts.missed + counts.damaged, kernel: 0, ring: counts.without_memory }
+    Losses { nic: counts.missed + counts.damaged, kernel: 0, queue: counts.without_memory }
 }
 
 impl Source for Queue {
@@ -152,7 +152,7 @@ impl LiveSource for Queue {
         let losses_at_stop = *self.losses_at_stop.lock().unwrap_or_else(PoisonError::into_inner);
         let losses = losses_at_stop.unwrap_or_else(|| self.count());
         self.reported.nic = self.reported.nic.max(losses.nic);
-        self.reported.ring = self.reported.ring.max(losses.ring);
+        self.reported.queue = self.reported.queue.max(losses.queue);
         self.reported
     }
 
@@ -172,6 +172,6 @@ mod tests {
     #[test]
     fn nic_loses_missed_and_damaged_packets_and_the_ring_those_without_buffer() {
         let counts = PortCounts { received: 1000, missed: 20, damaged: 3, without_memory: 4 };
-        assert_eq!(losses(counts), Losses { nic: 23, kernel: 0, ring: 4 });
+        assert_eq!(losses(counts), Losses { nic: 23, kernel: 0, queue: 4 });
     }
 }

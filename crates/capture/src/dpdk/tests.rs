@@ -263,7 +263,7 @@ fn four_queues_of_net_null_deliver_what_the_port_counts() {
 #[test]
 fn losses_are_reported_by_one_queue_and_never_decrease() {
     let mut queues = device("net_null_losses,queues=2");
-    let lost = Losses { nic: 7, kernel: 0, ring: 2 };
+    let lost = Losses { nic: 7, kernel: 0, queue: 2 };
     queues[1].stop();
     *queues[0].losses_at_stop.lock().unwrap() = Some(lost);
     assert_eq!((queues[0].losses(), queues[1].losses()), (lost, Losses::default()));
@@ -474,7 +474,7 @@ fn losses_of_an_idle_reader_are_counted_exactly() {
     loop {
         let packets = burst(&mut queues[0]).len() as u64;
         received += packets;
-        let Losses { nic, kernel: 0, ring: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
+        let Losses { nic, kernel: 0, queue: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
         if packets == 0 && received + nic >= SENT {
             assert_eq!(received + nic, SENT);
             assert!(nic > 0 && received > 0, "{received} received, {nic} lost: the test needs both");

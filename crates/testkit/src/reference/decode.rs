@@ -67,9 +67,9 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Packet
     (packet.vlan, packet.inner_vlan) = (tag(0), tag(1));
     packet.mpls_label = outside.label.unwrap_or(weir_packet::NO_LABEL);
 
-    let mut notes = AnomalySet::new();
+    let mut anomalies = AnomalySet::new();
     let mut inside = match found {
-        Found::Ip(version, at) => ip(octets, at, version, &mut packet, &mut notes)?,
+        Found::Ip(version, at) => ip(octets, at, version, &mut packet, &mut anomalies)?,
         Found::Other(ethertype) => {
             packet.network = Network::Layer2;
             packet.source[10..].copy_from_slice(&outside.macs[0]);
@@ -88,18 +88,18 @@ pub fn decode(frame: &RawFrame, decapsulate: bool) -> Result<(Packet, Vec<Packet
         octets = Octets::new(octets.bytes, octets.end.min(inside.end));
         let problem = match enter(octets, &packet, &inside) {
             Ok(None) => break,
-            Ok(Some((inner_packet, inner_inside, inner_notes))) if depth < MOST_TUNNELS => {
+            Ok(Some((inner_packet, inner_inside, inner_anomalies))) if depth < MOST_TUNNELS => {
                 (packet, inside) = (inner_packet, inner_inside);
-                notes.extend(inner_notes);
+                anomalies.extend(inner_anomalies);
                 continue;
             }
             Ok(Some(_)) => PacketAnomaly::TunnelTooDeep,
             Err(MalformedTunnel) => PacketAnomaly::TunnelMalformed,
         };
-        notes.insert(problem);
+        anomalies.insert(problem);
         break;
     }
-    Ok((packet, notes.into_iter().collect()))
+    Ok((packet, anomalies.into_iter().collect()))
 }
 
 // ---- From the link to IP ----
@@ -385,23 +385,23 @@ fn ip(
     at: usize,
     version: u8,
     packet: &mut Packet,
-    notes: &mut AnomalySet,
+    anomalies: &mut AnomalySet,
 ) -> Result<Inside, RefusalReason> {
     let inside = match version {
-        4 => ipv4(octets, at, packet, notes)?,
-        _ => ipv6(octets, at, packet, notes)?,
+        4 => ipv4(octets, at, packet, anomalies)?,
+        _ => ipv6(octets, at, packet, anomalies)?,
     };
     if at + packet.ip_bytes as usize > octets.end {
-        notes.insert(PacketAnomaly::LengthBeyondFrame);
+        anomalies.insert(PacketAnomaly::LengthBeyondFrame);
     }
     packet.payload_bytes = inside.end.saturating_sub(inside.payload) as u32;
     if inside.whole && !packet.flags.has(Flags::FRAGMENT_LATER) {
-        transport(octets.bytes, &inside, packet, notes);
+        transport(octets.bytes, &inside, packet, anomalies);
     }
     Ok(inside)
 }
 
-fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalySet) -> Result<Inside, RefusalReason> {
+fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalySet) -> Result<Inside, RefusalReason> {
     let Octets { bytes, end: frame_end } = octets;
     let cut = RefusalReason::Ipv4Truncated;
     let header = slice(bytes, at, 20).ok_or(cut)?;
@@ -415,7 +415,7 @@ fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
     packet.ip_bytes = u32::from(be16(header, 2).ok_or(cut)?);
     if packet.ip_bytes == 0 {
         packet.ip_bytes = (frame_end - at) as u32;
-        notes.insert(PacketAnomaly::LengthFromFrame);
+        found.insert(PacketAnomaly::LengthFromFrame);
     }
     if packet.ip_bytes < header_bytes {
         return Err(RefusalReason::Ipv4TotalLength);
@@ -436,12 +436,12 @@ fn ipv4(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
     let payload = at + header_bytes as usize;
     let whole = payload <= bytes.len();
     if !whole {
-        notes.insert(PacketAnomaly::ExtensionMalformed);
+        found.insert(PacketAnomaly::ExtensionMalformed);
     }
     Ok(Inside { payload, end: at + packet.ip_bytes as usize, whole })
 }
 
-fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalySet) -> Result<Inside, RefusalReason> {
+fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, found: &mut AnomalySet) -> Result<Inside, RefusalReason> {
     let Octets { bytes, end: frame_end } = octets;
     let cut = RefusalReason::Ipv6Truncated;
     let header = slice(bytes, at, 40).ok_or(cut)?;
@@ -459,7 +459,7 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
             0 => match jumbo(bytes, at + 40, header[6]) {
                 Some(length) => length.min(u32::MAX - 40),
                 None if after > 0 => {
-                    notes.insert(PacketAnomaly::LengthFromFrame);
+                    found.insert(PacketAnomaly::LengthFromFrame);
                     after
                 }
                 None => 0,
@@ -483,7 +483,7 @@ fn ipv6(octets: Octets<'_>, at: usize, packet: &mut Packet, notes: &mut AnomalyS
             _ => (usize::from(header[1]) + 1) * 8,
         });
         let (Some(header), Some(length)) = (header, length.filter(|length| at + length <= reach)) else {
-            notes.insert(PacketAnomaly::ExtensionMalformed);
+            found.insert(PacketAnomaly::ExtensionMalformed);
             whole = false;
             break;
         };
@@ -525,7 +525,7 @@ fn jumbo(bytes: &[u8], at: usize, next: u8) -> Option<u32> {
     }
 }
 
-fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut AnomalySet) {
+fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, anomalies: &mut AnomalySet) {
     let at = inside.payload;
     let by_length = inside.end.saturating_sub(at);
     let icmp = matches!((packet.network, packet.protocol), (Network::Ipv4, 1) | (Network::Ipv6, 58));
@@ -538,11 +538,11 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Ano
     }
     let needed = if icmp { 2 } else { 4 };
     if by_length < needed {
-        notes.insert(PacketAnomaly::TransportMalformed);
+        anomalies.insert(PacketAnomaly::TransportMalformed);
         return;
     }
     let Some(first) = slice(bytes, at, needed) else {
-        notes.insert(PacketAnomaly::PortsNotCaptured);
+        anomalies.insert(PacketAnomaly::PortsNotCaptured);
         return;
     };
     packet.flags.0 |= Flags::PORTS;
@@ -560,7 +560,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Ano
         _ => 12,
     };
     if by_length < fixed {
-        notes.insert(PacketAnomaly::TransportMalformed);
+        anomalies.insert(PacketAnomaly::TransportMalformed);
         return;
     }
     if packet.protocol != 6 {
@@ -575,7 +575,7 @@ fn transport(bytes: &[u8], inside: &Inside, packet: &mut Packet, notes: &mut Ano
     packet.icmp_or_checksum = [tcp[16], tcp[17]];
     let header_bytes = usize::from(tcp[12] >> 4) * 4;
     if header_bytes < 20 || header_bytes > by_length {
-        notes.insert(PacketAnomaly::TransportMalformed);
+        anomalies.insert(PacketAnomaly::TransportMalformed);
     }
     packet.payload_bytes = by_length.saturating_sub(header_bytes.max(20)) as u32;
     let fragment = packet.flags.0 & (Flags::FRAGMENT_FIRST | Flags::FRAGMENT_LATER) != 0;
@@ -683,9 +683,9 @@ fn enter(octets: Octets<'_>, outer: &Packet, inside: &Inside) -> Result<Option<I
         outer_destination: outer.destination,
         ..Packet::default()
     };
-    let mut notes = AnomalySet::new();
-    let inside = ip(octets, at, version, &mut inner, &mut notes).map_err(|_| MalformedTunnel)?;
-    Ok(Some((inner, inside, notes)))
+    let mut anomalies = AnomalySet::new();
+    let inside = ip(octets, at, version, &mut inner, &mut anomalies).map_err(|_| MalformedTunnel)?;
+    Ok(Some((inner, inside, anomalies)))
 }
 
 fn gre(bytes: &[u8], mut at: usize) -> HeaderResult {

@@ -178,7 +178,7 @@ impl Meter {
         self.outcome
     }
 
-    fn note(&mut self, anomaly: PacketAnomaly) {
+    fn count_anomaly(&mut self, anomaly: PacketAnomaly) {
         *self.outcome.anomalies.entry(anomaly).or_default() += 1;
     }
 
@@ -193,7 +193,7 @@ impl Meter {
             self.newest = Some(time);
         } else if u128::from(newest - time) > SECOND {
             self.newest = Some(time);
-            self.note(PacketAnomaly::ClockWentBack);
+            self.count_anomaly(PacketAnomaly::ClockWentBack);
         }
     }
 
@@ -277,7 +277,7 @@ impl Meter {
         } else if packet.flags.has(Flags::FRAGMENT_LATER) {
             let known = |first: &&FirstFragment| first.name == name && self.clock < first.since + 30 * SECOND;
             let Some(first) = self.fragments.iter().find(known) else {
-                self.note(PacketAnomaly::FragmentUnattributed);
+                self.count_anomaly(PacketAnomaly::FragmentUnattributed);
                 return false;
             };
             (packet.source_port, packet.destination_port) = first.ports;
@@ -326,7 +326,7 @@ impl Meter {
             && let Some((_, at)) = best
         {
             if matches!(self.flows[at].as_ref().map(|flow| &flow.phase), Some(Phase::Open { .. })) {
-                self.note(PacketAnomaly::Evicted);
+                self.count_anomaly(PacketAnomaly::Evicted);
             }
             self.end(at, EndReason::LackOfResources);
         }
@@ -396,7 +396,7 @@ impl Meter {
     // ---- Overflow records ----
 
     fn sum_up(&mut self, packet: Packet, unattributed: bool) {
-        self.note(PacketAnomaly::Overflow);
+        self.count_anomaly(PacketAnomaly::Overflow);
         self.end_due_overflows();
         let kept = match packet.network {
             Network::Ipv4 => 15,

@@ -54,9 +54,9 @@ fn decode_all(frames: &[RawFrame], settings: &Settings, outcome: &mut Outcome) -
     let mut packets = Vec::new();
     for frame in frames {
         let refused = match decode(frame, settings.decode.decapsulate) {
-            Ok((packet, notes)) if packet.network != Network::Layer2 || settings.layer2 => {
-                for note in notes {
-                    *outcome.anomalies.entry(note).or_default() += 1;
+            Ok((packet, anomalies)) if packet.network != Network::Layer2 || settings.layer2 => {
+                for anomaly in anomalies {
+                    *outcome.anomalies.entry(anomaly).or_default() += 1;
                 }
                 packets.push(packet);
                 continue;

@@ -119,7 +119,7 @@ impl Statistics {
 
 pub fn status(ledger: &Ledger) -> String {
     let packets = &ledger.packets;
-    let dropped = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring + packets.dropped_table_full;
+    let dropped = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue + packets.dropped_cache_full;
     let lost = ledger.sinks.iter().flat_map(|sink| sink.lost.values()).map(|lost| lost.flows).sum::<u64>();
     let (received, active) = (packets.received, ledger.live.flows);
     format!("{received} packets received, {dropped} of them dropped; {active} flows active, {lost} records lost")
@@ -155,7 +155,7 @@ impl Counters {
 }
 
 impl Line<'_> {
-    /// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 NIC 0 kernel 0 ring 0 cache | load 43 %, sinks 2 %`
+    /// `12:00:00 af_packet:eth0@0  1.20 Mpackets/s  7.21 Gbit/s | flows 12034 active 310 ended 0 lost | drops 0 NIC 0 kernel 0 queue 0 cache | load 43 %, sinks 2 %`
     fn write(&self, text: &mut String, time: &str, width: usize, seconds: f64) {
         let packets = units::rate(self.interval.packets as f64 / seconds, "packets/s");
         let bits = units::rate(8.0 * self.interval.bytes as f64 / seconds, "bit/s");
@@ -163,15 +163,15 @@ impl Line<'_> {
         let _ = write!(
             text,
             "{time} {:width$} {packets:>15} {bits:>12} | flows {} active {} ended {} lost | drops {} NIC {} kernel {} \
-             ring {} cache",
+             queue {} cache",
             self.name,
             self.ledger.live.flows,
             self.interval.ended_flows,
             self.lost_records,
             counters.dropped_nic,
             counters.dropped_kernel,
-            counters.dropped_ring,
-            counters.dropped_table_full,
+            counters.dropped_queue,
+            counters.dropped_cache_full,
         );
         if self.ledger.overload.level > 0 {
             let _ = write!(text, " | {}", overload::level_text(&self.ledger.overload));
@@ -203,8 +203,8 @@ impl Line<'_> {
             "lost_records": self.lost_records,
             "dropped_nic": counters.dropped_nic,
             "dropped_kernel": counters.dropped_kernel,
-            "dropped_ring": counters.dropped_ring,
-            "dropped_table_full": counters.dropped_table_full,
+            "dropped_queue": counters.dropped_queue,
+            "dropped_cache_full": counters.dropped_cache_full,
             "overload_level": self.ledger.overload.level,
         });
         if let Some(state) = self.state() {

@@ -145,7 +145,7 @@ impl Counters {
     fn read(probe: &weir_probe::Probe) -> Self {
         let (ledger, pipelines) = probe.status();
         let packets = &ledger.packets;
-        let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_ring;
+        let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue;
         let cpu_ns = pipelines.into_iter().flat_map(|pipeline| pipeline.cpu_time_ns).collect();
         Self { packets: packets.received - lost, lost, cpu_ns }
     }
