@@ -172,6 +172,7 @@ pub fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "; ls -l shows who may use it",
         io::ErrorKind::NotFound => "; does its directory exist?",
         io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::FileTooLarge if error.raw_os_error().is_some() => "; ulimit -f shows the limit of file sizes",
         io::ErrorKind::StorageFull => "; free some space, or write elsewhere",
         _ => "",
     }

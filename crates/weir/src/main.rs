@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if !matches!(command, Command::Probe(_)) {
         log::init(arguments.logging, is_quiet, Prefix::Program);
     }
-    let result = match command {
+    let result = signals::survive_file_size_limit().and_then(|()| match command {
         Command::Read(read) => read::run(&read),
         Command::Probe(probe) => probe::run(&probe),
         Command::Tcp(tcp) => tcp::run(&tcp),
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Command::Fields(fields) => pages::fields(&fields),
         Command::Completions(completions) => pages::completions(&completions),
         Command::Man(man) => pages::man(&man),
-    };
+    });
     match result {
         Ok(status) => status.into(),
         Err(error) => {

@@ -1,8 +1,15 @@
-//! Signals that end a run.
+//! Signals that end a run, and one that must not.
 
 use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail like one to a full disk. By default
+/// the signal would end the program, and its records would be lost without being counted.
+pub fn survive_file_size_limit() -> Result<(), Error> {
+    // With any handler the write returns an error.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(drop).map_err(Error::Signals)
+}
 
 /// A flag that the first SIGINT or SIGTERM sets. The second one ends the program at once.
 pub fn stop_signal() -> Result<Arc<AtomicBool>, Error> {

@@ -267,6 +267,20 @@ fn records_lost_to_a_full_disk_are_counted_and_reported_once() {
 }
 
 #[test]
+fn records_beyond_the_limit_of_file_sizes_are_counted() {
+    let capture = small().saved();
+    for format in ["table", "csv", "json", "ipfix"] {
+        let sink = format!("{format}:{}", capture.beside("out").display());
+        let script = "ulimit -f 0; exec \"$0\" read \"$1\" -v -o \"$2\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_weir")]).arg(&capture).arg(&sink);
+        let (code, _, err) = text_of(&command.output().unwrap());
+        assert_eq!((code, err.matches("File too large").count()), (2, 1), "{sink}: {err}");
+        assert!(err.contains("ulimit -f") && err.contains("lost       3 flows"), "{sink}: {err}");
+    }
+}
+
+#[test]
 fn a_full_disk_at_standard_output_has_exit_code_2() {
     let capture = small().saved();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
