@@ -65,6 +65,35 @@ fn the_configuration_can_be_printed_read_again_and_checked() {
 }
 
 #[test]
+fn control_characters_of_the_configuration_file_are_not_printed() {
+    const VALUE: &str = r"\u001b]0;owned\u0007\u009b2J\u007f\nuser       root";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("probe.toml");
+    let path = file.to_str().unwrap();
+    for text in [
+        format!("input = [\"{VALUE}\"]\noutput = [\"json:flows{VALUE}\"]\nuser = \"{VALUE}\"\n"),
+        format!("input = [\"a\"]\n\"{VALUE}\" = 1\n"),
+        format!("input = [\"a\"]\nidle = \"{VALUE}\"\n"),
+        "input = [\"a\"] \u{1b}]0;owned\u{9b}2J".into(),
+    ] {
+        fs::write(&file, &text).unwrap();
+        for option in ["--check", "--print-config"] {
+            let (_, out, err) = weir(["probe", "--config", path, option]);
+            let all = out.clone() + &err;
+            assert!(!all.is_empty());
+            assert!(!all.chars().any(|letter| letter.is_control() && letter != '\n'), "{all:?}");
+            assert!(!out.contains("\nuser       root"), "{out}");
+        }
+    }
+    // The printed file has the same values.
+    fs::write(&file, format!("input = [\"{VALUE}\"]\nuser = 'a\"\\b'\n")).unwrap();
+    let printed = success(["probe", "--config", path, "--print-config"]);
+    assert!(printed.contains(&format!("input = [\"{}\"]", VALUE.replace(r"\n", r"\u000a"))), "{printed}");
+    fs::write(&file, &printed).unwrap();
+    assert_eq!(success(["probe", "--config", path, "--print-config"]), printed);
+}
+
+#[test]
 fn usage_errors_are_reported_before_any_output_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("flows.csv");

@@ -3,6 +3,7 @@
 use super::overload;
 use super::placement::{self, Placement};
 use crate::arguments::{Layout, LogFormat, Logging, ProbeOptions};
+use crate::console::printable;
 use crate::error::Error;
 use crate::outputs::Outputs;
 use std::ffi::OsStr;
@@ -32,7 +33,10 @@ pub fn reject_duplicates(inputs: &[&OsStr]) -> Result<(), Error> {
 /// Describes what the probe would do: one fact per line.
 pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, settings: &Settings) -> String {
     let mut text = String::new();
-    let mut fact = |name: &str, value: String| text.push_str(&format!("{name:<10} {value}\n"));
+    let mut fact = |name: &str, value: String| {
+        let value = printable(&value).replace('\n', "\u{fffd}");
+        text.push_str(&format!("{name:<10} {value}\n"));
+    };
     for input in &probe.inputs {
         fact("source", input.to_string_lossy().into_owned());
     }

@@ -167,7 +167,17 @@ fn without_prefix(error: &clap::Error) -> String {
 fn to_toml(value: &str) -> String {
     match value.parse::<i64>() {
         Ok(number) if number.to_string() == value => value.into(),
-        _ => toml::Value::String(value.into()).to_string(),
+        _ => format!("\"{}\"", value.chars().map(escape).collect::<String>()),
+    }
+}
+
+/// A character of a TOML string. Control characters, also those that TOML permits, are escaped
+/// because a terminal would obey them.
+fn escape(letter: char) -> String {
+    match letter {
+        '"' | '\\' => format!("\\{letter}"),
+        _ if letter.is_control() => format!("\\u{:04x}", u32::from(letter)),
+        _ => letter.into(),
     }
 }
 
