@@ -7,7 +7,8 @@ mod live;
 mod network;
 
 use common::{
-    Pcap, START, command, failure, number, permit_all_users, read_flows, request_and_response, success, text_of,
+    JsonOutput, Pcap, START, command, failure, is_root, number, permit_all_users, read_flows, request_and_response,
+    success, text_of,
 };
 use live::{Running, add_second_wire, send_requests, wire};
 use network::{BOUND, Sender, ip, network, network_of, until, until_wired};
@@ -192,6 +193,47 @@ fn the_ledger_balances_while_the_table_sink_holds_records() {
     // `stop` also asserts that no imbalance was logged.
     let (_, _, ledger) = probe.stop(0);
     assert_eq!(ledger["sinks"][0]["exported"]["flows"], 100, "{ledger}");
+}
+
+#[test]
+fn a_probe_that_may_start_no_more_threads_ends_in_order() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can become a user without other processes");
+    }
+    let output = JsonOutput::new();
+    let mut probe = command();
+    probe.args(["probe", "-i", "-", "--duration", "300ms", "--user", "54321", "-o", &output.sink]);
+    probe.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // The main thread, a pipeline and a sink.
+    let three = libc::rlimit { rlim_cur: 3, rlim_max: 3 };
+    // SAFETY: the call reads one limit.
+    let limit = move || match unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const three) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    // SAFETY: between fork and exec, it only makes this call.
+    unsafe { probe.pre_exec(limit) };
+    let mut child = probe.spawn().unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(&Pcap::new().frame(START, 0, &request_and_response(1)[0]).0).unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(BOUND / 30);
+        drop(pipe);
+    });
+    let (code, _, err) = text_of(&child.wait_with_output().unwrap());
+    assert_eq!((code, output.flows().len()), (0, 1), "{err}");
+}
+
+#[test]
+fn a_user_that_does_not_exist_is_refused() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can become another user");
+    }
+    // The largest number means "no change" to the system.
+    for user in ["no-such-user", "4294967295", "4294967296", ""] {
+        let err = failure(1, ["probe", "-i", "synth:mix,packets=9", "-o", "json:/dev/null", "--user", user]);
+        assert!(err.contains(&format!("--user {user}: no such user")), "{err}");
+    }
 }
 
 #[test]

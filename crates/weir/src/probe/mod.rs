@@ -33,6 +33,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 use weir_ledger::Ledger;
@@ -118,7 +119,8 @@ fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
     const LOG_AFTER: Duration = Duration::from_secs(3);
     let (finished, wait) = mpsc::channel::<()>();
     let is_live = running.is_live;
-    let reminder = std::thread::spawn(move || {
+    // Without this thread, for example at the limit of `ulimit -u`, there is no reminder.
+    let reminder = std::thread::Builder::new().spawn(move || {
         if wait.recv_timeout(LOG_AFTER) == Err(RecvTimeoutError::Timeout) {
             let limit = if is_live { "; a sink that accepts nothing for 10 s is abandoned" } else { "" };
             warn!(
@@ -128,7 +130,7 @@ fn finish(running: Running, monitor: &mut Monitor<'_>) -> Ledger {
     });
     let report = running.probe.finish();
     drop(finished);
-    let _ = reminder.join();
+    let _ = reminder.map(JoinHandle::join);
     report.sink_errors.iter().for_each(|error| monitor.log_sink_error(error));
     report.groups.iter().for_each(|pipeline| monitor.log_source_errors(pipeline));
     report.ledger

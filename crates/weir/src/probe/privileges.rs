@@ -47,6 +47,7 @@ fn look_up(user: &str) -> Result<(u32, u32), Error> {
     let mut entries = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let known = entries.find(|fields| fields.len() > 3 && (fields[0] == user || fields[2] == user));
     let ids = known.and_then(|fields| Some((fields[2].parse().ok()?, fields[3].parse().ok()?)));
-    let number = || user.parse().ok().map(|number| (number, number));
+    // The largest number means "no change" to the system.
+    let number = || user.parse().ok().filter(|&number| number != u32::MAX).map(|number| (number, number));
     ids.or_else(number).ok_or_else(|| Error::UnknownUser(user.into()))
 }
