@@ -7,11 +7,9 @@ use crate::measure::{Fact, Run, Work, timed};
 use crate::meter::decode;
 use bytemuck::{Pod, Zeroable};
 use std::hint::black_box;
+use weir_capture::MAX_BURST_FRAMES;
 use weir_flow::{KeyHasher, prefetch};
 use weir_packet::Packet;
-
-/// Packets per burst, as in the meter.
-const BURST: usize = 64;
 
 /// Touches every frame and does nothing else.
 pub struct Null;
@@ -41,7 +39,7 @@ pub struct Roofline(Lines);
 pub struct Decoded {
     lines: Lines,
     hash: KeyHasher,
-    packets: Box<[Packet; BURST]>,
+    packets: Box<[Packet; MAX_BURST_FRAMES]>,
 }
 
 struct Lines {
@@ -58,7 +56,7 @@ impl Roofline {
 
 impl Decoded {
     pub fn new(flows: usize) -> Result<Self, Error> {
-        let packets = Box::new([Packet::default(); BURST]);
+        let packets = Box::new([Packet::default(); MAX_BURST_FRAMES]);
         Ok(Self { lines: Lines::new(flows)?, hash: KeyHasher::new(None), packets })
     }
 }
@@ -83,7 +81,7 @@ impl Work<Frames> for Decoded {
         let next = || {
             if at == filled {
                 (at, filled) = (0, 0);
-                while filled < BURST
+                while filled < MAX_BURST_FRAMES
                     && let Some(frame) = walk.next()
                 {
                     filled += usize::from(decode(&frame, &mut packets[filled]));
@@ -116,11 +114,11 @@ impl Lines {
     /// Enters all packets in bursts. `next` returns hash, length and time of a packet.
     #[inline(always)]
     fn enter(&mut self, mut next: impl FnMut() -> Option<(u64, u32, u64)>) {
-        let mut burst = [(0, 0, 0); BURST];
+        let mut burst = [(0, 0, 0); MAX_BURST_FRAMES];
         let lines = &mut self.lines[..];
         loop {
             let mut filled = 0;
-            while filled < BURST
+            while filled < MAX_BURST_FRAMES
                 && let Some((hash, wire_bytes, time_ns)) = next()
             {
                 let line = (((hash >> 32) * lines.len() as u64) >> 32) as usize;
@@ -134,7 +132,7 @@ impl Lines {
                 words[1] += u64::from(wire_bytes);
                 words[2] = time_ns;
             }
-            if filled < BURST {
+            if filled < MAX_BURST_FRAMES {
                 return;
             }
         }

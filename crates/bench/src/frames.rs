@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::huge_page_array::HugePageArray;
-use weir_capture::{BURST, Burst, Frame, Progress, Source};
+use weir_capture::{Burst, Frame, MAX_BURST_FRAMES, Progress, Source};
 use weir_flow::prefetch;
 use weir_trafficgen::TrafficGenerator;
 
@@ -56,7 +56,7 @@ impl Frames {
         }
         let mut frames = Self {
             octets: HugePageArray::new(packets * longest + MAX_BURST_BYTES)?,
-            descriptors: HugePageArray::new(packets.next_multiple_of(BURST))?,
+            descriptors: HugePageArray::new(packets.next_multiple_of(MAX_BURST_FRAMES))?,
             packets: 0,
             wire_bytes: 0,
             span_ns: 0,
@@ -76,7 +76,7 @@ impl Frames {
     fn fill(&mut self) -> Result<(), Error> {
         (self.packets, self.wire_bytes) = (0, 0);
         let mut rest = &mut self.octets[..];
-        for descriptors in self.descriptors.chunks_exact_mut(BURST) {
+        for descriptors in self.descriptors.chunks_exact_mut(MAX_BURST_FRAMES) {
             if rest.len() < MAX_BURST_BYTES {
                 break;
             }
@@ -160,7 +160,7 @@ impl<'a> Iterator for FrameIter<'a> {
 
 impl Source for FrameIter<'_> {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, weir_capture::Error> {
-        burst.extend(std::iter::from_fn(|| self.next()).take(BURST));
+        burst.extend(std::iter::from_fn(|| self.next()).take(MAX_BURST_FRAMES));
         Ok(!burst.is_empty())
     }
 

@@ -5,7 +5,7 @@ use crate::frames::Frames;
 use crate::measure::{Fact, Run, Work, timed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use weir_capture::{BURST, Frame, Input};
+use weir_capture::{Frame, Input, MAX_BURST_FRAMES};
 use weir_export::Sink;
 use weir_flow::{Config, Detail, FlowRecord, Meter};
 use weir_ledger::{Ledger, RecordTotals, SinkCounters};
@@ -147,11 +147,11 @@ impl Metering {
     }
 
     fn frames<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
-        let (mut burst, mut filled) = ([Packet::default(); BURST], 0);
+        let (mut burst, mut filled) = ([Packet::default(); MAX_BURST_FRAMES], 0);
         for frame in frames {
             self.received += 1;
             filled += usize::from(decode(&frame, &mut burst[filled]));
-            if filled == BURST {
+            if filled == MAX_BURST_FRAMES {
                 self.process(&burst);
                 filled = 0;
             }
@@ -162,7 +162,7 @@ impl Metering {
     /// Meters packets that were decoded before.
     fn packets(&mut self, packets: &[Packet]) {
         self.received += packets.len() as u64;
-        packets.chunks(BURST).for_each(|burst| self.process(burst));
+        packets.chunks(MAX_BURST_FRAMES).for_each(|burst| self.process(burst));
     }
 
     #[inline(always)]

@@ -15,6 +15,8 @@ mod dpdk;
 mod error;
 mod filter;
 mod interface;
+#[rustfmt::skip]
+mod link_type;
 mod live;
 mod live_error;
 mod merge;
@@ -34,5 +36,5 @@ pub use live::{LIVE_SCHEMES, devices, has_link, is_live, notice, open_live};
 pub use merge::merge;
 pub use open::{from_bytes, from_reader, open};
 pub use settings::{SettingsError, SourceSettings};
-pub use source::{BURST, Burst, Frame, Input, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
+pub use source::{Burst, Frame, Input, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
 pub use write::PcapWriter;

@@ -13,7 +13,7 @@ pub enum LiveError {
     Settings(#[from] SettingsError),
     #[error("an interface is named twice, so each of its packets would count twice")]
     DuplicateInterface,
-    #[error("more than {} interfaces cannot share one source", crate::BURST)]
+    #[error("more than {} interfaces cannot share one source", crate::MAX_BURST_FRAMES)]
     TooManyInterfaces,
     #[error("the interfaces have different numbers of queues; set queues=")]
     QueueCountsDiffer,

@@ -9,7 +9,7 @@
 //! goes back: nothing is sorted. Cost: a copy of each frame, and a heap with one entry per input. A
 //! single input is not copied.
 
-use crate::{BURST, Burst, Error, Frame, Progress, Source};
+use crate::{Burst, Error, Frame, MAX_BURST_FRAMES, Progress, Source};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -54,7 +54,7 @@ struct BufferedInput {
 
 impl BufferedInput {
     fn new(source: Box<dyn Source + Send>) -> Self {
-        Self { source, bytes: Vec::new(), frames: Vec::with_capacity(BURST), next: 0, interface: None }
+        Self { source, bytes: Vec::new(), frames: Vec::with_capacity(MAX_BURST_FRAMES), next: 0, interface: None }
     }
 
     /// Copies the next burst. Returns false at the end.
@@ -87,7 +87,7 @@ impl Source for Merge {
         }
         // Frames of this burst in order: input, index and interface. Their bytes are borrowed at
         // the end, when the inputs are not changed any more.
-        let mut chosen = arrayvec::ArrayVec::<(usize, usize, u32), BURST>::new();
+        let mut chosen = arrayvec::ArrayVec::<(usize, usize, u32), MAX_BURST_FRAMES>::new();
         while !chosen.is_full()
             && self.empty.is_empty()
             && let Some(mut top) = self.heads.peek_mut()

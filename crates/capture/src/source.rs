@@ -5,13 +5,10 @@ use arrayvec::ArrayVec;
 use std::time::Duration;
 
 /// Largest number of frames in a burst.
-pub const BURST: usize = 64;
+pub const MAX_BURST_FRAMES: usize = 64;
 
 /// Longest time a live source waits for frames before it returns an empty burst.
 pub const POLL_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// LINKTYPE number of Ethernet.
-pub(crate) const ETHERNET: u16 = 1;
 
 /// One captured frame, borrowed from its source until the next burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +29,8 @@ pub struct Frame<'a> {
     pub interface: u32,
 }
 
-/// Up to [`BURST`] frames in capture order; empty only if a live source has none at the moment.
-pub type Burst<'a> = ArrayVec<Frame<'a>, BURST>;
+/// Up to [`MAX_BURST_FRAMES`] frames in capture order; empty only if a live source has none now.
+pub type Burst<'a> = ArrayVec<Frame<'a>, MAX_BURST_FRAMES>;
 
 /// How much of its input a source has consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +96,7 @@ pub trait LiveSource: Source {
     fn set_poll_timeout(&mut self, timeout: Duration);
 
     /// Returns the losses so far. May query the kernel or the driver.
-    fn losses(&mut self) -> Losses;
+    fn query_losses(&mut self) -> Losses;
 
     /// Returns the current time of the clock that stamps frames, ns since 1970-01-01 UTC; never
     /// later than the time of a frame that is still to be delivered.

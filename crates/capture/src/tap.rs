@@ -12,7 +12,7 @@
 //! acknowledgments, window probes).
 
 use crate::live_error::LiveError;
-use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
+use crate::{Burst, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source};
 use std::time::Duration;
 
 pub(crate) struct Tap {
@@ -29,7 +29,7 @@ pub(crate) struct Tap {
 /// # Errors
 /// The interfaces have different numbers of queues, or are more than a burst has frames.
 pub(crate) fn queue_by_queue<S>(opened: Vec<Vec<S>>) -> Result<Vec<Vec<S>>, LiveError> {
-    if opened.len() > BURST {
+    if opened.len() > MAX_BURST_FRAMES {
         return Err(LiveError::TooManyInterfaces);
     }
     let fewest = opened.iter().map(Vec::len).min().unwrap_or(0);
@@ -97,8 +97,8 @@ impl LiveSource for Tap {
         self.sources.iter().map(|source| source.latest_ns()).max().unwrap_or_default()
     }
 
-    fn losses(&mut self) -> Losses {
-        self.sources.iter_mut().map(|source| source.losses()).fold(Losses::default(), Losses::plus)
+    fn query_losses(&mut self) -> Losses {
+        self.sources.iter_mut().map(|source| source.query_losses()).fold(Losses::default(), Losses::plus)
     }
 
     fn stop(&mut self) {
@@ -130,7 +130,7 @@ mod tests {
     impl LiveSource for Silent {
         fn set_poll_timeout(&mut self, _timeout: Duration) {}
 
-        fn losses(&mut self) -> Losses {
+        fn query_losses(&mut self) -> Losses {
             Losses::default()
         }
 

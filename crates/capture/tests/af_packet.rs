@@ -140,7 +140,7 @@ fn every_frame_is_delivered_unchanged_in_order_with_its_vlan_tags() {
         assert_eq!((&seen.bytes, seen.wire_bytes, seen.link_type), (frame, frame.len() as u32, 1));
     }
     assert!(seen.is_sorted_by_key(|seen| seen.time_ns) && seen[0].time_ns > before_ns);
-    assert_eq!(source.losses(), Losses::default());
+    assert_eq!(source.query_losses(), Losses::default());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn directions_fragments_and_tagged_frames_of_two_addresses_reach_one_queue() {
                 None => without_ip[number] += 1,
             }
         }
-        assert_eq!(queue.losses(), Losses::default());
+        assert_eq!(queue.query_losses(), Losses::default());
     }
     assert_eq!(handed.iter().sum::<usize>(), sent);
     assert_eq!(homes.len(), 64);
@@ -241,12 +241,12 @@ fn packets_dropped_by_a_full_ring_are_counted_exactly() {
         }
         let mut account = [0, 0];
         for source in &mut sources {
-            let before = source.losses().kernel;
+            let before = source.query_losses().kernel;
             rest(source);
-            assert!(source.losses().kernel >= before, "losses are reported since the beginning");
+            assert!(source.query_losses().kernel >= before, "losses are reported since the beginning");
             account[0] += source.progress().done_bytes / 62;
-            account[1] += source.losses().kernel;
-            assert_eq!([source.losses().nic, source.losses().queue], [0, 0]);
+            account[1] += source.query_losses().kernel;
+            assert_eq!([source.query_losses().nic, source.query_losses().queue], [0, 0]);
         }
         assert!(account[1] > SENT / 2, "the ring was too small on purpose: {account:?}");
         assert_eq!(account[0] + account[1], SENT, "{queues} queues: delivered and dropped: {account:?}");
@@ -271,7 +271,7 @@ fn frames_that_arrive_during_stop_are_delivered_or_not_counted() {
             seen.iter().map(|seen| u32::from_be_bytes(*seen.bytes[14..].first_chunk().unwrap())).collect();
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no gap up to the end");
         sending.join().unwrap();
-        assert_eq!(source.losses(), Losses::default());
+        assert_eq!(source.query_losses(), Losses::default());
     }
 }
 
@@ -432,7 +432,7 @@ fn interface_may_go_down_and_up_and_change_its_mtu_until_it_is_removed() {
             assert_eq!(seen, expected);
             let [Error::Live { .. }] = &errors[..] else { panic!("{errors:?}") };
             assert!(errors[0].to_string().contains("the interface was removed"), "{errors:?}");
-            assert_eq!(source.losses(), Losses::default());
+            assert_eq!(source.query_losses(), Losses::default());
         }
         ip(&format!("link add {LEFT} type veth peer name {RIGHT}"));
         [LEFT, RIGHT].iter().for_each(|end| drop(ip(&format!("link set {end} arp off up"))));
@@ -469,7 +469,7 @@ fn tap_delivers_frames_in_time_order_with_their_interface_index() {
     assert!(seen.iter().all(|seen| seen.interface == numbers[usize::from(seen.bytes[17] % 2)]));
     let turns = seen.windows(2).filter(|two| two[0].interface != two[1].interface).count();
     assert!(turns > FRAMES as usize / 4, "{turns} turns between two interfaces that had frames in turn");
-    assert_eq!(tap.losses(), Losses::default());
+    assert_eq!(tap.query_losses(), Losses::default());
 }
 
 #[test]

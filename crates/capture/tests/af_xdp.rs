@@ -229,13 +229,13 @@ fn read_queue(mut source: Box<dyn LiveSource + Send>, received: &Received, stop:
         let is_idle = burst.is_empty();
         drop(burst);
         if is_idle {
-            let losses = source.losses();
+            let losses = source.query_losses();
             let now = losses.nic + losses.kernel + losses.queue;
             received.lost.fetch_add(now - lost, Ordering::Relaxed);
             lost = now;
         }
     }
-    seen.losses = source.losses();
+    seen.losses = source.query_losses();
     seen
 }
 

@@ -44,9 +44,9 @@ impl LossCounter {
     /// Adds the new losses of a source to the packet counters. Lost octets are not known. Returns a
     /// snapshot without the levels of load shedding.
     pub fn update(&mut self, source: &mut dyn LiveSource, packets: &mut TrafficCounters) -> LossSnapshot {
-        // Before `losses`: packets lost after this call have a later time.
+        // Before `query_losses`: packets lost after this call have a later time.
         let complete_until_ns = source.now_ns().max(self.newest_ns);
-        let before = std::mem::replace(&mut self.losses, source.losses());
+        let before = std::mem::replace(&mut self.losses, source.query_losses());
         let losses = self.losses;
         let new = [losses.nic - before.nic, losses.kernel - before.kernel, losses.queue - before.queue];
         packets.dropped_nic += new[0];
@@ -54,7 +54,7 @@ impl LossCounter {
         packets.dropped_queue += new[2];
         packets.received += new.iter().sum::<u64>();
         let lost = packets.dropped_nic + packets.dropped_kernel + packets.dropped_queue;
-        // After `losses`: what is lost in between is in the next update and has an earlier time.
+        // After `query_losses`: losses in between are in the next update and have an earlier time.
         let latest_ns = source.latest_ns();
         (self.updated_ns, self.updated) = (self.newest_ns, Some(Instant::now()));
         LossSnapshot { complete_until_ns, latest_ns, lost, ..LossSnapshot::default() }

@@ -13,7 +13,7 @@ use crate::metering_stage::MeteringStage;
 use crate::reading_stage::{PacketBurst, ReadingStage};
 use crate::settings::Settings;
 use std::io;
-use weir_capture::{BURST, FilterError, Input};
+use weir_capture::{FilterError, Input, MAX_BURST_FRAMES};
 use weir_packet::Packet;
 
 /// A pipeline for one source, or for several sources one after another.
@@ -31,7 +31,7 @@ impl Pipeline {
     pub fn new(settings: Settings, handle: ExportHandle) -> io::Result<Self> {
         Ok(Self {
             metering: MeteringStage::new(&settings, handle, LossHistories::same_thread())?,
-            packets: Box::new([Packet::default(); BURST]),
+            packets: Box::new([Packet::default(); MAX_BURST_FRAMES]),
             reader: ReadingStage::new(&settings),
         })
     }

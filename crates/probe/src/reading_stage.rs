@@ -13,11 +13,11 @@ use crate::load_shedder::{LevelSettings, LoadShedder};
 use crate::loss_counter::LossCounter;
 use crate::loss_history::LossSnapshot;
 use crate::settings::Settings;
-use weir_capture::{BURST, Burst, FilterError, Frame, Input, LiveSource, PacketFilter, Source};
+use weir_capture::{Burst, FilterError, Frame, Input, LiveSource, MAX_BURST_FRAMES, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{AnomalySet, DecodeOptions, Network, Packet};
 
-pub(crate) type PacketBurst = Box<[Packet; BURST]>;
+pub(crate) type PacketBurst = Box<[Packet; MAX_BURST_FRAMES]>;
 
 /// Reads, filters and decodes the frames of one source.
 pub(crate) struct ReadingStage {
@@ -122,7 +122,7 @@ impl ReadingStage {
         let (mut metered, mut other_bytes) = (0, 0);
         let (decode, layer2, has_self_traffic) = (self.decode, self.layer2, !self.self_traffic.is_empty());
         for frame in burst {
-            let packet = &mut packets[metered % BURST];
+            let packet = &mut packets[metered % MAX_BURST_FRAMES];
             packet.time_ns = frame.time_ns;
             packet.interface = frame.interface;
             let decoded = weir_packet::decode(frame.link_type, frame.bytes, frame.wire_bytes, decode, packet);

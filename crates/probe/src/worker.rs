@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Input, POLL_TIMEOUT};
+use weir_capture::{Input, MAX_BURST_FRAMES, POLL_TIMEOUT};
 use weir_packet::Packet;
 
 /// Polls of empty queues before a meter sleeps.
@@ -77,7 +77,7 @@ pub(crate) fn run_reader(
     mailbox: &ControlMailbox,
     mut stop: StopSignal,
 ) {
-    let mut packets: PacketBurst = Box::new([Packet::default(); BURST]);
+    let mut packets: PacketBurst = Box::new([Packet::default(); MAX_BURST_FRAMES]);
     let (mut last_request, mut clock_read) = (0, Instant::now());
     loop {
         if let Some(live) = source.live()

@@ -3,7 +3,7 @@
 //! In: bursts of frames. Out: the TCP packets that have ports, each with the number of its frame.
 //! Invariant: frames = refused + not matching the filter + not TCP + without ports + delivered.
 
-use weir_capture::{BURST, FilterError, Frame, PacketFilter, Source};
+use weir_capture::{FilterError, Frame, MAX_BURST_FRAMES, PacketFilter, Source};
 use weir_ledger::{Ledger, PacketAnomaly, RefusalReason};
 use weir_packet::{DecodeOptions, Flags, Network, Packet, decode};
 
@@ -48,8 +48,8 @@ impl PacketReader {
             filter,
             options,
             counts: PacketCounts::default(),
-            packets: Vec::with_capacity(BURST),
-            frame_numbers: Vec::with_capacity(BURST),
+            packets: Vec::with_capacity(MAX_BURST_FRAMES),
+            frame_numbers: Vec::with_capacity(MAX_BURST_FRAMES),
         }
     }
 

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub damage: Vec<String>,
 }
 
-/// Meters frames, `burst` of them at a time (1 to [`weir_capture::BURST`]).
+/// Meters frames, `burst` of them at a time (1 to [`weir_capture::MAX_BURST_FRAMES`]).
 pub fn meter(frames: &[RawFrame], burst: usize, settings: Settings) -> Outcome {
     run(Input::File(Box::new(Memory { frames, burst })), settings)
 }

@@ -8,7 +8,7 @@ use network::{BOUND, LEFT, Sender, network};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use weir_capture::{BURST, Burst, Error, Input, LiveSource, Losses, Progress, Source};
+use weir_capture::{Burst, Error, Input, LiveSource, Losses, MAX_BURST_FRAMES, Progress, Source};
 use weir_probe::Settings;
 use weir_testkit::{RawFrame, compare, real, truth};
 use weir_trafficgen::TrafficGenerator;
@@ -52,8 +52,8 @@ impl LiveSource for RecordingSource {
         self.source.stop();
     }
 
-    fn losses(&mut self) -> Losses {
-        self.source.losses()
+    fn query_losses(&mut self) -> Losses {
+        self.source.query_losses()
     }
 }
 
@@ -122,7 +122,7 @@ fn live_records_equal_those_of_the_same_frames_from_memory_for_any_number_of_que
         };
         assert!(sorted(frames.iter().map(|frame| frame.bytes.clone()).collect()) == sorted(sent.clone()));
         frames.sort_by_key(|frame| frame.time_ns);
-        let expected = real::meter(&frames, BURST, settings);
+        let expected = real::meter(&frames, MAX_BURST_FRAMES, settings);
         compare::flows(&flows, &expected.flows).unwrap_or_else(|difference| panic!("{queues} queues: {difference}"));
     }
 }

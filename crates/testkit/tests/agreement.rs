@@ -76,7 +76,7 @@ fn meter_equals_reference_when_time_jumps() {
 #[test]
 fn pipeline_equals_reference_and_its_ledger_balances() {
     let time = prop_oneof![3 => traffic::steps(60).boxed(), 1 => traffic::jumps(60).boxed()];
-    let case = (time, 1..=weir_capture::BURST, traffic::settings());
+    let case = (time, 1..=weir_capture::MAX_BURST_FRAMES, traffic::settings());
     traffic::check(SEEDS, &case, |(steps, burst, settings)| {
         compare::pipelines(&traffic::frames(&steps), burst, settings)
     });

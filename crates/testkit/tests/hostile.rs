@@ -38,7 +38,7 @@ fn ledger_balances_for_any_damaged_header_octet() {
         for decapsulate in [false, true] {
             let mutants: Vec<RawFrame> = frames.iter().take(PACKETS).flat_map(mutants).collect();
             damaged += mutants.len();
-            let outcome = real::meter(&mutants, weir_capture::BURST, settings(decapsulate));
+            let outcome = real::meter(&mutants, weir_capture::MAX_BURST_FRAMES, settings(decapsulate));
             assert_eq!(outcome.ledger.check(), vec![], "{}, decapsulate {decapsulate}", case.name);
             assert_eq!(outcome.ledger.packets.received, mutants.len() as u64);
         }
@@ -71,7 +71,7 @@ fn cut_file_delivers_all_frames_before_the_cut() {
             let Ok(mut source) = weir_capture::from_bytes(&case.path, bytes[..cut].to_vec()) else { continue };
             let (before, _) = real::frames(&mut *source);
             assert!(whole.starts_with(&before), "{} cut at {cut}: frames before the cut differ", case.name);
-            let outcome = real::meter(&before, weir_capture::BURST, settings(true));
+            let outcome = real::meter(&before, weir_capture::MAX_BURST_FRAMES, settings(true));
             assert_eq!(outcome.ledger.check(), vec![], "{} cut at {cut}", case.name);
         }
     }

@@ -236,7 +236,7 @@ fn records_of_every_capture_equal_the_reference() {
         // The reference searches all flows for every packet; the largest captures would take minutes.
         let frames: Vec<_> = real::capture(&case.path).into_iter().take(3000).collect();
         for decapsulate in [false, true] {
-            compare::pipelines(&frames, weir_capture::BURST, settings(decapsulate))
+            compare::pipelines(&frames, weir_capture::MAX_BURST_FRAMES, settings(decapsulate))
                 .unwrap_or_else(|difference| panic!("{}, decapsulate {decapsulate}: {difference}", case.name));
         }
     }

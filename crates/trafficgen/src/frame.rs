@@ -2,7 +2,7 @@
 //! bytes of a payload are zeros, which do not change a checksum and so cost nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use weir_capture::BURST;
+use weir_capture::MAX_BURST_FRAMES;
 
 /// Bytes of the longest headers and the first payload bytes: Ethernet, IPv6, TCP with the options
 /// of a SYN, 4.
@@ -40,7 +40,7 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 25 * 64);
 
 pub(super) fn slots() -> Box<[Slot]> {
-    (0..BURST).map(|_| Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] }).collect()
+    (0..MAX_BURST_FRAMES).map(|_| Slot { time_ns: 0, wire_bytes: 0, octets: [0; 1588] }).collect()
 }
 
 #[derive(Clone, Copy)]

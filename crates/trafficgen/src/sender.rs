@@ -8,14 +8,13 @@
 
 use arrayvec::ArrayVec;
 use rustix::net::{
-    AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, netdevice,
-    sendmmsg, socket_with,
+    AddressFamily, MMsgHdr, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind, netdevice, sendmmsg, socket_with,
 };
 use std::ffi::c_int;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
-use weir_capture::BURST;
+use weir_capture::MAX_BURST_FRAMES;
 
 /// Sends frames out of one interface. It receives nothing.
 pub struct Sender(OwnedFd);
@@ -56,16 +55,16 @@ impl Sender {
         Ok(Self(socket))
     }
 
-    /// Sends the first [`BURST`] frames in one system call and returns how many the kernel
+    /// Sends the first [`MAX_BURST_FRAMES`] frames in one system call. Returns how many the kernel
     /// accepted. It accepts fewer if it refuses one, whose error the next call returns.
     ///
     /// # Errors
     /// The kernel refuses the first frame; see [`Sender::is_full`].
     pub fn send(&mut self, frames: &[&[u8]]) -> io::Result<usize> {
-        let slices: ArrayVec<[IoSlice<'_>; 1], BURST> =
-            frames.iter().take(BURST).map(|frame| [IoSlice::new(frame)]).collect();
-        let mut ancillary: ArrayVec<_, BURST> = slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
-        let mut messages: ArrayVec<_, BURST> =
+        let slices: ArrayVec<[IoSlice<'_>; 1], MAX_BURST_FRAMES> =
+            frames.iter().take(MAX_BURST_FRAMES).map(|frame| [IoSlice::new(frame)]).collect();
+        let mut ancillary: ArrayVec<_, MAX_BURST_FRAMES> = slices.iter().map(|_| Default::default()).collect();
+        let mut messages: ArrayVec<_, MAX_BURST_FRAMES> =
             slices.iter().zip(&mut ancillary).map(|(slice, ancillary)| MMsgHdr::new(slice, ancillary)).collect();
         Ok(sendmmsg(&self.0, &mut messages, SendFlags::empty())?)
     }

@@ -5,7 +5,7 @@ use crate::live::status::{ANSWER_TIMEOUT, ConsumerStatus};
 use crate::measure::thread_cpu_time_ns;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
-use weir_capture::{BURST, Burst, LiveSource, Losses};
+use weir_capture::{Burst, LiveSource, Losses, MAX_BURST_FRAMES};
 use weir_ledger::{RefusalReason, TrafficCounters};
 use weir_packet::Packet;
 use weir_probe::CpuAffinity;
@@ -50,7 +50,7 @@ impl NullConsumer {
 
 fn consume(mut source: Box<dyn LiveSource + Send>, queries: &Receiver<Sender<Answer>>, decode: bool) -> Answer {
     let (mut packets, mut stopped) = (TrafficCounters::default(), false);
-    let mut decoded: Box<[Packet; BURST]> = Box::new([Packet::default(); BURST]);
+    let mut decoded: Box<[Packet; MAX_BURST_FRAMES]> = Box::new([Packet::default(); MAX_BURST_FRAMES]);
     loop {
         let mut burst = Burst::new();
         let more = match source.fill(&mut burst) {
@@ -90,7 +90,7 @@ fn consume(mut source: Box<dyn LiveSource + Send>, queries: &Receiver<Sender<Ans
 }
 
 fn status(packets: &mut TrafficCounters, source: &mut dyn LiveSource) -> ConsumerStatus {
-    let Losses { nic, kernel, queue } = source.losses();
+    let Losses { nic, kernel, queue } = source.query_losses();
     (packets.dropped_nic, packets.dropped_kernel, packets.dropped_queue) = (nic, kernel, queue);
     packets.received = packets.metered + packets.refused.total() + nic + kernel + queue;
     let cpu_time_ns = vec![thread_cpu_time_ns()];

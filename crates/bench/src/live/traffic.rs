@@ -3,7 +3,7 @@
 use crate::error::Error;
 use std::ops::Range;
 use std::path::Path;
-use weir_capture::{BURST, Source};
+use weir_capture::{MAX_BURST_FRAMES, Source};
 
 /// Default frames: about 600 conversations, most of them from SYN to FIN.
 pub const MIX: &str = "synth:mix,flows=200,packets=32k";
@@ -68,12 +68,12 @@ impl Traffic {
         self.frames.iter().take(most).map(|place| &self.octets[place.clone()])
     }
 
-    /// Puts the next frames into `burst`, at most `most` and at most [`BURST`], and returns their number.
-    pub fn burst<'a>(&'a mut self, most: usize, burst: &mut [&'a [u8]; BURST]) -> usize {
+    /// Puts the next frames into `burst`, at most `most` and [`MAX_BURST_FRAMES`]. Returns their number.
+    pub fn burst<'a>(&'a mut self, most: usize, burst: &mut [&'a [u8]; MAX_BURST_FRAMES]) -> usize {
         if self.next == self.frames.len() {
             (self.next, self.round) = (0, self.round.wrapping_add(1));
         }
-        let end = (self.next + most.min(BURST)).min(self.frames.len());
+        let end = (self.next + most.min(MAX_BURST_FRAMES)).min(self.frames.len());
         let frames = &self.frames[self.next..end];
         if self.round > 0 {
             let changed = (self.round ^ self.round.wrapping_sub(1)).to_be_bytes();
@@ -110,7 +110,7 @@ mod tests {
         let mut rounds: Vec<Vec<Vec<u8>>> = vec![Vec::new(); 4];
         for round in &mut rounds {
             while round.len() < 1000 {
-                let mut burst = [&[][..]; BURST];
+                let mut burst = [&[][..]; MAX_BURST_FRAMES];
                 let count = traffic.burst(37, &mut burst);
                 assert!((1..=37).contains(&count));
                 round.extend(burst[..count].iter().map(|frame| frame.to_vec()));

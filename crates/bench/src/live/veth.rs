@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_capture::BURST;
+use weir_capture::MAX_BURST_FRAMES;
 use weir_probe::CpuAffinity;
 use weir_trafficgen::Sender;
 
@@ -118,14 +118,14 @@ fn send(
 ) -> io::Result<Duration> {
     let (start, mut offered, mut dropped_arrears) = (Instant::now(), 0_u64, 0.0);
     // At high rates one system call per frame would be too slow.
-    let batch = rate.map_or(BURST as f64, |rate| (rate / 5e3).clamp(1.0, 32.0));
+    let batch = rate.map_or(MAX_BURST_FRAMES as f64, |rate| (rate / 5e3).clamp(1.0, 32.0));
     loop {
         let elapsed = start.elapsed();
         if elapsed >= time || stop.load(Ordering::Relaxed) {
             return Ok(elapsed);
         }
         let due = match rate {
-            None => BURST as f64,
+            None => MAX_BURST_FRAMES as f64,
             Some(rate) => {
                 let due = rate * elapsed.as_secs_f64() - dropped_arrears - offered as f64;
                 let limit = (rate * MAX_LAG.as_secs_f64()).max(2.0 * batch);
@@ -143,7 +143,7 @@ fn send(
                 due
             }
         };
-        let mut burst = [&[][..]; BURST];
+        let mut burst = [&[][..]; MAX_BURST_FRAMES];
         let count = traffic.burst(due as usize, &mut burst);
         offered += count as u64;
         let mut frames = &burst[..count];

@@ -144,7 +144,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::BURST;
+    use crate::MAX_BURST_FRAMES;
 
     const PROPERTIES: FrameProperties = FrameProperties { link_type: 1, snap_bytes: None, interface: 7 };
 
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn all_frames_are_read_in_order_in_full_bursts() {
-        let bytes: Vec<Vec<u8>> = (0..3 * BURST + 5).map(|n| vec![n as u8; 14 + n]).collect();
+        let bytes: Vec<Vec<u8>> = (0..3 * MAX_BURST_FRAMES + 5).map(|n| vec![n as u8; 14 + n]).collect();
         let mut block = block(&bytes.iter().map(|bytes| (&bytes[..], None)).collect::<Vec<_>>());
         let (frames, unreadable) = read_block(&mut block, PROPERTIES);
         assert_eq!((frames.len(), unreadable), (bytes.len(), 0));

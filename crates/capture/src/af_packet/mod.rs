@@ -38,8 +38,8 @@ mod tap;
 
 use crate::counters::InterfaceCounters;
 use crate::interface::Interface;
+use crate::link_type::{ETHERNET, RAW};
 use crate::live_error::LiveError;
-use crate::source::ETHERNET;
 use crate::system;
 pub(crate) use queue::Queue;
 use ring::Ring;
@@ -52,8 +52,6 @@ pub(crate) const SCHEME: &str = "af_packet:";
 /// Bytes reserved before each frame for a VLAN tag; 16, so that IP headers stay aligned.
 const HEADROOM: u32 = 16;
 
-/// LINKTYPE number of raw IP.
-const RAW_IP: u16 = 101;
 /// Hardware type of devices that carry raw IP over a radio link; missing in `libc`.
 const ARPHRD_RAWIP: u16 = 519;
 
@@ -144,9 +142,7 @@ fn available_bytes() -> Option<u64> {
 fn link_type(hardware_type: u16) -> Option<u16> {
     match hardware_type {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some(ETHERNET),
-        libc::ARPHRD_NONE | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT | ARPHRD_RAWIP => {
-            Some(RAW_IP)
-        }
+        libc::ARPHRD_NONE | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT | ARPHRD_RAWIP => Some(RAW),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@
 
 use super::block::{BlockCursor, FrameProperties};
 use super::program;
-use super::ring::Ring;
+use super::ring::{RETIRE_MS, Ring};
 use super::socket::{self, Socket};
 use crate::counters::InterfaceCounters;
 use crate::live_error::LiveError;
@@ -20,8 +20,8 @@ use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::time::{Duration, Instant};
 
-/// Upper bound, with a margin, of the time that the kernel holds a frame in a block not yet full.
-const HELD_NS: u64 = 100_000_000;
+/// Upper bound of the time that the kernel holds a frame in a block not yet full, with a margin.
+pub(super) const HELD_NS: u64 = 5 * RETIRE_MS as u64 * 1_000_000;
 /// Packets that the kernel counted but has not delivered this long after the stop, or after the
 /// last block, are lost.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -318,7 +318,7 @@ impl LiveSource for Queue {
         self.poll_timeout = timeout;
     }
 
-    fn losses(&mut self) -> Losses {
+    fn query_losses(&mut self) -> Losses {
         self.query_kernel();
         let nic = self.counters.as_mut().map_or(0, |counters| counters.lost().nic);
         Losses { nic, kernel: self.kernel.dropped + self.kernel.missing, queue: 0 }

@@ -25,10 +25,10 @@ const STATUS: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
 const USER: u32 = libc::TP_STATUS_USER;
 const KERNEL: u32 = libc::TP_STATUS_KERNEL;
 
-/// Time after which the kernel delivers a block that is not full, ms. Older kernels take up to
-/// twice this after the block's first frame. A nearly empty block uses up its whole size, so on a
-/// quiet link a reader may pause for this times the number of blocks.
-const RETIRE_MS: u32 = 20;
+/// Time after which the kernel delivers a block that is not full, ms; older kernels take up to twice
+/// this, so with delays of timers 50 ms. A nearly empty block uses up its whole size, so on a quiet
+/// link a reader may pause for this times the number of blocks.
+pub(super) const RETIRE_MS: u32 = 20;
 
 pub(super) struct Ring {
     memory: Mapping,

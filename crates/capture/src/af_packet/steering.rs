@@ -13,7 +13,7 @@
 use super::program::{Label, OUTGOING, PACKET_TYPE, PROTOCOL, Program};
 use crate::filter::Instruction;
 use crate::filter::opcode::*;
-use crate::source::ETHERNET;
+use crate::link_type::ETHERNET;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 

@@ -6,18 +6,18 @@
 //! ```
 //! In: a queue of each interface. Out: their frames in time order, in place. A frame is delivered
 //! when no older one can arrive. While another interface is quiet, that takes as long as the kernel
-//! may hold a frame back there (100 ms). Invariants: no frame waits longer than [`LONGEST_WAIT`],
-//! or while a ring is half full; then the order may be violated, so that no frame is lost. With
-//! time stamps of the NIC, an interface is not waited for before its first frame, because its clock
-//! is unknown. Cost: each header is read twice. Nothing is copied.
+//! may hold a frame back there ([`HELD_NS`]). Invariants: no frame waits longer than
+//! [`LONGEST_WAIT`], or while a ring is half full; then the order may be violated, so that no frame
+//! is lost. With time stamps of the NIC, an interface is not waited for before its first frame,
+//! because its clock is unknown. Cost: each header is read twice. Nothing is copied.
 
-use super::queue::{Next, Queue};
-use crate::{BURST, Burst, Error, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, tap};
+use super::queue::{HELD_NS, Next, Queue};
+use crate::{Burst, Error, LiveSource, Losses, MAX_BURST_FRAMES, POLL_TIMEOUT, Progress, Source, tap};
 use std::time::{Duration, Instant};
 
 /// Longest time that a frame waits for older ones: a clock that was set back must not delay frames
 /// forever.
-const LONGEST_WAIT: Duration = Duration::from_millis(300);
+const LONGEST_WAIT: Duration = Duration::from_nanos(3 * HELD_NS);
 
 pub(crate) struct Tap {
     queues: Vec<Queue>,
@@ -29,7 +29,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// A tap of at most [`BURST`] queues.
+    /// A tap of at most [`MAX_BURST_FRAMES`] queues.
     pub fn new(queues: Vec<Queue>) -> Self {
         Self { queues, waiting: None, empty_polls: 0, poll_timeout: POLL_TIMEOUT }
     }
@@ -37,7 +37,7 @@ impl Tap {
 
 impl Source for Tap {
     fn fill<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, Error> {
-        let each = BURST / self.queues.len().max(1);
+        let each = MAX_BURST_FRAMES / self.queues.len().max(1);
         // No older frame can arrive before these times: after the available frames, and on idle
         // interfaces.
         let (mut available_ns, mut idle_ns, mut all_ended) = (None, u64::MAX, true);
@@ -92,8 +92,8 @@ impl LiveSource for Tap {
         self.queues.iter().map(LiveSource::latest_ns).max().unwrap_or_default()
     }
 
-    fn losses(&mut self) -> Losses {
-        self.queues.iter_mut().map(LiveSource::losses).fold(Losses::default(), Losses::plus)
+    fn query_losses(&mut self) -> Losses {
+        self.queues.iter_mut().map(LiveSource::query_losses).fold(Losses::default(), Losses::plus)
     }
 
     fn stop(&mut self) {

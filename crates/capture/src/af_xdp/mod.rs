@@ -24,8 +24,8 @@ mod socket;
 
 use crate::counters::{InterfaceCounters, InterfaceLosses};
 use crate::interface::Interface;
+use crate::link_type::ETHERNET;
 use crate::live_error::LiveError;
-use crate::source::ETHERNET;
 use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source, system};
 use bpf::{AttachMode, BpfLink, LoadedProgram, SocketMap};
@@ -321,7 +321,7 @@ impl LiveSource for Queue {
         realtime_ns()
     }
 
-    fn losses(&mut self) -> Losses {
+    fn query_losses(&mut self) -> Losses {
         self.dropped = self.socket.dropped().unwrap_or(self.dropped);
         let mut losses = Losses { nic: 0, kernel: self.dropped, queue: self.unknown_length };
         if let Some((counters, counts_kernel)) = &self.counters {

@@ -21,7 +21,7 @@
 #![allow(unsafe_code)]
 
 use super::program::{MARK, METADATA_BYTES};
-use crate::BURST;
+use crate::MAX_BURST_FRAMES;
 use crate::system::{self, Mapping};
 use arrayvec::ArrayVec;
 use std::ffi::c_int;
@@ -123,7 +123,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// As the consumer: moves entries into `into` until it is full.
-    fn consume(&mut self, into: &mut ArrayVec<T, BURST>) {
+    fn consume(&mut self, into: &mut ArrayVec<T, MAX_BURST_FRAMES>) {
         // Only this end stores it.
         let mut number = self.word(self.consumer).load(Ordering::Relaxed);
         for _ in 0..self.ready().min(self.mask + 1).min(into.remaining_capacity() as u32) {
@@ -216,9 +216,9 @@ impl Socket {
         self.received.ready()
     }
 
-    /// Receives up to [`BURST`] frames.
+    /// Receives up to [`MAX_BURST_FRAMES`] frames.
     pub fn receive(&mut self) -> impl Iterator<Item = ReceivedFrame<'_>> {
-        let mut descriptors = ArrayVec::<libc::xdp_desc, BURST>::new();
+        let mut descriptors = ArrayVec::<libc::xdp_desc, MAX_BURST_FRAMES>::new();
         self.received.consume(&mut descriptors);
         // A chunk is identified by its start; the frame begins after the headroom.
         self.free.extend(descriptors.iter().map(|descriptor| descriptor.addr & !(CHUNK_BYTES as u64 - 1)));
@@ -297,8 +297,8 @@ mod tests {
                 if takes {
                     let mut consumed = ArrayVec::new();
                     ring.consume(&mut consumed);
-                    prop_assert_eq!(consumed.len(), expected.len().min(BURST));
-                    prop_assert!(consumed.into_iter().eq(expected.drain(..expected.len().min(BURST))));
+                    prop_assert_eq!(consumed.len(), expected.len().min(MAX_BURST_FRAMES));
+                    prop_assert!(consumed.into_iter().eq(expected.drain(..expected.len().min(MAX_BURST_FRAMES))));
                 } else {
                     let mut values: Vec<u64> = (next..next + some as u64).collect();
                     next += some as u64;

@@ -14,7 +14,7 @@
 use super::clock::Clock;
 use super::error::Failure;
 use super::settings::Settings;
-use crate::BURST;
+use crate::MAX_BURST_FRAMES;
 use crate::system::realtime_ns;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -289,7 +289,7 @@ pub(super) struct Receiver {
     port: Arc<Port>,
     queue: u16,
     /// The packets received last: the first `count`.
-    packets: Box<[RawPacket; BURST]>,
+    packets: Box<[RawPacket; MAX_BURST_FRAMES]>,
     count: usize,
     clock: Option<Clock>,
 }
@@ -303,7 +303,7 @@ impl Receiver {
     fn new(port: Arc<Port>, queue: u16) -> Self {
         let nothing = RawPacket { bytes: std::ptr::null(), mbuf: std::ptr::null_mut(), ticks: 0, captured: 0, wire: 0 };
         let clock = port.clock();
-        Self { port, queue, packets: Box::new([nothing; BURST]), count: 0, clock }
+        Self { port, queue, packets: Box::new([nothing; MAX_BURST_FRAMES]), count: 0, clock }
     }
 
     /// Returns the port, which all its queues share.
@@ -321,7 +321,7 @@ impl Receiver {
     pub(super) fn receive(&mut self) -> usize {
         self.release();
         // SAFETY: the port is started and has this queue, only this receiver polls it, and the
-        // array has BURST elements.
+        // array has MAX_BURST_FRAMES elements.
         let count = unsafe { weir_dpdk_receive(self.port.id, self.queue, self.packets.as_mut_ptr()) };
         self.count = count as usize;
         if self.clock.as_ref().is_some_and(Clock::is_old) {

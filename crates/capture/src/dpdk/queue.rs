@@ -7,7 +7,7 @@
 //! After a stop, a queue delivers at most what its descriptors hold, and ends.
 
 use super::driver::{PortCounts, Receiver};
-use crate::source::ETHERNET;
+use crate::link_type::ETHERNET;
 use crate::system::realtime_ns;
 use crate::{Burst, Error, Frame, LiveSource, Losses, POLL_TIMEOUT, Progress, Source};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -145,7 +145,7 @@ impl LiveSource for Queue {
     }
 
     /// The first queue reports the losses of the whole port.
-    fn losses(&mut self) -> Losses {
+    fn query_losses(&mut self) -> Losses {
         if self.receiver.queue() != 0 {
             return Losses::default();
         }

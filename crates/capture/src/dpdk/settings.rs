@@ -9,7 +9,7 @@
 //! written as semicolons.
 
 use super::error::DpdkError;
-use crate::BURST;
+use crate::MAX_BURST_FRAMES;
 use crate::settings::SourceSettings;
 
 const KEYS: &[&str] = &["queues", "descriptors", "mbufs", "snap", "hugepages", "core", "symmetric"];
@@ -18,7 +18,7 @@ const KEYS: &[&str] = &["queues", "descriptors", "mbufs", "snap", "hugepages", "
 const DESCRIPTORS: u16 = 4096;
 /// Packet buffers that a queue needs beyond its descriptors: those of the current burst and of one
 /// more.
-const SPARE: u32 = 2 * BURST as u32;
+const SPARE: u32 = 2 * MAX_BURST_FRAMES as u32;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Device {

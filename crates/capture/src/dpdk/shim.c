@@ -25,8 +25,8 @@
 #include <rte_mbuf_dyn.h>
 #include <rte_mempool.h>
 
-/* Packets per burst; the same as BURST in Rust. */
-#define BURST 64
+/* Most packets of a burst; the same as MAX_BURST_FRAMES in Rust. */
+#define MAX_BURST_FRAMES 64
 /* Length of the longest hash key: DPDK stores the length in one byte. */
 #define KEY_BYTES 255
 /* Data bytes of an mbuf: holds a frame of the usual MTU; a longer one has several segments. */
@@ -341,11 +341,11 @@ struct weir_dpdk_packet {
 	uint32_t wire;
 };
 
-/* Receives up to BURST packets of a queue; they belong to the caller until weir_dpdk_release. */
+/* Receives up to MAX_BURST_FRAMES packets of a queue; they belong to the caller until weir_dpdk_release. */
 unsigned int weir_dpdk_receive(uint16_t port, uint16_t queue, struct weir_dpdk_packet *packets)
 {
-	struct rte_mbuf *mbufs[BURST];
-	uint16_t count = rte_eth_rx_burst(port, queue, mbufs, BURST);
+	struct rte_mbuf *mbufs[MAX_BURST_FRAMES];
+	uint16_t count = rte_eth_rx_burst(port, queue, mbufs, MAX_BURST_FRAMES);
 
 	for (uint16_t i = 0; i < count; i++) {
 		struct rte_mbuf *mbuf = mbufs[i];
@@ -363,7 +363,7 @@ unsigned int weir_dpdk_receive(uint16_t port, uint16_t queue, struct weir_dpdk_p
 /* Returns packets to their pools. */
 void weir_dpdk_release(const struct weir_dpdk_packet *packets, unsigned int count)
 {
-	struct rte_mbuf *mbufs[BURST];
+	struct rte_mbuf *mbufs[MAX_BURST_FRAMES];
 
 	for (unsigned int i = 0; i < count; i++)
 		mbufs[i] = packets[i].mbuf;

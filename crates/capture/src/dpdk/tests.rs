@@ -100,7 +100,7 @@ fn net_pcap_delivers_every_packet_of_a_file_unchanged() {
         }
         let counts = PortCounts { received: expected.len() as u64, ..PortCounts::default() };
         assert_eq!(queues[0].counts(), counts, "{name}");
-        assert_eq!(queues[0].losses(), Losses::default());
+        assert_eq!(queues[0].query_losses(), Losses::default());
         assert!(queues[0].now_ns() >= before);
         assert_eq!(drain(&mut queues[0]), 0);
         files += 1;
@@ -257,7 +257,7 @@ fn four_queues_of_net_null_deliver_what_the_port_counts() {
     // burst.
     assert_eq!(packets, 640_000 + 4 * 512);
     assert_eq!(done[0].0.counts(), PortCounts { received: packets, ..PortCounts::default() });
-    assert!(done.iter_mut().all(|(queue, _)| queue.losses() == Losses::default()));
+    assert!(done.iter_mut().all(|(queue, _)| queue.query_losses() == Losses::default()));
 }
 
 #[test]
@@ -266,9 +266,9 @@ fn losses_are_reported_by_one_queue_and_never_decrease() {
     let lost = Losses { nic: 7, kernel: 0, queue: 2 };
     queues[1].stop();
     *queues[0].losses_at_stop.lock().unwrap() = Some(lost);
-    assert_eq!((queues[0].losses(), queues[1].losses()), (lost, Losses::default()));
+    assert_eq!((queues[0].query_losses(), queues[1].query_losses()), (lost, Losses::default()));
     *queues[0].losses_at_stop.lock().unwrap() = Some(Losses { nic: 5, ..lost });
-    assert_eq!(queues[0].losses(), lost);
+    assert_eq!(queues[0].query_losses(), lost);
 }
 
 #[test]
@@ -474,7 +474,7 @@ fn losses_of_an_idle_reader_are_counted_exactly() {
     loop {
         let packets = burst(&mut queues[0]).len() as u64;
         received += packets;
-        let Losses { nic, kernel: 0, queue: 0 } = queues[0].losses() else { panic!("{:?}", queues[0].counts()) };
+        let Losses { nic, kernel: 0, queue: 0 } = queues[0].query_losses() else { panic!("{:?}", queues[0].counts()) };
         if packets == 0 && received + nic >= SENT {
             assert_eq!(received + nic, SENT);
             assert!(nic > 0 && received > 0, "{received} received, {nic} lost: the test needs both");

@@ -10,14 +10,11 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-use crate::Frame;
+use crate::{Frame, link_type};
 use library::CompileError;
 use program::ProgramError;
 pub(crate) use program::{Instruction, Program, opcode};
 use std::sync::Arc;
-
-/// Link types for which a new expression is tried, in this order, until libpcap accepts it.
-const CHECKED_LINK_TYPES: [u16; 14] = [1, 101, 113, 276, 0, 108, 12, 228, 229, 9, 50, 104, 239, 100];
 
 /// Snap length that cuts no frame, bytes.
 const SNAP_LENGTH: i32 = 262_144;
@@ -49,11 +46,10 @@ pub enum FilterError {
 /// Compiles an expression for frames of a link type (LINKTYPE number). Host names in it are
 /// resolved.
 fn compile(expression: &str, link_type: u16) -> Result<Program, FilterError> {
-    // Of the supported link types, only raw IP and LLC/SNAP over ATM have another number in libpcap
-    // than in captures.
+    // Of the supported link types, only these have another number in libpcap than in captures.
     let link_type = match link_type {
-        14 | 101 => 12,
-        100 => 11,
+        link_type::DLT_RAW_OPENBSD | link_type::RAW => link_type::DLT_RAW,
+        link_type::ATM_RFC1483 => link_type::DLT_ATM_RFC1483,
         other => other,
     };
     let instructions = library::compile(expression, link_type.into(), SNAP_LENGTH).map_err(|error| match error {
@@ -82,8 +78,8 @@ impl PacketFilter {
     /// to a program with loops.
     pub fn new(expression: &str) -> Result<Self, FilterError> {
         let compile = |link_type| compile(expression, link_type).map(|program| (link_type, Some(program)));
-        let first = compile(CHECKED_LINK_TYPES[0]).or_else(|error| {
-            CHECKED_LINK_TYPES[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error)
+        let first = compile(link_type::CHECKED[0]).or_else(|error| {
+            link_type::CHECKED[1..].iter().find_map(|&link_type| compile(link_type).ok()).ok_or(error)
         })?;
         Ok(Self { expression: expression.into(), filters: vec![first], errors: Vec::new() })
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use weir_capture::{BURST, LiveSource};
+use weir_capture::{LiveSource, MAX_BURST_FRAMES};
 use weir_flow::{BUCKETS, Partitioner};
 use weir_packet::Packet;
 
@@ -73,7 +73,7 @@ impl Dispatcher {
             return enqueue(&mut self.queues[0], packets.iter(), self.back_pressure, &mut self.sent[0], reader);
         };
         let counters = &self.group.readers[self.number].packets;
-        let mut meters = [0_u8; BURST];
+        let mut meters = [0_u8; MAX_BURST_FRAMES];
         for (meter, packet) in meters.iter_mut().zip(&mut *packets) {
             let bucket = usize::from(partitioner.assign(packet)) % BUCKETS;
             // Only this thread writes the counter, so no atomic addition is needed.

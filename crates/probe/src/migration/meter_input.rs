@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender};
-use weir_capture::BURST;
+use weir_capture::MAX_BURST_FRAMES;
 use weir_flow::{BUCKETS, MigratedFlow};
 use weir_packet::Packet;
 
@@ -72,7 +72,7 @@ impl MeterInput {
         let (mut sum, mut emptied) = (0, generation.is_none());
         for (reader, queue) in self.queues.iter_mut().enumerate() {
             let available = queue.packets.slots();
-            let mut count = available.min(BURST);
+            let mut count = available.min(MAX_BURST_FRAMES);
             // After `slots`: if packets of the generation are in the queue, its number is visible.
             if let Some(generation) = generation
                 && let Some(end) = self.group.sent_before(reader, self.number, generation)
