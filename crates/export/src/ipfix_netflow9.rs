@@ -42,7 +42,7 @@ const SET_HEADER_OCTETS: usize = 4;
 /// Most octets that pad a set.
 const MAX_PADDING: usize = 3;
 /// Longest message in a file, octets.
-pub(crate) const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
+const MAX_FILE_MESSAGE_BYTES: usize = 65_535;
 
 impl Format {
     const fn header_octets(self) -> usize {
@@ -80,7 +80,6 @@ pub(crate) struct TemplateSink {
     uniflow: bool,
     domain: u32,
     transport: Transport,
-    max_message_bytes: usize,
     message: Message,
     /// IPFIX: number of data records before this message. NetFlow v9: number of messages before it.
     sequence: u32,
@@ -114,20 +113,13 @@ struct Message {
 }
 
 impl TemplateSink {
-    pub fn new(
-        sink: &str,
-        format: Format,
-        transport: Transport,
-        max_message_bytes: usize,
-        options: &ExportOptions,
-    ) -> Self {
+    pub fn new(sink: &str, format: Format, transport: Transport, options: &ExportOptions) -> Self {
         Self {
             format,
             encoder: RecordEncoder::new(format),
             uniflow: options.uniflow || format == Format::Netflow9,
             domain: options.observation_domain,
             transport,
-            max_message_bytes,
             message: Message::default(),
             sequence: 0,
             templates: HashMap::new(),
@@ -140,6 +132,13 @@ impl TemplateSink {
             buffer: Vec::new(),
             records: Vec::new(),
             counters: SinkCounters { sink: sink.into(), ..SinkCounters::default() },
+        }
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        match &self.transport {
+            Transport::Udp(udp) => udp.max_payload(),
+            Transport::File(_) => MAX_FILE_MESSAGE_BYTES,
         }
     }
 
@@ -161,7 +160,7 @@ impl TemplateSink {
         }
         // Each record may begin a set after a padded one, and the last set is padded too.
         let needed = self.buffer.len() + self.records.len() * (MAX_PADDING + SET_HEADER_OCTETS) + MAX_PADDING;
-        if self.message.octets.len() + needed > self.max_message_bytes {
+        if self.message.octets.len() + needed > self.max_message_bytes() {
             self.send();
         }
         let records = std::mem::take(&mut self.records);
@@ -264,7 +263,7 @@ impl TemplateSink {
     fn append_record(&mut self, set: u16, record: &[u8]) {
         let opens = self.message.set.is_none_or(|(open, _)| open != set);
         let needed = if opens { MAX_PADDING + SET_HEADER_OCTETS } else { 0 } + record.len() + MAX_PADDING;
-        if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes {
+        if !self.message.octets.is_empty() && self.message.octets.len() + needed > self.max_message_bytes() {
             self.send();
         }
         let message = &mut self.message;
@@ -289,7 +288,7 @@ impl TemplateSink {
             return;
         }
         message.close_set();
-        debug_assert!(message.octets.len() <= self.max_message_bytes, "a message is within its limit");
+        debug_assert!(message.octets.len() <= self.max_message_bytes(), "a message is within its limit");
         let octets = &mut message.octets;
         match self.format {
             Format::Ipfix => {
@@ -309,7 +308,11 @@ impl TemplateSink {
         match &mut self.transport {
             Transport::Udp(udp) => {
                 let sent = udp.send(octets, message.pending, &mut self.counters);
-                self.lost_since_templates |= !sent.accepted || sent.refused_before;
+                self.lost_since_templates |= !sent.accepted || sent.lost_before.is_some();
+                if sent.path_mtu_fell {
+                    // Messages with templates may be lost.
+                    self.templates_sent_at = None;
+                }
             }
             Transport::File(output) => {
                 let before = self.counters.octets;

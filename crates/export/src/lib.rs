@@ -19,6 +19,7 @@ mod ipfix_netflow9;
 mod json_csv;
 mod netflow5;
 mod open;
+mod path_mtu;
 mod pending_records;
 mod record_encoder;
 mod sink;

@@ -21,11 +21,12 @@ use weir_packet::Network;
 const HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 48;
 const MAX_RECORDS: usize = 30;
+/// Smallest limit of a datagram, octets: it holds one record.
+pub(crate) const MIN_DATAGRAM_BYTES: usize = HEADER_BYTES + RECORD_BYTES;
 const MAX_COUNTER: u64 = u32::MAX as u64;
 
 pub(crate) struct Netflow5Sink {
     udp: UdpOutput,
-    max_records: usize,
     engine: u8,
     /// Space for the header, then records.
     octets: Vec<u8>,
@@ -39,11 +40,9 @@ pub(crate) struct Netflow5Sink {
 }
 
 impl Netflow5Sink {
-    /// `mtu` is the longest UDP payload, octets.
-    pub fn new(sink: &str, udp: UdpOutput, mtu: usize, options: &ExportOptions) -> Self {
+    pub fn new(sink: &str, udp: UdpOutput, options: &ExportOptions) -> Self {
         Self {
             udp,
-            max_records: ((mtu - HEADER_BYTES) / RECORD_BYTES).min(MAX_RECORDS),
             engine: options.observation_domain as u8,
             octets: vec![0; HEADER_BYTES],
             pending: PendingRecords::default(),
@@ -64,7 +63,7 @@ impl Netflow5Sink {
         let pending = PendingRecords::of_flow(flow, count);
         // 2 bits sampling mode (2: random) and 14 bits interval.
         let sampling = flow.sampling.map_or(0, |[_, max]| 2 << 14 | max.min((1 << 14) - 1) as u16);
-        if self.record_count() as u64 + count > self.max_records as u64
+        if self.record_count() as u64 + count > self.max_records() as u64
             || !self.uptime.fits(flow)
             || sampling != self.sampling
         {
@@ -72,14 +71,14 @@ impl Netflow5Sink {
         }
         self.sampling = sampling;
         self.uptime.include(flow, &mut self.counters);
-        let needs_several = count > self.max_records as u64;
+        let needs_several = count > self.max_records() as u64;
         let mut lost = None;
         let mut first = true;
         for (part, _) in unidirectional(flow) {
             let split_count = split_count(&part.forward);
             for number in 0..split_count {
                 self.append(&part, number, split_count);
-                if needs_several && self.record_count() == self.max_records {
+                if needs_several && self.record_count() == self.max_records() {
                     self.send_one_of_several(&mut first, &mut lost);
                 }
             }
@@ -98,16 +97,21 @@ impl Netflow5Sink {
     }
 
     /// Sends one of the datagrams of a flow that needs several. From the second datagram on, a
-    /// refusal concerns the previous datagram of the same flow.
+    /// reported loss concerns the previous datagram of the same flow.
     fn send_one_of_several(&mut self, first: &mut bool, lost: &mut Option<ExportLossReason>) {
         let sent = self.send();
-        if sent.refused_before && !*first {
-            *lost = Some(ExportLossReason::CollectorRefused);
+        if !*first {
+            *lost = sent.lost_before.or(*lost);
         }
         if !sent.accepted {
             *lost = lost.or(Some(ExportLossReason::WriteFailed));
         }
         *first = false;
+    }
+
+    /// Number of records that fit into a datagram at present.
+    fn max_records(&self) -> usize {
+        ((self.udp.max_payload() - HEADER_BYTES) / RECORD_BYTES).min(MAX_RECORDS)
     }
 
     fn record_count(&self) -> usize {
@@ -141,7 +145,7 @@ impl Netflow5Sink {
     fn send(&mut self) -> SendOutcome {
         let records = self.record_count();
         if records == 0 {
-            return SendOutcome { accepted: true, refused_before: false };
+            return SendOutcome { accepted: true, lost_before: None, path_mtu_fell: false };
         }
         let (up_ms, seconds) = self.uptime.header();
         // The 0 is the nanoseconds of the time. The last word begins with the engine type, 0.

@@ -2,11 +2,11 @@
 
 use crate::element::{Format, MIN_MESSAGE_BYTES};
 use crate::file_output::FileOutput;
-use crate::ipfix_netflow9::{MAX_FILE_MESSAGE_BYTES, TemplateSink, Transport};
+use crate::ipfix_netflow9::{TemplateSink, Transport};
 use crate::json_csv::{TextFormat, TextSink};
-use crate::netflow5::Netflow5Sink;
+use crate::netflow5::{MIN_DATAGRAM_BYTES, Netflow5Sink};
 use crate::sink::{Error, ExportOptions, InvalidSink, MAX_MTU, Sink};
-use crate::udp::UdpOutput;
+use crate::udp::{Collector, UdpOutput};
 use std::net::Ipv6Addr;
 
 /// Default UDP payload of a datagram, octets. It leaves space for some tunnel headers on an
@@ -26,46 +26,21 @@ pub fn open(spec: &str, options: &ExportOptions) -> Result<Box<dyn Sink + Send>,
     let (scheme, rest) = spec.split_once(':').ok_or_else(|| invalid(InvalidSink::Scheme))?;
     let no_path = InvalidSink::Syntax("the file name is missing; use - for standard output");
     let path = || if rest.is_empty() { Err(invalid(no_path.clone())) } else { Ok(rest) };
-    let connect = |default_port| {
+    let connect = |default_port, min_payload| {
         let endpoint = rest.strip_prefix("//").ok_or(InvalidSink::Syntax("//HOST:PORT must follow the scheme"));
         let collector = endpoint.and_then(|endpoint| Collector::parse(endpoint, default_port)).map_err(invalid)?;
-        match UdpOutput::connect(&collector.host, collector.port, collector.rate) {
-            Ok(udp) => Ok((udp, collector.mtu)),
-            Err(error) => Err(Error::Io { sink: spec.into(), error }),
-        }
+        UdpOutput::connect(spec, &collector, min_payload).map_err(|error| Error::Io { sink: spec.into(), error })
     };
-    let templates = |format, transport, mtu| Box::new(TemplateSink::new(spec, format, transport, mtu, options));
+    let templates = |format, transport| Box::new(TemplateSink::new(spec, format, transport, options));
     Ok(match scheme {
         "json" => Box::new(TextSink::create(spec, path()?, TextFormat::Json, options)?),
         "csv" => Box::new(TextSink::create(spec, path()?, TextFormat::Csv, options)?),
-        "ipfix" => {
-            let output = FileOutput::create(spec, path()?)?;
-            templates(Format::Ipfix, Transport::File(output), MAX_FILE_MESSAGE_BYTES)
-        }
-        "ipfix+udp" => {
-            let (udp, mtu) = connect(4739)?;
-            templates(Format::Ipfix, Transport::Udp(udp), mtu)
-        }
-        "netflow9+udp" => {
-            let (udp, mtu) = connect(2055)?;
-            templates(Format::Netflow9, Transport::Udp(udp), mtu)
-        }
-        "netflow5+udp" => {
-            let (udp, mtu) = connect(9995)?;
-            Box::new(Netflow5Sink::new(spec, udp, mtu, options))
-        }
+        "ipfix" => templates(Format::Ipfix, Transport::File(FileOutput::create(spec, path()?)?)),
+        "ipfix+udp" => templates(Format::Ipfix, Transport::Udp(connect(4739, MIN_MESSAGE_BYTES)?)),
+        "netflow9+udp" => templates(Format::Netflow9, Transport::Udp(connect(2055, MIN_MESSAGE_BYTES)?)),
+        "netflow5+udp" => Box::new(Netflow5Sink::new(spec, connect(9995, MIN_DATAGRAM_BYTES)?, options)),
         _ => return Err(invalid(InvalidSink::Scheme)),
     })
-}
-
-/// Destination and limits of datagrams.
-struct Collector {
-    host: String,
-    port: u16,
-    /// Longest UDP payload, octets.
-    mtu: usize,
-    /// Datagrams per second; 0 for no limit.
-    rate: u32,
 }
 
 impl Collector {

@@ -5,12 +5,18 @@
 //! datagram, which was counted as exported, and the current one is sent once more. On loopback
 //! every refusal is reported. Over a network, hosts limit the rate of ICMP messages, and a datagram
 //! that is lost on the way is not reported at all.
+//!
+//! A datagram fits the path MTU where the format permits. The system refuses one that is too long
+//! for a path whose MTU has become smaller: it is then sent in fragments, and later ones are
+//! shorter. If a router of the path reports it (ICMP), the previous datagram is lost.
 
+use crate::path_mtu::{is_too_long, path_mtu, set_fragmentation};
 use crate::pending_records::PendingRecords;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
+use tracing::warn;
 use weir_ledger::{ExportLossReason, SinkCounters};
 
 /// Largest number of attempts to send a datagram, each of which may only report an earlier refusal.
@@ -21,20 +27,42 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_millis(50);
 /// of Linux holds (212 992 bytes, of which a datagram of 1420 octets takes about 2300).
 const BURST: u32 = 32;
 
+/// Destination and limits of datagrams.
+pub(crate) struct Collector {
+    pub host: String,
+    pub port: u16,
+    /// Longest UDP payload, octets.
+    pub mtu: usize,
+    /// Datagrams per second; 0 for no limit.
+    pub rate: u32,
+}
+
 /// A connected UDP socket.
 pub(crate) struct UdpOutput {
+    sink: String,
     socket: UdpSocket,
     rate_limiter: RateLimiter,
     /// Records of the last datagram, if it may still be refused.
     last: Option<PendingRecords>,
+    last_octets: usize,
+    /// UDP payload that the format needs, octets: the limit is never lower.
+    min_payload: usize,
+    /// Present limit of the UDP payload, octets.
+    max_payload: usize,
+    /// Longest UDP payload without fragments, octets, as far as known.
+    unfragmented: usize,
+    /// Whether the system may divide datagrams into fragments at present.
+    fragments: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendOutcome {
     /// The operating system accepted the datagram.
     pub accepted: bool,
-    /// An earlier datagram was reported as refused meanwhile.
-    pub refused_before: bool,
+    /// An earlier datagram was reported as lost meanwhile.
+    pub lost_before: Option<ExportLossReason>,
+    /// The path MTU has become too small for the limit before.
+    pub path_mtu_fell: bool,
 }
 
 impl UdpOutput {
@@ -43,23 +71,71 @@ impl UdpOutput {
         Some([self.socket.local_addr().ok()?, self.socket.peer_addr().ok()?])
     }
 
-    /// Connects to the first reachable address of `host`. `rate` is in datagrams per second; 0 for
-    /// no limit.
-    pub fn connect(host: &str, port: u16, rate: u32) -> io::Result<Self> {
+    /// Connects to the first reachable address of the collector. Datagrams of `min_payload` octets
+    /// must be possible: where they do not fit the path, they are sent in fragments.
+    pub fn connect(sink: &str, collector: &Collector, min_payload: usize) -> io::Result<Self> {
         let mut last_error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in (host, port).to_socket_addrs()? {
+        for address in (collector.host.as_str(), collector.port).to_socket_addrs()? {
             match connect(address) {
-                Ok(socket) => return Ok(Self { socket, rate_limiter: RateLimiter::new(rate), last: None }),
+                Ok(socket) => {
+                    let mut output = Self {
+                        sink: sink.into(),
+                        socket,
+                        rate_limiter: RateLimiter::new(collector.rate),
+                        last: None,
+                        last_octets: 0,
+                        min_payload,
+                        max_payload: collector.mtu,
+                        unfragmented: usize::MAX,
+                        fragments: false,
+                    };
+                    output.adapt_to_path();
+                    output.permit_fragments(output.needs_fragments());
+                    return Ok(output);
+                }
                 Err(error) => last_error = error,
             }
         }
         Err(last_error)
     }
 
+    /// Present limit of the UDP payload of a datagram, octets.
+    pub fn max_payload(&self) -> usize {
+        self.max_payload
+    }
+
+    /// Lowers the limit to what fits the path MTU, as far as the format permits. Returns whether the
+    /// path MTU has become too small for the limit.
+    fn adapt_to_path(&mut self) -> bool {
+        let Some((path_mtu, unfragmented)) = path_mtu(&self.socket) else { return false };
+        let fell = unfragmented < self.max_payload && unfragmented < self.unfragmented;
+        self.unfragmented = unfragmented;
+        if fell {
+            self.max_payload = unfragmented.clamp(self.min_payload, self.max_payload);
+            let (limit, fragments) = (self.max_payload, self.needs_fragments());
+            warn!(
+                sink = self.sink,
+                path_mtu, limit, fragments, "path MTU is too small for the datagrams, their UDP payload is limited"
+            );
+        }
+        fell
+    }
+
+    /// Whether datagrams of the present limit exceed the path MTU.
+    fn needs_fragments(&self) -> bool {
+        self.unfragmented < self.max_payload
+    }
+
+    fn permit_fragments(&mut self, fragments: bool) {
+        if fragments != self.fragments && set_fragmentation(&self.socket, fragments).is_ok() {
+            self.fragments = fragments;
+        }
+    }
+
     /// Sends a datagram and counts its records.
     pub fn send(&mut self, datagram: &[u8], pending: PendingRecords, counters: &mut SinkCounters) -> SendOutcome {
         self.rate_limiter.wait();
-        let mut refused_before = false;
+        let mut outcome = SendOutcome { accepted: false, lost_before: None, path_mtu_fell: false };
         let mut reason = ExportLossReason::WriteFailed;
         for _ in 0..MAX_ATTEMPTS {
             match self.socket.send(datagram) {
@@ -67,12 +143,25 @@ impl UdpOutput {
                     counters.messages += 1;
                     counters.octets += octets as u64;
                     pending.count_exported(counters);
-                    self.last = Some(pending);
-                    return SendOutcome { accepted: true, refused_before };
+                    (self.last, self.last_octets) = (Some(pending), datagram.len());
+                    outcome.accepted = true;
+                    break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     reason = ExportLossReason::CollectorRefused;
-                    refused_before |= self.refuse(counters);
+                    if self.revoke_last(reason, counters) {
+                        outcome.lost_before = Some(reason);
+                    }
+                }
+                Err(error) if is_too_long(&error) => {
+                    reason = ExportLossReason::WriteFailed;
+                    outcome.path_mtu_fell |= self.adapt_to_path();
+                    if datagram.len() > self.unfragmented && !self.fragments {
+                        self.permit_fragments(true);
+                    } else if self.revoke_too_long(counters) {
+                        // The path has reported an earlier datagram: this one cannot be refused.
+                        outcome.lost_before = Some(reason);
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -81,8 +170,11 @@ impl UdpOutput {
                 }
             }
         }
-        pending.count_lost(reason, counters);
-        SendOutcome { accepted: false, refused_before }
+        self.permit_fragments(self.needs_fragments());
+        if !outcome.accepted {
+            pending.count_lost(reason, counters);
+        }
+        outcome
     }
 
     /// Counts the records that the last datagram completes and earlier ones began.
@@ -93,27 +185,37 @@ impl UdpOutput {
         }
     }
 
-    /// Waits up to 50 ms for the refusal of the last datagram. Returns whether it was refused.
+    /// Waits up to 50 ms for the refusal of the last datagram. Returns whether it was lost.
     pub fn finish(&mut self, counters: &mut SinkCounters) -> bool {
         let start = Instant::now();
         while self.last.is_some() && start.elapsed() < REFUSAL_TIMEOUT {
-            if let Ok(Some(error)) = self.socket.take_error()
-                && error.kind() == io::ErrorKind::ConnectionRefused
-            {
-                return self.refuse(counters);
+            match self.socket.take_error() {
+                Ok(Some(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    return self.revoke_last(ExportLossReason::CollectorRefused, counters);
+                }
+                Ok(Some(error)) if is_too_long(&error) => {
+                    self.adapt_to_path();
+                    return self.revoke_too_long(counters);
+                }
+                _ => {}
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         false
     }
 
-    /// Counts the last datagram as refused. Returns false if that was done before.
-    fn refuse(&mut self, counters: &mut SinkCounters) -> bool {
+    /// Counts the last datagram as lost. Returns false if that was done before.
+    fn revoke_last(&mut self, reason: ExportLossReason, counters: &mut SinkCounters) -> bool {
         let last = self.last.take();
         if let Some(last) = last {
-            last.revoke_exported(ExportLossReason::CollectorRefused, counters);
+            last.revoke_exported(reason, counters);
         }
         last.is_some()
+    }
+
+    /// The path has reported a datagram that was too long: counts the last one as lost if it was.
+    fn revoke_too_long(&mut self, counters: &mut SinkCounters) -> bool {
+        self.last_octets > self.unfragmented && self.revoke_last(ExportLossReason::WriteFailed, counters)
     }
 }
 
@@ -121,17 +223,9 @@ fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.connect(&address.into())?;
     let socket = UdpSocket::from(socket);
-    // Datagrams are never fragmented, because one lost fragment loses all of the datagram. A
-    // datagram that is too long for the path is an error instead.
-    #[cfg(target_os = "linux")]
-    match address {
-        SocketAddr::V4(_) => {
-            rustix::net::sockopt::set_ip_mtu_discover(&socket, rustix::net::sockopt::Ipv4PathMtuDiscovery::DO)?
-        }
-        SocketAddr::V6(_) => {
-            rustix::net::sockopt::set_ipv6_mtu_discover(&socket, rustix::net::sockopt::Ipv6PathMtuDiscovery::DO)?;
-        }
-    }
+    // No fragments where datagrams can do without, because one lost fragment loses all of the
+    // datagram. A datagram that is too long for the path is an error instead.
+    set_fragmentation(&socket, false)?;
     Ok(socket)
 }
 
@@ -172,6 +266,13 @@ mod tests {
         PendingRecords { flows: RecordTotals { flows: 1, packets: 2, bytes: 120 }, wire_records: 1 }
     }
 
+    const SENT: SendOutcome = SendOutcome { accepted: true, lost_before: None, path_mtu_fell: false };
+
+    fn connect_to(host: &str, port: u16) -> UdpOutput {
+        let collector = Collector { host: host.into(), port, mtu: 1420, rate: 0 };
+        UdpOutput::connect("ipfix+udp://host", &collector, 1232).unwrap()
+    }
+
     #[test]
     fn a_burst_passes_at_once_and_then_the_rate_is_kept() {
         let mut rate_limiter = RateLimiter::new(1000);
@@ -186,12 +287,9 @@ mod tests {
         for host in ["127.0.0.1", "::1", "localhost"] {
             let Ok(listener) = UdpSocket::bind((host, 0)) else { continue };
             let port = listener.local_addr().unwrap().port();
-            let mut datagrams = UdpOutput::connect(host, port, 0).unwrap();
+            let mut datagrams = connect_to(host, port);
             let mut counters = SinkCounters::default();
-            assert_eq!(
-                datagrams.send(b"taken", one(), &mut counters),
-                SendOutcome { accepted: true, refused_before: false }
-            );
+            assert_eq!(datagrams.send(b"taken", one(), &mut counters), SENT);
             assert!(!datagrams.finish(&mut counters));
             assert_eq!((counters.exported, counters.messages, counters.octets), (one().flows, 1, 5));
             assert_eq!(listener.recv(&mut [0; 16]).unwrap(), 5);
@@ -199,12 +297,12 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_too_long_for_the_path_is_a_failed_write() {
+    fn a_datagram_too_long_for_udp_is_a_failed_write() {
         let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut datagrams = UdpOutput::connect("127.0.0.1", listener.local_addr().unwrap().port(), 0).unwrap();
+        let mut datagrams = connect_to("127.0.0.1", listener.local_addr().unwrap().port());
         let mut counters = SinkCounters::default();
         let sent = datagrams.send(&[0; 65_508], one(), &mut counters);
-        assert_eq!(sent, SendOutcome { accepted: false, refused_before: false });
+        assert_eq!(sent, SendOutcome { accepted: false, ..SENT });
         assert_eq!(counters.lost[ExportLossReason::WriteFailed.key()], one().flows);
     }
 }
