@@ -3,11 +3,16 @@
 //! In: a compressed stream. Out: its content, across all members or frames. Invariants: checksums
 //! are verified, and an end inside a member or frame is an error. Errors of the underlying reader
 //! pass through unchanged; all others are an [`io::Error`] that holds a [`StreamError`].
+//!
+//! A damaged gzip stream delivers all content before the damage, however its bytes arrive. The gzip
+//! decoders of flate2 drop the content of the call that meets the damage, so only its deflate
+//! decoder is used.
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::{Crc, CrcReader, Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors::FrameDecoderError};
 use std::error::Error;
 use std::io::{self, BufRead, Read};
+use std::ops::Range;
 
 /// A compression format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub enum StreamError {
     #[error("the {0} stream is cut")]
     Cut(&'static str),
     #[error("the gzip stream is damaged: {0}")]
-    Gzip(io::Error),
+    Gzip(&'static str),
     #[error("the zstd stream is damaged: {0}")]
     Zstd(FrameDecoderError),
     #[error("the zstd stream is damaged: wrong checksum")]
@@ -67,21 +72,136 @@ impl Compression {
 
     pub(crate) fn reader(self, source: impl BufRead + Send + 'static) -> Box<dyn Read + Send> {
         match self {
-            Self::Gzip => Box::new(Gzip(MultiGzDecoder::new(source))),
+            Self::Gzip => Box::new(Gzip::new(source)),
             Self::Zstd => Box::new(Zstd { source, decoder: FrameDecoder::new(), inside: false }),
         }
     }
 }
 
-struct Gzip<R>(MultiGzDecoder<R>);
+/// The window of deflate: the decoder writes at most this many bytes at a time.
+const DEFLATE_WINDOW_BYTES: usize = 32 * 1024;
+
+struct Gzip<R> {
+    source: R,
+    next: GzipPart,
+    decoder: Decompress,
+    /// Checksum and length of the member's content so far.
+    checksum: Crc,
+    output: Box<[u8]>,
+    /// Part of `output` that has not been returned.
+    ready: Range<usize>,
+}
+
+/// Part of a member that is read next.
+enum GzipPart {
+    Header,
+    Content,
+    Trailer,
+    /// Nothing: the content is damaged here.
+    Damage,
+}
+
+impl<R: BufRead> Gzip<R> {
+    fn new(source: R) -> Self {
+        let output = vec![0; DEFLATE_WINDOW_BYTES].into();
+        let decoder = Decompress::new(false);
+        Self { source, next: GzipPart::Header, decoder, checksum: Crc::new(), output, ready: 0..0 }
+    }
+
+    /// Reads the header of a member.
+    fn read_header(&mut self) -> io::Result<()> {
+        const HEADER_CHECKSUM: u8 = 2;
+        const EXTRA: u8 = 4;
+        const NAME: u8 = 8;
+        const COMMENT: u8 = 16;
+        const RESERVED: u8 = 0xe0;
+        let mut reader = CrcReader::new(&mut self.source);
+        let mut fixed = [0; 10];
+        reader.read_exact(&mut fixed)?;
+        let [0x1f, 0x8b, 8, flags, ..] = fixed else { return Err(StreamError::Gzip("invalid header").into()) };
+        if flags & RESERVED != 0 {
+            return Err(StreamError::Gzip("invalid header").into());
+        }
+        let mut pair = [0; 2];
+        if flags & EXTRA != 0 {
+            reader.read_exact(&mut pair)?;
+            let length = u16::from_le_bytes(pair).into();
+            if io::copy(&mut (&mut reader).take(length), &mut io::sink())? < length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        for text in [NAME, COMMENT] {
+            if flags & text != 0 {
+                reader.skip_until(0)?;
+            }
+        }
+        if flags & HEADER_CHECKSUM != 0 {
+            let checksum = reader.crc().sum() as u16;
+            reader.read_exact(&mut pair)?;
+            if u16::from_le_bytes(pair) != checksum {
+                return Err(StreamError::Gzip("wrong header checksum").into());
+            }
+        }
+        self.decoder.reset(false);
+        self.checksum.reset();
+        Ok(())
+    }
+
+    /// Decompresses the next bytes into `output`, which is empty.
+    fn read_content(&mut self) -> io::Result<()> {
+        let input = self.source.fill_buf()?;
+        let at_end = input.is_empty();
+        let before = (self.decoder.total_in(), self.decoder.total_out());
+        let status = self.decoder.decompress(input, &mut self.output, FlushDecompress::None);
+        self.source.consume((self.decoder.total_in() - before.0) as usize);
+        self.ready = 0..(self.decoder.total_out() - before.1) as usize;
+        self.checksum.update(&self.output[self.ready.clone()]);
+        match status {
+            Ok(Status::StreamEnd) => self.next = GzipPart::Trailer,
+            Ok(_) if at_end && self.ready.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(_) => self.next = GzipPart::Damage,
+        }
+        Ok(())
+    }
+
+    fn read_trailer(&mut self) -> io::Result<()> {
+        let mut trailer = [0; 8];
+        self.source.read_exact(&mut trailer)?;
+        let expected = u64::from(self.checksum.amount()) << 32 | u64::from(self.checksum.sum());
+        if u64::from_le_bytes(trailer) != expected {
+            return Err(StreamError::Gzip("wrong checksum").into());
+        }
+        Ok(())
+    }
+}
 
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into).map_err(|error| match error.kind() {
-            _ if error.raw_os_error().is_some() => error,
+        let cut = |error: io::Error| match error.kind() {
             io::ErrorKind::UnexpectedEof => StreamError::Cut("gzip").into(),
-            _ => StreamError::Gzip(error).into(),
-        })
+            _ => error,
+        };
+        while self.ready.is_empty() {
+            match self.next {
+                GzipPart::Header if self.source.fill_buf()?.is_empty() => return Ok(0),
+                GzipPart::Header => {
+                    self.read_header().map_err(cut)?;
+                    self.next = GzipPart::Content;
+                }
+                GzipPart::Content => self.read_content().map_err(cut)?,
+                GzipPart::Trailer => {
+                    self.read_trailer().map_err(cut)?;
+                    self.next = GzipPart::Header;
+                }
+                GzipPart::Damage => return Err(StreamError::Gzip("invalid compressed data").into()),
+            }
+        }
+        let bytes = self.ready.len().min(into.len());
+        let start = self.ready.start;
+        into[..bytes].copy_from_slice(&self.output[start..start + bytes]);
+        self.ready.start += bytes;
+        Ok(bytes)
     }
 }
 

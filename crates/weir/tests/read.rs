@@ -236,6 +236,39 @@ fn a_truncated_gzip_file_is_metered_up_to_the_damage() {
 }
 
 #[test]
+fn a_damaged_gzip_file_is_metered_up_to_the_damage_also_from_a_pipe() {
+    let frame = |n: u16| udp(([192, 0, 2, 1], n), ([192, 0, 2, 2], 1), 10);
+    // Two thirds of the compressed data, then a block of a type that does not exist.
+    let mut file = gzip_in_blocks(&Pcap::of(&(0..2000).map(frame).collect::<Vec<_>>()).0);
+    let damage = file.len() * 2 / 3 / BLOCK_BYTES * BLOCK_BYTES + GZIP_HEADER_BYTES;
+    file[damage] = 7;
+    let expected = (damage - GZIP_HEADER_BYTES) / BLOCK_BYTES * (BLOCK_BYTES - 5) - 24;
+    let expected = expected / (16 + frame(0).len());
+    let damaged = Pcap(file.clone()).saved();
+    let (code, err, ledger) = read_ledger_of(&damaged, &[]);
+    assert_eq!((code, ledger["packets"]["metered"].as_u64()), (2, Some(expected as u64)), "{err}");
+    assert!(err.contains(&format!("{expected} packets before it were read")), "{err}");
+    let (from_file, from_pipe) = (weir(["read", damaged.name()]), weir_with_input(["read", "-"], &file));
+    assert_eq!((from_file.0, from_file.1), (from_pipe.0, from_pipe.1));
+    let place = err[err.find("at byte").unwrap()..].lines().next().unwrap();
+    assert!(from_pipe.2.contains(place), "{place}: {}", from_pipe.2);
+}
+
+const GZIP_HEADER_BYTES: usize = 10;
+/// A stored block of deflate: 5 bytes and its content.
+const BLOCK_BYTES: usize = 5 + 1000;
+
+/// A gzip file of stored blocks, without its end.
+fn gzip_in_blocks(bytes: &[u8]) -> Vec<u8> {
+    let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0];
+    for content in bytes.chunks_exact(BLOCK_BYTES - 5) {
+        let length = (content.len() as u16).to_le_bytes();
+        file.extend([&[0][..], &length, &length.map(|byte| !byte), content].concat());
+    }
+    file
+}
+
+#[test]
 fn several_files_are_merged_in_time_order() {
     let (a, b) = (([192, 0, 2, 1], 1), ([192, 0, 2, 2], 2));
     let requests = Pcap::new().frame(START, 0, &udp(a, b, 1)).frame(START + 100, 0, &udp(a, b, 1));

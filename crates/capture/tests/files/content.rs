@@ -62,6 +62,24 @@ fn compressed_captures_cut_anywhere_are_damaged_or_no_captures() {
 }
 
 #[test]
+fn damaged_gzip_delivers_every_frame_before_the_damage() {
+    // Each member has 3000 frames. In the second one, a code that no deflate stream has.
+    let whole = (0..3000).fold(Pcap::new(false, 0xa1b2_c3d4), |file, n| file.record(n, n * n, n % 90, 100)).done();
+    let mut stored = whole[24..].to_vec();
+    stored.truncate(60_000);
+    let length = (stored.len() as u16).to_le_bytes();
+    let block = [&[0][..], &length, &length.map(|byte| !byte), &stored, &[7]].concat();
+    let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0];
+    let plain = [&whole[..], &stored].concat();
+    let (expected, _) = damage(&plain);
+    let (frames, errors) = damage(&[&gzip(&whole)[..], &header, &block].concat());
+    assert!(expected.len() > 3500);
+    assert_eq!((frames.len(), errors.len()), (expected.len(), 1), "{errors:?}");
+    assert_eq!(frames, expected);
+    assert!(errors[0].1.contains("the gzip stream is damaged"), "{errors:?}");
+}
+
+#[test]
 fn wrong_checksum_is_reported_after_all_frames() {
     let mut file = gzip(&capture());
     let checksum = file.len() - 8;
