@@ -14,10 +14,12 @@ use crate::window::{ReadError, Window};
 use crate::{Burst, Error, Frame, Progress, Source};
 use std::path::PathBuf;
 
-/// Largest captured length that is accepted, in bytes: D-Bus and USB captures allow 128 MiB. The
-/// snap length in the file header is not used: many writers set it to 0, or to less than the length
-/// of their packets. In a damaged file, a random length exceeds this limit 15 times out of 16.
-pub(crate) const MAX_CAPTURED_BYTES: u32 = 256 * 1024 * 1024;
+/// Largest captured length that is accepted, in bytes. libpcap accepts 256 KiB, and up to 128 MiB of
+/// link types that Weir does not meter (D-Bus, USB). The limit bounds the memory of a stream, which
+/// holds a whole record: compressed, a long record can be a small file. The snap length in the file
+/// header is not used: many writers set it to 0, or to less than the length of their packets. In a
+/// damaged file, a random length exceeds this limit 255 times out of 256.
+pub(crate) const MAX_CAPTURED_BYTES: u32 = 16 * 1024 * 1024;
 
 /// A burst ends with the frame that reaches this size, so that a burst fits into the cache and
 /// merging copies little.

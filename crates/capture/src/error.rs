@@ -84,7 +84,7 @@ pub enum FormatError {
 /// What is wrong at a damaged place of a capture file.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    #[error("the record claims {0} captured bytes, more than any packet has ({1})")]
+    #[error("the record claims {0} captured bytes, more than the limit of {1}")]
     CapturedLength(u32, u32),
     #[error("the file is cut in {0}, after {1}{of} bytes", of = .2.map_or_else(String::new, |all| format!(" of {all}")))]
     Cut(&'static str, usize, Option<usize>),

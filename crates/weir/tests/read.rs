@@ -592,6 +592,23 @@ fn a_flow_cache_that_does_not_fit_into_memory_is_refused_with_its_size() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn compressed_captures_with_huge_records_do_not_exhaust_memory() {
+    // A record of 256 MiB, whose bytes are zero: as a file 64 kB.
+    let small = small().0;
+    let claim = [1 << 28, 1 << 28].map(u32::to_le_bytes).concat();
+    let start = gzip(&[&small[..], &START.to_le_bytes(), &[0; 4], &claim].concat());
+    let bomb = Pcap([start, gzip(&[0; 1 << 20]).repeat(256)].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let bombs: Vec<_> = (0..8).map(|number| bomb.save(folder.path(), &format!("{number}.gz"))).collect();
+    let script = "ulimit -v 1000000; exec \"$0\" read -v --flows 1k \"$@\"";
+    let weir = Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_weir")]).args(&bombs).output().unwrap();
+    let (code, _, err) = text_of(&weir);
+    assert_eq!((code, err.matches("the record claims 268435456 captured bytes").count()), (2, 8), "{err}");
+    assert_eq!(err.matches("12 packets before it were read").count(), 8, "{err}");
+}
+
 #[test]
 fn control_characters_of_names_are_not_printed() {
     const NAME: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\r.pcap";

@@ -71,7 +71,7 @@ fn records_have_their_time_and_lengths() {
 
 #[test]
 fn impossible_captured_length_ends_the_file_with_its_offset() {
-    for captured in [256 * 1024 * 1024 + 1, u32::MAX] {
+    for captured in [16 * 1024 * 1024 + 1, u32::MAX] {
         let mut file = Pcap::new(false, 0xa1b2_c3d4).record(0, 0, 10, 10);
         file.header(1, 1, captured, captured);
         let (frames, errors) = damage(&file.record(0, 0, 10, 10).done());
