@@ -345,8 +345,8 @@ impl<O: FnMut(SegmentEvent)> Classifier<'_, O> {
     fn receive_out_of_window(&mut self, segment: &Segment, reaches_into_stream: bool) -> SegmentClass {
         let sequence = segment.sequence;
         let is_near = |last: u32| (sequence.wrapping_sub(last) as i32).unsigned_abs() < MAX_WINDOW as u32;
-        let was_stray = self.hot.has(HotSide::LAST_OUT_OF_WINDOW);
-        let agrees = was_stray && self.existing_entry().is_some_and(|entry| is_near(entry.out_of_window_sequence));
+        let agrees = self.hot.has(HotSide::LAST_OUT_OF_WINDOW)
+            && self.existing_entry().is_some_and(|entry| is_near(entry.out_of_window_sequence));
         if agrees && !reaches_into_stream && u64::from(segment.payload_bytes) < MAX_WINDOW {
             // Two segments in a row agree with each other: the capture missed a part of the stream.
             self.degrade(Degradation::JUMP);

@@ -125,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// The position of a sequence number of a side: the one nearest to its highest position. `None`
+    /// The position of a sequence number of a side: the one nearest to its next position. `None`
     /// before the positions of the side start.
     pub fn position(&self, side: usize, sequence: u32) -> Option<u64> {
         let hot = &self.hot[side & 1];

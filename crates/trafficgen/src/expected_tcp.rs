@@ -69,7 +69,7 @@ counts! {
     acks,
     /// Class: begins at or above the highest captured position, also when it leaves a gap, and when
     /// it is a retransmission whose original was lost before the capture point and nothing after it was
-    /// captured. A pure acknowledgment does not raise the highest position.
+    /// captured. A pure acknowledgment does not advance the next position.
     in_order,
     /// Class: an octet or the FIN was captured before.
     retransmissions,
