@@ -7,25 +7,25 @@
 use weir_flow::BUCKETS;
 
 /// The number of a meter for each bucket.
-pub(crate) type IndirectionTable = [u8; BUCKETS];
+pub type IndirectionTable = [u8; BUCKETS];
 
 /// Largest number of meters in a group.
-pub(crate) const MAX_METERS: usize = u8::MAX as usize;
+pub const MAX_METERS: usize = u8::MAX as usize;
 
 /// With fewer packets per meter, chance alone causes an imbalance of some percent.
-pub(crate) const SIGNIFICANT_PACKETS: u64 = 5_000;
+pub const SIGNIFICANT_PACKETS: u64 = 5_000;
 /// Imbalance below which no bucket is moved, in thousandths.
 const TOLERATED_PERMILLE: u64 = 40;
 /// Share of the mean load by which a move has to relieve the busier meter, in thousandths.
 const WORTHWHILE_PERMILLE: u64 = 2;
 
 /// A table that assigns the buckets evenly, one after the other.
-pub(crate) fn even_table(meters: usize) -> IndirectionTable {
+pub fn even_table(meters: usize) -> IndirectionTable {
     std::array::from_fn(|bucket| (bucket % meters) as u8)
 }
 
 /// Packets of each meter.
-pub(crate) fn loads(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize) -> Vec<u64> {
+pub fn loads(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize) -> Vec<u64> {
     let mut loads = vec![0; meters];
     for (packets, &meter) in packets.iter().zip(table) {
         loads[meter as usize] += packets;
@@ -34,13 +34,13 @@ pub(crate) fn loads(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: 
 }
 
 /// By how much the highest load exceeds the mean, in thousandths of the mean.
-pub(crate) fn imbalance_permille(loads: &[u64]) -> u64 {
+pub fn imbalance_permille(loads: &[u64]) -> u64 {
     let (highest, sum) = (loads.iter().max().copied().unwrap_or(0), loads.iter().sum::<u64>());
     (highest * loads.len() as u64 * 1000).checked_div(sum).unwrap_or(0).saturating_sub(1000)
 }
 
 /// Up to `limit` buckets to move, each with its new meter. A meter either loses or gains buckets.
-pub(crate) fn moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize, limit: usize) -> Vec<(u16, u8)> {
+pub fn plan_moves(packets: &[u64; BUCKETS], table: &IndirectionTable, meters: usize, limit: usize) -> Vec<(u16, u8)> {
     let (mut table, mut loads) = (*table, loads(packets, table, meters));
     let mean = loads.iter().sum::<u64>() / meters as u64;
     let (mut loses_buckets, mut gains_buckets) = (vec![false; meters], vec![false; meters]);
@@ -91,7 +91,7 @@ mod tests {
     fn settle(packets: &[u64; BUCKETS], meters: usize) -> (usize, u64) {
         let (mut table, mut rounds) = (even_table(meters), 0);
         loop {
-            let moves = moves(packets, &table, meters, 64);
+            let moves = plan_moves(packets, &table, meters, 64);
             assert!(moves.iter().all(|&(bucket, to)| table[bucket as usize] != to));
             apply(&moves, &mut table);
             if moves.is_empty() {
@@ -106,11 +106,11 @@ mod tests {
     fn nothing_moves_if_the_load_is_even() {
         for meters in 1..=16 {
             let mut packets = [1000; BUCKETS];
-            assert!(moves(&packets, &even_table(meters), meters, 64).is_empty());
+            assert!(plan_moves(&packets, &even_table(meters), meters, 64).is_empty());
             packets.iter_mut().enumerate().for_each(|(bucket, packets)| *packets += bucket as u64 % 7);
-            assert!(moves(&packets, &even_table(meters), meters, 64).is_empty());
+            assert!(plan_moves(&packets, &even_table(meters), meters, 64).is_empty());
         }
-        assert!(moves(&[0; BUCKETS], &even_table(3), 3, 64).is_empty());
+        assert!(plan_moves(&[0; BUCKETS], &even_table(3), 3, 64).is_empty());
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         for percent in 15..25 {
             let mut packets = [100; BUCKETS];
             packets[77] = 51_100 * percent / (100 - percent);
-            let moves = moves(&packets, &even_table(4), 4, 256);
+            let moves = plan_moves(&packets, &even_table(4), 4, 256);
             assert!(moves.iter().all(|&(bucket, _)| bucket != 77), "{percent} %");
             let mut table = even_table(4);
             apply(&moves, &mut table);
@@ -146,7 +146,7 @@ mod tests {
         packets[5] = 100_000;
         let mut table = even_table(4);
         for _ in 0..20 {
-            apply(&moves(&packets, &table, 4, 64), &mut table);
+            apply(&plan_moves(&packets, &table, 4, 64), &mut table);
         }
         let with_large_flow = table[5];
         assert!(table.iter().filter(|&&meter| meter == with_large_flow).count() < 8);
@@ -159,7 +159,7 @@ mod tests {
             let meters = random.usize(2..11);
             let packets = std::array::from_fn(|_| 1 << random.u32(..20));
             let table: IndirectionTable = std::array::from_fn(|_| random.u8(..meters as u8));
-            let moves = moves(&packets, &table, meters, 64);
+            let moves = plan_moves(&packets, &table, meters, 64);
             for &(bucket, _) in &moves {
                 let old_meter = table[bucket as usize];
                 assert!(moves.iter().all(|&(_, new_meter)| new_meter != old_meter));

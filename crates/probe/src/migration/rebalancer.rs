@@ -5,7 +5,7 @@
 //! a migration.
 
 use super::group_state::{GroupState, Handoff, MeterFinished, MeterState, MigrationTask};
-use super::indirection_table::{IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads, moves};
+use super::indirection_table::{self, IndirectionTable, SIGNIFICANT_PACKETS, even_table, imbalance_permille, loads};
 use crate::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -114,7 +114,7 @@ impl Rebalancer {
         }
         let flows_per_bucket = (self.group.open_records() / BUCKETS as u64).max(1);
         let limit = ((MAX_FLOWS / flows_per_bucket) as usize).clamp(1, MAX_BUCKETS);
-        let moves = moves(&packets_since, &self.table, meters, limit);
+        let moves = indirection_table::plan_moves(&packets_since, &self.table, meters, limit);
         if moves.is_empty() { Ok(()) } else { self.migrate(&moves) }
     }
 
