@@ -48,7 +48,7 @@ pub struct Config {
     /// The flow key.
     pub key: KeyOptions,
     /// What a full flow cache does with new flows.
-    pub policy: CacheFullPolicy,
+    pub cache_full_policy: CacheFullPolicy,
     /// Secret of the key hash; `None` takes one from the operating system.
     pub secret: Option<u64>,
     /// Packets whose memory is prefetched together, 1 to 64; 1 prefetches nothing.
@@ -62,7 +62,7 @@ impl Default for Config {
             idle_timeout_ns: 120_000_000_000,
             active_timeout_ns: 300_000_000_000,
             key: KeyOptions::default(),
-            policy: CacheFullPolicy::Overflow,
+            cache_full_policy: CacheFullPolicy::Overflow,
             secret: None,
             prefetch_packets: 64,
         }

@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn memory_does_not_grow_after_the_start() {
-        let flows = 14 << 10;
-        let config = Config { flows, policy: CacheFullPolicy::EvictOldestIdle, secret: Some(1), ..Config::default() };
+        let (flows, cache_full_policy) = (14 << 10, CacheFullPolicy::EvictOldestIdle);
+        let config = Config { flows, cache_full_policy, secret: Some(1), ..Config::default() };
         let mut meter = Meter::new(config).unwrap();
         let taken = |meter: &Meter| {
             let lists = [meter.cache.scratch.capacity(), meter.cache.upcoming.capacity()];
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn packets_between_two_parts_of_a_drain_are_metered() {
-        for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
-            let config = Config { flows: 16, idle_timeout_ns: 1 << 30, policy, secret: Some(1), ..Config::default() };
-            let mut meter = Meter::new(config).unwrap();
+        for cache_full_policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
+            let config = Config { flows: 16, idle_timeout_ns: 1 << 30, secret: Some(1), ..Config::default() };
+            let mut meter = Meter::new(Config { cache_full_policy, ..config }).unwrap();
             let (mut out, mut sent) = (Vec::new(), 0);
             let mut send =
                 |meter: &mut Meter, out: &mut Vec<FlowRecord>, numbers: std::ops::Range<u32>, time_ns: u64| {
@@ -279,7 +279,7 @@ mod tests {
         for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop] {
             for (flows, vlan) in [(0, false), (1, true), (1000, false), (100_001, true), (1 << 20, false)] {
                 let key = KeyOptions { vlan, ..KeyOptions::default() };
-                let config = Config { flows, policy, key, ..Config::default() };
+                let config = Config { flows, cache_full_policy: policy, key, ..Config::default() };
                 let taken = Meter::new(config).unwrap().memory_bytes().iter().sum();
                 assert_eq!(Meter::memory_bytes_for(&config), taken, "{flows} {policy:?}");
             }

@@ -117,7 +117,7 @@ fn ordinary_inter_arrival_time_at_the_end_of_time_needs_no_full_counters() {
 /// A record that ends frees its full counters, and leaves nothing to the next flow in its slot.
 #[test]
 fn ended_records_free_their_full_counters() {
-    let config = Config { flows: 1, policy: CacheFullPolicy::EvictOldestIdle, ..without_timeouts() };
+    let config = Config { flows: 1, cache_full_policy: CacheFullPolicy::EvictOldestIdle, ..without_timeouts() };
     let out = records(config, 1, &(0..5000).map(jumbogram).collect::<Vec<_>>());
     assert_eq!(out.len(), 5000);
     assert!(out.iter().all(|f| f.forward.packets == 1 && !f.approximate.has(Approximate::OVERFLOW)));

@@ -197,7 +197,7 @@ fn full_cache_adds_new_flows_to_overflow_records() {
 
 #[test]
 fn full_cache_drops_and_counts_new_flows() {
-    let config = Config { flows: 2, policy: CacheFullPolicy::Drop, ..config() };
+    let config = Config { flows: 2, cache_full_policy: CacheFullPolicy::Drop, ..config() };
     let packets: Vec<Packet> = (1..=9).map(|host| udp(0.0, host, 100)).collect();
     let (flows, meter) = meter(config, &packets);
     assert_eq!((flows.len(), meter.counters().dropped_packets), (2, 7));
@@ -205,7 +205,7 @@ fn full_cache_drops_and_counts_new_flows() {
 
 #[test]
 fn eviction_takes_the_oldest_flow_but_no_answered_one_for_a_syn() {
-    let config = Config { flows: 2, policy: CacheFullPolicy::EvictOldestIdle, ..config() };
+    let config = Config { flows: 2, cache_full_policy: CacheFullPolicy::EvictOldestIdle, ..config() };
     let answered = [tcp(0.0, 1, 100, Packet::SYN, 0), tcp(0.1, 100, 1, SYN_ACK, 0)];
     let scan: Vec<Packet> = (0..50).map(|i| tcp(1.0 + f64::from(i), 2 + i, 101, Packet::SYN, 0)).collect();
     let (flows, _) = meter(config, &[&answered[..], &scan[..]].concat());
@@ -223,7 +223,7 @@ fn eviction_takes_the_oldest_flow_but_no_answered_one_for_a_syn() {
 
 #[test]
 fn expired_and_closing_flows_are_replaced_before_the_policy_applies() {
-    let config = Config { flows: 1, policy: CacheFullPolicy::Drop, ..config() };
+    let config = Config { flows: 1, cache_full_policy: CacheFullPolicy::Drop, ..config() };
     let (flows, meter) =
         meter(config, &[udp(0.0, 1, 100), udp(120.0, 2, 100), tcp(240.0, 3, 100, Packet::RST, 0), udp(240.5, 4, 100)]);
     assert_eq!((flows.len(), meter.counters().dropped_packets), (4, 0));
@@ -392,7 +392,7 @@ fn syn_flood_leaves_established_flows_exact() {
                 packets.extend((1..=ESTABLISHED).map(|host| tcp(1., host, 100, Packet::ACK, 100)));
             }
         }
-        let (flows, meter) = meter(Config { flows: 100, policy, ..config() }, &packets);
+        let (flows, meter) = meter(Config { flows: 100, cache_full_policy: policy, ..config() }, &packets);
         let established: Vec<&FlowRecord> = flows.iter().filter(|flow| flow.reverse.packets > 0).collect();
         assert_eq!(established.len(), ESTABLISHED.into(), "{policy:?}");
         for flow in established {
@@ -429,7 +429,7 @@ fn syn_flood_leaves_flows_between_two_records() {
                 packets.push(Packet { source, ..tcp(at + 0.05, 1, 100, Packet::SYN, 0) });
             }
         }
-        let config = Config { flows: 100, policy, key, active_timeout_ns: 500_000_000, ..config() };
+        let config = Config { flows: 100, cache_full_policy: policy, key, active_timeout_ns: 500_000_000, ..config() };
         let (flows, _) = meter(config, &packets);
         let kept = |flow: &&FlowRecord| flow.approximate.0 == 0 && flow.forward.tcp_flags & Packet::ACK != 0;
         let kept: u64 = flows.iter().filter(kept).map(FlowRecord::packets).sum();

@@ -213,12 +213,12 @@ pub fn settings() -> impl Strategy<Value = Settings> {
     let flows = prop_oneof![2 => 1..6_u32, 1 => 15..22_u32, 1 => Just(4096)];
     let timeouts = (seconds(vec![1, 3, 10, 60, 120]), seconds(vec![1, 3, 10, 60, 300]));
     (flows, timeouts, key, policy, any::<(bool, bool, u64)>(), 1..=64_usize).prop_map(|case| {
-        let (flows, (idle_timeout_ns, active_timeout_ns), key, policy, others, prefetch_packets) = case;
+        let (flows, (idle_timeout_ns, active_timeout_ns), key, cache_full_policy, others, prefetch_packets) = case;
         let [vlan, interface, tunnel, unidirectional] = key;
         let key = KeyOptions { vlan, interface, tunnel, unidirectional };
         let (decapsulate, layer2, secret) = others;
-        let secret = Some(secret);
-        let meter = Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, secret, prefetch_packets };
+        let timeouts = Config { idle_timeout_ns, active_timeout_ns, ..Config::default() };
+        let meter = Config { flows, key, cache_full_policy, secret: Some(secret), prefetch_packets, ..timeouts };
         Settings { meter, decode: weir_packet::DecodeOptions { decapsulate }, layer2, ..Settings::default() }
     })
 }

@@ -14,7 +14,7 @@ const CUT_EVERYWHERE: usize = 1200;
 const CUTS: usize = 48;
 
 fn settings(decapsulate: bool) -> Settings {
-    let meter = Config { flows: 64, policy: CacheFullPolicy::Drop, secret: Some(7), ..Config::default() };
+    let meter = Config { flows: 64, cache_full_policy: CacheFullPolicy::Drop, secret: Some(7), ..Config::default() };
     Settings { meter, decode: DecodeOptions { decapsulate }, layer2: true, ..Settings::default() }
 }
 

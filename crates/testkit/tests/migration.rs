@@ -339,7 +339,7 @@ fn migrated_flows_have_the_records_of_one_meter_on_an_internet_mix() {
 fn full_meter_exports_flows_that_it_cannot_take_in() {
     let packets = load("lossy,flows=500,new=500,packets=20k,loss=6%,duplicate=4%");
     for policy in [CacheFullPolicy::Overflow, CacheFullPolicy::Drop, CacheFullPolicy::EvictOldestIdle] {
-        let config = Config { secret: Some(3), policy, ..Config::default() };
+        let config = Config { secret: Some(3), cache_full_policy: policy, ..Config::default() };
         let [mut large, mut small] = [1 << 12, 60].map(|flows| Meter::new(Config { flows, ..config }).unwrap());
         let mut out = Vec::new();
         large.process(&packets, &mut out);

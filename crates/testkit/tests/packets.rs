@@ -83,6 +83,7 @@ fn packet(random: &mut Random, time_ns: u64, hosts: u64) -> Packet {
 fn run(seed: u64, extreme: bool) -> Result<bool, String> {
     let random = &mut Random::new(seed);
     let [vlan, interface, tunnel, unidirectional] = [(); 4].map(|()| below(random, 4) == 0);
+    let policies = [CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop];
     let config = Config {
         flows: pick(random, &[1u32, 2, 3, 5, 15, 16, 17, 40, 300]),
         idle_timeout_ns: pick(
@@ -94,7 +95,7 @@ fn run(seed: u64, extreme: bool) -> Result<bool, String> {
             &[0, 1, SECOND, 3 * SECOND, 10 * SECOND, 300 * SECOND, 40_000 * SECOND, 1 << 25, 1 << 62, u64::MAX],
         ),
         key: KeyOptions { vlan, interface, tunnel, unidirectional },
-        policy: pick(random, &[CacheFullPolicy::Overflow, CacheFullPolicy::EvictOldestIdle, CacheFullPolicy::Drop]),
+        cache_full_policy: pick(random, &policies),
         secret: Some(seed),
         prefetch_packets: pick(random, &[1usize, 2, 33, 64]),
     };

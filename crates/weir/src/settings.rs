@@ -30,7 +30,7 @@ pub fn settings(metering: &Metering) -> Result<Settings, Error> {
     Ok(Settings {
         busy_poll: false,
         filter,
-        meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, policy, ..default },
+        meter: Config { flows, idle_timeout_ns, active_timeout_ns, key, cache_full_policy: policy, ..default },
         decode,
         layer2: metering.layer2,
         self_traffic: SelfTrafficFilter::default(),

@@ -32,13 +32,13 @@ pub fn table(bench: &mut Bench<'_>) -> Result<Table, Error> {
         ("full, evict", CacheFullPolicy::EvictOldestIdle, full, Config::default().idle_timeout_ns),
         ("full, drop", CacheFullPolicy::Drop, full, Config::default().idle_timeout_ns),
     ];
-    for (row, policy, flows, idle_timeout_ns) in policies {
-        let specification = "velan,flows=1,size=64,rate=10M,new=10M";
-        let mut frames = Frames::continuing(specification, bench.size(4 << 20, 20_000))?;
+    for (row, cache_full_policy, flows, idle_timeout_ns) in policies {
+        let mut frames = Frames::continuing("velan,flows=1,size=64,rate=10M,new=10M", bench.size(4 << 20, 20_000))?;
+        let config = Config { cache_full_policy, idle_timeout_ns, flows: flows as u32, ..Config::default() };
         let group = Group::new(row, 0.0)
             .case(NULL, Null)
             .case(ROOFLINE, Roofline::new(flows)?)
-            .case(PIPELINE, Fused::new(Config { policy, idle_timeout_ns, flows: flows as u32, ..Config::default() })?);
+            .case(PIPELINE, Fused::new(config)?);
         group.measure(bench, &mut table, &mut frames, Frames::next_round)?;
     }
     colliding_keys(bench, &mut table)?;

@@ -74,7 +74,7 @@ impl Meter {
         // A SYN does not evict an answered flow: a SYN flood leaves connections alone.
         let is_syn = packet.is_some_and(|packet| packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN);
         let answered = state.is_answered();
-        let may_evict = self.config.policy == CacheFullPolicy::EvictOldestIdle && !(is_syn && answered);
+        let may_evict = self.config.cache_full_policy == CacheFullPolicy::EvictOldestIdle && !(is_syn && answered);
         may_evict.then_some((NOT_CLOSING, state.idle_since_ns, answered))
     }
 
@@ -82,7 +82,7 @@ impl Meter {
     #[cold]
     pub(super) fn add_to_overflow_or_drop(&mut self, packet: &Packet, approximate: u16, out: &mut Vec<FlowRecord>) {
         let aggregated = approximate & Approximate::AGGREGATED != 0;
-        if self.config.policy == CacheFullPolicy::Drop && !aggregated {
+        if self.config.cache_full_policy == CacheFullPolicy::Drop && !aggregated {
             let bytes = u64::from(packet.frame_bytes);
             self.counters.dropped_packets += 1;
             self.counters.dropped_bytes += bytes;

@@ -144,7 +144,7 @@ impl Meter {
         }
         let at = match at.or_else(|| self.free_slot(&packet)) {
             Some(at) => at,
-            None if self.config.policy == CacheFullPolicy::Drop => {
+            None if self.config.cache_full_policy == CacheFullPolicy::Drop => {
                 self.outcome.dropped_packets += 1;
                 self.outcome.dropped_bytes += u64::from(packet.frame_bytes);
                 return;
@@ -341,7 +341,7 @@ impl Meter {
                 let begins_with_syn = packet.control & (Packet::SYN | Packet::ACK) == Packet::SYN;
                 let answered = flow.senders.len() == 2 || flow.acknowledged;
                 let evictable =
-                    self.config.policy == CacheFullPolicy::EvictOldestIdle && !(begins_with_syn && answered);
+                    self.config.cache_full_policy == CacheFullPolicy::EvictOldestIdle && !(begins_with_syn && answered);
                 evictable.then_some((1, last, answered))
             }
         }
