@@ -58,8 +58,8 @@ pub enum Consumer {
 }
 
 impl Consumer {
-    /// Starts a consumer on a source. The affinities are those of the capture thread and, for
-    /// [`ConsumerKind::Split`], of the meter thread.
+    /// Starts a consumer on a source. The affinities are those of the reading thread and, for
+    /// [`ConsumerKind::Split`], of the metering thread.
     pub fn start(
         kind: ConsumerKind,
         source: Box<dyn LiveSource + Send>,

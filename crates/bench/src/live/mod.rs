@@ -117,7 +117,7 @@ fn environment(options: &LiveOptions, traffic: &Traffic, cores: &CoreAssignment,
     let list = receivers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut placement = vec![
         format!(
-            "sender on core {sender}; pinned: capture thread on core {}, meter thread of split on core {}",
+            "sender on core {sender}; pinned: reading thread on core {}, metering thread of split on core {}",
             receivers[0],
             receivers[1 % receivers.len()]
         ),

@@ -231,7 +231,7 @@ impl SourceReport {
             let Cost { consumer, pinned, ns, threads_ns, ratio_to_null, lost, .. } = cost;
             let ratio = ratio_to_null.map_or_else(String::new, |of| format!("{:.2} {}", of.median, of.range(2)));
             let threads = match &threads_ns[..] {
-                [capture, meter] => format!("  capture thread {capture:.1}, meter thread {meter:.1}"),
+                [capture, meter] => format!("  reading thread {capture:.1}, metering thread {meter:.1}"),
                 _ => String::new(),
             };
             let lost = if *lost > 0 { format!("  {lost} lost") } else { String::new() };

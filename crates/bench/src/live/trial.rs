@@ -60,7 +60,7 @@ impl CoreAssignment {
         CpuAffinity { cores: vec![self.sender], nice: NICE }
     }
 
-    /// Affinities of a pipeline's capture and meter threads.
+    /// Affinities of a pipeline's reading and metering threads.
     pub fn pipeline_affinities(&self, pinned: bool) -> [CpuAffinity; 2] {
         [0, 1].map(|thread| {
             let core = self.receivers[thread % self.receivers.len()];

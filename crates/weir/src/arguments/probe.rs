@@ -67,7 +67,7 @@ pub struct ProbeOptions {
     #[arg(long, help_heading = PERFORMANCE)]
     pub busy_poll: bool,
 
-    /// Cores for capture and metering threads, as in 2,3,4 or 2-4. Each thread takes the next core of the list [default:
+    /// Cores for reading and metering threads, as in 2,3,4 or 2-4. Each thread takes the next core of the list [default:
     /// cores on the NUMA node of the NIC if there are enough]
     #[arg(long, value_name = "LIST", value_parser = parse_cores, help_heading = PERFORMANCE)]
     pub cores: Option<Cores>,
@@ -103,11 +103,11 @@ impl ProbeOptions {
 /// Threads of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
-    /// One thread per receive queue captures and meters
+    /// One thread per receive queue reads and meters
     Fused,
-    /// Two threads per receive queue: one captures, one meters
+    /// Two threads per receive queue: one reads, one meters
     Split,
-    /// One thread per receive queue captures; the threads of --meters share the flows of all queues and balance their load
+    /// One thread per receive queue reads; the threads of --meters share the flows of all queues and balance their load
     Spread,
 }
 

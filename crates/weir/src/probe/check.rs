@@ -50,9 +50,9 @@ pub fn describe(probe: &ProbeOptions, logging: Logging, outputs: &Outputs, setti
     };
     let pipelines = match probe.layout {
         Layout::Fused => "one per receive queue, with one thread".into(),
-        Layout::Split => "one per receive queue, with a capture thread and a metering thread".into(),
+        Layout::Split => "one per receive queue, with a reading thread and a metering thread".into(),
         Layout::Spread => format!(
-            "one for all receive queues, with a capture thread per queue and {} metering threads",
+            "one for all receive queues, with a reading thread per queue and {} metering threads",
             probe.metering_threads()
         ),
     };

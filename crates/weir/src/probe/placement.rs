@@ -73,7 +73,7 @@ impl Placement {
             .collect();
         let mut threads: Vec<usize> = chosen.sources.iter().flat_map(|(_, cpus)| as_cores(cpus)).collect();
         if let (Some(&readers), 1..) = (queues.first(), meters) {
-            // The capture threads of all sources come first.
+            // The reading threads of all sources come first.
             threads[readers..].rotate_left(meters);
         }
         Ok(Self { threads, export: as_cores(&chosen.export), reason: reason.join(", ") })
@@ -85,7 +85,7 @@ impl Placement {
         if self.threads.is_empty() && self.export.is_empty() {
             return format!("not assigned: {reason}");
         }
-        let cores = format!("capture and metering {}; export {}", list(&self.threads), list(&self.export));
+        let cores = format!("reading and metering {}; export {}", list(&self.threads), list(&self.export));
         if reason.is_empty() { cores } else { format!("{cores} ({reason})") }
     }
 }
