@@ -201,15 +201,19 @@ pub(crate) fn set_option<T>(socket: &OwnedFd, level: c_int, option: c_int, value
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), bytes) })
 }
 
-/// A type of socket options that consists of numbers.
+/// A type of socket options or ring entries that consists of numbers.
 ///
 /// # Safety
 /// Every bit pattern, including 0, must be a valid value.
 pub(crate) unsafe trait Plain {}
 // SAFETY: a number.
 unsafe impl Plain for c_int {}
+// SAFETY: a number.
+unsafe impl Plain for u64 {}
 // SAFETY: numbers.
 unsafe impl Plain for [u32; 3] {}
+// SAFETY: a structure of numbers.
+unsafe impl Plain for libc::xdp_desc {}
 // SAFETY: a structure of numbers.
 unsafe impl Plain for libc::xdp_mmap_offsets {}
 // SAFETY: a structure of numbers.

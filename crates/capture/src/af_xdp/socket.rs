@@ -22,7 +22,7 @@
 
 use super::program::{MARK, METADATA_BYTES};
 use crate::MAX_BURST_FRAMES;
-use crate::system::{self, Mapping};
+use crate::system::{self, Mapping, Plain};
 use arrayvec::ArrayVec;
 use std::ffi::c_int;
 use std::io;
@@ -67,7 +67,7 @@ pub(super) struct Socket {
     free: Vec<u64>,
 }
 
-impl<T: Copy> Ring<T> {
+impl<T: Plain + Copy> Ring<T> {
     /// Maps the ring of a socket at an offset. `entries` is a power of two; `parts` are offsets
     /// from the kernel.
     fn map(socket: BorrowedFd<'_>, offset: i64, parts: libc::xdp_ring_offset, entries: u32) -> io::Result<Self> {
@@ -127,8 +127,8 @@ impl<T: Copy> Ring<T> {
         // Only this end stores it.
         let mut number = self.word(self.consumer).load(Ordering::Relaxed);
         for _ in 0..self.ready().min(self.mask + 1).min(into.remaining_capacity() as u32) {
-            // SAFETY: the entry is in the mapping, aligned, consists of numbers, and is ours,
-            // because the producer is past it.
+            // SAFETY: the entry is in the mapping, aligned, valid by its trait whatever the kernel
+            // wrote, and ours, because the producer is past it.
             into.push(unsafe { self.entry(number).read() });
             number = number.wrapping_add(1);
         }
