@@ -149,11 +149,14 @@ impl Device for Cuda {
         assert!(length <= to.length, "the batch fits");
         self.context.enter()?;
         // SAFETY: the memory is large enough. `in_flight` delays writing and freeing the buffer
-        // until the event.
+        // until the event. Without an event, the copy has ended when this returns.
         unsafe {
             result::memcpy_htod_async(to.address, &pinned.bytes()[..length], self.copy)?;
+            if let Err(error) = result::event::record(pinned.copied, self.copy) {
+                let _ = result::stream::synchronize(self.copy);
+                return Err(error.into());
+            }
             pinned.in_flight = true;
-            result::event::record(pinned.copied, self.copy)?;
             let no_flags = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_DEFAULT;
             result::stream::wait_event(self.compute, pinned.copied, no_flags)?;
         }
